@@ -1,0 +1,155 @@
+"""The kernel language, arithmetic: what every operator means, on NumPy arrays.
+
+Receives an operator name, its dtype and operand arrays of that dtype; returns an array. Nothing here knows of programs,
+masks or memory (that is `kernel.evaluate`) nor raises for data: every row is total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, bool_
+
+Array = np.ndarray[Any, Any]
+
+
+def binary(op: str, dtype: DType, a: Array, b: Array) -> Array:
+    """a op b; both of `dtype`."""
+    table = _FLOAT_BINARY if dtype.is_float else _BOOL_BINARY if dtype is bool_ else _INT_BINARY
+    return table[op](a, b)
+
+
+def compare(op: str, a: Array, b: Array) -> Array:
+    return _COMPARISONS[op](a, b)
+
+
+def unary(op: str, dtype: DType, x: Array) -> Array:
+    table = _FLOAT_UNARY if dtype.is_float else _BOOL_UNARY if dtype is bool_ else _INT_UNARY
+    return table[op](x)
+
+
+def cast(x: Array, source: DType, target: DType) -> Array:
+    """The value of x in another type; float to int truncates, saturates, NaN gives 0."""
+    if target is bool_:
+        return x != 0
+    if source.is_float and target.is_integer:
+        return _float_to_int(x, target.np)
+    return x.astype(target.np)
+
+
+def dot4(acc: Array, u: Array, s: Array) -> Array:
+    """acc + the four products of the unsigned bytes of u and the signed bytes of s, modulo 2**32."""
+    total = acc
+    for byte in range(4):
+        unsigned = ((u >> np.uint32(8 * byte)) & np.uint32(255)).view(np.int32)
+        signed = (s << np.uint32(24 - 8 * byte)).view(np.int32) >> np.int32(24)
+        total = total + unsigned * signed
+    return total
+
+
+def _float_to_int(x: Array, target: np.dtype[Any]) -> Array:
+    limits = np.iinfo(target)
+    top = x.dtype.type(float(limits.max // 2 + 1) * 2)  # one above the largest: a power of two, exact
+    whole = np.trunc(np.where(np.isnan(x), x.dtype.type(0), x))
+    inside = (whole < top) & (whole >= x.dtype.type(limits.min))
+    number = np.where(inside, whole, x.dtype.type(0)).astype(target)
+    ends = np.where(whole < 0, target.type(limits.min), target.type(limits.max))
+    return np.where(inside, number, ends)
+
+
+def _float_min(a: Array, b: Array) -> Array:
+    return np.where(a == b, np.where(np.signbit(a), a, b), np.minimum(a, b))
+
+
+def _float_max(a: Array, b: Array) -> Array:
+    return np.where(a == b, np.where(np.signbit(a), b, a), np.maximum(a, b))
+
+
+def _safe_divisor(a: Array, b: Array) -> Array:
+    """b, or 1 where the processor would trap: b = 0, and MIN / -1, whose quotient wraps to MIN = MIN / 1."""
+    unsafe = b == 0
+    if a.dtype.kind == "i":
+        unsafe = unsafe | ((b == -1) & (a == np.iinfo(a.dtype).min))
+    return np.where(unsafe, a.dtype.type(1), b)
+
+
+def _int_div(a: Array, b: Array) -> Array:
+    divisor = _safe_divisor(a, b)
+    quotient = (a - np.fmod(a, divisor)) // divisor  # exact, so floor is truncation
+    return np.where(b == 0, a.dtype.type(0), quotient)
+
+
+def _int_mod(a: Array, b: Array) -> Array:
+    return np.fmod(a, _safe_divisor(a, b))
+
+
+def _shift_count(x: Array) -> Array:
+    return x & x.dtype.type(x.dtype.itemsize * 8 - 1)
+
+
+def _unsigned(x: Array) -> Array:
+    return x.view(np.dtype(f"u{x.dtype.itemsize}"))
+
+
+def _popcount(x: Array) -> Array:
+    return np.bitwise_count(_unsigned(x)).astype(x.dtype)
+
+
+def _clz(x: Array) -> Array:
+    """Width minus the number of bits at or below the highest one."""
+    smeared, shift = _unsigned(x), 1
+    while shift < x.dtype.itemsize * 8:
+        smeared = smeared | (smeared >> smeared.dtype.type(shift))
+        shift *= 2
+    return (x.dtype.itemsize * 8 - np.bitwise_count(smeared)).astype(x.dtype)
+
+
+def _ctz(x: Array) -> Array:
+    """The bits below the lowest one; all of them for 0."""
+    bits = _unsigned(x)
+    return np.bitwise_count((bits & -bits) - bits.dtype.type(1)).astype(x.dtype)
+
+
+def _round_half_away(x: Array) -> Array:
+    whole = np.trunc(x)
+    return whole + np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
+
+
+def _table(**rows: Any) -> dict[str, Callable[..., Array]]:
+    return {name.rstrip("_"): rule for name, rule in rows.items()}
+
+
+_FLOAT_BINARY = _table(
+    add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide, min=_float_min, max=_float_max, copysign=np.copysign
+)
+_INT_BINARY = _table(
+    add=np.add,
+    sub=np.subtract,
+    mul=np.multiply,
+    div=_int_div,
+    mod=_int_mod,
+    min=np.minimum,
+    max=np.maximum,
+    and_=np.bitwise_and,
+    or_=np.bitwise_or,
+    xor=np.bitwise_xor,
+    shl=lambda a, b: np.left_shift(a, _shift_count(b)),
+    shr=lambda a, b: np.right_shift(a, _shift_count(b)),
+)
+_BOOL_BINARY = _table(and_=np.logical_and, or_=np.logical_or, xor=np.logical_xor)
+_COMPARISONS = _table(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)
+_FLOAT_UNARY = _table(
+    neg=np.negative,
+    abs=np.abs,
+    sqrt=np.sqrt,
+    floor=np.floor,
+    ceil=np.ceil,
+    trunc=np.trunc,
+    round_even=np.rint,
+    round=_round_half_away,
+)
+_INT_UNARY = _table(neg=np.negative, abs=np.abs, not_=np.invert, popcount=_popcount, clz=_clz, ctz=_ctz)
+_BOOL_UNARY = _table(not_=np.logical_not)

@@ -1,0 +1,467 @@
+"""The kernel language, evaluate: what a program means, all invocations at once, on NumPy.
+
+Receives a verified program, flat arrays for its storage buffers, its index arguments and a grid; writes into the
+arrays. Compiled code must give the same bits. Values are arrays that broadcast to [G, L], G workgroups (x fastest) and
+L lanes (x fastest); index values equal in the whole launch are plain ints. All lanes advance in lockstep under a mask,
+so a barrier has nothing to do. Memory outside a buffer, index overflow and broken promises raise, with the place.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import index as index_type
+from tetrad.core.errors import BadInputs, BoundsError, TetradError
+from tetrad.core.sizes import bind
+from tetrad.kernel import arith
+from tetrad.kernel import nodes as n
+from tetrad.kernel.fma import fma
+
+Array = np.ndarray[Any, Any]
+Datum = Any  # an Array, or an int for an index that is the same in the whole launch
+Mask = Array | None  # None: every invocation is active
+BATCH_LANES = 1 << 16  # invocations evaluated together: temporaries stay in cache and memory stays bounded
+BATCH_SCRATCH = 1 << 26  # bytes of scratch held at a time
+INDEX_LIMIT = 1 << 63
+
+
+class KernelTrap(TetradError, RuntimeError):
+    """A `Trap` fired: its code and what it reports."""
+
+    def __init__(self, message: str, code: int, value: int) -> None:
+        super().__init__(message)
+        self.code, self.value = code, value
+
+
+def evaluate(
+    program: n.Program, buffers: Mapping[str, Array], args: Mapping[str, int], grid: tuple[int, int, int] = (1, 1, 1)
+) -> None:
+    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`.
+
+    >>> from tetrad.core.dtypes import f32
+    >>> from tetrad.kernel.build import KernelBuilder
+    >>> k = KernelBuilder("double", workgroup=4)
+    >>> x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
+    >>> v = k.load(x, k.global_id())
+    >>> k.store(y, k.global_id(), v + v)
+    >>> out = np.zeros(4, np.float32)
+    >>> evaluate(k.finish(), {"x": np.float32([1, 2, 3, 4]), "y": out}, {})
+    >>> out
+    array([2., 4., 6., 8.], dtype=float32)
+    """
+    counts = {b: _count(program, b, buffers, args) for b in program.buffers}
+    for name in program.args:
+        if name not in args:
+            raise BadInputs(f"{program.name}: no value for argument {name!r}")
+    scratch = sum(counts[b] * b.dtype.nbytes for b in program.buffers if b.is_scratch)
+    batch = max(1, min(BATCH_LANES // program.lanes, BATCH_SCRATCH // max(scratch, 1)))
+    groups = grid[0] * grid[1] * grid[2]
+    with np.errstate(all="ignore"):
+        for first in range(0, groups, batch):
+            Run(program, buffers, args, counts, grid, range(first, min(first + batch, groups))).block(program.body, None)
+
+
+def _count(program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]) -> int:
+    """Elements of the buffer at this launch, after checking the array that was given for it."""
+    try:
+        declared = None if buffer.count is None else bind(buffer.count, args)
+    except KeyError as missing:
+        raise BadInputs(f"{program.name}: the size of buffer {buffer.name} needs a value for {missing}") from None
+    if buffer.is_scratch:
+        assert declared is not None, "verify: scratch has a count"
+        return declared
+    array = buffers.get(buffer.name)
+    if array is None:
+        raise BadInputs(f"{program.name}: no array for buffer {buffer.name}")
+    if array.dtype != buffer.dtype.np or array.ndim != 1:
+        raise BadInputs(
+            f"{program.name}: buffer {buffer.name} is flat {buffer.dtype}, got {array.dtype} of rank {array.ndim}"
+        )
+    if declared is not None and array.size < declared:
+        raise BadInputs(f"{program.name}: buffer {buffer.name} has {declared} elements, got {array.size}")
+    return array.size if declared is None else declared
+
+
+class Run:
+    """One batch of workgroups on its way through the program: the value of every instruction, and memory."""
+
+    def __init__(
+        self,
+        program: n.Program,
+        buffers: Mapping[str, Array],
+        args: Mapping[str, int],
+        counts: Mapping[n.Buffer, int],
+        grid: tuple[int, int, int],
+        groups: range,
+    ) -> None:
+        self.program, self.args, self.counts, self.grid, self.groups = program, args, counts, grid, groups
+        self.values: dict[n.Instr, Datum] = {}
+        self.regions: list[str] = []
+        self.shape = (len(groups), program.lanes)
+        self.memory = {
+            b: _fresh_scratch(b, counts[b] * len(groups)) if b.is_scratch else buffers[b.name] for b in program.buffers
+        }
+
+    def block(self, block: n.Block, mask: Mask) -> None:
+        for instr in block:
+            RULES[type(instr)](self, instr, mask)
+
+    def array(self, value: n.Value) -> Array:
+        """The value as an array, also where it is a plain int."""
+        v = self.values[value]
+        return np.array([[v]], np.int64) if isinstance(v, int) else v
+
+    def fail(self, what: str, wrong: Array, detail: Callable[[tuple[int, int]], str]) -> BoundsError:
+        """The error for the first invocation where `wrong` holds."""
+        where = np.broadcast_to(wrong, self.shape)
+        g, lane = np.unravel_index(int(np.argmax(where)), self.shape)
+        path = "/".join(self.regions) or "(top)"
+        return BoundsError(
+            f"{self.program.name}: {what} {detail((int(g), int(lane)))}\n"
+            f"  in region {path}, {self.invocation(int(g), int(lane))}"
+        )
+
+    def invocation(self, g: int, lane: int) -> str:
+        x, y, _ = self.grid
+        group = self.groups[g]
+        sx, sy, _ = self.program.workgroup
+        ids = (group % x, group // x % y, group // (x * y))
+        local = (lane % sx, lane // sx % sy, lane // (sx * sy))
+        return f"workgroup {ids}, invocation {local}"
+
+
+def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
+    """Zeros when promised; else poison, so that reading what was never written shows."""
+    dtype = buffer.dtype.np
+    if buffer.zeroed:
+        return np.zeros(size, dtype)
+    if buffer.dtype.is_float:
+        return np.full(size, np.nan, dtype)
+    return np.ones(size, dtype) if dtype == np.bool_ else np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype)
+
+
+def _pick(v: Datum, at: tuple[int, int]) -> int:
+    """The entry of one invocation in a value that broadcasts."""
+    if isinstance(v, int):
+        return v
+    return int(v[at[0] if v.shape[0] > 1 else 0, at[1] if v.shape[1] > 1 else 0])
+
+
+def _active(condition: Array, mask: Mask) -> Array:
+    return condition if mask is None else condition & mask
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _const(run: Run, node: n.Const, mask: Mask) -> None:
+    if node not in run.values:
+        is_index = node.dtype is index_type
+        run.values[node] = int(node.value) if is_index else np.array([[node.value]]).astype(node.dtype.np)
+
+
+def _arg(run: Run, node: n.Arg, mask: Mask) -> None:
+    run.values[node] = int(run.args[node.name])
+
+
+def _id(run: Run, node: n.Id, mask: Mask) -> None:
+    if node not in run.values:
+        run.values[node] = _group_id(run, node.axis) if node.which == "group" else _local_id(run, node.axis)
+
+
+def _group_id(run: Run, axis: int) -> Datum:
+    if run.grid[axis] == 1:
+        return 0
+    linear = np.arange(run.groups.start, run.groups.stop, dtype=np.int64)[:, None]
+    return linear // int(np.prod(run.grid[:axis], dtype=np.int64)) % run.grid[axis]
+
+
+def _local_id(run: Run, axis: int) -> Datum:
+    sizes = run.program.workgroup
+    if sizes[axis] == 1:
+        return 0
+    linear = np.arange(run.program.lanes, dtype=np.int64)[None, :]
+    return linear // int(np.prod(sizes[:axis], dtype=np.int64)) % sizes[axis]
+
+
+def _binary(run: Run, node: n.Binary, mask: Mask) -> None:
+    a, b = run.values[node.lhs], run.values[node.rhs]
+    if node.dtype is index_type:
+        run.values[node] = _index_binary(run, node.op, a, b, mask)
+    else:
+        run.values[node] = arith.binary(node.op, node.dtype, a, b)
+
+
+def _index_binary(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> Datum:
+    """Exact integers: leaving 64 bits, a negative dividend or a divisor below 1 is an error of the program."""
+    if op in ("div", "mod"):
+        _check_division(run, op, a, b, mask)
+    elif op in ("add", "sub", "mul"):
+        _check_wrap(run, op, a, b, mask)
+    return _INDEX_BINARY[op](a, b)
+
+
+def _check_division(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
+    if _low(a) >= 0 and _low(b) > 0:
+        return
+    wrong = _active(np.atleast_2d(np.less(a, 0) | np.less_equal(b, 0)), mask)
+    if wrong.any():
+        raise run.fail(f"index {op}", wrong, lambda at: f"of {_pick(a, at)} by {_pick(b, at)}: needs >= 0 by > 0")
+
+
+def _check_wrap(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
+    exact, b_ends = _INDEX_BINARY[op], (_low(b), _high(b))
+    ends = [exact(x, y) for x in (_low(a), _high(a)) for y in b_ends]
+    if -INDEX_LIMIT <= min(ends) and max(ends) < INDEX_LIMIT:
+        return
+    true = exact(np.atleast_2d(a).astype(object), np.atleast_2d(b).astype(object))
+    wrong = _active(((true < -INDEX_LIMIT) | (true >= INDEX_LIMIT)).astype(bool), mask)
+    if wrong.any():
+        raise run.fail(f"index {op}", wrong, lambda at: f"of {_pick(a, at)} and {_pick(b, at)} leaves 64 bits")
+
+
+def _low(v: Datum) -> int:
+    return v if isinstance(v, int) else int(v.min())
+
+
+def _high(v: Datum) -> int:
+    return v if isinstance(v, int) else int(v.max())
+
+
+def _least(a: Datum, b: Datum) -> Datum:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
+
+def _greatest(a: Datum, b: Datum) -> Datum:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
+_INDEX_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.floordiv,
+    "mod": operator.mod,
+    "min": _least,
+    "max": _greatest,
+}
+
+
+def _compare(run: Run, node: n.Compare, mask: Mask) -> None:
+    run.values[node] = np.atleast_2d(arith.compare(node.op, run.values[node.lhs], run.values[node.rhs]))
+
+
+def _unary(run: Run, node: n.Unary, mask: Mask) -> None:
+    run.values[node] = arith.unary(node.op, node.dtype, run.values[node.x])
+
+
+def _select(run: Run, node: n.Select, mask: Mask) -> None:
+    cond, a, b = run.values[node.cond], run.values[node.a], run.values[node.b]
+    run.values[node] = (a if cond.item() else b) if cond.size == 1 else np.where(cond, a, b)
+
+
+def _cast(run: Run, node: n.Cast, mask: Mask) -> None:
+    run.values[node] = _datum(arith.cast(run.array(node.x), node.x.dtype, node.dtype), node.dtype)
+
+
+def _bitcast(run: Run, node: n.Bitcast, mask: Mask) -> None:
+    run.values[node] = run.values[node.x].view(node.dtype.np)
+
+
+def _fma(run: Run, node: n.Fma, mask: Mask) -> None:
+    run.values[node] = fma(run.values[node.a], run.values[node.b], run.values[node.c])
+
+
+def _dot4(run: Run, node: n.Dot4, mask: Mask) -> None:
+    u = run.values[node.u]
+    if node.u_max < 255:
+        _check_bytes(run, u, node.u_max, mask)
+    run.values[node] = arith.dot4(run.values[node.acc], u, run.values[node.s])
+
+
+def _check_bytes(run: Run, u: Array, u_max: int, mask: Mask) -> None:
+    largest = np.ascontiguousarray(u)[..., None].view(np.uint8).max(axis=-1)
+    wrong = _active(largest > u_max, mask)
+    if wrong.any():
+        raise run.fail("dot4", wrong, lambda at: f"has a byte {_pick(largest, at)} above its u_max {u_max}")
+
+
+def _shuffle(run: Run, node: n.Shuffle, mask: Mask) -> None:
+    lanes = run.program.lanes
+    both = [np.broadcast_to(v, (v.shape[0], lanes)) for v in (run.array(node.a), run.array(node.b))]
+    rows = max(v.shape[0] for v in both)
+    joined = np.concatenate([np.broadcast_to(v, (rows, lanes)) for v in both], axis=1)
+    run.values[node] = joined[:, list(node.lanes)]
+
+
+def _broadcast(run: Run, node: n.Broadcast, mask: Mask) -> None:
+    v = run.values[node.x]
+    run.values[node] = v if isinstance(v, int) or v.shape[1] == 1 else v[:, node.lane : node.lane + 1]
+
+
+def _vote(run: Run, node: n.Vote, mask: Mask) -> None:
+    x = run.values[node.x]
+    if node.op == "any":
+        run.values[node] = _active(x, mask).any(axis=1, keepdims=True)
+    else:
+        run.values[node] = (x if mask is None else x | ~mask).all(axis=1, keepdims=True)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
+    """Checked positions in the buffer's array; inactive invocations are sent to position 0."""
+    count = run.counts[buffer]
+    if mask is not None and not isinstance(at, int):  # an int is the address of somebody active
+        at = np.where(_shrink(mask, at), at, 0)
+    if _low(at) < 0 or _high(at) >= count:
+        wrong = _active(np.atleast_2d(np.less(at, 0) | np.greater_equal(at, count)), mask)
+        if wrong.any():
+            raise run.fail(f"buffer {buffer.name}", wrong, lambda i: f"has {count} elements, index {_pick(at, i)}")
+    if not buffer.is_scratch:
+        return at
+    return at + np.arange(run.shape[0], dtype=np.int64)[:, None] * count
+
+
+def _shrink(mask: Array, at: Array) -> Array:
+    """The mask along the axes `at` has: an address that several invocations share is used if one of them is active."""
+    if at.shape[1] == 1:
+        mask = mask.any(axis=1, keepdims=True)
+    return mask.any(axis=0, keepdims=True) if at.shape[0] == 1 else mask
+
+
+def _load(run: Run, node: n.Load, mask: Mask) -> None:
+    positions = _addresses(run, node.buffer, run.values[node.at], mask)
+    memory = run.memory[node.buffer]
+    if memory.size == 0:  # checked: nobody is active here
+        run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
+    else:
+        run.values[node] = _datum(np.atleast_2d(memory[positions]), node.dtype)
+
+
+def _datum(v: Array, dtype: DType) -> Datum:
+    return int(v[0, 0]) if dtype is index_type and v.size == 1 else v
+
+
+def _store(run: Run, node: n.Store, mask: Mask) -> None:
+    positions = _addresses(run, node.buffer, run.values[node.at], mask)
+    memory, value = run.memory[node.buffer], run.values[node.value]
+    if mask is None:
+        positions, value = np.broadcast_arrays(positions, value)
+        memory[positions] = value
+    else:
+        positions, value, active = np.broadcast_arrays(positions, value, mask)
+        memory[positions[active]] = value[active]
+
+
+def _local(run: Run, node: n.Local, mask: Mask) -> None:
+    run.values[node] = run.values[node.init]
+
+
+def _get(run: Run, node: n.Get, mask: Mask) -> None:
+    run.values[node] = run.values[node.local]
+
+
+def _set(run: Run, node: n.Set, mask: Mask) -> None:
+    value = run.values[node.value]
+    run.values[node.local] = value if mask is None else np.where(mask, value, run.values[node.local])
+
+
+# -- control ----------------------------------------------------------------------------------------------------------
+
+
+def _for(run: Run, node: n.For, mask: Mask) -> None:
+    start, stop = (_group_uniform(run, run.values[v], mask) for v in (node.start, node.stop))
+    if isinstance(start, int) and isinstance(stop, int):
+        for i in range(start, stop, node.step):
+            run.values[node.counter] = i
+            run.block(node.body, mask)
+        return
+    counter = start
+    while (going := _active(np.less(counter, stop), mask)).any():
+        run.values[node.counter] = counter
+        run.block(node.body, None if going.all() else going)
+        counter = counter + node.step
+
+
+def _group_uniform(run: Run, bound: Datum, mask: Mask) -> Datum:
+    """A loop bound as an int or one number per workgroup; active lanes must agree."""
+    if isinstance(bound, int) or bound.shape[1] == 1:
+        return bound
+    active = np.broadcast_to(np.True_ if mask is None else mask, bound.shape)
+    first = np.take_along_axis(bound, active.argmax(axis=1, keepdims=True), axis=1)
+    wrong = active & (bound != first)
+    if wrong.any():
+        raise run.fail("loop bound", wrong, lambda at: f"{_pick(bound, at)} differs in the workgroup from {_pick(first, at)}")
+    return first
+
+
+def _if(run: Run, node: n.If, mask: Mask) -> None:
+    cond = run.values[node.cond]
+    _branch(run, node.then, cond, mask)
+    if node.orelse:
+        _branch(run, node.orelse, ~cond, mask)
+
+
+def _branch(run: Run, block: n.Block, cond: Array, mask: Mask) -> None:
+    """Run the block for the invocations where cond holds; not at all when there are none."""
+    if cond.all():
+        run.block(block, mask)
+    elif (inside := _active(cond, mask)).any():
+        run.block(block, inside)
+
+
+def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
+    fired = _active(run.values[node.cond], mask)
+    if not fired.any():
+        return
+    g, lane = np.unravel_index(int(np.argmax(np.broadcast_to(fired, run.shape))), run.shape)
+    value = _pick(run.values[node.value], (int(g), int(lane)))
+    path = "/".join(run.regions) or "(top)"
+    text = f"{run.program.name}: trap {node.code}, value {value}\n  in region {path}, {run.invocation(int(g), int(lane))}"
+    raise KernelTrap(text, node.code, value)
+
+
+def _region(run: Run, node: n.Region, mask: Mask) -> None:
+    run.regions.append(node.generator)
+    run.block(node.body, mask)
+    run.regions.pop()
+
+
+def _nothing(run: Run, node: n.Instr, mask: Mask) -> None:
+    """Barrier: lanes advance in lockstep. Prefetch: a hint."""
+
+
+RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
+    n.Const: _const,
+    n.Arg: _arg,
+    n.Id: _id,
+    n.Load: _load,
+    n.Store: _store,
+    n.Binary: _binary,
+    n.Compare: _compare,
+    n.Unary: _unary,
+    n.Select: _select,
+    n.Cast: _cast,
+    n.Bitcast: _bitcast,
+    n.Fma: _fma,
+    n.Dot4: _dot4,
+    n.Shuffle: _shuffle,
+    n.Broadcast: _broadcast,
+    n.Vote: _vote,
+    n.Local: _local,
+    n.Get: _get,
+    n.Set: _set,
+    n.For: _for,
+    n.If: _if,
+    n.Barrier: _nothing,
+    n.Trap: _trap,
+    n.Prefetch: _nothing,
+    n.Region: _region,
+}
