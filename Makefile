@@ -1,0 +1,61 @@
+# Needs make and a Python of at least 3.11; everything else is installed into .venv.
+
+CANDIDATES := python3.11 python3.12 python3.13 python3
+CAN_BUILD := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in $(CANDIDATES); do if $$p -c '$(CAN_BUILD)' 2>/dev/null; then echo $$p; break; fi; done)
+
+VENV := .venv
+PEERS := .venv-peers
+RUN_READY := $(VENV)/.run-ready
+TEST_READY := $(VENV)/.test-ready
+PEERS_READY := $(PEERS)/.ready
+N ?= 2000
+
+.PHONY: run test lint bench peers fuzz clean
+
+run: $(RUN_READY)
+	$(VENV)/bin/python -m tetrad.demo
+
+test: lint
+	$(VENV)/bin/python -m pytest
+
+lint: $(TEST_READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+bench: $(RUN_READY) peers
+	$(VENV)/bin/python bench/probes.py
+	$(VENV)/bin/python bench/core.py
+
+peers: $(PEERS_READY)
+
+fuzz: $(TEST_READY)
+	$(VENV)/bin/python -m tests.fuzz --programs $(N)
+
+clean:
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find tetrad tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(call make_venv,$(VENV))
+
+$(PEERS)/bin/python:
+	$(call make_venv,$(PEERS))
+
+# The stamps are order-only on the interpreter: pip touches files in the environment, that is no reason to reinstall.
+$(RUN_READY): pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable .
+	touch $@
+
+$(TEST_READY): pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
+	touch $@ $(RUN_READY)
+
+$(PEERS_READY): | $(PEERS)/bin/python
+	$(PEERS)/bin/python -m pip install --quiet jax jaxlib
+	touch $@
+
+define make_venv
+@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+$(PYTHON) -m venv $(1)
+endef

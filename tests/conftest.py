@@ -1,0 +1,27 @@
+"""What every test run shares: a clean environment, a private compile cache, and the settings of hypothesis."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# These choose what is tested; any other flag would change what tests print or where they write.
+KEPT_FLAGS = ("TETRAD_TARGET", "TETRAD_CHECK", "TETRAD_THREADS")
+
+# Compiling inside a test takes as long as it takes; the limit on a whole test is in pyproject.toml.
+settings.register_profile("tetrad", deadline=None)
+settings.load_profile("tetrad")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
+    """Runs before any module of the package is imported, so that the package sees this environment."""
+    for name in [n for n in os.environ if n.startswith("TETRAD_") and n not in KEPT_FLAGS]:
+        del os.environ[name]
+    with tempfile.TemporaryDirectory(prefix="tetrad-tests-") as cache:
+        os.environ["TETRAD_CACHE_DIR"] = cache
+        return (yield)

@@ -1,0 +1,86 @@
+"""core.dtypes: one object per element type, found by any of its names."""
+
+from __future__ import annotations
+
+import copy
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tetrad.core import dtypes as d
+from tetrad.core.errors import DtypeError
+
+EVERY = pytest.mark.parametrize("dtype", d.NUMPY, ids=repr)
+ARRAYS = pytest.mark.parametrize("dtype", d.ARRAY_DTYPES, ids=repr)
+
+
+@EVERY
+def test_either_name_gives_the_one_object(dtype: d.DType) -> None:
+    assert d.named(dtype.name) is dtype
+    assert d.named(dtype.long_name) is dtype
+
+
+@EVERY
+def test_a_copy_is_the_same_object(dtype: d.DType) -> None:
+    assert copy.copy(dtype) is dtype
+    assert copy.deepcopy([dtype])[0] is dtype
+
+
+@EVERY
+def test_size_agrees_with_numpy(dtype: d.DType) -> None:
+    assert dtype.nbytes == dtype.np.itemsize
+
+
+@EVERY
+def test_prints_as_the_ir_does(dtype: d.DType) -> None:
+    assert repr(dtype) == str(dtype) == dtype.name
+
+
+@ARRAYS
+def test_found_from_numpy(dtype: d.DType) -> None:
+    assert d.as_dtype(dtype) is dtype
+    assert d.as_dtype(dtype.np) is dtype
+    assert d.as_dtype(dtype.np.type) is dtype
+    assert d.as_dtype(dtype.long_name) is dtype
+
+
+@ARRAYS
+def test_long_name_is_numpys(dtype: d.DType) -> None:
+    assert dtype.long_name == dtype.np.name
+
+
+@EVERY
+def test_exactly_one_kind(dtype: d.DType) -> None:
+    assert [dtype.is_float, dtype.is_integer, dtype is d.bool_].count(True) == 1
+
+
+def test_signed_means_signed_integer() -> None:
+    signed = {dtype for dtype in d.NUMPY if dtype.is_signed}
+    assert signed == {d.i8, d.i16, d.i32, d.i64, d.index}
+
+
+def test_python_types_are_narrow() -> None:
+    assert [d.as_dtype(t) for t in (bool, int, float)] == [d.bool_, d.i32, d.f32]
+
+
+def test_bfloat16_is_ml_dtypes() -> None:
+    assert d.bf16.np == np.dtype(ml_dtypes.bfloat16)
+
+
+def test_index_is_no_array_dtype() -> None:
+    assert d.index not in d.ARRAY_DTYPES
+    assert d.as_dtype(np.int64) is d.i64
+
+
+def test_compiled_dtypes_are_array_dtypes() -> None:
+    assert set(d.COMPILED_DTYPES) <= set(d.ARRAY_DTYPES)
+
+
+NOT_DTYPES = ["float33", "", np.complex64, object, ">f4", np.dtype(">f4"), [("a", "f4")], 3]
+
+
+@pytest.mark.parametrize("like", NOT_DTYPES, ids=repr)
+def test_what_is_no_dtype_is_refused_with_the_known_ones(like: object) -> None:
+    with pytest.raises(DtypeError, match="hint: known dtypes: float16, bfloat16, float32"):
+        d.as_dtype(like)
