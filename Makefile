@@ -34,7 +34,7 @@ fuzz: $(TEST_READY)
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find tetrad tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	$(call make_venv,$(VENV))
