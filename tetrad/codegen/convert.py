@@ -1,0 +1,209 @@
+"""Code generation, conversions: casts between element types, the 4-way byte dot product, tests for tails.
+
+Receives LLVM operands and kernel types, returns LLVM operands. What the target lacks (half precision, byte dots) is
+written in integer arithmetic here, so the rules need not ask.
+"""
+
+from __future__ import annotations
+
+from tetrad.codegen.emitter import Codegen
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32, index, u32
+from tetrad.kernel import nodes as n
+
+
+def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
+    if bf16 in (source, goal) or (f16 in (source, goal) and not cg.target.has_f16_conversion):
+        return small_float_cast(cg, x, source, goal, varying)
+    from_type, to_type = cg.type(source, varying), cg.type(goal, varying)
+    if goal is bool_:
+        zero = "zeroinitializer" if varying else ("0.0" if source.is_float else "0")
+        test = "fcmp une" if source.is_float else "icmp ne"
+        return cg.new(f"{test} {from_type} {x}, {zero}")
+    if source.is_float and goal.is_float:
+        return cg.new(f"{'fpext' if goal.bits > source.bits else 'fptrunc'} {from_type} {x} to {to_type}")
+    if source.is_float:
+        name = f"llvm.fpto{'s' if goal.is_signed else 'u'}i.sat.{cg.suffix(to_type)}.{cg.suffix(from_type)}"
+        return cg.call(to_type, name, (from_type, x))
+    if goal.is_float:
+        return cg.new(f"{'sitofp' if source.is_signed else 'uitofp'} {from_type} {x} to {to_type}")
+    if goal.bits == source.bits:
+        return x
+    word = "trunc" if goal.bits < source.bits else "sext" if source.is_signed else "zext"
+    return cg.new(f"{word} {from_type} {x} to {to_type}")
+
+
+def small_float_cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
+    """bf16 always, f16 without hardware: through f32, whose bits are moved by integer arithmetic."""
+    if source in (bf16, f16):
+        wide = bf16_to_f32(cg, x, varying) if source is bf16 else f16_to_f32(cg, x, varying)
+        return wide if goal is f32 else cast(cg, wide, f32, goal, varying)
+    single = x if source is f32 else cast(cg, x, source, f32, varying)
+    return f32_to_bf16(cg, single, varying) if goal is bf16 else f32_to_f16(cg, single, varying)
+
+
+class Words:
+    """Integer arithmetic on 32-bit lanes, written as Python operators on LLVM text."""
+
+    def __init__(self, cg: Codegen, varying: bool) -> None:
+        self.cg, self.varying = cg, varying
+        self.i32, self.i16 = (f"<{cg.lanes} x i32>", f"<{cg.lanes} x i16>") if varying else ("i32", "i16")
+        self.f32, self.half = (f"<{cg.lanes} x float>", f"<{cg.lanes} x half>") if varying else ("float", "half")
+        self.i1 = cg.mask_type if varying else "i1"
+
+    def const(self, value: int) -> str:
+        return self.cg.splat(value, u32) if self.varying else self.cg.literal(value, u32)
+
+    def op(self, name: str, a: str, b: str | int) -> str:
+        return self.cg.new(f"{name} {self.i32} {a}, {b if isinstance(b, str) else self.const(b)}")
+
+    def test(self, name: str, a: str, b: str | int) -> str:
+        return self.cg.new(f"icmp {name} {self.i32} {a}, {b if isinstance(b, str) else self.const(b)}")
+
+    def select(self, cond: str, a: str, b: str) -> str:
+        return self.cg.new(f"select {self.i1} {cond}, {self.i32} {a}, {self.i32} {b}")
+
+    def bits(self, x: str) -> str:
+        return self.cg.new(f"bitcast {self.f32} {x} to {self.i32}")
+
+    def float(self, bits: str) -> str:
+        return self.cg.new(f"bitcast {self.i32} {bits} to {self.f32}")
+
+
+def bf16_to_f32(cg: Codegen, x: str, varying: bool) -> str:
+    w = Words(cg, varying)
+    return w.float(w.op("shl", cg.new(f"zext {w.i16} {x} to {w.i32}"), 16))
+
+
+def f32_to_bf16(cg: Codegen, x: str, varying: bool) -> str:
+    """Round to nearest even by adding 0x7FFF plus the lowest kept bit; a NaN keeps its top bits and stays quiet."""
+    w = Words(cg, varying)
+    bits = w.bits(x)
+    odd = w.op("and", w.op("lshr", bits, 16), 1)
+    rounded = w.op("lshr", w.op("add", w.op("add", bits, 0x7FFF), odd), 16)
+    quiet = w.op("or", w.op("lshr", bits, 16), 0x40)
+    is_nan = w.test("ugt", w.op("and", bits, 0x7FFFFFFF), 0x7F800000)
+    return cg.new(f"trunc {w.i32} {w.select(is_nan, quiet, rounded)} to {w.i16}")
+
+
+def f16_to_f32(cg: Codegen, x: str, varying: bool) -> str:
+    """Move exponent and mantissa to their f32 places; multiplying by 2**112 fixes the bias and subnormals exactly."""
+    w = Words(cg, varying)
+    half = cg.new(f"zext {w.i16} {cg.new(f'bitcast {w.half} {x} to {w.i16}')} to {w.i32}")
+    magnitude = w.op("shl", w.op("and", half, 0x7FFF), 13)
+    scale = cg.splat(2.0**112, f32) if varying else cg.literal(2.0**112, f32)
+    scaled = w.bits(cg.new(f"fmul {w.f32} {w.float(magnitude)}, {scale}"))
+    special = w.test("uge", magnitude, 0x7C00 << 13)
+    finite = w.select(special, w.op("or", magnitude, 0x7F800000), scaled)
+    return w.float(w.op("or", finite, w.op("shl", w.op("and", half, 0x8000), 16)))
+
+
+def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
+    """Normal results round in integers; subnormal ones round in the addition of 0.5, whose last place is 2**-24."""
+    w = Words(cg, varying)
+    bits = w.bits(x)
+    sign = w.op("lshr", w.op("and", bits, 0x80000000), 16)
+    magnitude = w.op("and", bits, 0x7FFFFFFF)
+    odd = w.op("and", w.op("lshr", magnitude, 13), 1)
+    normal = w.op("lshr", w.op("add", w.op("add", magnitude, 0xC8000FFF), odd), 13)
+    half = cg.splat(0.5, f32) if varying else cg.literal(0.5, f32)
+    tiny = w.op("sub", w.bits(cg.new(f"fadd {w.f32} {w.float(magnitude)}, {half}")), 0x3F000000)
+    result = w.select(w.test("ult", magnitude, 0x38800000), tiny, normal)
+    result = w.select(w.test("uge", magnitude, 0x477FF000), w.const(0x7C00), result)
+    payload = w.op("or", w.op("and", w.op("lshr", magnitude, 13), 0x3FF), 0x7E00)
+    result = w.select(w.test("ugt", magnitude, 0x7F800000), payload, result)
+    bits16 = cg.new(f"trunc {w.i32} {w.op('or', result, sign)} to {w.i16}")
+    return cg.new(f"bitcast {w.i16} {bits16} to {w.half}")
+
+
+# -- byte dot products ------------------------------------------------------------------------------------------------
+
+
+def dot4(cg: Codegen, acc: str, u: str, s: str, u_max: int) -> str:
+    if cg.target.dot4 == "vnni512" and cg.lanes == 16:
+        return dot4_vnni(cg, acc, u, s)
+    if cg.target.dot4 in ("maddubs", "vnni512") and cg.lanes % 8 == 0:
+        return dot4_pairs(cg, acc, u, s, u_max)
+    return dot4_portable(cg, acc, u, s)
+
+
+def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
+    word, byte = "<16 x i32>", "<64 x i8>"
+    operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in (u, s)]
+    return cg.call(word, "llvm.x86.avx512.vpdpbusd.512", (word, acc), *operands)
+
+
+def dot4_pairs(cg: Codegen, acc: str, u: str, s: str, u_max: int) -> str:
+    """Eight lanes at a time with AVX2's pair products.
+
+    pmaddubsw saturates at 16 bits: 2 * u_max * 128 must stay below 2**15, so u_max <= 127 uses it; otherwise even and
+    odd bytes are widened to 16 bits and pmaddwd adds them exactly.
+    """
+    parts = []
+    for start in range(0, cg.lanes, 8):
+        lanes = ", ".join(f"i32 {start + i}" for i in range(8))
+        u8, s8 = (slice_words(cg, x, lanes) for x in (u, s))
+        parts.append(pairs_saturating(cg, u8, s8) if u_max <= 127 else pairs_wide(cg, u8, s8))
+    total = parts[0]
+    while len(parts) > 1:
+        parts = [join_words(cg, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        total = parts[0]
+    return cg.new(f"add <{cg.lanes} x i32> {acc}, {total[0] if isinstance(total, tuple) else total}")
+
+
+def slice_words(cg: Codegen, x: str, lanes: str) -> str:
+    wide = f"<{cg.lanes} x i32>"
+    return cg.new(f"shufflevector {wide} {x}, {wide} poison, <8 x i32> <{lanes}>")
+
+
+def join_words(cg: Codegen, a: str | tuple[str, int], b: str | tuple[str, int]) -> tuple[str, int]:
+    left, count = a if isinstance(a, tuple) else (a, 8)
+    right = b[0] if isinstance(b, tuple) else b
+    lanes = ", ".join(f"i32 {i}" for i in range(2 * count))
+    kind = f"<{count} x i32>"
+    return cg.new(f"shufflevector {kind} {left}, {kind} {right}, <{2 * count} x i32> <{lanes}>"), 2 * count
+
+
+def pairs_saturating(cg: Codegen, u: str, s: str) -> str:
+    byte, short, word = "<32 x i8>", "<16 x i16>", "<8 x i32>"
+    operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in (u, s)]
+    pairs = cg.call(short, "llvm.x86.avx2.pmadd.ub.sw", *operands)
+    return cg.call(word, "llvm.x86.avx2.pmadd.wd", (short, pairs), (short, "splat (i16 1)"))
+
+
+def pairs_wide(cg: Codegen, u: str, s: str) -> str:
+    short, word = "<16 x i16>", "<8 x i32>"
+    u16, s16 = (cg.new(f"bitcast {word} {x} to {short}") for x in (u, s))
+    even_u, odd_u = cg.new(f"and {short} {u16}, splat (i16 255)"), cg.new(f"lshr {short} {u16}, splat (i16 8)")
+    raised = cg.new(f"shl {short} {s16}, splat (i16 8)")
+    even_s, odd_s = cg.new(f"ashr {short} {raised}, splat (i16 8)"), cg.new(f"ashr {short} {s16}, splat (i16 8)")
+    even = cg.call(word, "llvm.x86.avx2.pmadd.wd", (short, even_u), (short, even_s))
+    odd = cg.call(word, "llvm.x86.avx2.pmadd.wd", (short, odd_u), (short, odd_s))
+    return cg.new(f"add {word} {even}, {odd}")
+
+
+def dot4_portable(cg: Codegen, acc: str, u: str, s: str) -> str:
+    kind = cg.vector_type(i32)
+    for byte in range(4):
+        left = cg.new(f"lshr {kind} {u}, {cg.splat(8 * byte, i32)}")
+        left = cg.new(f"and {kind} {left}, {cg.splat(255, i32)}")
+        right = cg.new(f"shl {kind} {s}, {cg.splat(24 - 8 * byte, i32)}")
+        right = cg.new(f"ashr {kind} {right}, {cg.splat(24, i32)}")
+        acc = cg.new(f"add {kind} {acc}, {cg.new(f'mul {kind} {left}, {right}')}")
+    return acc
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def is_guard(cg: Codegen, cond: n.Value) -> bool:
+    """`i < bound` with neighbouring lanes one apart: the shape of every tail."""
+    return (
+        isinstance(cond, n.Compare)
+        and cond.op == "lt"
+        and cond.lhs.dtype is index
+        and cg.stride(cond.lhs) == 1
+        and cg.stride(cond.rhs) == 0
+    )
+
+
+__all__ = ["cast", "dot4", "is_guard"]

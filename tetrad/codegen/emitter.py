@@ -1,0 +1,269 @@
+"""Code generation, the emitter's workbench: a kernel program becomes LLVM text, one rule per instruction.
+
+The CPU runs an invocation as a vector lane. Every value has one of three forms: *uniform* (a scalar, the same in all
+lanes), *varying* (`<L x T>`), or *affine* (an index known as lane 0's scalar plus a constant stride). This file keeps
+scopes, forms and masks; `codegen.rules` holds the rules, `codegen.convert` the casts. What comes out is text for
+`codegen.llvm`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tetrad.codegen.target import Target
+from tetrad.core.dtypes import DType
+from tetrad.core.errors import CompileError
+from tetrad.kernel import nodes as n
+
+LLVM_TYPES = {
+    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "bool": "i1", "index": "i64",
+}  # fmt: skip
+SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An LLVM operand and its form: stride None = varying vector, 0 = uniform scalar, else affine (lane 0's scalar)."""
+
+    text: str
+    stride: int | None
+
+
+@dataclass(slots=True)
+class Scope:
+    """One block being emitted: its lines, and the operands known in it."""
+
+    lines: list[str] = field(default_factory=list)
+    known: dict[object, Emitted] = field(default_factory=dict)
+
+
+Rule = Callable[["Codegen", n.Instr], "Emitted | None"]
+
+
+class Rules:
+    """Kernel instruction type -> function that emits it."""
+
+    def __init__(self) -> None:
+        self.table: dict[type[n.Instr], Rule] = {}
+
+    def rule(self, kind: type[n.Instr]) -> Callable[[Callable[..., Emitted | None]], Callable[..., Emitted | None]]:
+        def register(function: Callable[..., Emitted | None]) -> Callable[..., Emitted | None]:
+            self.table[kind] = function
+            return function
+
+        return register
+
+
+class Codegen:
+    """The state of emitting one program. Lines go to the innermost scope; a broadcast goes to the scope that defined
+    the value, which hoists it out of loops."""
+
+    def __init__(self, program: n.Program, target: Target, rules: Rules, varying: set[n.Instr], lanes: int, check: str) -> None:
+        self.program, self.target, self.rules, self.varying = program, target, rules, varying
+        self.lanes = lanes
+        self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
+        self.mask: str | None = None
+        self.scopes = [Scope()]
+        self.entry: list[str] = []  # allocas
+        self.declares: dict[str, str] = {}
+        self.uses_nontemporal = False
+        self._count = 0
+
+    # -- text -----------------------------------------------------------------------------------------------------
+
+    def name(self, stem: str = "t") -> str:
+        self._count += 1
+        return f"%{stem}{self._count}"
+
+    def line(self, text: str) -> None:
+        self.scopes[-1].lines.append("  " + text)
+
+    def label(self, name: str) -> None:
+        self.scopes[-1].lines.append(name[1:] + ":")
+
+    def new(self, text: str, scope: Scope | None = None) -> str:
+        """`%t = text` in the given (default: innermost) scope."""
+        result = self.name()
+        (scope or self.scopes[-1]).lines.append(f"  {result} = {text}")
+        return result
+
+    def call(self, result: str, function: str, *operands: tuple[str, str]) -> str:
+        """Call an intrinsic, declaring it; operands are (type, text)."""
+        types = ", ".join(t for t, _ in operands)
+        self.declares[function] = f"declare {result} @{function}({types})"
+        text = f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in operands)})"
+        if result == "void":
+            self.line(text)
+            return ""
+        return self.new(text)
+
+    def elementwise(self, function: str, kind: str, *values: str) -> str:
+        """Call the overload of an intrinsic for operands and result of LLVM type `kind`."""
+        return self.call(kind, f"{function}.{self.suffix(kind)}", *((kind, v) for v in values))
+
+    def suffix(self, kind: str) -> str:
+        """The overload suffix of an LLVM type: `<16 x float>` -> v16f32."""
+        if kind.startswith("<"):
+            count, _, element = kind[1:-1].partition(" x ")
+            return f"v{count}{SUFFIXES.get(element, element)}"
+        return SUFFIXES.get(kind, kind)
+
+    # -- types and literals ---------------------------------------------------------------------------------------
+
+    def scalar_type(self, dtype: DType) -> str:
+        return LLVM_TYPES[dtype.name]
+
+    def vector_type(self, dtype: DType) -> str:
+        return f"<{self.lanes} x {LLVM_TYPES[dtype.name]}>"
+
+    def type(self, dtype: DType, varying: bool) -> str:
+        return self.vector_type(dtype) if varying else self.scalar_type(dtype)
+
+    @property
+    def mask_type(self) -> str:
+        return f"<{self.lanes} x i1>"
+
+    def literal(self, value: bool | int | float, dtype: DType) -> str:
+        if dtype.name == "bool":
+            return "true" if value else "false"
+        if dtype.name == "bf16":
+            return str(struct.unpack("<I", struct.pack("<f", value))[0] >> 16)
+        if dtype.is_float:
+            return float_literal(float(value), dtype)
+        return str(wrapped(int(value), dtype))
+
+    def splat(self, value: bool | int | float, dtype: DType) -> str:
+        return f"splat ({self.scalar_type(dtype)} {self.literal(value, dtype)})"
+
+    # -- operands -------------------------------------------------------------------------------------------------
+
+    def find(self, node: object) -> tuple[Emitted, Scope]:
+        for scope in reversed(self.scopes):
+            if node in scope.known:
+                return scope.known[node], scope
+        raise CompileError(f"{self.program.name}: {type(node).__name__} used before it is defined")
+
+    def set(self, node: object, emitted: Emitted) -> None:
+        self.scopes[-1].known[node] = emitted
+
+    def is_varying(self, node: n.Value) -> bool:
+        return node in self.varying
+
+    def stride(self, node: n.Value) -> int | None:
+        return self.find(node)[0].stride
+
+    def scalar(self, node: n.Value) -> str:
+        """The scalar operand of a uniform value, or lane 0's of an affine one."""
+        emitted, _ = self.find(node)
+        if emitted.stride is None:
+            raise CompileError(f"{self.program.name}: a varying {node.dtype} where a uniform one is needed")
+        return emitted.text
+
+    def vector(self, node: n.Value) -> str:
+        """The vector operand of a value; uniform and affine ones are widened where they were defined."""
+        if isinstance(node, n.Const):
+            return self.splat(node.value, node.dtype)
+        emitted, scope = self.find(node)
+        if emitted.stride is None:
+            return emitted.text
+        key = ("vector", node)
+        if key not in scope.known:
+            scope.known[key] = Emitted(self._widen(emitted, node.dtype, scope), None)
+        return scope.known[key].text
+
+    def operand(self, node: n.Value, varying: bool) -> str:
+        return self.vector(node) if varying else self.scalar(node)
+
+    def broadcast(self, scalar: str, dtype: DType, scope: Scope | None = None) -> str:
+        kind = self.vector_type(dtype)
+        first = self.new(f"insertelement {kind} poison, {self.scalar_type(dtype)} {scalar}, i64 0", scope)
+        return self.new(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer", scope)
+
+    def iota(self, dtype_text: str, step: int = 1) -> str:
+        return "<" + ", ".join(f"{dtype_text} {i * step}" for i in range(self.lanes)) + ">"
+
+    def _widen(self, emitted: Emitted, dtype: DType, scope: Scope) -> str:
+        wide = self.broadcast(emitted.text, dtype, scope)
+        if not emitted.stride:
+            return wide
+        return self.new(f"add {self.vector_type(dtype)} {wide}, {self.iota('i64', emitted.stride)}", scope)
+
+    # -- blocks ---------------------------------------------------------------------------------------------------
+
+    def run(self, block: n.Block) -> None:
+        for instr in block:
+            emitted = self.rules.table[type(instr)](self, instr)
+            if emitted is not None:
+                self.set(instr, emitted)
+
+    @contextmanager
+    def child(self, mask: str | None = None, keep_mask: bool = True) -> Iterator[Scope]:
+        """A nested block: lines are kept apart and spliced in when it ends, so hoisted lines come before it."""
+        before = self.mask
+        self.mask = before if keep_mask else mask
+        scope = Scope()
+        self.scopes.append(scope)
+        yield scope
+        self.scopes.pop()
+        self.mask = before
+
+    def splice(self, scope: Scope) -> None:
+        self.scopes[-1].lines.extend(scope.lines)
+
+    def alloca(self, kind: str) -> str:
+        slot = self.name("slot")
+        self.entry.append(f"  {slot} = alloca {kind}")
+        return slot
+
+    # -- masks ----------------------------------------------------------------------------------------------------
+
+    def with_mask(self, cond: str) -> str:
+        return cond if self.mask is None else self.new(f"and {self.mask_type} {self.mask}, {cond}")
+
+    @contextmanager
+    def narrowed(self, cond: str) -> Iterator[None]:
+        """Only the lanes where cond holds, for the instructions inside."""
+        before, self.mask = self.mask, self.with_mask(cond)
+        yield
+        self.mask = before
+
+    def any_lane(self, mask: str) -> str:
+        bits = self.new(f"bitcast {self.mask_type} {mask} to i{self.lanes}")
+        return self.new(f"icmp ne i{self.lanes} {bits}, 0")
+
+    # -- memory ---------------------------------------------------------------------------------------------------
+
+    def memory_type(self, dtype: DType) -> str:
+        return "i8" if dtype.name == "bool" else LLVM_TYPES[dtype.name]
+
+    def pointer(self, buffer: n.Buffer, at: str) -> str:
+        return self.new(f"getelementptr {self.memory_type(buffer.dtype)}, ptr {buffer_name(buffer)}, i64 {at}")
+
+    def pointers(self, buffer: n.Buffer, at: str) -> str:
+        kind = self.memory_type(buffer.dtype)
+        return self.new(f"getelementptr {kind}, ptr {buffer_name(buffer)}, <{self.lanes} x i64> {at}")
+
+
+def buffer_name(buffer: n.Buffer) -> str:
+    return f"%b.{buffer.name}"
+
+
+def float_literal(value: float, dtype: DType) -> str:
+    """LLVM writes float constants as the 64-bit pattern of the (exactly representable) double."""
+    if dtype.name == "f16":
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    if math.isnan(value):
+        return "0x7FF8000000000000"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def wrapped(value: int, dtype: DType) -> int:
+    """An integer as LLVM prints it: two's complement of the type's width."""
+    bits = dtype.bits
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value

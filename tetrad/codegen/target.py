@@ -1,0 +1,36 @@
+"""Code generation, targets: what a machine is, as data.
+
+A `Target` holds names, features, widths and intrinsic names; the emitters ask it, never which machine it is. One file
+per machine in `codegen/targets/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A register tile of the float matmul: rows of the left side, vectors of 16 virtual lanes of the right side."""
+
+    rows: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    name: str  # as TETRAD_TARGET spells it
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    has_f16_conversion: bool  # half <-> float in hardware; otherwise integer arithmetic
+    dot4: str  # vnni512, maddubs, portable
+    f32_tile: Tile
+    f64_tile: Tile
+    lowbit_tokens: int  # tokens a low-bit tile holds in registers
+
+    @property
+    def key(self) -> str:
+        """What generated code depends on; part of every cache key."""
+        return f"{self.triple};{self.cpu};{self.features};{self.dot4}"

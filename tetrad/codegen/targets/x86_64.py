@@ -1,0 +1,53 @@
+"""Code generation, targets: x86-64 at three levels, and the host classified into one of them.
+
+Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-512 F/BW/CD/DQ/VL).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import llvmlite.binding as llvm
+
+from tetrad.codegen.target import Target, Tile
+from tetrad.core.errors import FlagError
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+
+BASELINE = Target("x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), 2)
+V3 = Target("x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(3, 1), 4)
+V4 = Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(8, 3), Tile(6, 2), 8)
+LEVELS = {target.name: target for target in (BASELINE, V3, V4)}
+
+V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
+V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+
+
+def host_target() -> Target:
+    """The level the running processor reaches, with its own name and feature list (a name alone may promise too much)."""
+    found = dict(llvm.get_host_cpu_features())
+    level = V4 if _has(found, V4_FEATURES) and _has(found, V3_FEATURES) else V3 if _has(found, V3_FEATURES) else BASELINE
+    features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
+    dot4 = "vnni512" if level is V4 and found.get("avx512vnni") else level.dot4
+    triple = llvm.get_process_triple()
+    return replace(level, name="host", triple=triple, cpu=llvm.get_host_cpu_name(), features=features, dot4=dot4)
+
+
+def select_target(name: str) -> Target:
+    """The target a TETRAD_TARGET value names."""
+    if name == "host":
+        return host_target()
+    if name not in LEVELS:
+        raise FlagError(f"unknown target {name!r}", hint="targets: host, " + ", ".join(LEVELS))
+    return LEVELS[name]
+
+
+def missing_features(target: Target) -> tuple[str, ...]:
+    """What `target` needs and the running processor lacks: code for it can be compiled here, not run."""
+    found = dict(llvm.get_host_cpu_features())
+    needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
+    return tuple(name for name in needed if not found.get(name))
+
+
+def _has(found: dict[str, bool], names: tuple[str, ...]) -> bool:
+    return all(found.get(name) for name in names)

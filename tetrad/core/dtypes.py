@@ -1,0 +1,118 @@
+"""Station 0, shared words: the element types every language and stage speaks of.
+
+Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype of each. What a type may be used for
+(arithmetic, storage only, addresses) is stated here once; promotion rules live in `core.promotion`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from tetrad.core.errors import DtypeError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """An element type. There is exactly one object per type, so identity is equality."""
+
+    name: str  # as the IR prints it: f32
+    long_name: str  # as the array API spells it: float32
+    kind: str  # f float, i signed, u unsigned, b bool, x index
+    bits: int
+    storage_only: bool = False  # loaded, stored and cast, never computed with
+
+    @property
+    def nbytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in "ix"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iux"
+
+    @property
+    def np(self) -> np.dtype:
+        return NUMPY[self]
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (named, (self.name,))
+
+
+f16 = DType("f16", "float16", "f", 16, storage_only=True)
+bf16 = DType("bf16", "bfloat16", "f", 16, storage_only=True)
+f32 = DType("f32", "float32", "f", 32)
+f64 = DType("f64", "float64", "f", 64)
+i8 = DType("i8", "int8", "i", 8, storage_only=True)
+i16 = DType("i16", "int16", "i", 16, storage_only=True)
+i32 = DType("i32", "int32", "i", 32)
+i64 = DType("i64", "int64", "i", 64)
+u8 = DType("u8", "uint8", "u", 8)
+u16 = DType("u16", "uint16", "u", 16, storage_only=True)
+u32 = DType("u32", "uint32", "u", 32)
+u64 = DType("u64", "uint64", "u", 64, storage_only=True)
+bool_ = DType("bool", "bool", "b", 1)
+index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
+
+NUMPY: dict[DType, np.dtype] = {
+    f16: np.dtype(np.float16),
+    bf16: np.dtype(ml_dtypes.bfloat16),
+    f32: np.dtype(np.float32),
+    f64: np.dtype(np.float64),
+    i8: np.dtype(np.int8),
+    i16: np.dtype(np.int16),
+    i32: np.dtype(np.int32),
+    i64: np.dtype(np.int64),
+    u8: np.dtype(np.uint8),
+    u16: np.dtype(np.uint16),
+    u32: np.dtype(np.uint32),
+    u64: np.dtype(np.uint64),
+    bool_: np.dtype(np.bool_),
+    index: np.dtype(np.int64),
+}
+ARRAY_DTYPES = tuple(d for d in NUMPY if d is not index)
+COMPILED_DTYPES = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8)
+
+_BY_NAME = {d.name: d for d in NUMPY} | {d.long_name: d for d in NUMPY}
+_BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}
+_BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32}
+
+
+def named(name: str) -> DType:
+    """The dtype called `name` (either spelling)."""
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        known = ", ".join(d.long_name for d in ARRAY_DTYPES)
+        raise DtypeError(f"unknown dtype {name!r}", hint=f"known dtypes: {known}") from None
+
+
+def as_dtype(like: object) -> DType:
+    """A `DType` from a DType, a NumPy dtype, a name or a Python type.
+
+    >>> as_dtype("float32"), as_dtype(np.int64), as_dtype(bool)
+    (f32, i64, bool)
+    """
+    if isinstance(like, DType):
+        return like
+    if isinstance(like, str):
+        return named(like)
+    if isinstance(like, type) and like in _BY_PYTHON:
+        return _BY_PYTHON[like]
+    try:
+        return _BY_NUMPY[np.dtype(like)]  # type: ignore[call-overload]
+    except (KeyError, TypeError):
+        known = ", ".join(d.long_name for d in ARRAY_DTYPES)
+        raise DtypeError(f"no dtype for {like!r}", hint=f"known dtypes: {known}") from None

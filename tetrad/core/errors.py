@@ -1,0 +1,78 @@
+"""Station 0, shared words: every error tetrad raises on purpose.
+
+Receives what was expected, what came, the user's line and the way out; returns an exception whose text reads in that
+order (style: op first, then expectation, then place, then hint).
+"""
+
+from __future__ import annotations
+
+from tetrad.core.source import Source
+
+
+class TetradError(Exception):
+    """Root of all errors raised on purpose; the text says what, where, and what to do."""
+
+    def __init__(self, message: str, *, source: Source | None = None, hint: str | None = None) -> None:
+        self.message, self.source, self.hint = message, source, hint
+        lines = [message]
+        if source is not None:
+            lines.append(f"  in {source.function}, {source.file} line {source.line}")
+        if hint is not None:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+
+class ShapeError(TetradError, ValueError):
+    """Shapes do not fit the op."""
+
+
+class DtypeError(TetradError, TypeError):
+    """An element type the op does not take, or that is not compiled."""
+
+
+class BoundsError(TetradError, IndexError):
+    """An index out of range, in eager or compiled code."""
+
+
+class TraceError(TetradError, TypeError):
+    """Python asked a traced value for something only known when the program runs."""
+
+
+class UnsupportedError(TetradError, NotImplementedError):
+    """A case that is not there yet; the text lists what is."""
+
+
+class VerifyError(TetradError, ValueError):
+    """A program of one of the two languages breaks a rule of that language."""
+
+    def __init__(self, code: str, message: str, **kw: object) -> None:
+        self.code = code
+        super().__init__(f"{code}: {message}", **kw)  # type: ignore[arg-type]
+
+
+class ParseError(TetradError, ValueError):
+    """Text that is not a program."""
+
+
+class FlagError(TetradError, ValueError):
+    """An unknown flag or flag value."""
+
+
+class CompileError(TetradError, RuntimeError):
+    """Code generation failed; a defect of ours, never of the user's program."""
+
+
+class CheckError(TetradError, RuntimeError):
+    """A self-check (TETRAD_CHECK) found compiled code doing wrong."""
+
+
+class Rejected(TetradError, ValueError):
+    """dispatch: the program is not acceptable."""
+
+
+class BadInputs(TetradError, ValueError):
+    """dispatch: the caller's data, sizes or limits do not fit."""
+
+
+class BackendError(TetradError, RuntimeError):
+    """dispatch: the back end is missing or failed."""

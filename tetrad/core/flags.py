@@ -1,0 +1,103 @@
+"""Station 0, shared words: every environment flag, in one table.
+
+Receives os.environ, returns checked values. A flag that changes generated code says so and becomes part of the key of
+the compile cache. An unknown TETRAD_ variable or a bad value is an error that lists the valid ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tetrad.core.errors import FlagError
+
+SHOW_STATIONS = ("graph", "passes", "kernel", "llvm", "asm", "schedule")
+CHECKS = ("1", "bounds")
+TARGETS = ("host", "x86-64", "x86-64-v3", "x86-64-v4")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    name: str
+    default: str
+    help: str
+    values: str  # what is allowed, as shown to people
+    check: Callable[[str], bool]
+    changes_code: bool = False
+
+
+def _words(allowed: tuple[str, ...]) -> Callable[[str], bool]:
+    """A comma-separated list of allowed words; `passes:fuse` may name one pass."""
+    return lambda text: all(w.partition(":")[0] in allowed for w in text.split(",") if w)
+
+
+def _one_of(allowed: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda text: text in allowed
+
+
+def _count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= int(text) <= 1024
+
+
+FLAGS = {
+    flag.name: flag
+    for flag in (
+        Flag(
+            "TETRAD_SHOW",
+            "",
+            "print these stations of each compilation to stderr",
+            "comma-separated: " + ", ".join(SHOW_STATIONS) + "; passes:NAME shows one pass",
+            _words(SHOW_STATIONS),
+        ),
+        Flag(
+            "TETRAD_CHECK",
+            "",
+            "1: verify every station, poison the arena, red zones, compare kernels with the evaluator; "
+            "bounds: compile every kernel with bounds checks",
+            "comma-separated: 1, bounds",
+            _words(CHECKS),
+            changes_code=True,
+        ),
+        Flag("TETRAD_INTERPRET", "", "1: run kernels on the evaluator, not as machine code", "1", _one_of(("", "0", "1"))),
+        Flag("TETRAD_DUMP", "", "save every station of each compilation in this directory", "a directory", lambda _: True),
+        Flag("TETRAD_TIME", "", "1: time every stage and every kernel, print to stderr", "1", _one_of(("", "0", "1"))),
+        Flag("TETRAD_THREADS", "", "number of threads (default: what affinity and cgroup allow)", "1 to 1024", lambda t: t == "" or _count(t)),
+        Flag("TETRAD_TARGET", "host", "machine to generate code for", ", ".join(TARGETS), _one_of(TARGETS), changes_code=True),
+        Flag("TETRAD_CACHE_DIR", "", "directory of the compile cache; 'off' disables it", "a directory, or off", lambda _: True),
+    )
+}
+
+
+def flag(name: str, environ: Mapping[str, str] | None = None) -> str:
+    """The checked value of one flag.
+
+    >>> flag("TETRAD_TARGET", {})
+    'host'
+    """
+    spec = FLAGS[name]
+    value = (os.environ if environ is None else environ).get(name, spec.default)
+    if not spec.check(value):
+        raise FlagError(f"{name}={value!r} is not valid", hint=f"allowed: {spec.values}")
+    return value
+
+
+def flag_words(name: str) -> dict[str, str]:
+    """A comma-separated flag as {word: detail after the colon}."""
+    words = (w.partition(":") for w in flag(name).split(",") if w)
+    return {head: tail for head, _, tail in words}
+
+
+def check_environment(environ: Mapping[str, str] | None = None) -> None:
+    """Refuse unknown TETRAD_ variables and bad values; called once, when the package is imported."""
+    environ = os.environ if environ is None else environ
+    for name in environ:
+        if name.startswith("TETRAD_") and name not in FLAGS:
+            raise FlagError(f"unknown flag {name}", hint="flags: " + ", ".join(FLAGS))
+    for name in FLAGS:
+        flag(name, environ)
+
+
+def code_key() -> str:
+    """The flags that change generated code, as part of the cache key."""
+    return ";".join(f"{name}={flag(name)}" for name, spec in FLAGS.items() if spec.changes_code)

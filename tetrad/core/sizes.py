@@ -1,0 +1,186 @@
+"""Station 0, shared words: axis sizes that are integers or known only at call entry.
+
+A size is an int or a `SizeExpr`: a polynomial with integer coefficients over atoms. An atom is a `Dim` the user named,
+or the ceiling quotient of a size (grids only). Receives ints and Dims, returns sizes that add, multiply, print, compare
+by structure, and become ints once the Dims are bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tetrad.core.errors import ShapeError
+
+MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
+
+
+@dataclass(frozen=True, slots=True)
+class CeilDiv:
+    """ceil(size / divisor), an atom of launch formulas; never a shape."""
+
+    size: SizeExpr
+    divisor: int
+
+    def bind(self, dims: Mapping[str, int]) -> int:
+        return -(-bind(self.size, dims) // self.divisor)
+
+    def __str__(self) -> str:
+        return f"ceil({self.size}/{self.divisor})"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The atom of a Dim: its name and bounds."""
+
+    name: str
+    max: int
+
+    def bind(self, dims: Mapping[str, int]) -> int:
+        return dims[self.name]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Atom = CeilDiv | Named
+Monomial = tuple[Atom, ...]  # sorted by text
+
+
+@dataclass(frozen=True, slots=True)
+class SizeExpr:
+    """A polynomial: pairs (monomial, coefficient), sorted, no zero coefficients, not a plain integer."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Size) -> Size:
+        return _make(list(self.terms) + list(_terms(other)))
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Size) -> Size:
+        return _make(
+            [(_join(m, n), a * b) for m, a in self.terms for n, b in _terms(other)],
+        )
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Size) -> Size:
+        return self + (other * -1)
+
+    def __rsub__(self, other: Size) -> Size:
+        return (self * -1) + other
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __floordiv__(self, other: object) -> Size:
+        raise ShapeError(f"cannot divide the symbolic size {self}", hint="sizes are ints, Dims, products, plus an int")
+
+    __truediv__ = __mod__ = __floordiv__
+
+    def __str__(self) -> str:
+        parts = []
+        for monomial, factor in self.terms:
+            atoms = "*".join(str(a) for a in monomial)
+            parts.append(str(factor) if not monomial else atoms if factor == 1 else f"{factor}*{atoms}")
+        return "+".join(parts).replace("+-", "-")
+
+    __repr__ = __str__
+
+    @property
+    def max(self) -> int:
+        """The largest value the size can take, by the bounds of its Dims."""
+        total = 0
+        for monomial, factor in self.terms:
+            product = factor
+            for atom in monomial:
+                product *= atom.max if isinstance(atom, Named) else -(-atom.size.max // atom.divisor)
+            total += max(product, 0) if monomial else product
+        return total
+
+
+Size = int | SizeExpr
+Shape = tuple[Size, ...]
+
+
+def Dim(name: str, *, max: int = 1 << 20) -> SizeExpr:
+    """An axis size known when a compiled function is called. One program serves every value up to `max`.
+
+    >>> seq = Dim("seq", max=4096)
+    >>> 3 * seq + 1
+    1+3*seq
+    """
+    if not name.isidentifier():
+        raise ShapeError(f"Dim: the name {name!r} is not an identifier")
+    if max < 1:
+        raise ShapeError(f"Dim {name}: max must be at least 1, got {max}")
+    return SizeExpr(((((Named(name, max),)), 1),))
+
+
+def is_static(shape: Iterable[Size]) -> bool:
+    return all(isinstance(n, int) for n in shape)
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """Number of elements; an error when it cannot fit in memory of any machine."""
+    total: Size = 1
+    for n in sizes:
+        total = total * n
+    if isinstance(total, int) and total > MAX_ELEMENTS:
+        raise ShapeError(f"{total} elements exceed the limit of 2**48", hint="check the shape for a wrong size")
+    return total
+
+
+def ceil_div(size: Size, divisor: int) -> Size:
+    if isinstance(size, int):
+        return -(-size // divisor)
+    if divisor == 1:
+        return size
+    if all(factor % divisor == 0 for _, factor in size.terms):
+        return _make([(m, f // divisor) for m, f in size.terms])
+    return SizeExpr((((CeilDiv(size, divisor),), 1),))
+
+
+def bind(size: Size, dims: Mapping[str, int]) -> int:
+    """The integer a size has once every Dim has its value."""
+    if isinstance(size, int):
+        return size
+    total = 0
+    for monomial, factor in size.terms:
+        for atom in monomial:
+            factor *= atom.bind(dims)
+        total += factor
+    return total
+
+
+def atoms_of(size: Size) -> set[Atom]:
+    return set() if isinstance(size, int) else {a for m, _ in size.terms for a in m}
+
+
+def dims_of(size: Size) -> set[Named]:
+    """The Dims a size mentions."""
+    found: set[Named] = set()
+    for atom in atoms_of(size):
+        found |= {atom} if isinstance(atom, Named) else dims_of(atom.size)
+    return found
+
+
+def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
+    return (((), size),) if isinstance(size, int) else size.terms
+
+
+def _join(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted(a + b, key=str))
+
+
+def _make(terms: Iterable[tuple[Monomial, int]]) -> Size:
+    merged: dict[Monomial, int] = {}
+    for monomial, factor in terms:
+        merged[monomial] = merged.get(monomial, 0) + factor
+    kept = tuple(sorted(((m, f) for m, f in merged.items() if f), key=lambda t: tuple(map(str, t[0]))))
+    if not kept:
+        return 0
+    if len(kept) == 1 and not kept[0][0]:
+        return kept[0][1]
+    return SizeExpr(kept)

@@ -1,0 +1,383 @@
+"""The kernel language, build: write a kernel the way one writes Python.
+
+Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values carry operators. Equal pure
+instructions of a scope are one (value numbering), constants fold, so generators may ask for the same thing twice.
+Mathematical functions (`k.exp`, ...) are compositions, in `kernel.math`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tetrad.core.dtypes import DType, bool_, i32, index
+from tetrad.core.errors import VerifyError
+from tetrad.kernel import nodes as n
+from tetrad.kernel.fold import fold_binary
+
+Operand = "Val | bool | int | float"
+
+
+class Val:
+    """A value under construction: an instruction plus the builder it belongs to, so operators work."""
+
+    __slots__ = ("k", "node")
+
+    def __init__(self, k: KernelBuilder, node: n.Value) -> None:
+        self.k, self.node = k, node
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.dtype
+
+    @property
+    def const(self) -> bool | int | float | None:
+        """The value when it is a literal, else None."""
+        return self.node.value if isinstance(self.node, n.Const) else None
+
+    def __add__(self, o: object) -> Val:
+        return self.k.binary("add", self, o)
+
+    def __radd__(self, o: object) -> Val:
+        return self.k.binary("add", o, self)
+
+    def __sub__(self, o: object) -> Val:
+        return self.k.binary("sub", self, o)
+
+    def __rsub__(self, o: object) -> Val:
+        return self.k.binary("sub", o, self)
+
+    def __mul__(self, o: object) -> Val:
+        return self.k.binary("mul", self, o)
+
+    def __rmul__(self, o: object) -> Val:
+        return self.k.binary("mul", o, self)
+
+    def __truediv__(self, o: object) -> Val:
+        return self.k.binary("div", self, o)
+
+    def __rtruediv__(self, o: object) -> Val:
+        return self.k.binary("div", o, self)
+
+    def __floordiv__(self, o: object) -> Val:
+        return self.k.binary("div", self, o)
+
+    def __mod__(self, o: object) -> Val:
+        return self.k.binary("mod", self, o)
+
+    def __and__(self, o: object) -> Val:
+        return self.k.binary("and", self, o)
+
+    def __or__(self, o: object) -> Val:
+        return self.k.binary("or", self, o)
+
+    def __xor__(self, o: object) -> Val:
+        return self.k.binary("xor", self, o)
+
+    def __lshift__(self, o: object) -> Val:
+        return self.k.binary("shl", self, o)
+
+    def __rshift__(self, o: object) -> Val:
+        return self.k.binary("shr", self, o)
+
+    def __neg__(self) -> Val:
+        return self.k.unary("neg", self)
+
+    def __invert__(self) -> Val:
+        return self.k.unary("not", self)
+
+    def __abs__(self) -> Val:
+        return self.k.unary("abs", self)
+
+    def __lt__(self, o: object) -> Val:
+        return self.k.compare("lt", self, o)
+
+    def __le__(self, o: object) -> Val:
+        return self.k.compare("le", self, o)
+
+    def __gt__(self, o: object) -> Val:
+        return self.k.compare("gt", self, o)
+
+    def __ge__(self, o: object) -> Val:
+        return self.k.compare("ge", self, o)
+
+    def eq(self, o: object) -> Val:
+        return self.k.compare("eq", self, o)
+
+    def ne(self, o: object) -> Val:
+        return self.k.compare("ne", self, o)
+
+    def cast(self, dtype: DType) -> Val:
+        return self.k.cast(self, dtype)
+
+
+class LocalVar:
+    """A mutable local under construction."""
+
+    __slots__ = ("k", "node")
+
+    def __init__(self, k: KernelBuilder, node: n.Local) -> None:
+        self.k, self.node = k, node
+
+    def get(self) -> Val:
+        return self.k._emit(n.Get(self.node.dtype, self.node))
+
+    def set(self, value: object) -> None:
+        self.k._append(n.Set(self.node, self.k.value(value, self.node.dtype).node))
+
+
+@dataclass(slots=True)
+class _Scope:
+    instrs: list[n.Instr] = field(default_factory=list)
+    known: dict[tuple[object, ...], Val] = field(default_factory=dict)
+
+
+class KernelBuilder:
+    """Collects instructions of one program; `finish()` returns it."""
+
+    def __init__(self, name: str, workgroup: int | tuple[int, int, int] = 16) -> None:
+        self.name = name
+        self.workgroup = (workgroup, 1, 1) if isinstance(workgroup, int) else workgroup
+        self._buffers: list[n.Buffer] = []
+        self._args: dict[str, Val] = {}
+        self._scopes = [_Scope()]
+
+    # -- declarations ---------------------------------------------------------------------------------------------
+
+    def buffer(self, name: str, dtype: DType, access: str = "read", count: object = None, zeroed: bool = False) -> n.Buffer:
+        buf = n.Buffer(name, dtype, access, count, zeroed)  # type: ignore[arg-type]
+        self._buffers.append(buf)
+        return buf
+
+    def scratch(self, name: str, dtype: DType, count: object) -> n.Buffer:
+        """Memory of one workgroup, uninitialised."""
+        return self.buffer(name, dtype, "scratch", count)
+
+    def arg(self, name: str) -> Val:
+        """An index argument; asking twice gives the same value."""
+        if name not in self._args:
+            self._args[name] = Val(self, n.Arg(index, name))
+            self._scopes[0].instrs.insert(0, self._args[name].node)
+        return self._args[name]
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def const(self, value: bool | int | float, dtype: DType) -> Val:
+        if dtype is bool_:
+            value = bool(value)
+        elif dtype.is_float:
+            value = float(dtype.np.type(value)) if dtype.name != "bf16" else float(value)
+        else:
+            value = int(value)
+        key = ("const", dtype, type(value), repr(value))
+        return self._shared(key, lambda: n.Const(dtype, value))
+
+    def value(self, x: object, dtype: DType) -> Val:
+        """A Python number or a value, as a value of `dtype`."""
+        if isinstance(x, LocalVar):
+            x = x.get()
+        if isinstance(x, Val):
+            if x.dtype is not dtype:
+                raise VerifyError("K011", f"{self.name}: expected a value of type {dtype}, got {x.dtype}")
+            return x
+        return self.const(x, dtype)  # type: ignore[arg-type]
+
+    def index(self, x: object) -> Val:
+        return self.value(x, index)
+
+    def group_id(self, axis: int = 0) -> Val:
+        return self._shared(("id", "group", axis), lambda: n.Id(index, "group", axis))
+
+    def lane(self, axis: int = 0) -> Val:
+        return self._shared(("id", "local", axis), lambda: n.Id(index, "local", axis))
+
+    def global_id(self, axis: int = 0) -> Val:
+        return self.group_id(axis) * self.workgroup[axis] + self.lane(axis)
+
+    def load(self, buffer: n.Buffer, at: object, hint: str = "") -> Val:
+        return self._emit(n.Load(buffer.dtype, buffer, self.index(at).node, hint))
+
+    def binary(self, op: str, lhs: object, rhs: object) -> Val:
+        a, b = self._pair(lhs, rhs)
+        folded = fold_binary(op, a.dtype, a.const, b.const)
+        if folded is not None:
+            return a if folded == "lhs" else b if folded == "rhs" else self.const(folded[0], a.dtype)
+        key = ("binary", op, a.node, b.node)
+        return self._shared(key, lambda: n.Binary(a.dtype, op, a.node, b.node))
+
+    def compare(self, op: str, lhs: object, rhs: object) -> Val:
+        a, b = self._pair(lhs, rhs)
+        return self._shared(("compare", op, a.node, b.node), lambda: n.Compare(bool_, op, a.node, b.node))
+
+    def unary(self, op: str, x: object) -> Val:
+        v = self._val(x)
+        return self._shared(("unary", op, v.node), lambda: n.Unary(v.dtype, op, v.node))
+
+    def select(self, cond: object, a: object, b: object) -> Val:
+        x, y = self._pair(a, b)
+        c = self.value(cond, bool_)
+        return self._shared(("select", c.node, x.node, y.node), lambda: n.Select(x.dtype, c.node, x.node, y.node))
+
+    def cast(self, x: object, dtype: DType) -> Val:
+        v = self._val(x)
+        if v.dtype is dtype:
+            return v
+        return self._shared(("cast", dtype, v.node), lambda: n.Cast(dtype, v.node))
+
+    def bitcast(self, x: object, dtype: DType) -> Val:
+        v = self._val(x)
+        return self._shared(("bitcast", dtype, v.node), lambda: n.Bitcast(dtype, v.node))
+
+    def fma(self, a: object, b: object, c: object) -> Val:
+        dtype = next(v.dtype for v in (a, b, c) if isinstance(v, Val | LocalVar) for v in [self._val(v)])
+        x, y, z = (self.value(v, dtype).node for v in (a, b, c))
+        return self._shared(("fma", x, y, z), lambda: n.Fma(dtype, x, y, z))
+
+    def dot4(self, acc: object, u: object, s: object, u_max: int = 255) -> Val:
+        a, x, y = self.value(acc, i32).node, self._val(u).node, self._val(s).node
+        return self._shared(("dot4", a, x, y, u_max), lambda: n.Dot4(i32, a, x, y, u_max))
+
+    def min(self, a: object, b: object) -> Val:
+        return self.binary("min", a, b)
+
+    def max(self, a: object, b: object) -> Val:
+        return self.binary("max", a, b)
+
+    def sqrt(self, x: object) -> Val:
+        return self.unary("sqrt", x)
+
+    def abs(self, x: object) -> Val:
+        return self.unary("abs", x)
+
+    def floor(self, x: object) -> Val:
+        return self.unary("floor", x)
+
+    def round_even(self, x: object) -> Val:
+        return self.unary("round_even", x)
+
+    def copysign(self, magnitude: object, sign: object) -> Val:
+        return self.binary("copysign", magnitude, sign)
+
+    def shuffle(self, a: Val, b: Val, lanes: tuple[int, ...]) -> Val:
+        key = ("shuffle", a.node, b.node, lanes)
+        return self._shared(key, lambda: n.Shuffle(a.dtype, a.node, b.node, lanes))
+
+    def broadcast(self, x: object, lane: int = 0) -> Val:
+        v = self._val(x)
+        return self._shared(("broadcast", v.node, lane), lambda: n.Broadcast(v.dtype, v.node, lane))
+
+    def any(self, cond: Val) -> Val:
+        return self._emit(n.Vote(bool_, "any", cond.node))
+
+    def all(self, cond: Val) -> Val:
+        return self._emit(n.Vote(bool_, "all", cond.node))
+
+    def reduce_lanes(self, op: str, x: object) -> Val:
+        """All lanes of a 16-lane workgroup by the halving tree (i with i+8, then 4, 2, 1): a uniform value."""
+        v, width = self._val(x), self.workgroup[0] // 2
+        while width:
+            v = self.binary(op, v, self.rotate(v, width))
+            width //= 2
+        return self.broadcast(v)
+
+    def rotate(self, x: Val, by: int) -> Val:
+        """Lane i gets lane (i + by) modulo the workgroup size."""
+        lanes = self.workgroup[0]
+        return self.shuffle(x, x, tuple((i + by) % lanes for i in range(lanes)))
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def store(self, buffer: n.Buffer, at: object, value: object, hint: str = "") -> None:
+        self._append(n.Store(buffer, self.index(at).node, self.value(value, buffer.dtype).node, hint))
+
+    def local(self, init: object, dtype: DType | None = None) -> LocalVar:
+        value = self.value(init, dtype) if dtype is not None else self._val(init)
+        node = n.Local(value.dtype, value.node)
+        self._append(node)
+        return LocalVar(self, node)
+
+    @contextmanager
+    def loop(self, stop: object, start: object = 0, step: int = 1) -> Iterator[Val]:
+        first, last = self.index(start), self.index(stop)
+        counter = n.Counter(index)
+        self._scopes.append(_Scope())
+        yield Val(self, counter)
+        body = tuple(self._scopes.pop().instrs)
+        self._append(n.For(counter, first.node, last.node, step, body))
+
+    @contextmanager
+    def when(self, cond: Val) -> Iterator[None]:
+        """if cond: ... ; a divergent condition becomes a mask."""
+        self._scopes.append(_Scope())
+        yield
+        body = tuple(self._scopes.pop().instrs)
+        self._append(n.If(cond.node, body))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """The else branch of the `when` just closed."""
+        before = self._scopes[-1].instrs.pop()
+        if not isinstance(before, n.If):
+            raise VerifyError("K010", f"{self.name}: otherwise() must follow when()")
+        self._scopes.append(_Scope())
+        yield
+        body = tuple(self._scopes.pop().instrs)
+        self._append(n.If(before.cond, before.then, body))
+
+    @contextmanager
+    def region(self, generator: str) -> Iterator[None]:
+        """Everything built inside carries the name of the op that asked for it. No scope: values stay visible."""
+        outer = self._scopes[-1]
+        mark = len(outer.instrs)
+        yield
+        body = tuple(outer.instrs[mark:])
+        del outer.instrs[mark:]
+        if body:
+            outer.instrs.append(n.Region(generator, body))
+
+    def barrier(self) -> None:
+        self._append(n.Barrier())
+
+    def trap(self, cond: Val, code: int, value: object) -> None:
+        self._append(n.Trap(cond.node, code, self.index(value).node))
+
+    def prefetch(self, buffer: n.Buffer, at: object) -> None:
+        self._append(n.Prefetch(buffer, self.index(at).node))
+
+    def finish(self) -> n.Program:
+        return n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, tuple(self._scopes[0].instrs))
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _val(self, x: object) -> Val:
+        if isinstance(x, LocalVar):
+            return x.get()
+        if isinstance(x, Val):
+            return x
+        raise VerifyError("K011", f"{self.name}: a plain number needs a typed partner, got {x!r}")
+
+    def _pair(self, lhs: object, rhs: object) -> tuple[Val, Val]:
+        if isinstance(lhs, LocalVar):
+            lhs = lhs.get()
+        if isinstance(rhs, LocalVar):
+            rhs = rhs.get()
+        if isinstance(lhs, Val):
+            return lhs, self.value(rhs, lhs.dtype)
+        right = self._val(rhs)
+        return self.value(lhs, right.dtype), right
+
+    def _append(self, instr: n.Instr) -> None:
+        self._scopes[-1].instrs.append(instr)
+
+    def _emit(self, node: n.Value) -> Val:
+        self._append(node)
+        return Val(self, node)
+
+    def _shared(self, key: tuple[object, ...], make: object) -> Val:
+        for scope in self._scopes:
+            if key in scope.known:
+                return scope.known[key]
+        made = self._emit(make())  # type: ignore[operator]
+        self._scopes[-1].known[key] = made
+        return made

@@ -1,0 +1,303 @@
+"""The kernel language, nodes: what one invocation of a kernel does.
+
+A `Program` is buffers, index arguments, a workgroup size and a body: a list of instructions in program order. An
+instruction that yields a value *is* that value; it is defined once and used only after it, in its own block or a block
+inside. Everything is immutable and compares by identity. `kernel.build` makes programs, `kernel.text` prints and parses
+them, `kernel.verify` checks them, `kernel.evaluate` says what they mean, `codegen` turns them into machine code.
+
+Printing is generic: an instruction's fields are its operands (`Instr`), nested blocks (`Block`) and plain attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tetrad.core.dtypes import DType, bool_, i32, index
+from tetrad.core.sizes import Size
+
+FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max", "copysign")
+INT_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "xor", "shl", "shr")
+BOOL_BINARY = ("and", "or", "xor")
+INDEX_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max")  # div, mod: operands >= 0, divisor > 0
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
+INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
+BOOL_UNARY = ("not",)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """Named flat memory. Storage is shared by all invocations; scratch belongs to one workgroup at a time.
+
+    Scratch holds anything at workgroup start unless `zeroed`; `count` None means: known at launch.
+    """
+
+    name: str
+    dtype: DType
+    access: str = "read"  # read, write, readwrite, scratch
+    count: Size | None = None
+    zeroed: bool = False
+
+    @property
+    def is_scratch(self) -> bool:
+        return self.access == "scratch"
+
+    @property
+    def is_written(self) -> bool:
+        return self.access in ("write", "readwrite")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Instr:
+    """Root of all instructions; those that yield a value have a dtype."""
+
+
+Block = tuple[Instr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value(Instr):
+    """An instruction that yields a value of type `dtype`."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Const(Value):
+    """A literal; floats keep their exact value (a Python float holds any f32 or f64)."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Arg(Value):
+    """An index argument of the program: the same for every invocation of a launch."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Id(Value):
+    """Who am I: `group` (workgroup id) or `local` (invocation inside its workgroup), along `axis` 0, 1 or 2."""
+
+    which: str
+    axis: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load(Value):
+    """buffer[at]. Inactive invocations do not touch memory."""
+
+    buffer: Buffer
+    at: Value
+    hint: str = ""  # "", "stream": will not be read again soon
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store(Instr):
+    """buffer[at] = value, by active invocations only. A uniform address is written once, with a uniform value."""
+
+    buffer: Buffer
+    at: Value
+    value: Value
+    hint: str = ""  # "", "stream": write around the cache
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Binary(Value):
+    """lhs op rhs, both of `dtype`. Integer add, sub, mul wrap; div truncates, x/0 = 0, MIN/-1 = MIN; mod has the sign
+    of lhs, x mod 0 = 0; shift counts are taken modulo the width. Float min and max propagate NaN, and -0 < +0."""
+
+    op: str
+    lhs: Value
+    rhs: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Compare(Value):
+    """lhs op rhs -> bool; with NaN only `ne` holds."""
+
+    op: str
+    lhs: Value
+    rhs: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unary(Value):
+    op: str
+    x: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Select(Value):
+    """a where cond holds, else b; bit-exact, both sides evaluated."""
+
+    cond: Value
+    a: Value
+    b: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cast(Value):
+    """Value conversion. Float to int truncates, saturates, NaN gives 0; to bool tests for nonzero (NaN is true);
+    int to int wraps; anything to float rounds to nearest even."""
+
+    x: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bitcast(Value):
+    """Same bits, other type of the same width."""
+
+    x: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fma(Value):
+    """a*b + c with one rounding."""
+
+    a: Value
+    b: Value
+    c: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Dot4(Value):
+    """acc + sum of four products: the bytes of `u` (u32) are unsigned and at most `u_max`, those of `s` (u32) signed.
+
+    The result is exact modulo 2**32. u_max <= 128 lets targets without a 4-way dot use saturating pair products.
+    """
+
+    acc: Value
+    u: Value
+    s: Value
+    u_max: int = 255
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shuffle(Value):
+    """Lane i of the workgroup's result is entry lanes[i] of the lanes of `a` followed by those of `b`.
+
+    Cross-lane: only where the whole workgroup is active.
+    """
+
+    a: Value
+    b: Value
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Broadcast(Value):
+    """The value invocation `lane` of the workgroup holds, given to all: a uniform value."""
+
+    x: Value
+    lane: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Vote(Value):
+    """`any` or `all` of the active invocations' condition: a uniform bool."""
+
+    op: str
+    x: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Local(Value):
+    """A mutable variable, set to `init` where declared. Not a value: read it with Get, change it with Set."""
+
+    init: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Get(Value):
+    local: Local
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Set(Instr):
+    """local = value, for active invocations."""
+
+    local: Local
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Counter(Value):
+    """The loop variable of a For; only its For defines it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class For(Instr):
+    """counter = start, start+step, ... while < stop. Bounds are uniform in the workgroup, step is positive."""
+
+    counter: Counter
+    start: Value
+    stop: Value
+    step: int
+    body: Block
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If(Instr):
+    cond: Value
+    then: Block
+    orelse: Block = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Barrier(Instr):
+    """Every invocation of the workgroup waits here; scratch written before is visible after."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trap(Instr):
+    """If `cond` holds for any active invocation: the launch fails with this code and that invocation's `value`."""
+
+    cond: Value
+    code: int
+    value: Value  # index: what to report
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Prefetch(Instr):
+    """A hint that buffer[at] will be read soon; never changes a result, may be out of range."""
+
+    buffer: Buffer
+    at: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Region(Instr):
+    """Provenance: the op that generated the body. No scope of its own."""
+
+    generator: str
+    body: Block
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """A kernel: immutable, hashable by identity; `kernel.text` gives its canonical form, the cache key."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    args: tuple[str, ...]
+    workgroup: tuple[int, int, int]
+    body: Block = field(repr=False)
+
+    @property
+    def lanes(self) -> int:
+        x, y, z = self.workgroup
+        return x * y * z
+
+    def __str__(self) -> str:
+        from tetrad.kernel.text import to_text  # printing lives with parsing
+
+        return to_text(self)
+
+
+INSTRUCTIONS: tuple[type[Instr], ...] = (
+    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Shuffle, Broadcast, Vote,
+    Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
+)  # fmt: skip
+RESULT_TYPES = {Compare: bool_, Vote: bool_, Arg: index, Id: index, Dot4: i32}
