@@ -13,7 +13,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bool_
 
-Array = np.ndarray[Any, Any]
+Array = Any  # np.ndarray: NumPy's stubs give Any for arrays of any dtype
 
 
 def binary(op: str, dtype: DType, a: Array, b: Array) -> Array:

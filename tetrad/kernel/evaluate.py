@@ -17,13 +17,14 @@ import numpy as np
 from tetrad.core.dtypes import DType
 from tetrad.core.dtypes import index as index_type
 from tetrad.core.errors import BadInputs, BoundsError, TetradError
-from tetrad.core.sizes import bind
+from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import arith
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fma import fma
 
 Array = np.ndarray[Any, Any]
 Datum = Any  # an Array, or an int for an index that is the same in the whole launch
+Place = tuple[int, int]  # workgroup of the batch, lane
 Mask = Array | None  # None: every invocation is active
 BATCH_LANES = 1 << 16  # invocations evaluated together: temporaries stay in cache and memory stays bounded
 BATCH_SCRATCH = 1 << 26  # bytes of scratch held at a time
@@ -63,17 +64,18 @@ def evaluate(
     groups = grid[0] * grid[1] * grid[2]
     with np.errstate(all="ignore"):
         for first in range(0, groups, batch):
-            Run(program, buffers, args, counts, grid, range(first, min(first + batch, groups))).block(program.body, None)
+            some = range(first, min(first + batch, groups))
+            Run(program, buffers, args, counts, grid, some).block(program.body, None)
 
 
 def _count(program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]) -> int:
     """Elements of the buffer at this launch, after checking the array that was given for it."""
-    try:
-        declared = None if buffer.count is None else bind(buffer.count, args)
-    except KeyError as missing:
-        raise BadInputs(f"{program.name}: the size of buffer {buffer.name} needs a value for {missing}") from None
+    names = set() if buffer.count is None else {d.name for d in dims_of(buffer.count)}
+    known = buffer.count is not None and names <= args.keys()
+    declared = bind(buffer.count, args) if buffer.count is not None and known else None
     if buffer.is_scratch:
-        assert declared is not None, "verify: scratch has a count"
+        if declared is None:
+            raise BadInputs(f"{program.name}: the size of scratch {buffer.name} needs values for {sorted(names)}")
         return declared
     array = buffers.get(buffer.name)
     if array is None:
@@ -116,23 +118,23 @@ class Run:
         v = self.values[value]
         return np.array([[v]], np.int64) if isinstance(v, int) else v
 
-    def fail(self, what: str, wrong: Array, detail: Callable[[tuple[int, int]], str]) -> BoundsError:
+    def fail(self, what: str, wrong: Array, detail: Callable[[Place], str]) -> BoundsError:
         """The error for the first invocation where `wrong` holds."""
-        where = np.broadcast_to(wrong, self.shape)
-        g, lane = np.unravel_index(int(np.argmax(where)), self.shape)
-        path = "/".join(self.regions) or "(top)"
-        return BoundsError(
-            f"{self.program.name}: {what} {detail((int(g), int(lane)))}\n"
-            f"  in region {path}, {self.invocation(int(g), int(lane))}"
-        )
+        place = self.first(wrong)
+        return BoundsError(f"{self.program.name}: {what} {detail(place)}\n  in {self.describe(place)}")
 
-    def invocation(self, g: int, lane: int) -> str:
+    def first(self, condition: Array) -> Place:
+        """The first invocation where the condition holds."""
+        g, lane = np.unravel_index(int(np.argmax(np.broadcast_to(condition, self.shape))), self.shape)
+        return int(g), int(lane)
+
+    def describe(self, place: Place) -> str:
+        group, lane = self.groups[place[0]], place[1]
         x, y, _ = self.grid
-        group = self.groups[g]
         sx, sy, _ = self.program.workgroup
         ids = (group % x, group // x % y, group // (x * y))
         local = (lane % sx, lane // sx % sy, lane // (sx * sy))
-        return f"workgroup {ids}, invocation {local}"
+        return f"region {'/'.join(self.regions) or '(top)'}, workgroup {ids}, invocation {local}"
 
 
 def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
@@ -145,7 +147,7 @@ def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
     return np.ones(size, dtype) if dtype == np.bool_ else np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype)
 
 
-def _pick(v: Datum, at: tuple[int, int]) -> int:
+def _pick(v: Datum, at: Place) -> int:
     """The entry of one invocation in a value that broadcasts."""
     if isinstance(v, int):
         return v
@@ -217,7 +219,7 @@ def _check_division(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
 def _check_wrap(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
     exact, b_ends = _INDEX_BINARY[op], (_low(b), _high(b))
     ends = [exact(x, y) for x in (_low(a), _high(a)) for y in b_ends]
-    if -INDEX_LIMIT <= min(ends) and max(ends) < INDEX_LIMIT:
+    if min(ends) >= -INDEX_LIMIT and max(ends) < INDEX_LIMIT:
         return
     true = exact(np.atleast_2d(a).astype(object), np.atleast_2d(b).astype(object))
     wrong = _active(((true < -INDEX_LIMIT) | (true >= INDEX_LIMIT)).astype(bool), mask)
@@ -331,9 +333,8 @@ def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
 
 def _shrink(mask: Array, at: Array) -> Array:
     """The mask along the axes `at` has: an address that several invocations share is used if one of them is active."""
-    if at.shape[1] == 1:
-        mask = mask.any(axis=1, keepdims=True)
-    return mask.any(axis=0, keepdims=True) if at.shape[0] == 1 else mask
+    shared = tuple(axis for axis in (0, 1) if at.shape[axis] == 1)
+    return np.any(mask, axis=shared, keepdims=True) if shared else mask
 
 
 def _load(run: Run, node: n.Load, mask: Mask) -> None:
@@ -398,7 +399,7 @@ def _group_uniform(run: Run, bound: Datum, mask: Mask) -> Datum:
     first = np.take_along_axis(bound, active.argmax(axis=1, keepdims=True), axis=1)
     wrong = active & (bound != first)
     if wrong.any():
-        raise run.fail("loop bound", wrong, lambda at: f"{_pick(bound, at)} differs in the workgroup from {_pick(first, at)}")
+        raise run.fail("loop bound", wrong, lambda at: f"{_pick(bound, at)} and {_pick(first, at)} in one workgroup")
     return first
 
 
@@ -421,10 +422,9 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
     fired = _active(run.values[node.cond], mask)
     if not fired.any():
         return
-    g, lane = np.unravel_index(int(np.argmax(np.broadcast_to(fired, run.shape))), run.shape)
-    value = _pick(run.values[node.value], (int(g), int(lane)))
-    path = "/".join(run.regions) or "(top)"
-    text = f"{run.program.name}: trap {node.code}, value {value}\n  in region {path}, {run.invocation(int(g), int(lane))}"
+    place = run.first(fired)
+    value = _pick(run.values[node.value], place)
+    text = f"{run.program.name}: trap {node.code}, value {value}\n  in {run.describe(place)}"
     raise KernelTrap(text, node.code, value)
 
 

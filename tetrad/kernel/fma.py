@@ -102,7 +102,7 @@ def _fma64_proper(a: Array, b: Array, c: Array) -> Array:
     scaled = _fma64_scaled(ma, mb, np.ldexp(mc, np.clip(distance, -200, 120)))
     # In two steps: one factor 2**scale may overflow where the result does not. Exact while the result is normal.
     half = scale // 2
-    out = np.ldexp(np.ldexp(scaled, half), scale - half)
+    out: Array = np.ldexp(np.ldexp(scaled, half), scale - half)
     for i in np.nonzero((np.abs(out) < TOO_SMALL) & (scaled != 0))[0]:
         out[i] = _by_fractions(a[i], b[i], c[i])
     return out
@@ -112,10 +112,11 @@ def _fma64_scaled(a: Array, b: Array, c: Array) -> Array:
     uh, ul = _two_product(a, b)
     th, tl = _two_sum(c, ul)
     vh, vl = _two_sum(uh, th)
-    return vh + _to_odd(*_two_sum(tl, vl))
+    result: Array = vh + _to_odd(*_two_sum(tl, vl))
+    return result
 
 
 def _by_fractions(a: float, b: float, c: float) -> float:
-    """Exact rationals; Python rounds their quotient correctly, into subnormals too. A vanishing result keeps its sign."""
+    """Exact rationals: Python rounds their quotient correctly, also to subnormals; a vanished result keeps its sign."""
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     return float(np.copysign(float(abs(exact)), -1.0 if exact < 0 else 1.0))

@@ -1,0 +1,121 @@
+"""The kernel language, uniformity: which values may differ between the invocations of one workgroup.
+
+Receives a well-formed program, returns the set of its varying instructions; everything else is uniform: one number for
+all invocations active there. Used by `kernel.verify` (barriers, loop bounds) and by codegen (scalar or vector).
+
+Everything varying comes from the local ids, and from locals that were set by some of the invocations only. A load
+from a uniform address is uniform: invocations could see different numbers there only by a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tetrad.kernel import nodes as n
+
+
+def varying(program: n.Program) -> set[n.Instr]:
+    """The instructions (locals and counters too) whose value may depend on the invocation inside its workgroup."""
+    if program.lanes == 1:
+        return set()
+    analysis = _Analysis(program)
+    while analysis.is_stale:
+        analysis.is_stale = False
+        analysis.block(program.body, 0)
+    return analysis.varying
+
+
+class _Analysis:
+    """Passes over the body, until no local turns varying after it was read as uniform; the set only grows."""
+
+    def __init__(self, program: n.Program) -> None:
+        self.program = program
+        self.varying: set[n.Instr] = set()
+        self.is_stale = True
+        self.read: set[n.Local] = set()  # locals some Get has seen, as uniform
+        self.declared_at: dict[n.Local, int] = {}
+
+    def block(self, block: n.Block, divergence: int) -> None:
+        """`divergence` counts the divergent branches around: at equal count, the same invocations are active."""
+        for instr in block:
+            rule = _RULES.get(type(instr))
+            if rule is not None:
+                rule(self, instr, divergence)
+
+    def mark(self, instr: n.Instr, is_varying: bool) -> None:
+        if is_varying:
+            self.varying.add(instr)
+
+    def mark_local(self, local: n.Local, is_varying: bool) -> None:
+        if is_varying and local not in self.varying:
+            self.varying.add(local)
+            self.is_stale |= local in self.read
+
+
+def _id(a: _Analysis, node: n.Id, divergence: int) -> None:
+    a.mark(node, node.which == "local" and a.program.workgroup[node.axis] > 1)
+
+
+def _any_of(*names: str) -> Callable[[_Analysis, Any, int], None]:
+    """Varying when one of these operands is."""
+
+    def rule(a: _Analysis, node: n.Value, divergence: int) -> None:
+        a.mark(node, any(getattr(node, name) in a.varying for name in names))
+
+    return rule
+
+
+def _shuffle(a: _Analysis, node: n.Shuffle, divergence: int) -> None:
+    a.mark(node, node.a is not node.b or node.a in a.varying)
+
+
+def _local(a: _Analysis, node: n.Local, divergence: int) -> None:
+    a.declared_at[node] = divergence
+    a.mark_local(node, node.init in a.varying)
+
+
+def _get(a: _Analysis, node: n.Get, divergence: int) -> None:
+    a.read.add(node.local)
+    a.mark(node, node.local in a.varying)
+
+
+def _set(a: _Analysis, node: n.Set, divergence: int) -> None:
+    a.mark_local(node.local, node.value in a.varying or divergence > a.declared_at[node.local])
+
+
+def _for(a: _Analysis, node: n.For, divergence: int) -> None:
+    diverges = node.start in a.varying or node.stop in a.varying
+    a.mark(node.counter, diverges)
+    a.block(node.body, divergence + diverges)
+
+
+def _if(a: _Analysis, node: n.If, divergence: int) -> None:
+    inside = divergence + (node.cond in a.varying)
+    a.block(node.then, inside)
+    a.block(node.orelse, inside)
+
+
+def _region(a: _Analysis, node: n.Region, divergence: int) -> None:
+    a.block(node.body, divergence)
+
+
+_RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
+    n.Id: _id,
+    n.Load: _any_of("at"),
+    n.Binary: _any_of("lhs", "rhs"),
+    n.Compare: _any_of("lhs", "rhs"),
+    n.Unary: _any_of("x"),
+    n.Select: _any_of("cond", "a", "b"),
+    n.Cast: _any_of("x"),
+    n.Bitcast: _any_of("x"),
+    n.Fma: _any_of("a", "b", "c"),
+    n.Dot4: _any_of("acc", "u", "s"),
+    n.Shuffle: _shuffle,
+    n.Local: _local,
+    n.Get: _get,
+    n.Set: _set,
+    n.For: _for,
+    n.If: _if,
+    n.Region: _region,
+}  # the rest yields no value, or a uniform one: Const, Arg, Broadcast, Vote
