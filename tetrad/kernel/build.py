@@ -2,21 +2,21 @@
 
 Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values carry operators. Equal pure
 instructions of a scope are one (value numbering), constants fold, so generators may ask for the same thing twice.
-Mathematical functions (`k.exp`, ...) are compositions, in `kernel.math`.
+What does not change in a loop is placed before it (see `_place`). Mathematical functions are compositions, in
+`kernel.math`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tetrad.core.dtypes import DType, bool_, i32, index
 from tetrad.core.errors import VerifyError
+from tetrad.core.sizes import Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fold import fold_binary
-
-Operand = "Val | bool | int | float"
 
 
 class Val:
@@ -121,7 +121,9 @@ class LocalVar:
         self.k, self.node = k, node
 
     def get(self) -> Val:
-        return self.k._emit(n.Get(self.node.dtype, self.node))
+        value = self.k._emit(n.Get(self.node.dtype, self.node))
+        self.k._varying.add(value.node)
+        return value
 
     def set(self, value: object) -> None:
         self.k._append(n.Set(self.node, self.k.value(value, self.node.dtype).node))
@@ -129,6 +131,9 @@ class LocalVar:
 
 @dataclass(slots=True)
 class _Scope:
+    """A block under construction. `kind`: body, loop, guard (an If whose lanes all do the same work) or branch."""
+
+    kind: str = "body"
     instrs: list[n.Instr] = field(default_factory=list)
     known: dict[tuple[object, ...], Val] = field(default_factory=dict)
 
@@ -142,15 +147,19 @@ class KernelBuilder:
         self._buffers: list[n.Buffer] = []
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
+        self._depth: dict[n.Instr, int] = {}  # scope each value was placed in
+        self._varying: set[n.Instr] = set()  # may differ between lanes (conservative)
 
     # -- declarations ---------------------------------------------------------------------------------------------
 
-    def buffer(self, name: str, dtype: DType, access: str = "read", count: object = None, zeroed: bool = False) -> n.Buffer:
-        buf = n.Buffer(name, dtype, access, count, zeroed)  # type: ignore[arg-type]
+    def buffer(
+        self, name: str, dtype: DType, access: str = "read", count: Size | None = None, zeroed: bool = False
+    ) -> n.Buffer:
+        buf = n.Buffer(name, dtype, access, count, zeroed)
         self._buffers.append(buf)
         return buf
 
-    def scratch(self, name: str, dtype: DType, count: object) -> n.Buffer:
+    def scratch(self, name: str, dtype: DType, count: Size) -> n.Buffer:
         """Memory of one workgroup, uninitialised."""
         return self.buffer(name, dtype, "scratch", count)
 
@@ -158,6 +167,7 @@ class KernelBuilder:
         """An index argument; asking twice gives the same value."""
         if name not in self._args:
             self._args[name] = Val(self, n.Arg(index, name))
+            self._depth[self._args[name].node] = 0
             self._scopes[0].instrs.insert(0, self._args[name].node)
         return self._args[name]
 
@@ -171,7 +181,7 @@ class KernelBuilder:
         else:
             value = int(value)
         key = ("const", dtype, type(value), repr(value))
-        return self._shared(key, lambda: n.Const(dtype, value))
+        return self._shared(key, lambda: n.Const(dtype, value), ())
 
     def value(self, x: object, dtype: DType) -> Val:
         """A Python number or a value, as a value of `dtype`."""
@@ -187,16 +197,24 @@ class KernelBuilder:
         return self.value(x, index)
 
     def group_id(self, axis: int = 0) -> Val:
-        return self._shared(("id", "group", axis), lambda: n.Id(index, "group", axis))
+        return self._shared(("id", "group", axis), lambda: n.Id(index, "group", axis), ())
 
     def lane(self, axis: int = 0) -> Val:
-        return self._shared(("id", "local", axis), lambda: n.Id(index, "local", axis))
+        lane = self._shared(("id", "local", axis), lambda: n.Id(index, "local", axis), ())
+        self._varying.add(lane.node)
+        return lane
 
     def global_id(self, axis: int = 0) -> Val:
         return self.group_id(axis) * self.workgroup[axis] + self.lane(axis)
 
     def load(self, buffer: n.Buffer, at: object, hint: str = "") -> Val:
-        return self._emit(n.Load(buffer.dtype, buffer, self.index(at).node, hint))
+        """buffer[at]; what is only read is read once per scope, and uniform reads leave loops."""
+        where = self.index(at).node
+        if buffer.access != "read":
+            loaded = self._emit(n.Load(buffer.dtype, buffer, where, hint))
+            self._varying.add(loaded.node)
+            return loaded
+        return self._shared(("load", buffer, where), lambda: n.Load(buffer.dtype, buffer, where, hint), (where,), memory=True)
 
     def binary(self, op: str, lhs: object, rhs: object) -> Val:
         a, b = self._pair(lhs, rhs)
@@ -204,39 +222,39 @@ class KernelBuilder:
         if folded is not None:
             return a if folded == "lhs" else b if folded == "rhs" else self.const(folded[0], a.dtype)
         key = ("binary", op, a.node, b.node)
-        return self._shared(key, lambda: n.Binary(a.dtype, op, a.node, b.node))
+        return self._shared(key, lambda: n.Binary(a.dtype, op, a.node, b.node), (a.node, b.node))
 
     def compare(self, op: str, lhs: object, rhs: object) -> Val:
         a, b = self._pair(lhs, rhs)
-        return self._shared(("compare", op, a.node, b.node), lambda: n.Compare(bool_, op, a.node, b.node))
+        return self._shared(("compare", op, a.node, b.node), lambda: n.Compare(bool_, op, a.node, b.node), (a.node, b.node))
 
     def unary(self, op: str, x: object) -> Val:
         v = self._val(x)
-        return self._shared(("unary", op, v.node), lambda: n.Unary(v.dtype, op, v.node))
+        return self._shared(("unary", op, v.node), lambda: n.Unary(v.dtype, op, v.node), (v.node,))
 
     def select(self, cond: object, a: object, b: object) -> Val:
         x, y = self._pair(a, b)
         c = self.value(cond, bool_)
-        return self._shared(("select", c.node, x.node, y.node), lambda: n.Select(x.dtype, c.node, x.node, y.node))
+        return self._shared(("select", c.node, x.node, y.node), lambda: n.Select(x.dtype, c.node, x.node, y.node), (c.node, x.node, y.node))
 
     def cast(self, x: object, dtype: DType) -> Val:
         v = self._val(x)
         if v.dtype is dtype:
             return v
-        return self._shared(("cast", dtype, v.node), lambda: n.Cast(dtype, v.node))
+        return self._shared(("cast", dtype, v.node), lambda: n.Cast(dtype, v.node), (v.node,))
 
     def bitcast(self, x: object, dtype: DType) -> Val:
         v = self._val(x)
-        return self._shared(("bitcast", dtype, v.node), lambda: n.Bitcast(dtype, v.node))
+        return self._shared(("bitcast", dtype, v.node), lambda: n.Bitcast(dtype, v.node), (v.node,))
 
     def fma(self, a: object, b: object, c: object) -> Val:
-        dtype = next(v.dtype for v in (a, b, c) if isinstance(v, Val | LocalVar) for v in [self._val(v)])
+        dtype = next(v.node.dtype for v in (a, b, c) if isinstance(v, Val | LocalVar))
         x, y, z = (self.value(v, dtype).node for v in (a, b, c))
-        return self._shared(("fma", x, y, z), lambda: n.Fma(dtype, x, y, z))
+        return self._shared(("fma", x, y, z), lambda: n.Fma(dtype, x, y, z), (x, y, z))
 
     def dot4(self, acc: object, u: object, s: object, u_max: int = 255) -> Val:
         a, x, y = self.value(acc, i32).node, self._val(u).node, self._val(s).node
-        return self._shared(("dot4", a, x, y, u_max), lambda: n.Dot4(i32, a, x, y, u_max))
+        return self._shared(("dot4", a, x, y, u_max), lambda: n.Dot4(i32, a, x, y, u_max), (a, x, y))
 
     def min(self, a: object, b: object) -> Val:
         return self.binary("min", a, b)
@@ -261,11 +279,13 @@ class KernelBuilder:
 
     def shuffle(self, a: Val, b: Val, lanes: tuple[int, ...]) -> Val:
         key = ("shuffle", a.node, b.node, lanes)
-        return self._shared(key, lambda: n.Shuffle(a.dtype, a.node, b.node, lanes))
+        return self._shared(key, lambda: n.Shuffle(a.dtype, a.node, b.node, lanes), (a.node, b.node))
 
     def broadcast(self, x: object, lane: int = 0) -> Val:
         v = self._val(x)
-        return self._shared(("broadcast", v.node, lane), lambda: n.Broadcast(v.dtype, v.node, lane))
+        if v.node not in self._varying:
+            return v
+        return self._shared(("broadcast", v.node, lane), lambda: n.Broadcast(v.dtype, v.node, lane), (v.node,))
 
     def any(self, cond: Val) -> Val:
         return self._emit(n.Vote(bool_, "any", cond.node))
@@ -301,15 +321,17 @@ class KernelBuilder:
     def loop(self, stop: object, start: object = 0, step: int = 1) -> Iterator[Val]:
         first, last = self.index(start), self.index(stop)
         counter = n.Counter(index)
-        self._scopes.append(_Scope())
+        self._scopes.append(_Scope("loop"))
+        self._depth[counter] = len(self._scopes) - 1
         yield Val(self, counter)
         body = tuple(self._scopes.pop().instrs)
         self._append(n.For(counter, first.node, last.node, step, body))
 
     @contextmanager
-    def when(self, cond: Val) -> Iterator[None]:
-        """if cond: ... ; a divergent condition becomes a mask."""
-        self._scopes.append(_Scope())
+    def when(self, cond: Val, *, guard: bool = False) -> Iterator[None]:
+        """if cond: ... ; a divergent condition becomes a mask. A guard only cuts off a tail of lanes: what is uniform
+        inside it is as valid outside."""
+        self._scopes.append(_Scope("guard" if guard else "branch"))
         yield
         body = tuple(self._scopes.pop().instrs)
         self._append(n.If(cond.node, body))
@@ -320,7 +342,7 @@ class KernelBuilder:
         before = self._scopes[-1].instrs.pop()
         if not isinstance(before, n.If):
             raise VerifyError("K010", f"{self.name}: otherwise() must follow when()")
-        self._scopes.append(_Scope())
+        self._scopes.append(_Scope("branch"))
         yield
         body = tuple(self._scopes.pop().instrs)
         self._append(n.If(before.cond, before.then, body))
@@ -346,7 +368,8 @@ class KernelBuilder:
         self._append(n.Prefetch(buffer, self.index(at).node))
 
     def finish(self) -> n.Program:
-        return n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, tuple(self._scopes[0].instrs))
+        body = tuple(self._scopes[0].instrs)
+        return n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -372,12 +395,36 @@ class KernelBuilder:
 
     def _emit(self, node: n.Value) -> Val:
         self._append(node)
+        self._depth[node] = len(self._scopes) - 1
         return Val(self, node)
 
-    def _shared(self, key: tuple[object, ...], make: object) -> Val:
+    def _shared(
+        self, key: tuple[object, ...], make: Callable[[], n.Value], operands: tuple[n.Instr, ...], memory: bool = False
+    ) -> Val:
+        """The value of a pure instruction: found in an enclosing scope, or made in the outermost loop that allows it."""
         for scope in self._scopes:
             if key in scope.known:
                 return scope.known[key]
-        made = self._emit(make())  # type: ignore[operator]
-        self._scopes[-1].known[key] = made
+        node = make()
+        varying = any(o in self._varying for o in operands) and not isinstance(node, n.Broadcast)
+        if varying or isinstance(node, n.Shuffle):
+            self._varying.add(node)
+        depth = self._place(operands, stay=isinstance(node, n.Shuffle | n.Broadcast), memory=memory, varying=varying)
+        self._scopes[depth].instrs.append(node)
+        self._depth[node] = depth
+        made = Val(self, node)
+        self._scopes[depth].known[key] = made
         return made
+
+    def _place(self, operands: tuple[n.Instr, ...], *, stay: bool, memory: bool, varying: bool) -> int:
+        """The outermost scope that has all operands and may be reached through loops and guards.
+
+        A varying load keeps the mask of its guard; nothing leaves a branch, which may be there because it is rare.
+        """
+        depth, lowest = len(self._scopes) - 1, max((self._depth[o] for o in operands), default=0)
+        while depth > lowest and not stay:
+            kind = self._scopes[depth].kind
+            if kind == "branch" or (kind == "guard" and memory and varying):
+                break
+            depth -= 1
+        return depth

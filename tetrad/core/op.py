@@ -1,0 +1,98 @@
+"""Station 0, shared words: what an op is. One definition, every rule attached beneath it.
+
+`@op(...)` turns a NumPy function (the meaning) into an `Op`. Calling an op on NumPy arrays evaluates it; calling it on
+anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite patterns) hands the call over, so users, rules and
+lowering all write the same function. The registry is what conformance tests, the fuzzer and the public namespace walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType
+from tetrad.core.types import ArrayType
+
+TypeRule = Callable[..., ArrayType]
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test input of an op: arrays and settings."""
+
+    args: tuple[np.ndarray, ...]
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+Cases = Callable[[np.random.Generator], Case]  # draws a random case; sizes 0, 1, primes and special values included
+
+KINDS = ("elementwise", "movement", "reduce", "special", "structural")
+REGISTRY: dict[str, Op] = {}
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """A tensor op. `kind` says which lowering it takes part in:
+
+    elementwise  `lower(k, *values, **params)` computes one element from the operands' elements at the same index
+    movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading operands elsewhere
+    reduce       `monoid` folds elements over `axes`
+    special      has a generator of its own in lower/
+    structural   parameter, constant, call, item: the graph language itself
+    """
+
+    name: str
+    kind: str
+    reference: Callable[..., Any]
+    type: TypeRule
+    cases: Cases | None = None
+    ulps: Mapping[DType, float] = field(default_factory=dict)  # compiled against eager; absent means exact
+    dtypes: tuple[DType, ...] = ()  # operand types that are compiled
+    promote: str = "none"  # how the public function treats operand types, see core.promotion
+    public: bool = True
+    cost: int = 1  # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones only
+    lower_rule: Callable[..., Any] | None = None
+    read_rule: Callable[..., Any] | None = None
+    monoid: Any = None
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        for arg in args:
+            handler = getattr(type(arg), "__tetrad_op__", None)
+            if handler is not None:
+                return handler(self, args, params)
+        return self.reference(*args, **params)
+
+    def lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: one element of the result from the operands' elements, in kernel instructions."""
+        self.lower_rule = function
+        return function
+
+    def read(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: the element at an index, read from operands at other indices."""
+        self.read_rule = function
+        return function
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return self.reference.__doc__
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def op(*, type: TypeRule, kind: str = "elementwise", **fields: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Define an op from the NumPy function that is its meaning."""
+
+    def define(function: Callable[..., Any]) -> Op:
+        name = fields.pop("name", function.__name__.rstrip("_"))
+        if name in REGISTRY:
+            raise ValueError(f"op {name} is defined twice")
+        made = Op(name, kind, function, type, **fields)
+        REGISTRY[name] = made
+        return made
+
+    return define

@@ -1,0 +1,118 @@
+"""The graph language, build: nodes and graphs are made here and nowhere else.
+
+Receives an op, operand nodes and settings; infers and checks the type; returns the one node that is equal to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import as_dtype
+from tetrad.core.errors import TetradError
+from tetrad.core.op import Op, op
+from tetrad.core.source import Source, user_source
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Graph, Literal, Node, ParamItems, topological
+
+_nodes: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_graphs: weakref.WeakValueDictionary[tuple[Any, ...], Graph] = weakref.WeakValueDictionary()
+_serial = itertools.count()
+
+
+def _structural(*args: Any, **params: Any) -> ArrayType:
+    raise TypeError("structural nodes are built by graph.build")
+
+
+def _no_reference(*args: Any, **params: Any) -> Any:
+    raise TypeError("structural nodes are evaluated by graph.evaluate")
+
+
+def _define(name: str) -> Op:
+    return op(type=_structural, kind="structural", name=name, public=False)(_no_reference)
+
+
+parameter = _define("parameter")  # index: position among the graph's inputs; serial: unique while tracing, else -1
+constant = _define("constant")  # value: Literal
+call = _define("call")  # graph: Graph; several outputs
+item = _define("item")  # index: which output of a call
+
+
+def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source | None = None) -> Node:
+    """op(*args, **params) as a node; plain numbers and arrays among the arguments become constants."""
+    source = source or user_source()
+    partner = next(a for a in args if isinstance(a, Node))
+    inputs = tuple(a if isinstance(a, Node) else as_constant(a, partner) for a in args)
+    try:
+        result = op.type(*(i.type for i in inputs), **params)
+    except TetradError as error:
+        if error.source is not None:
+            raise
+        raise type(error)(error.message, source=source, hint=error.hint) from None
+    return intern(op, inputs, tuple(sorted(params.items())), (result,), source)
+
+
+def as_constant(value: Any, partner: Node) -> Node:
+    if isinstance(value, bool | int | float):
+        value = np.asarray(value, partner.type.dtype.np)
+    return make_constant(np.asarray(value))
+
+
+def make_constant(array: np.ndarray) -> Node:
+    kind = ArrayType(as_dtype(array.dtype), tuple(array.shape))
+    return intern(constant, (), (("value", Literal(array)),), (kind,), None)
+
+
+def make_parameter(kind: ArrayType, index: int, *, fresh: bool = False) -> Node:
+    """An input of a graph. While tracing it is `fresh` (unlike any other); in a finished graph equal ones are one."""
+    serial = next(_serial) if fresh else -1
+    return intern(parameter, (), (("index", index), ("serial", serial)), (kind,), None)
+
+
+def make_call(graph: Graph, args: Sequence[Node], source: Source | None = None) -> Node:
+    kinds = tuple(o.type for o in graph.outputs)
+    return intern(call, tuple(args), (("graph", graph),), kinds, source or user_source())
+
+
+def make_item(node: Node, index: int) -> Node:
+    return intern(item, (node,), (("index", index),), (node.types[index],), node.source)
+
+
+def intern(op: Op, inputs: tuple[Node, ...], params: ParamItems, types: tuple[ArrayType, ...], source: Source | None) -> Node:
+    key = (op, tuple(map(id, inputs)), params, types)
+    found = _nodes.get(key)
+    if found is None:
+        found = Node(op, inputs, params, types, source)
+        _nodes[key] = found
+    return found
+
+
+def make_graph(name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
+    """A graph with canonical parameters: position is all that tells them apart, so equal functions give equal graphs."""
+    canonical = {p: make_parameter(p.type, i) for i, p in enumerate(inputs)}
+    rebuilt = rebuild(outputs, canonical)
+    key = (name, tuple(map(id, canonical.values())), tuple(map(id, rebuilt)))
+    found = _graphs.get(key)
+    if found is None:
+        found = Graph(name, tuple(canonical.values()), tuple(rebuilt))
+        _graphs[key] = found
+    return found
+
+
+def rebuild(outputs: Sequence[Node], replaced: Mapping[Node, Node]) -> list[Node]:
+    """The outputs with some nodes replaced, everything above them rebuilt."""
+    done: dict[Node, Node] = dict(replaced)
+    for node in topological(outputs):
+        if node not in done:
+            done[node] = with_inputs(node, tuple(done[i] for i in node.inputs))
+    return [done[o] for o in outputs]
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
+        return node
+    return intern(node.op, inputs, node.params, node.types, node.source)

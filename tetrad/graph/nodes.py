@@ -1,0 +1,115 @@
+"""The graph language, nodes: an immutable, hash-consed, typed graph of ops.
+
+A `Node` is one op applied to nodes; equal nodes are one object (interned by op, inputs and params), so common
+subexpressions are shared by construction and comparing is identity. A `Graph` is inputs and outputs; it is closed: every
+parameter it uses is among its inputs. `graph.build` makes nodes, `graph.text` prints and parses, `graph.verify` checks,
+`graph.evaluate` computes with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.op import Op
+from tetrad.core.source import Source
+from tetrad.core.types import ArrayType
+
+ParamItems = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Node:
+    """One op applied to inputs. `types` has one entry per output; only `call` has other than one."""
+
+    op: Op
+    inputs: tuple[Node, ...]
+    params: ParamItems  # sorted by name, hashable
+    types: tuple[ArrayType, ...]
+    source: Source | None
+
+    @property
+    def type(self) -> ArrayType:
+        return self.types[0]
+
+    def param(self, name: str) -> Any:
+        return dict(self.params)[name]
+
+    @staticmethod
+    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Node:
+        from tetrad.graph.build import apply  # building lives beside the nodes
+
+        return apply(op, args, params)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name}: {', '.join(map(str, self.types))}>"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Graph:
+    """Inputs (parameter nodes) and outputs. Interned: equal graphs are one object."""
+
+    name: str
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node the outputs need, operands first."""
+        return tuple(topological(self.outputs))
+
+    def __str__(self) -> str:
+        from tetrad.graph.text import to_text  # printing lives with parsing
+
+        return to_text(self)
+
+
+class Literal:
+    """A constant array as a param: small ones compare by content, large ones (weights) by identity."""
+
+    SMALL = 4096
+    __slots__ = ("__weakref__", "array", "key")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array).reshape(np.shape(array))
+        small = self.array.nbytes <= self.SMALL
+        content: object = self.array.tobytes() if small else id(self)
+        self.key = (str(self.array.dtype), self.array.shape, content)
+
+    @property
+    def is_small(self) -> bool:
+        return self.array.nbytes <= self.SMALL
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.key == other.key
+
+
+def topological(roots: Iterable[Node]) -> Iterator[Node]:
+    """Operands before users, in a stable order; iterative, so deep graphs do not exhaust the stack."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(tuple(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((i, False) for i in reversed(node.inputs) if i not in seen)
+
+
+def uses(graph: Graph) -> dict[Node, int]:
+    """How often each node is used, graph outputs included."""
+    counts: dict[Node, int] = {}
+    for node in graph.nodes():
+        counts.setdefault(node, 0)
+        for operand in node.inputs:
+            counts[operand] = counts.get(operand, 0) + 1
+    for output in graph.outputs:
+        counts[output] += 1
+    return counts
