@@ -1,0 +1,101 @@
+"""Station 0, shared words: which dtype comes out when dtypes meet.
+
+Receives the dtypes of arrays and the types of Python scalars (weak: they take the dtype of the array they meet);
+returns the common dtype. The array API's table, and where that table is silent: bool gives way to anything, an integer
+gives way to the float it meets, a Python float beside integers gives the default float, f16 beside bf16 gives f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32, named
+from tetrad.core.errors import DtypeError
+
+DEFAULT_FLOAT = f32
+DEFAULT_INT = i32
+WEAK: dict[type, DType] = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT}
+KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
+
+Kind = DType | type  # the dtype of an array, or the type of a Python scalar
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype that holds both.
+
+    >>> from tetrad.core.dtypes import i8, u8, i64
+    >>> promote(i8, u8), promote(i64, f16), promote(f16, bf16)
+    (i16, f16, f32)
+    """
+    if a is b:
+        return a
+    if KIND_RANK[a.kind] != KIND_RANK[b.kind]:
+        return a if KIND_RANK[a.kind] > KIND_RANK[b.kind] else b
+    if a.kind != b.kind:
+        return _mixed_signs(a, b)
+    if {a, b} == {f16, bf16}:
+        return f32
+    return a if a.bits > b.bits else b
+
+
+def _mixed_signs(a: DType, b: DType) -> DType:
+    signed, unsigned = (a, b) if a.is_signed else (b, a)
+    if signed.bits > unsigned.bits:
+        return signed
+    if unsigned.bits == 64:
+        raise DtypeError(f"no integer dtype holds both {a} and {b}", hint="convert one of them with astype")
+    return named(f"i{2 * unsigned.bits}")
+
+
+def result_dtype(kinds: Iterable[Kind]) -> DType:
+    """The common dtype of arrays (by dtype) and Python scalars (by type).
+
+    >>> from tetrad.core.dtypes import u8
+    >>> result_dtype([u8, int]), result_dtype([u8, float]), result_dtype([f16, float]), result_dtype([int, bool])
+    (u8, f32, f16, i32)
+    """
+    kinds = tuple(kinds)
+    strong = [k for k in kinds if isinstance(k, DType)]
+    weak = [WEAK[k] for k in kinds if not isinstance(k, DType)]
+    if not strong:
+        return reduce(promote, weak)
+    base = reduce(promote, strong)
+    return max([base, *weak], key=lambda d: KIND_RANK[d.kind])  # the first of equals: the arrays' own
+
+
+def as_float(dtype: DType) -> DType:
+    """The dtype a float function computes in: floats keep theirs, the others take the default float."""
+    return dtype if dtype.is_float else DEFAULT_FLOAT
+
+
+def operand_dtypes(style: str, kinds: Sequence[Kind]) -> tuple[DType, ...]:
+    """What to convert each operand of an op to, by the op's `promote` style.
+
+    none     arrays keep their dtypes        numeric  all take the common dtype
+    float    the common dtype, as a float    bool     all become bool
+    where    the first becomes bool, the others take their common dtype
+    """
+    if style == "where":
+        return (bool_, *operand_dtypes("numeric", kinds[1:]))
+    if style == "bool":
+        return (bool_,) * len(kinds)
+    common = result_dtype(kinds)
+    if style == "none":
+        return tuple(k if isinstance(k, DType) else common for k in kinds)
+    if style not in ("numeric", "float"):
+        raise DtypeError(f"unknown promotion style {style!r}", hint="styles: none, numeric, float, bool, where")
+    return (as_float(common) if style == "float" else common,) * len(kinds)
+
+
+def can_cast(source: DType, target: DType) -> bool:
+    """Whether promotion may turn `source` into `target`.
+
+    >>> from tetrad.core.dtypes import f64, i8
+    >>> can_cast(f32, f64), can_cast(f64, f32), can_cast(i8, f16)
+    (True, False, True)
+    """
+    try:
+        return promote(source, target) is target
+    except DtypeError:
+        return False

@@ -1,0 +1,167 @@
+"""Station 0, shared words: trees of arrays. Functions take and return nested dicts, lists, tuples and dataclasses.
+
+Receives a tree, returns its leaves in a fixed order and a `TreeDef`, a hashable description from which `unflatten`
+builds the tree again. None is a tree without leaves; whatever is not a known container is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from tetrad.core.errors import TraceError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TreeDef:
+    """The shape of a tree: the container, what it needs to be built again, and its children."""
+
+    container: type | None  # None for a leaf
+    data: Hashable = None
+    children: tuple[TreeDef, ...] = ()
+
+    def leaf_names(self, prefix: str = "") -> Iterator[str]:
+        """How a user reaches each leaf: `['w'][0].bias`."""
+        if self.container is None:
+            yield prefix
+            return
+        names = NODES[self.container].names(self.data, len(self.children))
+        for name, child in zip(names, self.children, strict=True):
+            yield from child.leaf_names(prefix + name)
+
+
+LEAF = TreeDef(None)
+
+
+class Container(NamedTuple):
+    """How a container comes apart and together again."""
+
+    flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
+    unflatten: Callable[[Any, Sequence[Any]], Any]
+    names: Callable[[Any, int], Iterable[str]]
+
+
+def _numbered(data: object, count: int) -> Iterable[str]:
+    return (f"[{i}]" for i in range(count))
+
+
+def _flatten_dict(tree: dict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
+    try:
+        keys = tuple(sorted(tree))
+    except TypeError:
+        raise TraceError("the keys of a dict of arrays cannot be sorted", hint="use keys of one type") from None
+    return [tree[key] for key in keys], keys
+
+
+def _unflatten_dict(keys: tuple[Any, ...], children: Sequence[Any]) -> dict[Any, Any]:
+    return dict(zip(keys, children, strict=True))
+
+
+NODES: dict[type, Container] = {
+    dict: Container(_flatten_dict, _unflatten_dict, lambda keys, _: (f"[{key!r}]" for key in keys)),
+    list: Container(lambda tree: (tree, None), lambda _, children: list(children), _numbered),
+    tuple: Container(lambda tree: (tree, None), lambda _, children: tuple(children), _numbered),
+    type(None): Container(lambda _: ((), None), lambda _, __: None, _numbered),
+}
+
+
+def register(
+    container: type[T],
+    flatten: Callable[[T], tuple[Sequence[Any], Hashable]],
+    unflatten: Callable[[Any, Sequence[Any]], T],
+) -> type[T]:
+    """Make a class a container: `flatten(tree)` gives children and hashable data, `unflatten(data, children)` a tree."""
+    NODES[container] = Container(flatten, unflatten, _numbered)
+    return container
+
+
+def register_dataclass(container: type[T], *, static: Sequence[str] = ()) -> type[T]:
+    """Make a dataclass a container. Its fields are children; those named in `static` are hashable settings.
+
+    >>> @register_dataclass
+    ... @dataclasses.dataclass
+    ... class Linear:
+    ...     weight: object
+    ...     bias: object
+    >>> flatten(Linear(1, [2, 3]))[0]
+    [1, 2, 3]
+    """
+    names = [field.name for field in dataclasses.fields(container)]  # type: ignore[arg-type]
+    children = [name for name in names if name not in static]
+
+    def flatten_fields(tree: T) -> tuple[Sequence[Any], Hashable]:
+        return [getattr(tree, n) for n in children], tuple(getattr(tree, n) for n in static)
+
+    def unflatten_fields(data: tuple[Any, ...], values: Sequence[Any]) -> T:
+        return container(**dict(zip(children, values, strict=True)), **dict(zip(static, data, strict=True)))
+
+    NODES[container] = Container(flatten_fields, unflatten_fields, lambda _, __: (f".{n}" for n in children))
+    return container
+
+
+def _register_namedtuple(container: type) -> Container:
+    fields: tuple[str, ...] = container._fields  # type: ignore[attr-defined]
+    made = Container(lambda t: (t, None), lambda _, c: container(*c), lambda _, __: (f".{n}" for n in fields))
+    NODES[container] = made
+    return made
+
+
+def _container(tree: Any) -> Container | None:
+    kind = type(tree)
+    found = NODES.get(kind)
+    if found is None and isinstance(tree, tuple) and hasattr(kind, "_fields"):
+        return _register_namedtuple(kind)
+    return found
+
+
+def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
+    """The leaves, left to right (dicts by sorted key), and the shape of the tree.
+
+    >>> leaves, shape = flatten({"b": (1, 2), "a": None, "c": [3]})
+    >>> leaves
+    [1, 2, 3]
+    >>> unflatten(shape, leaves)
+    {'a': None, 'b': (1, 2), 'c': [3]}
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten_into(tree, leaves)
+
+
+def _flatten_into(tree: Any, leaves: list[Any]) -> TreeDef:
+    node = _container(tree)
+    if node is None:
+        leaves.append(tree)
+        return LEAF
+    children, data = node.flatten(tree)
+    return TreeDef(type(tree), data, tuple([_flatten_into(child, leaves) for child in children]))
+
+
+def unflatten(shape: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of this shape with these leaves."""
+    return _unflatten_from(shape, iter(leaves))
+
+
+def _unflatten_from(shape: TreeDef, leaves: Iterator[Any]) -> Any:
+    if shape.container is None:
+        return next(leaves)
+    children = [_unflatten_from(child, leaves) for child in shape.children]
+    return NODES[shape.container].unflatten(shape.data, children)
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Apply a function to every leaf (and the matching leaves of trees of the same shape).
+
+    >>> tree_map(lambda a, b: a + b, {"w": 1, "b": [2]}, {"w": 10, "b": [20]})
+    {'b': [22], 'w': 11}
+    """
+    leaves, shape = flatten(tree)
+    columns = [leaves]
+    for other in others:
+        other_leaves, other_shape = flatten(other)
+        if other_shape != shape:
+            raise TraceError("tree_map: the trees have different shapes", hint="same containers, same keys")
+        columns.append(other_leaves)
+    return unflatten(shape, map(function, *columns))
