@@ -67,7 +67,7 @@ def problems(program: n.Program) -> list[VerifyError]:
     check = _Check(program)
     _check_declarations(check)
     if _check_limits(check):
-        check.block(program.body, 0)
+        check.block(program.body)
     if not check.found:
         _Flow(check, varying(program)).block(program.body, False)
     return check.found
@@ -93,33 +93,34 @@ class _Check:
             self.report(code, message, instr)
         return holds
 
-    def block(self, block: n.Block, depth: int) -> None:
+    def block(self, block: n.Block, *counters: n.Counter) -> None:
         """One scope: what is defined inside is forgotten at the end."""
         mark = len(self.scope)
-        self.instrs(block, depth)
+        for counter in counters:
+            self.define(counter)
+        self.instrs(block)
         self.in_scope.difference_update(self.scope[mark:])
         del self.scope[mark:]
 
-    def instrs(self, block: n.Block, depth: int) -> None:
+    def instrs(self, block: n.Block) -> None:
         for instr in block:
             rule = _RULES.get(type(instr))
             if rule is None:
                 self.report("K010", f"{type(instr).__name__} is not an instruction")
             elif self.operands(instr):
                 rule(self, instr)
-            self.nested(instr, depth)
+            self.nested(instr)
             if isinstance(instr, n.Value):
                 self.define(instr)
 
-    def nested(self, instr: n.Instr, depth: int) -> None:
+    def nested(self, instr: n.Instr) -> None:
         if isinstance(instr, n.For):
-            self.define(instr.counter)
-            self.block(instr.body, depth + 1)
+            self.block(instr.body, instr.counter)
         elif isinstance(instr, n.If):
-            self.block(instr.then, depth + 1)
-            self.block(instr.orelse, depth + 1)
+            self.block(instr.then)
+            self.block(instr.orelse)
         elif isinstance(instr, n.Region):
-            self.instrs(instr.body, depth + 1)
+            self.instrs(instr.body)
 
     def define(self, value: n.Value) -> None:
         self.require(value not in self.ever_defined, "V032", "a value is defined twice", value)
@@ -335,9 +336,7 @@ def _cast(check: _Check, node: n.Cast) -> None:
 def _bitcast(check: _Check, node: n.Bitcast) -> None:
     source, target = node.x.dtype, node.dtype
     allowed = source.bits == target.bits and not {source, target} & {bool_, index}
-    check.require(
-        allowed, "V012", f"no bitcast {source} to {target}; equal widths, no bool, no index", node
-    )
+    check.require(allowed, "V012", f"no bitcast {source} to {target}; equal widths, no bool, no index", node)
 
 
 def _fma(check: _Check, node: n.Fma) -> None:
@@ -375,9 +374,7 @@ def _local(check: _Check, node: n.Local) -> None:
 
 
 def _get(check: _Check, node: n.Get) -> None:
-    check.require(
-        node.local.dtype is node.dtype, "V045", f"a local of {node.local.dtype} read as {node.dtype}", node
-    )
+    check.require(node.local.dtype is node.dtype, "V045", f"a local of {node.local.dtype} read as {node.dtype}", node)
 
 
 def _set(check: _Check, node: n.Set) -> None:
