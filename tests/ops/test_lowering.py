@@ -1,0 +1,57 @@
+"""Every lowering rule of every op, on the kernel evaluator, against the op's reference."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+
+import numpy as np
+import pytest
+
+import tetrad.ops  # noqa: F401  (fills the registry)
+from tests.ops.close import assert_close
+from tests.ops.kernels import result_type, run_elementwise, run_movement, run_reduce
+from tetrad.core.dtypes import DType, as_dtype
+from tetrad.core.op import REGISTRY, Case, Op
+
+OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
+RUN = {"elementwise": run_elementwise, "movement": run_movement, "reduce": run_reduce}
+LOWERED = [o for o in OPS if o.kind in RUN and o.name != "reshape"]
+EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in LOWERED for d in o.dtypes]
+CASES = 3
+
+
+def drawn(op: Op, dtype: DType, count: int) -> list[Case]:
+    """Cases of the op whose last but first operand (the data, not a condition) has the dtype."""
+    rng = np.random.default_rng(zlib.crc32(f"{op.name} {dtype}".encode()))
+    cases = (op.cases(rng) for _ in range(2000))
+    which = 1 if op.name == "where" else 0
+    return list(itertools.islice((c for c in cases if as_dtype(c.args[which].dtype) is dtype), count))
+
+
+def reference(op: Op, case: Case) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.asarray(op.reference(*case.args, **case.params))
+
+
+@pytest.mark.parametrize(("op", "dtype"), EACH)
+def test_lowering_agrees_with_the_reference(op: Op, dtype: DType) -> None:
+    cases = drawn(op, dtype, CASES)
+    assert cases
+    for case in cases:
+        want = reference(op, case)
+        assert_close(RUN[op.kind](op, case), want, op.ulps.get(as_dtype(want.dtype), 0), case.params)
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_types_agree_with_the_reference(op: Op) -> None:
+    rng = np.random.default_rng(zlib.crc32(op.name.encode()))
+    for _ in range(30):
+        case = op.cases(rng)
+        kind, array = result_type(op, case), reference(op, case)
+        assert (kind.dtype, kind.shape) == (as_dtype(array.dtype), array.shape), case.params
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_cases_reach_every_dtype(op: Op) -> None:
+    assert all(drawn(op, dtype, 1) for dtype in op.dtypes)

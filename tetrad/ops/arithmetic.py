@@ -1,0 +1,487 @@
+"""Ops: arithmetic, element by element. The Python body is the meaning; `lower` writes one element for a kernel.
+
+Operands arrive with one shape and dtype; the public functions broadcast and promote first. A `lower` rule sees f32,
+f64, i32, i64, u8, u32 and bool values: f16, bf16 and i8 are widened before and rounded or wrapped after.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.core.dtypes import as_dtype, f32
+from tetrad.core.errors import BadInputs
+from tetrad.core.op import Case, op
+from tetrad.kernel import arith
+from tetrad.kernel import math as km
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
+from tetrad.ops.rules import (
+    FLOATS,
+    INTS,
+    NUMBERS,
+    Array,
+    ieee,
+    precise,
+    same_type,
+    transcendental_dtypes,
+    transcendental_ulps,
+)
+
+POWERS = transcendental_dtypes("pow") + INTS
+
+
+# -- sums, products ---------------------------------------------------------------------------------------------------
+
+
+@op(type=same_type("add"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def add(x: Array, y: Array) -> Array:
+    """Sum, element by element; integers wrap.
+
+    >>> add(np.uint8([1, 250]), np.uint8([2, 10]))
+    array([3, 4], dtype=uint8)
+    """
+    return np.add(x, y)
+
+
+@add.lower
+def add_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return x + y
+
+
+@op(type=same_type("subtract"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def subtract(x: Array, y: Array) -> Array:
+    """Difference, element by element; integers wrap.
+
+    >>> subtract(np.array([5.0, 1.0]), np.array([2.0, 4.0]))
+    array([ 3., -3.])
+    """
+    return np.subtract(x, y)
+
+
+@subtract.lower
+def subtract_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return x - y
+
+
+@op(type=same_type("multiply"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def multiply(x: Array, y: Array) -> Array:
+    """Product, element by element; integers wrap.
+
+    >>> multiply(np.array([2, 3]), np.array([4, -5]))
+    array([  8, -15])
+    """
+    return np.multiply(x, y)
+
+
+@multiply.lower
+def multiply_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return x * y
+
+
+@op(type=same_type("square"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def square(x: Array) -> Array:
+    """x*x; integers wrap.
+
+    >>> square(np.array([-3, 4]))
+    array([ 9, 16])
+    """
+    return np.multiply(x, x)
+
+
+@square.lower
+def square_lower(k: KernelBuilder, x: Val) -> Val:
+    return x * x
+
+
+@op(type=same_type("negative"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def negative(x: Array) -> Array:
+    """-x; integers wrap.
+
+    >>> negative(np.int8([5, -128]))
+    array([  -5, -128], dtype=int8)
+    """
+    return np.negative(x)
+
+
+@negative.lower
+def negative_lower(k: KernelBuilder, x: Val) -> Val:
+    return -x
+
+
+@op(type=same_type("abs"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def abs_(x: Array) -> Array:
+    """Magnitude; the lowest integer has none and stays as it is.
+
+    >>> abs_(np.array([-2.0, -0.0, 3.0]))
+    array([2., 0., 3.])
+    """
+    return np.abs(x)
+
+
+@abs_.lower
+def abs_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.abs(x)
+
+
+@op(type=same_type("sign"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric", cost=3)
+@ieee
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; NaN stays NaN, and both zeros give 0.
+
+    >>> sign(np.array([-7.0, -0.0, np.nan]))
+    array([-1.,  0., nan])
+    """
+    return np.sign(x)
+
+
+@sign.lower
+def sign_lower(k: KernelBuilder, x: Val) -> Val:
+    one, zero = k.const(1, x.dtype), k.const(0, x.dtype)
+    if not x.dtype.is_signed and not x.dtype.is_float:
+        return k.select(x.ne(0), one, zero)
+    rest = k.select(x.eq(0), zero, x) if x.dtype.is_float else zero
+    return k.select(x > 0, one, k.select(x < 0, k.const(-1, x.dtype), rest))
+
+
+@op(type=same_type("copysign", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float")
+@ieee
+def copysign(x: Array, y: Array) -> Array:
+    """The magnitude of x with the sign of y.
+
+    >>> copysign(np.array([1.0, 2.0]), np.array([-0.0, 5.0]))
+    array([-1.,  2.])
+    """
+    return np.copysign(x, y)
+
+
+@copysign.lower
+def copysign_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return k.copysign(x, y)
+
+
+# -- quotients --------------------------------------------------------------------------------------------------------
+
+
+@op(type=same_type("divide", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float", cost=4)
+@ieee
+def divide(x: Array, y: Array) -> Array:
+    """Quotient of floats, IEEE: x/0 is infinite, 0/0 is NaN.
+
+    >>> divide(np.array([1.0, 0.0]), np.array([0.0, 0.0]))
+    array([inf, nan])
+    """
+    return np.divide(x, y)
+
+
+@divide.lower
+def divide_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return x / y
+
+
+@op(type=same_type("reciprocal", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="float", cost=4)
+@ieee
+def reciprocal(x: Array) -> Array:
+    """1/x.
+
+    >>> reciprocal(np.array([4.0, -0.0]))
+    array([0.25, -inf])
+    """
+    return np.reciprocal(x)
+
+
+@reciprocal.lower
+def reciprocal_lower(k: KernelBuilder, x: Val) -> Val:
+    return 1.0 / x
+
+
+@op(type=same_type("floor_divide"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
+@ieee
+def floor_divide(x: Array, y: Array) -> Array:
+    """Quotient rounded down. Integers: x//0 is 0 (with NumPy's warning when eager), MIN//-1 wraps to MIN.
+
+    >>> floor_divide(np.array([7, -7, 5]), np.array([2, 2, -3]))
+    array([ 3, -4, -2])
+    """
+    with np.errstate(over="ignore"):
+        return np.floor_divide(x, y)
+
+
+@floor_divide.lower
+def floor_divide_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    if x.dtype.is_float:
+        return _float_floor_divide(k, x, y)
+    quotient = x / y
+    if not x.dtype.is_signed:
+        return quotient
+    return k.select(_rounds_up(k, x % y, y), quotient - 1, quotient)
+
+
+@op(type=same_type("remainder"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
+@ieee
+def remainder(x: Array, y: Array) -> Array:
+    """x - floor(x/y)*y: has the sign of y. Integers: x%0 is 0 (with NumPy's warning when eager).
+
+    >>> remainder(np.array([7, -7, 5]), np.array([2, 2, -3]))
+    array([ 1,  1, -1])
+    """
+    return np.remainder(x, y)
+
+
+@remainder.lower
+def remainder_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    rest = _fmod(k, x, y) if x.dtype.is_float else x % y
+    if not x.dtype.is_signed and not x.dtype.is_float:
+        return rest
+    rounded = k.select(_rounds_up(k, rest, y), rest + y, rest)
+    return k.select(rest.eq(0), k.copysign(k.const(0.0, x.dtype), y), rounded) if x.dtype.is_float else rounded
+
+
+def _rounds_up(k: KernelBuilder, rest: Val, y: Val) -> Val:
+    """Truncation gave a quotient above the floor: there is a remainder, of the sign that y has not."""
+    return k.binary("and", rest.ne(0), k.binary("xor", rest < 0, y < 0))
+
+
+def _float_floor_divide(k: KernelBuilder, x: Val, y: Val) -> Val:
+    """The steps of CPython's float division, which NumPy follows too: (x - fmod(x, y)) / y is nearly whole."""
+    rest = _fmod(k, x, y)
+    whole = (x - rest) / y
+    whole = k.select(_rounds_up(k, rest, y), whole - 1.0, whole)
+    down = k.floor(whole)
+    down = k.select(whole - down > 0.5, down + 1.0, down)
+    exact = k.select(whole.eq(0), k.copysign(k.const(0.0, x.dtype), x / y), down)
+    return k.select(y.eq(0), x / y, exact)
+
+
+def _fmod(k: KernelBuilder, x: Val, y: Val) -> Val:
+    """x - trunc(x/y)*y, exactly, with the sign of x.
+
+    With q the rounded quotient, x - q*y is a float (Dekker), so one fma finds it; a quotient too large to be exact
+    is taken off by its leading bits, again and again, in a branch that is skipped when no lane needs it.
+    """
+    wide = 2.0**24 if x.dtype is f32 else 2.0**53
+    rest = k.local(x)
+    with k.when(k.any(_is_far(k, x, y, wide))), k.loop(13 if x.dtype is f32 else 42):
+        now = rest.get()
+        rest.set(k.select(_is_far(k, now, y, wide), _take_off(k, now, y), now))
+    near = rest.get()
+    near = k.fma(-k.unary("trunc", near / y), y, near)
+    wrong = k.binary("and", near.ne(0), k.binary("xor", near < 0, x < 0))  # the quotient had been rounded up
+    exact = k.select(wrong, near + k.copysign(k.abs(y), x), near)
+    inside = k.binary("and", k.abs(y).eq(np.inf), k.abs(x) < np.inf)
+    return k.select(inside, x, k.copysign(k.abs(exact), x))
+
+
+def _is_far(k: KernelBuilder, x: Val, y: Val, wide: float) -> Val:
+    finite = k.binary("and", k.abs(x) < np.inf, y.ne(0))
+    return k.binary("and", finite, k.abs(x / y) >= wide)
+
+
+def _take_off(k: KernelBuilder, x: Val, y: Val) -> Val:
+    """x minus the multiple of y nearest to it that the bits of a quotient can say; y is scaled to keep that finite."""
+    step = y
+    for _ in range(2):
+        step = k.select(k.abs(x / step) < np.inf, step, step * (2.0**126 if x.dtype is f32 else 2.0**1022))
+    return k.fma(-(x / step), step, x)
+
+
+# -- powers -----------------------------------------------------------------------------------------------------------
+
+
+@op(type=same_type("sqrt", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="float", cost=4)
+@ieee
+def sqrt(x: Array) -> Array:
+    """Square root, correctly rounded; NaN below zero.
+
+    >>> sqrt(np.array([4.0, -1.0]))
+    array([ 2., nan])
+    """
+    return np.sqrt(x)
+
+
+@sqrt.lower
+def sqrt_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.sqrt(x)
+
+
+@op(
+    type=same_type("rsqrt", transcendental_dtypes("rsqrt")),
+    cases=unary(transcendental_dtypes("rsqrt")),
+    dtypes=transcendental_dtypes("rsqrt"),
+    promote="float",
+    ulps=transcendental_ulps("rsqrt"),
+    cost=8,
+)
+@precise
+def rsqrt(x: Array) -> Array:
+    """1/sqrt(x).
+
+    >>> rsqrt(np.array([0.25, 0.0]))
+    array([ 2., inf])
+    """
+    return 1 / np.sqrt(x)
+
+
+@rsqrt.lower
+def rsqrt_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.rsqrt(k, x)
+
+
+def _pow_cases(rng: Rng) -> Case:
+    """Integers take exponents they can take."""
+    dtype, shape = pick(rng, POWERS), random_shape(rng)
+    base, exponent = random_array(rng, dtype, shape), random_array(rng, dtype, shape)
+    return Case((base, exponent if dtype.is_float else exponent & dtype.np.type(127)))
+
+
+@op(
+    type=same_type("pow", POWERS),
+    cases=_pow_cases,
+    dtypes=POWERS,
+    promote="numeric",
+    ulps=transcendental_ulps("pow"),
+    cost=40,
+)
+def pow_(x: Array, y: Array) -> Array:
+    """x**y. Floats as C99's pow; integers wrap, a negative exponent is an error (compiled code gives 0).
+
+    >>> pow_(np.array([2.0, 0.0, -8.0]), np.array([3.0, 0.0, 0.5]))
+    array([ 8.,  1., nan])
+    """
+    exponent = np.asarray(y)
+    if exponent.dtype.kind == "i" and (exponent < 0).any():
+        raise _negative_exponent(exponent)
+    return _pow(x, exponent)
+
+
+@precise
+def _pow(x: Array, y: Array) -> Array:
+    return np.power(x, y)
+
+
+def _negative_exponent(y: Array) -> BadInputs:
+    position = tuple(int(p) for p in np.argwhere(y < 0)[0])
+    return BadInputs(
+        f"pow: exponents of {as_dtype(y.dtype)} must not be negative, got {y[position]} at position {list(position)}",
+        hint="convert the base to a float type",
+    )
+
+
+@pow_.lower
+def pow_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return km.pow(k, x, y) if x.dtype.is_float else _int_pow(k, x, y)
+
+
+def _int_pow(k: KernelBuilder, x: Val, y: Val) -> Val:
+    """Squares of x for the bits of y, lowest first; done when no lane has bits left."""
+    result, base, bits = k.local(1, x.dtype), k.local(x), k.local(y)
+    with k.loop(x.dtype.bits), k.when(k.any(bits.get().ne(0))):
+        power, rest = base.get(), bits.get()
+        result.set(result.get() * k.select((rest & 1).ne(0), power, k.const(1, x.dtype)))
+        base.set(power * power)
+        bits.set(rest >> 1)
+    return k.select(y < 0, k.const(0, x.dtype), result.get()) if x.dtype.is_signed else result.get()
+
+
+# -- rounding, extremes -----------------------------------------------------------------------------------------------
+
+
+@op(type=same_type("floor", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@ieee
+def floor(x: Array) -> Array:
+    """The largest whole number that is not above x.
+
+    >>> floor(np.array([1.5, -1.5]))
+    array([ 1., -2.])
+    """
+    return np.floor(x)
+
+
+@floor.lower
+def floor_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.floor(x)
+
+
+@op(type=same_type("ceil", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@ieee
+def ceil(x: Array) -> Array:
+    """The smallest whole number that is not below x.
+
+    >>> ceil(np.array([1.5, -1.5]))
+    array([ 2., -1.])
+    """
+    return np.ceil(x)
+
+
+@ceil.lower
+def ceil_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.unary("ceil", x)
+
+
+@op(type=same_type("trunc", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@ieee
+def trunc(x: Array) -> Array:
+    """x without its fraction.
+
+    >>> trunc(np.array([1.5, -1.5]))
+    array([ 1., -1.])
+    """
+    return np.trunc(x)
+
+
+@trunc.lower
+def trunc_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.unary("trunc", x)
+
+
+@op(type=same_type("round", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@ieee
+def round_(x: Array) -> Array:
+    """The nearest whole number, halves to the even one.
+
+    >>> round_(np.array([0.5, 1.5, 2.5, -2.5]))
+    array([ 0.,  2.,  2., -2.])
+    """
+    return np.rint(x)
+
+
+@round_.lower
+def round_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.round_even(x)
+
+
+@op(type=same_type("minimum"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def minimum(x: Array, y: Array) -> Array:
+    """The smaller element; NaN propagates, and -0 is below +0.
+
+    >>> minimum(np.array([1.0, np.nan]), np.array([2.0, 0.0]))
+    array([ 1., nan])
+    """
+    return arith.binary("min", as_dtype(x.dtype), x, y)
+
+
+@minimum.lower
+def minimum_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return k.min(x, y)
+
+
+@op(type=same_type("maximum"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@ieee
+def maximum(x: Array, y: Array) -> Array:
+    """The larger element; NaN propagates, and +0 is above -0.
+
+    >>> maximum(np.array([1.0, np.nan]), np.array([2.0, 0.0]))
+    array([ 2., nan])
+    """
+    return arith.binary("max", as_dtype(x.dtype), x, y)
+
+
+@maximum.lower
+def maximum_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return k.max(x, y)

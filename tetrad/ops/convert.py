@@ -1,0 +1,85 @@
+"""Ops: conversion between element types, by value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64, i32, i64, u32
+from tetrad.core.op import Case, op
+from tetrad.core.types import ArrayType
+from tetrad.kernel import arith
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.cases import Rng, pick, random_array, random_shape
+from tetrad.ops.rules import ALL, HALVES, Array, check_dtype
+
+WIDE = (f64, i32, i64, u32)  # types with more bits than f32 holds
+
+
+def cast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
+    check_dtype("cast", x.dtype, ALL)
+    check_dtype("cast", dtype, ALL)
+    return x.with_dtype(dtype)
+
+
+def _cast_cases(rng: Rng) -> Case:
+    source, goal = pick(rng, ALL), pick(rng, ALL)
+    return Case((random_array(rng, source, random_shape(rng), special=0.3),), {"dtype": goal})
+
+
+@op(type=cast_type, cases=_cast_cases, dtypes=ALL, public=False)
+def cast(x: Array, *, dtype: DType) -> Array:
+    """Value conversion: float to int truncates, saturates, NaN gives 0; int to int wraps; to bool tests for nonzero;
+    to float rounds once, to nearest even.
+
+    >>> from tetrad.core.dtypes import i32
+    >>> cast(np.array([2.7, -2.7, 1e30, np.nan]), dtype=i32)
+    array([         2,         -2, 2147483647,          0], dtype=int32)
+    """
+    array, source = np.asarray(x), as_dtype(np.asarray(x).dtype)
+    if source in HALVES:
+        array, source = array.astype(np.float32), f32
+    with np.errstate(all="ignore"):
+        if dtype is bf16 and source in WIDE:  # the bf16 of ml_dtypes comes through f32, rounding twice
+            array, source = _odd_f32(_odd_f64(array)), f32
+        return np.asarray(arith.cast(array, source, dtype))
+
+
+def _odd_f64(x: Array) -> Array:
+    """x as f64; what does not fit leaves its mark in the last bit (round to odd), so that the next rounding sees it."""
+    if x.dtype != np.int64:
+        return x.astype(np.float64)
+    marked = ((x >> 11) | ((x & 2047) != 0)) << 11
+    return np.where(np.abs(x) >> 53 != 0, marked, x).astype(np.float64)
+
+
+def _odd_f32(x: Array) -> Array:
+    near = x.astype(np.float32)
+    bits = near.view(np.int32)
+    toward_zero = np.where(np.abs(near.astype(np.float64)) > np.abs(x), bits - 1, bits)
+    return np.where(near.astype(np.float64) == x, bits, toward_zero | 1).view(np.float32)
+
+
+@cast.lower
+def cast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
+    """A half is reached through f32, which the caller narrows. The first rounding is to odd: only the second counts."""
+    if dtype not in HALVES:
+        return k.cast(x, dtype)
+    if x.dtype not in WIDE:
+        return k.cast(x, f32)
+    if dtype is f16 and x.dtype is not f64:
+        return k.cast(x, f32)  # exact below 2**24, and infinite in f16 long before
+    return _lower_odd_f32(k, _lower_odd_f64(k, x))
+
+
+def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:
+    if x.dtype is not i64:
+        return k.cast(x, f64)
+    marked = ((x >> 11) | k.cast((x & 2047).ne(0), i64)) << 11
+    return k.cast(k.select((k.abs(x) >> 53).ne(0), marked, x), f64)
+
+
+def _lower_odd_f32(k: KernelBuilder, x: Val) -> Val:
+    near = k.cast(x, f32)
+    back, bits = k.cast(near, f64), k.bitcast(near, i32)
+    toward_zero = k.select(k.abs(back) > k.abs(x), bits - 1, bits)
+    return k.bitcast(k.select(back.eq(x), bits, toward_zero | 1), f32)

@@ -1,0 +1,361 @@
+"""Ops: data movement. Each says which operand element stands at an output index (`read`); nothing is computed.
+
+In a `read` rule `at` is a tuple of index values, one per output axis; an operand is a `Reader`.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, bool_, index
+from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.op import Case, op
+from tetrad.core.sizes import Shape, Size, product
+from tetrad.core.types import ArrayType
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.cases import Rng, pick, random_array, random_indices, random_shape
+from tetrad.ops.rules import (
+    ALL,
+    INTS,
+    Array,
+    check_axis,
+    check_dtype,
+    check_index_dtype,
+    lowest,
+    wrapped_index,
+    wrapped_indices,
+)
+
+At = tuple[Val, ...]
+Ints = tuple[int, ...]  # references see sizes that are known
+
+
+class Reader(Protocol):
+    """An operand as a `read` rule sees it."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    def __call__(self, at: At) -> Val:
+        """The element at an index tuple, in the operand's own dtype."""
+
+    def size(self, axis: int) -> Val:
+        """The size of an axis as an index value."""
+
+    def value_of(self, size: Size) -> Val:
+        """Any size as an index value."""
+
+    def check(self, bad: Val, value: Val) -> None:
+        """Stop with an IndexError that names `value` where `bad` holds."""
+
+
+def replace(at: At, axis: int, index: Val) -> At:
+    return (*at[:axis], index, *at[axis + 1 :])
+
+
+def _any_array(rng: Rng, min_rank: int = 0) -> Array:
+    return random_array(rng, pick(rng, ALL), random_shape(rng, min_rank=min_rank))
+
+
+# -- axes: transpose, reshape, expand ---------------------------------------------------------------------------------
+
+
+def transpose_type(x: ArrayType, *, perm: Ints) -> ArrayType:
+    check_dtype("transpose", x.dtype, ALL)
+    if sorted(perm) != list(range(x.rank)):
+        raise ShapeError(f"transpose: perm {list(perm)} is not a permutation of the {x.rank} axes of {x}")
+    return x.with_shape(tuple(x.shape[p] for p in perm))
+
+
+def _transpose_cases(rng: Rng) -> Case:
+    x = _any_array(rng)
+    return Case((x,), {"perm": tuple(int(p) for p in rng.permutation(x.ndim))})
+
+
+@op(type=transpose_type, kind="movement", cases=_transpose_cases, dtypes=ALL, public=False)
+def transpose(x: Array, *, perm: Ints) -> Array:
+    """Axes in another order: output axis i is input axis perm[i].
+
+    >>> transpose(np.array([[1, 2, 3], [4, 5, 6]]), perm=(1, 0))
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
+    return np.transpose(x, perm)
+
+
+@transpose.read
+def transpose_read(k: KernelBuilder, at: At, x: Reader, *, perm: Ints) -> Val:
+    return x(tuple(at[perm.index(axis)] for axis in range(len(perm))))
+
+
+def reshape_type(x: ArrayType, *, shape: Shape) -> ArrayType:
+    check_dtype("reshape", x.dtype, ALL)
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        raise ShapeError(f"reshape: sizes must not be negative, got {shown(shape)} for {x}")
+    if product(shape) != x.size:
+        raise ShapeError(f"reshape: {x} has {x.size} elements, {shown(shape)} has {product(shape)}")
+    return x.with_shape(shape)
+
+
+def _reshape_cases(rng: Rng) -> Case:
+    """Sizes shuffled, some split off as ones, sometimes all joined."""
+    x = _any_array(rng)
+    shape = [int(n) for n in rng.permutation(np.array(x.shape, int))]
+    shape.insert(int(rng.integers(0, len(shape) + 1)), 1)
+    return Case((x,), {"shape": pick(rng, [tuple(shape), (x.size,)])})
+
+
+@op(type=reshape_type, kind="movement", cases=_reshape_cases, dtypes=ALL, public=False)
+def reshape(x: Array, *, shape: Ints) -> Array:
+    """The same elements in row-major order, in another shape. Lowering finds the operand's index by itself.
+
+    >>> reshape(np.array([[1, 2, 3], [4, 5, 6]]), shape=(3, 2))
+    array([[1, 2],
+           [3, 4],
+           [5, 6]])
+    """
+    return np.reshape(x, shape)
+
+
+def expand_type(x: ArrayType, *, shape: Shape) -> ArrayType:
+    check_dtype("expand", x.dtype, ALL)
+    new = len(shape) - x.rank
+    if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, shape[new:], strict=True)):
+        raise ShapeError(f"expand: {x} does not broadcast to {shown(shape)}", hint="sizes must be equal, or 1")
+    return x.with_shape(shape)
+
+
+def _expand_cases(rng: Rng) -> Case:
+    shape = random_shape(rng)
+    inner = tuple(pick(rng, (1, n)) for n in shape[int(rng.integers(0, len(shape) + 1)) :])
+    return Case((random_array(rng, pick(rng, ALL), inner),), {"shape": shape})
+
+
+@op(type=expand_type, kind="movement", cases=_expand_cases, dtypes=ALL, public=False)
+def expand(x: Array, *, shape: Ints) -> Array:
+    """Repeat along axes of size 1 and new leading axes.
+
+    >>> expand(np.array([[1], [2]]), shape=(2, 3))
+    array([[1, 1, 1],
+           [2, 2, 2]])
+    """
+    return np.broadcast_to(x, shape)
+
+
+@expand.read
+def expand_read(k: KernelBuilder, at: At, x: Reader, *, shape: Shape) -> Val:
+    inner = at[len(shape) - len(x.shape) :]
+    return x(tuple(k.index(0) if size == 1 else i for i, size in zip(inner, x.shape, strict=True)))
+
+
+# -- parts: slice, concat, pad ----------------------------------------------------------------------------------------
+
+
+def slice_type(x: ArrayType, *, starts: Shape, sizes: Shape, steps: Ints) -> ArrayType:
+    check_dtype("slice", x.dtype, ALL)
+    if not len(starts) == len(sizes) == len(steps) == x.rank:
+        counts = f"{len(starts)} starts, {len(sizes)} sizes, {len(steps)} steps"
+        raise ShapeError(f"slice: {x} needs one start, size and step for each of its {x.rank} axes, got {counts}")
+    for axis, cut in enumerate(zip(starts, sizes, steps, strict=True)):
+        _check_cut(x, axis, *cut)
+    return x.with_shape(sizes)
+
+
+def _check_cut(x: ArrayType, axis: int, start: Size, size: Size, step: int) -> None:
+    """First and last element lie inside; for symbolic sizes, whatever the Dims are."""
+    cut = f"{size} elements from {start} in steps of {step}"
+    if step == 0 or (isinstance(size, int) and size < 0):
+        raise ShapeError(f"slice: {cut} along axis {axis} of {x}: steps must not be 0, sizes not negative")
+    if size == 0:
+        return
+    last = start + (size - 1) * step
+    low, high = (start, last) if step > 0 else (last, start)
+    if lowest(low) < 0 or lowest(x.shape[axis] - 1 - high) < 0:
+        raise ShapeError(f"slice: {cut} leave axis {axis} of {x}", hint="it must lie inside for every value of a Dim")
+
+
+def _slice_cases(rng: Rng) -> Case:
+    x = _any_array(rng)
+    cuts = [_random_cut(rng, n) for n in x.shape]
+    starts, sizes, steps = zip(*cuts, strict=True) if cuts else ((), (), ())
+    return Case((x,), {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)})
+
+
+def _random_cut(rng: Rng, n: int) -> tuple[int, int, int]:
+    step = pick(rng, (1, 1, 1, 2, 3, -1, -2))
+    if n == 0:
+        return 0, 0, step
+    start = int(rng.integers(0, n))
+    room = (n - 1 - start) // step if step > 0 else start // -step
+    return start, int(rng.integers(0, room + 2)), step
+
+
+@op(type=slice_type, kind="movement", cases=_slice_cases, dtypes=ALL, public=False)
+def slice_(x: Array, *, starts: Ints, sizes: Ints, steps: Ints) -> Array:
+    """Along each axis `size` elements, the first at `start`, `step` apart; steps may be negative.
+
+    >>> slice_(np.array([10, 20, 30, 40]), starts=(3,), sizes=(2,), steps=(-2,))
+    array([40, 20])
+    """
+    picked = [start + np.arange(size) * step for start, size, step in zip(starts, sizes, steps, strict=True)]
+    return np.asarray(x)[np.ix_(*picked)] if picked else np.asarray(x)
+
+
+@slice_.read
+def slice_read(k: KernelBuilder, at: At, x: Reader, *, starts: Shape, sizes: Shape, steps: Ints) -> Val:
+    cuts = zip(at, starts, steps, strict=True)
+    return x(tuple(i * step + x.value_of(start) for i, start, step in cuts))
+
+
+def concat_type(*xs: ArrayType, axis: int) -> ArrayType:
+    if not xs:
+        raise ShapeError("concat: needs at least one array")
+    check_dtype("concat", xs[0].dtype, ALL)
+    check_axis("concat", axis, xs[0])
+    listed = ", ".join(map(str, xs))
+    if any(x.dtype is not xs[0].dtype for x in xs):
+        raise DtypeError(f"concat: operands have different dtypes: {listed}", hint="convert with astype")
+    rest = {(x.rank, x.shape[:axis], x.shape[axis + 1 :]) for x in xs}
+    if len(rest) > 1:
+        raise ShapeError(f"concat: sizes must be equal except along axis {axis}, got {listed}")
+    total = sum((x.shape[axis] for x in xs), start=0)
+    return xs[0].with_shape((*xs[0].shape[:axis], total, *xs[0].shape[axis + 1 :]))
+
+
+def _concat_cases(rng: Rng) -> Case:
+    dtype, shape = pick(rng, ALL), list(random_shape(rng, min_rank=1))
+    axis, parts = int(rng.integers(len(shape))), []
+    for _ in range(int(rng.integers(1, 4))):
+        shape[axis] = pick(rng, (0, 1, 2, 7, 16))
+        parts.append(random_array(rng, dtype, tuple(shape)))
+    return Case(tuple(parts), {"axis": axis})
+
+
+@op(type=concat_type, kind="movement", cases=_concat_cases, dtypes=ALL, public=False)
+def concat(*xs: Array, axis: int) -> Array:
+    """Arrays one after the other along an axis.
+
+    >>> concat(np.array([[1, 2], [3, 4]]), np.array([[5], [6]]), axis=1)
+    array([[1, 2, 5],
+           [3, 4, 6]])
+    """
+    return np.concatenate(xs, axis)
+
+
+@concat.read
+def concat_read(k: KernelBuilder, at: At, *xs: Reader, axis: int) -> Val:
+    """Each part is read only by the lanes that are in it."""
+    value, end = k.local(0, xs[0].dtype), k.index(0)
+    ends = accumulate(x.shape[axis] for x in xs)
+    for x, total in zip(xs, ends, strict=True):
+        start, end = end, x.value_of(total)
+        if x.shape[axis] != 0:
+            with k.when(k.binary("and", at[axis] >= start, at[axis] < end)):
+                value.set(x(replace(at, axis, at[axis] - start)))
+    return value.get()
+
+
+def pad_type(x: ArrayType, *, low: Shape, high: Shape, value: float) -> ArrayType:
+    check_dtype("pad", x.dtype, ALL)
+    if not len(low) == len(high) == x.rank:
+        raise ShapeError(f"pad: {x} needs widths for {x.rank} axes, got {len(low)} before and {len(high)} after")
+    if any(lowest(n) < 0 for n in (*low, *high)):
+        raise ShapeError(f"pad: widths must not be negative, got {shown(low)} and {shown(high)}", hint="slice cuts off")
+    _check_fill(x.dtype, value)
+    return x.with_shape(tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True)))
+
+
+def _check_fill(dtype: DType, value: float) -> None:
+    if dtype.is_float:
+        return
+    low, high = (0, 1) if dtype is bool_ else (np.iinfo(dtype.np).min, np.iinfo(dtype.np).max)
+    if not (low <= value <= high and value == int(value)):
+        raise DtypeError(f"pad: the value {value!r} is not one of {dtype}")
+
+
+def _pad_cases(rng: Rng) -> Case:
+    x = _any_array(rng)
+    low, high = (tuple(int(n) for n in rng.integers(0, 4, x.ndim)) for _ in range(2))
+    return Case((x,), {"low": low, "high": high, "value": 1})
+
+
+@op(type=pad_type, kind="movement", cases=_pad_cases, dtypes=ALL, public=False)
+def pad(x: Array, *, low: Ints, high: Ints, value: float) -> Array:
+    """`value` around the array: `low` elements before and `high` after, along each axis.
+
+    >>> pad(np.array([1, 2]), low=(1,), high=(2,), value=9)
+    array([9, 1, 2, 9, 9])
+    """
+    array = np.asarray(x)
+    shape = [a + n + b for a, n, b in zip(low, array.shape, high, strict=True)]
+    result = np.full(shape, value, array.dtype)
+    result[tuple(slice(a, a + n) for a, n in zip(low, array.shape, strict=True))] = array
+    return result
+
+
+@pad.read
+def pad_read(k: KernelBuilder, at: At, x: Reader, *, low: Shape, high: Shape, value: float) -> Val:
+    """Only lanes inside the operand read it."""
+    fill = k.const(x.dtype.np.type(value).item(), x.dtype)
+    if product(x.shape) == 0:
+        return fill
+    filled = k.local(fill)
+    inner = tuple(i - x.value_of(n) for i, n in zip(at, low, strict=True))
+    inside = k.const(True, bool_)
+    for axis, i in enumerate(inner):
+        inside = k.binary("and", inside, k.binary("and", i >= 0, i < x.size(axis)))
+    with k.when(inside):
+        filled.set(x(inner))
+    return filled.get()
+
+
+# -- elements: gather -------------------------------------------------------------------------------------------------
+
+
+def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
+    check_dtype("gather", table.dtype, ALL)
+    check_index_dtype("gather", indices)
+    check_axis("gather", axis, table)
+    if table.shape[axis] == 0 and indices.size != 0:
+        raise ShapeError(f"gather: axis {axis} of {table} is empty, there is nothing to take for {indices}")
+    return table.with_shape((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]))
+
+
+def _gather_cases(rng: Rng) -> Case:
+    shape = tuple(max(n, 1) for n in random_shape(rng, max_rank=2, min_rank=1))
+    axis = int(rng.integers(len(shape)))
+    indices = random_indices(rng, pick(rng, INTS), random_shape(rng, max_rank=2)[:2], shape[axis])
+    return Case((random_array(rng, pick(rng, ALL), shape), indices.reshape(-1)[:64]), {"axis": axis})
+
+
+@op(type=gather_type, kind="movement", cases=_gather_cases, dtypes=ALL, public=False)
+def gather(table: Array, indices: Array, *, axis: int) -> Array:
+    """Elements of the table picked along an axis; negative indices count from the end, others out of range are errors.
+
+    >>> gather(np.array([[1, 2], [3, 4], [5, 6]]), np.array([2, 0, -1]), axis=0)
+    array([[5, 6],
+           [1, 2],
+           [5, 6]])
+    """
+    return np.take(table, wrapped_indices("gather", indices, axis, np.shape(table)[axis]), axis=axis)
+
+
+@gather.read
+def gather_read(k: KernelBuilder, at: At, table: Reader, indices: Reader, *, axis: int) -> Val:
+    """The trap may come after the load it guards when the load leaves a loop: the address is made safe by itself."""
+    after = axis + len(indices.shape)
+    given = k.cast(indices(at[axis:after]), index)
+    row, bad = wrapped_index(k, given, table.size(axis))
+    table.check(bad, given)
+    return table((*at[:axis], row, *at[after:]))
+
+
+def shown(shape: Shape) -> str:
+    return f"[{','.join(map(str, shape))}]"

@@ -1,0 +1,144 @@
+"""Ops with a generator of their own in lowering: matrix product, running sum, scattered sum.
+
+Here they have their meaning, types and test cases; the order in which a compiled matrix product adds is design D6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, f32, f64, i8, i32, i64
+from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.op import Case, op
+from tetrad.core.sizes import Size
+from tetrad.core.types import ArrayType
+from tetrad.ops.cases import Rng, exact_array, pick, random_indices, random_shape
+from tetrad.ops.rules import (
+    HALVES,
+    INTS,
+    NUMBERS,
+    Array,
+    broadcast_shapes,
+    check_axis,
+    check_dtype,
+    check_index_dtype,
+    ieee,
+    lowest,
+    wrapped_indices,
+)
+
+MATMUL: tuple[DType, ...] = (f32, f64, *HALVES, i8, i32, i64)
+
+
+# -- matrix product ---------------------------------------------------------------------------------------------------
+
+
+def matmul_type(a: ArrayType, b: ArrayType) -> ArrayType:
+    if a.dtype is not b.dtype:
+        raise DtypeError(f"matmul: operands have different dtypes: {a}, {b}", hint="convert with astype")
+    check_dtype("matmul", a.dtype, MATMUL)
+    if a.rank != b.rank or a.rank < 2:
+        raise ShapeError(f"matmul: operands need equal rank, at least 2, got {a} and {b}", hint="expand_dims adds axes")
+    if a.shape[-1] != b.shape[-2]:
+        sides = f"lhs {a} contracts {a.shape[-1]}, rhs {b} contracts {b.shape[-2]}"
+        raise ShapeError(f"matmul: inner sizes differ: {sides}", hint="transpose one side")
+    batch = broadcast_shapes("matmul", a.with_shape(a.shape[:-2]), b.with_shape(b.shape[:-2]))
+    return ArrayType(i32 if a.dtype is i8 else a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+
+
+def _matmul_cases(rng: Rng) -> Case:
+    dtype, batch = pick(rng, MATMUL), random_shape(rng, max_rank=2)
+    m, n, inner = (pick(rng, (0, 1, 2, 3, 5, 8, 16, 17, 33)) for _ in range(3))
+    left, right = (tuple(pick(rng, (1, min(size, 3))) for size in batch) for _ in range(2))
+    right = tuple(1 if size not in (1, other) else size for size, other in zip(right, left, strict=True))
+    left = tuple(1 if size not in (1, other) and other != 1 else size for size, other in zip(left, right, strict=True))
+    return Case((exact_array(rng, dtype, (*left, m, inner)), exact_array(rng, dtype, (*right, inner, n))))
+
+
+@op(type=matmul_type, kind="special", cases=_matmul_cases, dtypes=MATMUL, promote="numeric", public=False)
+@ieee
+def matmul(a: Array, b: Array) -> Array:
+    """Matrix product of the last two axes, the others broadcast. Halves accumulate in f32 and round once; i8 gives i32.
+
+    >>> matmul(np.array([[1, 2], [3, 4]]), np.array([[5], [6]]))
+    array([[17],
+           [39]])
+    """
+    if a.dtype == np.int8:
+        a, b = a.astype(np.int32), b.astype(np.int32)
+    return np.matmul(a, b)
+
+
+# -- running sum ------------------------------------------------------------------------------------------------------
+
+
+def cumsum_type(x: ArrayType, *, axis: int, exclusive: bool = False) -> ArrayType:
+    check_dtype("cumsum", x.dtype, NUMBERS)
+    check_axis("cumsum", axis, x)
+    return x
+
+
+def _cumsum_cases(rng: Rng) -> Case:
+    shape = random_shape(rng, min_rank=1)
+    settings = {"axis": int(rng.integers(len(shape))), "exclusive": bool(rng.integers(2))}
+    return Case((exact_array(rng, pick(rng, NUMBERS), shape),), settings)
+
+
+@op(type=cumsum_type, kind="special", cases=_cumsum_cases, dtypes=NUMBERS, public=False)
+@ieee
+def cumsum(x: Array, *, axis: int, exclusive: bool = False) -> Array:
+    """Sums of everything up to each element along an axis, from left to right; without the element when exclusive.
+
+    >>> cumsum(np.array([[1, 2, 3, 4]]), axis=1)
+    array([[ 1,  3,  6, 10]])
+    >>> cumsum(np.array([[1, 2, 3, 4]]), axis=1, exclusive=True)
+    array([[0, 1, 3, 6]])
+    """
+    sums = np.cumsum(x, axis, dtype=x.dtype) + x.dtype.type(0)  # sums start from +0, so none is -0
+    if not exclusive or not x.shape[axis]:
+        return sums
+    first = np.zeros_like(np.take(sums, [0], axis))
+    return np.concatenate([first, np.delete(sums, -1, axis)], axis)
+
+
+# -- scattered sum ----------------------------------------------------------------------------------------------------
+
+
+def scatter_add_type(updates: ArrayType, indices: ArrayType, *, size: Size) -> ArrayType:
+    check_dtype("scatter_add", updates.dtype, NUMBERS)
+    check_index_dtype("scatter_add", indices)
+    if indices.rank != 1 or updates.rank < 1 or updates.shape[0] != indices.shape[0]:
+        raise ShapeError(
+            f"scatter_add: needs one index for each row of updates, got updates {updates}, indices {indices}",
+            hint="indices are flat: reshape them, and the updates with them",
+        )
+    if lowest(size) < 0:
+        raise ShapeError(f"scatter_add: size must not be negative, got {size}")
+    return updates.with_shape((size, *updates.shape[1:]))
+
+
+def _scatter_add_cases(rng: Rng) -> Case:
+    shape = random_shape(rng, max_rank=2, min_rank=1)
+    size = pick(rng, (1, 2, 7, 64))
+    indices = random_indices(rng, pick(rng, INTS), shape[:1], size)
+    return Case((exact_array(rng, pick(rng, NUMBERS), shape), indices), {"size": size})
+
+
+@op(type=scatter_add_type, kind="special", cases=_scatter_add_cases, dtypes=NUMBERS, public=False)
+def scatter_add(updates: Array, indices: Array, *, size: int) -> Array:
+    """Zeros with `size` rows; row i of updates is added to row indices[i], i ascending. Indices as in `gather`.
+
+    >>> scatter_add(np.array([[1, 2], [3, 4], [5, 6]]), np.array([1, 0, 1]), size=3)
+    array([[3, 4],
+           [6, 8],
+           [0, 0]])
+    """
+    rows = wrapped_indices("scatter_add", indices, 0, size)
+    return _add_rows(updates, rows=rows, size=size)
+
+
+@ieee
+def _add_rows(updates: Array, *, rows: Array, size: int) -> Array:
+    result = np.zeros((size, *updates.shape[1:]), updates.dtype)
+    np.add.at(result, rows, updates)
+    return result

@@ -1,0 +1,381 @@
+"""Ops: transcendental functions, element by element. Types, errors and kernels come from `kernel.math`.
+
+The references compute in f64 and round once; compiled code is within `ulps` of them. Special values follow C99.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tetrad.core.op import Op, op
+from tetrad.kernel import math as km
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.cases import same_shaped
+from tetrad.ops.rules import Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
+
+
+def transcendental(operands: int = 1) -> Callable[[Reference], Op]:
+    """The fields all these ops share, found by the name of the function in `kernel.math`."""
+
+    def define(function: Reference) -> Op:
+        name = function.__name__
+        dtypes = transcendental_dtypes(name)
+        return op(
+            type=same_type(name, dtypes),
+            cases=same_shaped(operands, dtypes),
+            dtypes=dtypes,
+            promote="float",
+            ulps=transcendental_ulps(name),
+            cost=20,
+        )(precise(function))
+
+    return define
+
+
+# -- exponentials and logarithms --------------------------------------------------------------------------------------
+
+
+@transcendental()
+def exp(x: Array) -> Array:
+    """e**x.
+
+    >>> exp(np.array([0.0, -np.inf]))
+    array([1., 0.])
+    """
+    return np.exp(x)
+
+
+@exp.lower
+def exp_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.exp(k, x)
+
+
+@transcendental()
+def exp2(x: Array) -> Array:
+    """2**x.
+
+    >>> exp2(np.array([3.0, -1.0]))
+    array([8. , 0.5])
+    """
+    return np.exp2(x)
+
+
+@exp2.lower
+def exp2_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.exp2(k, x)
+
+
+@transcendental()
+def expm1(x: Array) -> Array:
+    """e**x - 1, without the loss near 0.
+
+    >>> expm1(np.array([0.0, 1e-12]))
+    array([0.e+00, 1.e-12])
+    """
+    return np.expm1(x)
+
+
+@expm1.lower
+def expm1_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.expm1(k, x)
+
+
+@transcendental()
+def log(x: Array) -> Array:
+    """Natural logarithm; -inf at 0, NaN below.
+
+    >>> log(np.array([1.0, 0.0, -1.0]))
+    array([  0., -inf,  nan])
+    """
+    return np.log(x)
+
+
+@log.lower
+def log_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.log(k, x)
+
+
+@transcendental()
+def log2(x: Array) -> Array:
+    """Logarithm to base 2.
+
+    >>> log2(np.array([8.0, 0.5]))
+    array([ 3., -1.])
+    """
+    return np.log2(x)
+
+
+@log2.lower
+def log2_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.log2(k, x)
+
+
+@transcendental()
+def log10(x: Array) -> Array:
+    """Logarithm to base 10.
+
+    >>> log10(np.array([1000.0]))
+    array([3.])
+    """
+    return np.log10(x)
+
+
+@log10.lower
+def log10_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.log10(k, x)
+
+
+@transcendental()
+def log1p(x: Array) -> Array:
+    """log(1 + x), without the loss near 0.
+
+    >>> log1p(np.array([0.0, 1e-12]))
+    array([0.e+00, 1.e-12])
+    """
+    return np.log1p(x)
+
+
+@log1p.lower
+def log1p_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.log1p(k, x)
+
+
+# -- circular functions -----------------------------------------------------------------------------------------------
+
+
+@transcendental()
+def sin(x: Array) -> Array:
+    """Sine of an angle in radians.
+
+    >>> sin(np.array([0.0, np.inf]))
+    array([ 0., nan])
+    """
+    return np.sin(x)
+
+
+@sin.lower
+def sin_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.sin(k, x)
+
+
+@transcendental()
+def cos(x: Array) -> Array:
+    """Cosine of an angle in radians.
+
+    >>> cos(np.array([0.0, np.inf]))
+    array([ 1., nan])
+    """
+    return np.cos(x)
+
+
+@cos.lower
+def cos_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.cos(k, x)
+
+
+@transcendental()
+def tan(x: Array) -> Array:
+    """Tangent of an angle in radians.
+
+    >>> tan(np.array([0.0, np.inf]))
+    array([ 0., nan])
+    """
+    return np.tan(x)
+
+
+@tan.lower
+def tan_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.tan(k, x)
+
+
+@transcendental()
+def asin(x: Array) -> Array:
+    """Angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1].
+
+    >>> asin(np.array([0.0, 2.0]))
+    array([ 0., nan])
+    """
+    return np.arcsin(x)
+
+
+@asin.lower
+def asin_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.asin(k, x)
+
+
+@transcendental()
+def acos(x: Array) -> Array:
+    """Angle in [0, pi] whose cosine is x; NaN outside [-1, 1].
+
+    >>> acos(np.array([1.0, 2.0]))
+    array([ 0., nan])
+    """
+    return np.arccos(x)
+
+
+@acos.lower
+def acos_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.acos(k, x)
+
+
+@transcendental()
+def atan(x: Array) -> Array:
+    """Angle in [-pi/2, pi/2] whose tangent is x.
+
+    >>> atan(np.array([0.0, np.inf]))
+    array([0.        , 1.57079633])
+    """
+    return np.arctan(x)
+
+
+@atan.lower
+def atan_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.atan(k, x)
+
+
+@transcendental(operands=2)
+def atan2(y: Array, x: Array) -> Array:
+    """Angle in [-pi, pi] of the point (x, y); the signs of zeros choose the side.
+
+    >>> atan2(np.array([0.0, -0.0]), np.array([-1.0, -1.0]))
+    array([ 3.14159265, -3.14159265])
+    """
+    return np.arctan2(y, x)
+
+
+@atan2.lower
+def atan2_lower(k: KernelBuilder, y: Val, x: Val) -> Val:
+    return km.atan2(k, y, x)
+
+
+# -- hyperbolic functions ---------------------------------------------------------------------------------------------
+
+
+@transcendental()
+def sinh(x: Array) -> Array:
+    """Hyperbolic sine.
+
+    >>> sinh(np.array([0.0, -np.inf]))
+    array([  0., -inf])
+    """
+    return np.sinh(x)
+
+
+@sinh.lower
+def sinh_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.sinh(k, x)
+
+
+@transcendental()
+def cosh(x: Array) -> Array:
+    """Hyperbolic cosine.
+
+    >>> cosh(np.array([0.0, -np.inf]))
+    array([ 1., inf])
+    """
+    return np.cosh(x)
+
+
+@cosh.lower
+def cosh_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.cosh(k, x)
+
+
+@transcendental()
+def tanh(x: Array) -> Array:
+    """Hyperbolic tangent.
+
+    >>> tanh(np.array([-1.0, 0.0, np.inf]))
+    array([-0.76159416,  0.        ,  1.        ])
+    """
+    return np.tanh(x)
+
+
+@tanh.lower
+def tanh_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.tanh(k, x)
+
+
+@transcendental()
+def asinh(x: Array) -> Array:
+    """The number whose hyperbolic sine is x.
+
+    >>> asinh(np.array([0.0, -np.inf]))
+    array([  0., -inf])
+    """
+    return np.arcsinh(x)
+
+
+@asinh.lower
+def asinh_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.asinh(k, x)
+
+
+@transcendental()
+def acosh(x: Array) -> Array:
+    """The number at least 0 whose hyperbolic cosine is x; NaN below 1.
+
+    >>> acosh(np.array([1.0, 0.5]))
+    array([ 0., nan])
+    """
+    return np.arccosh(x)
+
+
+@acosh.lower
+def acosh_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.acosh(k, x)
+
+
+@transcendental()
+def atanh(x: Array) -> Array:
+    """The number whose hyperbolic tangent is x; NaN outside [-1, 1].
+
+    >>> atanh(np.array([1.0, 2.0]))
+    array([inf, nan])
+    """
+    return np.arctanh(x)
+
+
+@atanh.lower
+def atanh_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.atanh(k, x)
+
+
+# -- sigmoid and error function ---------------------------------------------------------------------------------------
+
+
+@transcendental()
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e**-x).
+
+    >>> sigmoid(np.array([0.0, -np.inf, np.inf]))
+    array([0.5, 0. , 1. ])
+    """
+    e = np.exp(-np.abs(x))  # never overflows, and keeps the far left tail
+    return np.where(x < 0, e, np.ones_like(e)) / (1 + e)
+
+
+@sigmoid.lower
+def sigmoid_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.sigmoid(k, x)
+
+
+@transcendental()
+def erf(x: Array) -> Array:
+    """The error function, 2/sqrt(pi) times the integral of e**(-t*t) from 0 to x.
+
+    >>> erf(np.array([0.0, 0.5, np.inf]))
+    array([0.        , 0.52049988, 1.        ])
+    """
+    return np.asarray(_erf(x), np.float64)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)  # NumPy has none
+
+
+@erf.lower
+def erf_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.erf(k, x)
