@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -24,8 +27,24 @@ class Source:
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
+_taken_from: ContextVar[tuple[Source | None] | None] = ContextVar("taken_from", default=None)
+
+
+@contextmanager
+def taken_from(source: Source | None) -> Iterator[None]:
+    """While a stage rewrites a node, what it builds stands for that node's line, not for the line now running."""
+    token = _taken_from.set((source,))
+    try:
+        yield
+    finally:
+        _taken_from.reset(token)
+
+
 def user_source() -> Source | None:
     """The innermost stack frame outside the package, or None when there is none."""
+    given = _taken_from.get()
+    if given is not None:
+        return given[0]
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIR):
         frame = frame.f_back  # type: ignore[assignment]

@@ -82,8 +82,10 @@ def make_item(node: Node, index: int) -> Node:
     return intern(item, (node,), (("index", index),), (node.types[index],), node.source)
 
 
-def intern(op: Op, inputs: tuple[Node, ...], params: ParamItems, types: tuple[ArrayType, ...], source: Source | None) -> Node:
-    key = (op, tuple(map(id, inputs)), params, types)
+def intern(
+    op: Op, inputs: tuple[Node, ...], params: ParamItems, types: tuple[ArrayType, ...], source: Source | None
+) -> Node:
+    key = (op, tuple(map(id, inputs)), exact(params), types)
     found = _nodes.get(key)
     if found is None:
         found = Node(op, inputs, params, types, source)
@@ -91,8 +93,17 @@ def intern(op: Op, inputs: tuple[Node, ...], params: ParamItems, types: tuple[Ar
     return found
 
 
+def exact(value: Any) -> Any:
+    """A param as part of a key: what Python calls equal but is not the same (0.0 and -0.0, 1 and True) differs."""
+    if isinstance(value, tuple):
+        return tuple(map(exact, value))
+    if isinstance(value, float):
+        return (float, value.hex())  # nan, unlike itself for Python, is one key
+    return (bool, value) if isinstance(value, bool) else value
+
+
 def make_graph(name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
-    """A graph with canonical parameters: position is all that tells them apart, so equal functions give equal graphs."""
+    """A graph with canonical parameters: position alone tells them apart, so equal functions give equal graphs."""
     canonical = {p: make_parameter(p.type, i) for i, p in enumerate(inputs)}
     rebuilt = rebuild(outputs, canonical)
     key = (name, tuple(map(id, canonical.values())), tuple(map(id, rebuilt)))

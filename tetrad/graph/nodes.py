@@ -1,9 +1,9 @@
 """The graph language, nodes: an immutable, hash-consed, typed graph of ops.
 
 A `Node` is one op applied to nodes; equal nodes are one object (interned by op, inputs and params), so common
-subexpressions are shared by construction and comparing is identity. A `Graph` is inputs and outputs; it is closed: every
-parameter it uses is among its inputs. `graph.build` makes nodes, `graph.text` prints and parses, `graph.verify` checks,
-`graph.evaluate` computes with NumPy.
+subexpressions are shared by construction and comparing is identity. A `Graph` is inputs and outputs; it is closed:
+every parameter it uses is among its inputs. `graph.build` makes nodes, `graph.text` prints and parses, `graph.verify`
+checks, `graph.evaluate` computes with NumPy.
 """
 
 from __future__ import annotations

@@ -1,0 +1,141 @@
+"""The graph language, evaluate: what a graph means, computed with NumPy, one op after the other.
+
+Receives a graph and one array per input, returns one array per output. Dims get their values from the arrays' shapes;
+every result is checked against the type the graph says it has. Results may share memory with arguments and constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import as_dtype
+from tetrad.core.errors import CheckError, DtypeError, ShapeError, TetradError
+from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import call, constant, item
+from tetrad.graph.nodes import Graph, Node
+
+Dims = dict[str, int]
+Values = tuple[np.ndarray, ...]  # the results of one node; only a call has other than one
+
+
+def evaluate(graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None) -> list[np.ndarray]:
+    """The outputs of the graph for these inputs. `dims` gives values of Dims that no input shape determines.
+
+    >>> from tetrad.graph.build import make_graph, make_parameter
+    >>> from tetrad.core.dtypes import f32
+    >>> x = make_parameter(ArrayType(f32, (2,)), 0)
+    >>> evaluate(make_graph("same", [x], [x]), [np.ones(2, np.float32)])
+    [array([1., 1.], dtype=float32)]
+    """
+    arrays = [np.asarray(a) for a in arrays]
+    known = bind_dims(graph, arrays, dims or {})
+    values: dict[Node, Values] = {p: (a,) for p, a in zip(graph.inputs, arrays, strict=True)}
+    nodes = graph.nodes()
+    last_use = {operand: position for position, node in enumerate(nodes) for operand in node.inputs}
+    kept = set(graph.outputs)
+    for position, node in enumerate(nodes):
+        if node not in values:
+            values[node] = checked(node, evaluate_node(node, [values[i] for i in node.inputs], known), known)
+        for operand in set(node.inputs) - kept:
+            if last_use[operand] == position:
+                del values[operand]
+    return [values[o][0] for o in graph.outputs]
+
+
+def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
+    if node.op is constant:
+        return (node.param("value").array,)
+    if node.op is item:
+        return (operands[0][node.param("index")],)
+    arrays = [values[0] for values in operands]
+    if node.op is call:
+        return tuple(evaluate(node.param("graph"), arrays, dims))
+    if node.op.kind in ("reduce", "special"):
+        # NumPy sums in the order of memory; the meaning is that of the values, however they are laid out.
+        arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
+    params = {name: bind_value(value, dims) for name, value in node.params}
+    try:
+        with np.errstate(all="ignore"):
+            return (np.asarray(node.op.reference(*arrays, **params)),)
+    except TetradError as error:
+        if error.source is not None or node.source is None:
+            raise
+        raise type(error)(error.message, source=node.source, hint=error.hint) from None
+
+
+def bind_value(value: Any, dims: Mapping[str, int]) -> Any:
+    """A param with every symbolic size replaced by its integer."""
+    if isinstance(value, SizeExpr):
+        return bind(value, dims)
+    return tuple(bind_value(part, dims) for part in value) if isinstance(value, tuple) else value
+
+
+def checked(node: Node, values: Values, dims: Dims) -> Values:
+    """The values, once each has the dtype and the shape that the node's type promises."""
+    for kind, value in zip(node.types, values, strict=True):
+        wanted = tuple(bind(size, dims) for size in kind.shape)
+        if value.dtype != kind.dtype.np or value.shape != wanted:
+            came = f"{value.dtype} {list(value.shape)}"
+            message = f"{node.op.name}: the reference gave {came} where the type rule promised {kind}"
+            raise CheckError(message, source=node.source, hint="the op's reference and its type rule disagree")
+    return values
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+def bind_dims(graph: Graph, arrays: Sequence[np.ndarray], given: Mapping[str, int]) -> Dims:
+    """Check the arguments against the inputs' types and read the values of Dims off their shapes."""
+    if len(arrays) != len(graph.inputs):
+        raise ShapeError(f"graph {graph.name}: takes {len(graph.inputs)} arrays, got {len(arrays)}")
+    for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
+        if as_dtype(array.dtype) is not node.type.dtype:
+            raise DtypeError(f"graph {graph.name}: input {position} is {node.type}, got an array of {array.dtype}")
+        if array.ndim != node.type.rank:
+            raise ShapeError(f"graph {graph.name}: input {position} is {node.type}, got shape {list(array.shape)}")
+    sizes = [size for node in graph.inputs for size in node.type.shape]
+    dims = solve_dims(list(zip(sizes, [n for array in arrays for n in array.shape], strict=True)), given)
+    for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
+        check_shape(graph, position, node.type, array, dims)
+    return dims
+
+
+def solve_dims(pairs: Sequence[tuple[Size, int]], given: Mapping[str, int]) -> Dims:
+    """Values of Dims from (size, actual): each equation with one unknown of degree one is solved in turn."""
+    dims = dict(given)
+    waiting = [(size, actual) for size, actual in pairs if isinstance(size, SizeExpr)]
+    solved = True
+    while solved:
+        solved = False
+        for size, actual in waiting:
+            unknown = {d for d in dims_of(size) if d.name not in dims}
+            if len(unknown) == 1 and (value := solve(size, actual, dim := unknown.pop(), dims)) is not None:
+                dims[dim.name] = value
+                solved = True
+    return dims
+
+
+def solve(size: SizeExpr, actual: int, dim: Named, dims: Dims) -> int | None:
+    """The value of `dim` that makes the size `actual`, if the size is linear in it and the value is a whole number."""
+    if any(monomial.count(dim) > 1 for monomial, _ in size.terms):
+        return None
+    base, next_ = (bind(size, {**dims, dim.name: value}) for value in (0, 1))
+    quotient, rest = divmod(actual - base, next_ - base) if next_ != base else (0, 1)
+    return quotient if rest == 0 and quotient >= 0 else None
+
+
+def check_shape(graph: Graph, position: int, kind: ArrayType, array: np.ndarray, dims: Dims) -> None:
+    for axis, (size, actual) in enumerate(zip(kind.shape, array.shape, strict=True)):
+        place = f"graph {graph.name}: input {position} is {kind}"
+        for dim in dims_of(size):
+            if dim.name not in dims:
+                raise ShapeError(f"{place}: axis {axis} of size {actual} does not determine {dim.name}")
+            if dims[dim.name] > dim.max:
+                raise ShapeError(f"{place}: {dim.name} is {dims[dim.name]}, its max is {dim.max}")
+        if bind(size, dims) != actual:
+            hint = f"{size} is {bind(size, dims)} here" if isinstance(size, SizeExpr) else None
+            raise ShapeError(f"{place}, got shape {list(array.shape)}", hint=hint)

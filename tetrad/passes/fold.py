@@ -1,0 +1,73 @@
+"""Passes, constant folding: what depends on constants alone is computed once, when the program is compiled.
+
+Receives and returns graphs through the rule engine. Only what is exact is folded, so the program gives the
+same bits as if nothing had been. A broadcast of a constant stays one: it costs no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.errors import TetradError
+from tetrad.graph.build import constant, make_constant
+from tetrad.graph.evaluate import evaluate_node
+from tetrad.graph.nodes import Literal, Node
+from tetrad.ops.movement import expand
+from tetrad.passes.rewrite import Rules, splat_value, var
+
+fold = Rules("fold")
+MAX_BYTES = 64 << 20  # of a folded result, and of the operands it is computed from
+
+
+@fold.rule(var("value", ops=(constant,)))
+def one_value_is_broadcast(value: Node) -> Node | None:
+    """constant([c, c, c])  ->  expand(constant(c))."""
+    element = None if value.type.size == 1 else splat_value(value.param("value").array)
+    return None if element is None else expand(make_constant(element), shape=value.type.shape)
+
+
+def stored(node: Node) -> Node | None:
+    """The constant that a node is, or is a broadcast of."""
+    inner = node.inputs[0] if node.op is expand else node
+    return inner if inner.op is constant else None
+
+
+def is_foldable(node: Node) -> bool:
+    if node.op.kind == "structural" or node.op is expand or not node.inputs or not is_exact(node):
+        return False
+    constants = [stored(i) for i in node.inputs]
+    return all(c is not None for c in constants) and is_affordable(node, [c for c in constants if c is not None])
+
+
+def is_exact(node: Node) -> bool:
+    """Is the reference bit for bit what compiled code gives? Sums of floats have an order NumPy does not follow."""
+    dtypes = [i.type.dtype for i in node.inputs]
+    if node.op.kind in ("elementwise", "movement"):
+        return not any(node.op.ulps.get(dtype) for dtype in dtypes)
+    return not any(dtype.is_float for dtype in dtypes)
+
+
+def is_affordable(node: Node, constants: list[Node]) -> bool:
+    """Neither the operands nor the result take much memory, and no broadcast is written out to be stored."""
+    sizes = [kind.nbytes for kind in (node.type, *(i.type for i in node.inputs))]
+    if not all(isinstance(n, int) and n <= MAX_BYTES for n in sizes):
+        return False
+    repeated = any(i.op is expand for i in node.inputs)
+    return not repeated or sizes[0] <= max(Literal.SMALL, *(c.type.nbytes for c in constants))  # type: ignore[operator, type-var]
+
+
+@fold.rule(var("node", where=is_foldable))
+def compute_now(node: Node) -> Node | None:
+    """op(constants)  ->  constant."""
+    try:
+        return make_constant(evaluate_node(node, [(operand(i),) for i in node.inputs], {})[0])
+    except TetradError:  # such as an index out of range: the running program says so, at the user's line
+        return None
+
+
+def operand(node: Node) -> Any:
+    if node.op is constant:
+        return node.param("value").array
+    return np.broadcast_to(node.inputs[0].param("value").array, node.type.shape)  # type: ignore[arg-type]

@@ -1,0 +1,306 @@
+"""Passes, the rule engine: a rewrite is a pattern and a function that returns the better node.
+
+Receives a node or a graph, returns it with the rules applied bottom-up until none fires. Patterns are written with the
+op functions users call, on variables instead of arrays; a rule that is not bit-exact names its licence.
+
+    layout = Rules("layout")
+    x, p, q = var("x"), var("p"), var("q")
+
+    @layout.rule(transpose(transpose(x, perm=p), perm=q))
+    def compose_transposes(x: Node, p: Axes, q: Axes) -> Node:
+        ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from tetrad.core.errors import CompileError
+from tetrad.core.op import Op
+from tetrad.core.source import taken_from
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
+from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.arithmetic import add, divide, multiply, negative, subtract
+from tetrad.ops.movement import expand
+
+Axes = tuple[int, ...]
+Number = bool | int | float
+Bindings = dict[str, Any]
+FIRINGS_PER_NODE = 50  # more on average means rules that feed each other without end
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+
+class Pattern:
+    """A shape of expression to look for. Python's operators build patterns of the ops they stand for."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Applied:
+        return Applied(op, args, tuple(sorted(params.items())))
+
+    def __add__(self, other: Any) -> Applied:
+        return Applied(add, (self, other))
+
+    def __radd__(self, other: Any) -> Applied:
+        return Applied(add, (other, self))
+
+    def __sub__(self, other: Any) -> Applied:
+        return Applied(subtract, (self, other))
+
+    def __rsub__(self, other: Any) -> Applied:
+        return Applied(subtract, (other, self))
+
+    def __mul__(self, other: Any) -> Applied:
+        return Applied(multiply, (self, other))
+
+    def __rmul__(self, other: Any) -> Applied:
+        return Applied(multiply, (other, self))
+
+    def __truediv__(self, other: Any) -> Applied:
+        return Applied(divide, (self, other))
+
+    def __rtruediv__(self, other: Any) -> Applied:
+        return Applied(divide, (other, self))
+
+    def __neg__(self) -> Applied:
+        return Applied(negative, (self,))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Var(Pattern):
+    """Matches any node (or the value of a param); used twice, it must be the same one both times."""
+
+    name: str
+    ops: tuple[Op, ...] = ()  # none given: any node
+    where: Callable[[Any], bool] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Applied(Pattern):
+    """Matches a node of one op: operands by pattern, a plain number by a constant of that value, params by value."""
+
+    op: Op
+    args: tuple[Any, ...]
+    params: tuple[tuple[str, Any], ...] = ()
+
+
+def var(name: str, *, ops: tuple[Op, ...] = (), where: Callable[[Any], bool] | None = None) -> Var:
+    """A variable of a pattern; `ops` and `where` narrow what it matches."""
+    return Var(name, ops, where)
+
+
+def match(pattern: Any, found: Any) -> Bindings | None:
+    """What the variables stand for when `found` has the shape of the pattern, else None."""
+    bindings: Bindings = {}
+    return bindings if _match(pattern, found, bindings) else None
+
+
+def _match(pattern: Any, found: Any, bindings: Bindings) -> bool:
+    if isinstance(pattern, Var):
+        if pattern.name in bindings:
+            known = bindings[pattern.name]
+            return known is found if isinstance(found, Node) else bool(known == found)
+        bindings[pattern.name] = found
+        fits = not pattern.ops or (isinstance(found, Node) and found.op in pattern.ops)
+        return fits and (pattern.where is None or pattern.where(found))
+    if isinstance(pattern, Applied):
+        return isinstance(found, Node) and _match_node(pattern, found, bindings)
+    if isinstance(found, Node):
+        return is_number(constant_value(found), pattern)
+    return bool(pattern == found)
+
+
+def _match_node(pattern: Applied, node: Node, bindings: Bindings) -> bool:
+    if node.op is not pattern.op or len(node.inputs) != len(pattern.args) or len(node.params) != len(pattern.params):
+        return False
+    pairs = zip(pattern.params, node.params, strict=True)
+    if not all(name == other and _match(want, value, bindings) for (name, want), (other, value) in pairs):
+        return False
+    return all(_match(arg, operand, bindings) for arg, operand in zip(pattern.args, node.inputs, strict=True))
+
+
+# -- constants in patterns and rules ----------------------------------------------------------------------------------
+
+
+def constant_value(node: Node) -> Number | None:
+    """The one value that every element of a constant, or of a broadcast constant, has; None when there is no such."""
+    while node.op is expand:
+        node = node.inputs[0]
+    if node.op is not constant:
+        return None
+    value = splat_value(node.param("value").array)
+    return None if value is None else _as_number(value)
+
+
+def splat_value(array: np.ndarray) -> np.ndarray | None:
+    """The element that all others equal bit for bit, as an array without axes."""
+    flat = array.reshape(-1).view(f"u{array.dtype.itemsize}")
+    # Weights differ within the first few elements; only what may be a splat is read to the end.
+    if flat.size == 0 or (flat[:64] != flat[0]).any() or (flat != flat[0]).any():
+        return None
+    return array.reshape(-1)[0:1].reshape(())
+
+
+def _as_number(value: np.ndarray) -> Number:
+    result: Number = float(value) if value.dtype.kind not in "biu" else value.item()
+    return result
+
+
+def is_number(value: Number | None, wanted: Any) -> bool:
+    """Equal, the sign of zero included; `x + 0` in a pattern means +0.0 for floats."""
+    if value is None or isinstance(value, bool) != isinstance(wanted, bool) or value != wanted:
+        return False
+    return math.copysign(1, value) == math.copysign(1, wanted)
+
+
+def full(value: Number, kind: ArrayType) -> Node:
+    """A constant of one value, broadcast to a type."""
+    scalar = make_constant(np.asarray(value, kind.dtype.np))
+    result: Node = scalar if kind.shape == () else expand(scalar, shape=kind.shape)
+    return result
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+Action = Callable[..., Node | None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rule:
+    """One rewrite: any of its patterns, and the function that builds the replacement."""
+
+    name: str  # layout.compose_transposes
+    patterns: tuple[Pattern, ...]
+    action: Action
+    licence: str | None
+
+    @property
+    def sentence(self) -> str:
+        """before -> after, as the docstring says it."""
+        return (self.action.__doc__ or "").strip().splitlines()[0]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fired:
+    """A rule replaced one node by another."""
+
+    rule: Rule
+    before: Node
+    after: Node
+
+    def __str__(self) -> str:
+        place = "" if self.before.source is None else f"   # {self.before.source}"
+        return f"{self.rule.name}: {self.before.op.name} {self.before.type} -> {self.after.op.name}{place}"
+
+
+@dataclass(slots=True)
+class Trace:
+    """The log of rules that fired, in order; handed in by whoever wants to know."""
+
+    fired: list[Fired] = field(default_factory=list)
+
+
+class Rules:
+    """A named list of rules. The first that fits a node fires; the result is looked at again."""
+
+    def __init__(self, name: str, *parts: Rules) -> None:
+        self.name = name
+        self.rules: list[Rule] = []
+        self._by_op: dict[Op | None, list[tuple[Pattern, Rule]]] = {}
+        for part in parts:
+            for rule in part.rules:
+                self._include(rule)
+
+    def rule(self, *patterns: Pattern, licence: str | None = None) -> Callable[[Action], Action]:
+        """Add a rule. Its function receives what the variables matched, by name; None means "not here"."""
+
+        def include(action: Action) -> Action:
+            self._include(Rule(f"{self.name}.{action.__name__}", patterns, action, licence))
+            return action
+
+        return include
+
+    def _include(self, rule: Rule) -> None:
+        self.rules.append(rule)
+        for pattern in rule.patterns:
+            for root in _roots(pattern):
+                self._by_op.setdefault(root, []).append((pattern, rule))
+
+    @overload
+    def apply(self, target: Node, trace: Trace | None = None) -> Node: ...
+    @overload
+    def apply(self, target: Graph, trace: Trace | None = None) -> Graph: ...
+
+    def apply(self, target: Node | Graph, trace: Trace | None = None) -> Node | Graph:
+        """The node or graph with no rule left to fire. Nested graphs are left to the pipeline."""
+        if isinstance(target, Node):
+            return self._rewrite([target], trace)[0]
+        return make_graph(target.name, target.inputs, self._rewrite(target.outputs, trace))
+
+    def _rewrite(self, roots: Sequence[Node], trace: Trace | None) -> list[Node]:
+        """Bottom-up with an explicit stack: operands first, then the node, then whatever it became."""
+        final: dict[Node, Node] = {}
+        became: dict[Node, Node] = {}  # rewritten, its replacement not yet final
+        log: list[Fired] = []
+        limit = FIRINGS_PER_NODE * sum(1 for _ in topological(roots)) + 1000
+        stack = list(reversed(roots))
+        while stack:
+            node = stack[-1]
+            waiting = [n for n in ((became[node],) if node in became else node.inputs) if n not in final]
+            if node in final:
+                stack.pop()
+            elif waiting:
+                stack.extend(reversed(waiting))
+            elif node in became:
+                final[node] = final[became[node]]
+            else:
+                moved = with_inputs(node, tuple(final[i] for i in node.inputs))
+                better = self._fire(moved, log)
+                (final if better is node else became)[node] = better
+                if len(log) > limit or (better in became and better not in final):
+                    raise _restless(log)
+        if trace is not None:
+            trace.fired.extend(log)
+        return [final[root] for root in roots]
+
+    def _fire(self, node: Node, log: list[Fired]) -> Node:
+        """The node after the first rule that fits, or the node itself."""
+        for pattern, rule in self._candidates(node):
+            bindings = match(pattern, node)
+            if bindings is None:
+                continue
+            with taken_from(node.source):
+                better = rule.action(**bindings)
+            if better is None or better is node:
+                continue
+            if better.types != node.types:
+                raise CompileError(f"rule {rule.name} turned {node.types} into {better.types}", source=node.source)
+            log.append(Fired(rule, node, better))
+            return better
+        return node
+
+    def _candidates(self, node: Node) -> Iterable[tuple[Pattern, Rule]]:
+        yield from self._by_op.get(node.op, ())
+        yield from self._by_op.get(None, ())
+
+
+def _roots(pattern: Pattern) -> tuple[Op | None, ...]:
+    """The ops a pattern can start at; None for a variable that any node may be."""
+    if isinstance(pattern, Applied):
+        return (pattern.op,)
+    return (pattern.ops or (None,)) if isinstance(pattern, Var) else ()
+
+
+def _restless(log: Sequence[Fired]) -> CompileError:
+    """Rules must come to rest: neither lead back to where they were, nor go on for ever."""
+    names = ", ".join(dict.fromkeys(f.rule.name for f in log[-10:]))
+    return CompileError(f"rewrite rules do not come to rest: {names}", hint="one of them undoes another")
