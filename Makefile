@@ -11,13 +11,16 @@ TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
 N ?= 2000
 
-.PHONY: run test lint bench peers fuzz clean
+.PHONY: run test test-slow lint bench peers fuzz clean
 
 run: $(RUN_READY)
 	$(VENV)/bin/python -m tetrad.demo
 
 test: lint
 	$(VENV)/bin/python -m pytest
+
+test-slow: $(TEST_READY)
+	$(VENV)/bin/python -m pytest tests -m slow -s -o timeout=3600
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .
