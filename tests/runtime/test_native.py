@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.runtime.kernels import aligned, kernel
+from tetrad.codegen.llvm import compile_object, load_object
+from tetrad.codegen.targets.x86_64 import LEVELS, host_target
+from tetrad.core.errors import CompileError
+from tetrad.runtime import pool
+from tetrad.runtime.native import CONTEXT, SYMBOLS, native_text
+from tetrad.runtime.table import LoopEntry, Table, Word
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
+@pytest.mark.parametrize("futex", [True, False])
+def test_the_text_compiles_for_every_level(target: object, futex: bool) -> None:
+    assert compile_object(native_text(target, futex), target)  # type: ignore[arg-type]
+
+
+def test_another_machine_is_refused() -> None:
+    with pytest.raises(CompileError, match="riscv64"):
+        native_text(replace(host_target(), triple="riscv64-unknown-linux-gnu"))
+
+
+def test_words_that_workers_write_sit_in_lines_of_their_own() -> None:
+    lines = [CONTEXT[name] // 8 for name in ("STATUS", "STOP", "COUNT", "GENERATION", "POOL", "TABLE")]
+    assert len(set(lines)) == len(lines)
+
+
+def test_the_portable_way_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = host_target()
+    native = pool.Native(load_object(compile_object(native_text(target, futex=False), target), SYMBOLS))
+    other = pool.Pool(native)
+    monkeypatch.setattr(pool.state, "pool", other)
+    x = aligned(64, np.int64)
+    body = (kernel("add_counter", (Word(0, 0), Word(1, 0)), 4, n=64),)
+    table = Table((LoopEntry(body, Word(-1, 60), counter=Word(0, 0)),))
+    counter = aligned(1, np.int64)
+    for _ in range(5):
+        x[:] = 0
+        pool.run(table, [counter.ctypes.data, x.ctypes.data], threads=4)
+        assert set(x) == {2**60 - 61}
+    other.close()
+    assert not any(worker.is_alive() for worker in other.workers)

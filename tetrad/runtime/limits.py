@@ -1,0 +1,78 @@
+"""The runtime, limits: how many threads this process may use.
+
+Receives the environment and the files of /proc and /sys, returns a number: TETRAD_THREADS if set, else the cores of the
+affinity mask, but no more than the cgroup's quota pays for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from tetrad.core.flags import flag
+
+V1_MOUNTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # below sys/fs/cgroup
+V2_MOUNTS = ("", "unified")
+
+
+def available_threads(root: Path = Path("/")) -> int:
+    """At least 1. TETRAD_THREADS may exceed the cores: whoever sets it asked for it."""
+    asked = flag("TETRAD_THREADS")
+    return int(asked) if asked else max(1, min(affinity(), quota_threads(root) or affinity()))
+
+
+def affinity() -> int:
+    """Cores the calling thread may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def quota_threads(root: Path) -> int | None:
+    """The whole cores the tightest quota pays for (at least 1); None without one. A thread more would be throttled
+    while the others wait for it at a barrier."""
+    shares = [share for folder in cgroup_folders(root) for share in (v2_share(folder), v1_share(folder)) if share]
+    return max(1, int(min(shares))) if shares else None
+
+
+def cgroup_folders(root: Path) -> Iterator[Path]:
+    """The cgroups of this process with all their ancestors; a container may see only the upper part of its path."""
+    for line in read(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        mounts = V2_MOUNTS if number == "0" else V1_MOUNTS if "cpu" in controllers.split(",") else ()
+        inside = PurePosixPath("/", path).relative_to("/")
+        for mount in mounts:
+            for folder in (inside, *inside.parents):
+                yield root / "sys/fs/cgroup" / mount / folder
+
+
+def v2_share(folder: Path) -> float | None:
+    """cpu.max: quota and period in microseconds, or `max`."""
+    quota, _, period = read(folder / "cpu.max").strip().partition(" ")
+    return share(quota, period)
+
+
+def v1_share(folder: Path) -> float | None:
+    """cpu.cfs_quota_us is -1 without a limit."""
+    return share(read(folder / "cpu.cfs_quota_us").strip(), read(folder / "cpu.cfs_period_us").strip())
+
+
+def share(quota: str, period: str) -> float | None:
+    """Cores, or None where there is no limit or no number.
+
+    >>> share("150000", "100000"), share("max", "100000"), share("-1", "100000")
+    (1.5, None, None)
+    """
+    if not (quota.isdecimal() and period.isdecimal()) or int(period) == 0:
+        return None
+    return int(quota) / int(period)
+
+
+def read(path: Path) -> str:
+    """A file's text; a file that is not there says nothing."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
