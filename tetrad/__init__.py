@@ -1,0 +1,49 @@
+"""Tetrad: an ML compiler and runtime in Python.
+
+The public names. Array functions follow the Python array API standard (2024.12); `jit` carries the name it has in JAX.
+The compiler, and LLVM with it, is loaded by the first compilation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tetrad import functions, kernel, nn
+from tetrad.core import errors, tree
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.flags import check_environment
+from tetrad.core.sizes import Dim
+from tetrad.functions import *  # noqa: F403
+from tetrad.tracing.array import Array
+from tetrad.tracing.trace import Spec, trace
+from tetrad.transforms import jit
+
+check_environment()
+
+__version__ = "0.1.0"
+__array_api_version__ = "2024.12"
+
+bfloat16, float16, float32, float64 = bf16, f16, f32, f64
+int8, int16, int32, int64 = i8, i16, i32, i64
+uint8, uint16, uint32, uint64 = u8, u16, u32, u64
+bool = bool_
+e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
+newaxis = None
+
+
+def __getattr__(name: str) -> Any:
+    """Elementwise functions: the namespace makes each from its op."""
+    globals()[name] = value = getattr(functions, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *functions.__dir__()})
+
+
+__all__ = [
+    "Array", "DType", "Dim", "Spec", "errors", "jit", "kernel", "nn", "trace", "tree",
+    "bfloat16", "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
+    *functions.__dir__(),
+]  # fmt: skip

@@ -73,7 +73,7 @@ def register(
     flatten: Callable[[T], tuple[Sequence[Any], Hashable]],
     unflatten: Callable[[Any, Sequence[Any]], T],
 ) -> type[T]:
-    """Make a class a container: `flatten(tree)` gives children and hashable data, `unflatten(data, children)` a tree."""
+    """Make a class a container: `flatten(tree)` has children and hashable data, `unflatten(data, children)` inverts."""
     NODES[container] = Container(flatten, unflatten, _numbered)
     return container
 

@@ -1,0 +1,528 @@
+"""Tracing, arrays: what users hold. `Array` has values now; `TracedArray` stands for a node of the graph being built.
+
+Receives ops applied to arrays (`__tetrad_op__`); returns arrays: evaluated at once with the op's own NumPy meaning when
+every operand is concrete, else recorded as a node of the current trace. Operators and methods are the functions of the
+public namespace, which `__array_namespace__` names.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype, bool_
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
+from tetrad.core.op import Op
+from tetrad.core.sizes import Shape, Size
+from tetrad.core.source import user_source
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import apply, make_constant
+from tetrad.graph.nodes import Literal, Node
+from tetrad.tracing.context import Trace, current_trace, stack
+
+
+class Storage(Protocol):
+    """Bytes that compiled code reads and writes (the runtime has the class)."""
+
+    ptr: int
+    nbytes: int
+
+    def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray: ...
+
+
+_types: dict[tuple[DType, Shape], ArrayType] = {}
+
+
+def array_type(dtype: DType, shape: Shape) -> ArrayType:
+    """The one ArrayType object for this dtype and shape: the call path of jit compares types by identity."""
+    key = (dtype, shape)
+    found = _types.get(key)
+    return found if found is not None else _types.setdefault(key, ArrayType(dtype, shape))
+
+
+@cache
+def _functions() -> Any:
+    # By name: the namespace is built on arrays, so it cannot be imported from here.
+    return importlib.import_module("tetrad.functions")
+
+
+def fail(error: type[TetradError], message: str, hint: str | None = None) -> NoReturn:
+    """Raise an error that names the user's line."""
+    raise error(message, source=user_source(), hint=hint) from None
+
+
+class Array:
+    """An immutable, dense array of numbers or bools. Make one with `asarray`, `zeros`, `arange`, ...
+
+    >>> import tetrad as td
+    >>> td.asarray([1.5, 2.0]) * 2
+    Array([3., 4.], float32)
+    """
+
+    __slots__ = ("__weakref__", "_storage", "_view", "type")
+    __array_priority__ = 100  # NumPy arrays on the left hand the operation over
+
+    type: ArrayType
+    _view: np.ndarray | None
+    _storage: Storage | None
+
+    @staticmethod
+    def from_numpy(view: np.ndarray) -> Array:
+        """An array of these values, in place; the caller must not change them afterwards."""
+        made = Array.__new__(Array)
+        made.type = array_type(as_dtype(view.dtype), view.shape)
+        made._view, made._storage = view, None
+        return made
+
+    @staticmethod
+    def from_storage(kind: ArrayType, storage: Storage) -> Array:
+        """An array over bytes that compiled code wrote."""
+        made = Array.__new__(Array)
+        made.type, made._storage, made._view = kind, storage, None
+        return made
+
+    @staticmethod
+    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Array:
+        if any(isinstance(a, TracedArray) for a in args):
+            return record(op, args, params)
+        return evaluate(op, args, params)
+
+    # values
+
+    @property
+    def view(self) -> np.ndarray:
+        """The values as NumPy sees them, in place; read only by convention."""
+        if self._view is None:
+            if self._storage is None:
+                message = f"this {self.type} was donated to a compiled function, its memory is now a result"
+                fail(TraceError, message, "keep a copy, or do not list the argument in donate_argnums")
+            self._view = self._storage.as_numpy(self.type.dtype.np, self.type.shape)  # type: ignore[arg-type]
+        return self._view
+
+    def storage(self, from_numpy: Callable[[np.ndarray], Storage]) -> Storage:
+        """The bytes for compiled code, contiguous; made once."""
+        if self._storage is None:
+            view = self.view
+            self._view = view if view.flags.c_contiguous and view.flags.aligned else view.copy(order="C")
+            self._storage = from_numpy(self._view)
+        return self._storage
+
+    def delete(self) -> None:
+        """Give up the values (a donated argument)."""
+        self._storage = self._view = None
+
+    @property
+    def is_deleted(self) -> bool:
+        return self._storage is None and self._view is None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy or (dtype is not None and np.dtype(dtype) != self.view.dtype):
+            return np.array(self.view, dtype)
+        shown = self.view.view()
+        shown.flags.writeable = False
+        return shown
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.view.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.view.__dlpack_device__()
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return self.__array__().data
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version not in (None, "2023.12", "2024.12"):
+            fail(DtypeError, f"array API version {api_version!r} is not offered", "2023.12 and 2024.12 are")
+        return importlib.import_module("tetrad")
+
+    def item(self) -> bool | int | float:
+        """The value of an array of one element as a Python number."""
+        if self.size != 1:
+            fail(ShapeError, f"item: {self.type} has not exactly one element")
+        value = self.view.item()
+        return value if isinstance(value, bool | int) else float(value)
+
+    def tolist(self) -> Any:
+        return self.view.tolist()
+
+    def _scalar(self, to: str) -> Any:
+        if self.ndim:
+            fail(DtypeError, f"{to}: only an array without axes converts to a Python {to}, got {self.type}")
+        return self.view.item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            fail(DtypeError, f"the truth value of {self.type} is ambiguous", "use td.any(x) or td.all(x)")
+        return bool(self.view.item())
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer:
+            fail(DtypeError, f"only integer arrays are indices, got {self.type}")
+        return int(self._scalar("int"))
+
+    def __repr__(self) -> str:
+        if self.is_deleted:
+            return f"Array(donated {self.type})"
+        body = np.array2string(self.view, separator=", ", prefix="Array(")
+        return f"Array({body}, {self.dtype.long_name})"
+
+    def __str__(self) -> str:
+        return str(self.view)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if spec and not self.ndim else str(self), spec)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # what it is
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> Size:
+        return self.type.size
+
+    @property
+    def nbytes(self) -> Size:
+        return self.type.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.nbytes
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: None = None) -> Array:
+        if device != "cpu":
+            fail(ShapeError, f"to_device: there is no device {device!r}", "devices: cpu")
+        return self
+
+    @property
+    def T(self) -> Array:
+        if self.ndim != 2:
+            fail(ShapeError, f"T: needs two axes, got {self.type}", "use mT, or permute_dims")
+        return self.mT
+
+    @property
+    def mT(self) -> Array:
+        return self._call("matrix_transpose")
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            fail(ShapeError, "len: an array without axes has no length")
+        size = self.shape[0]
+        if not isinstance(size, int):
+            fail(TraceError, f"len: the leading axis of {self.type} is only known when the program runs", "use x.shape")
+        return size
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._call("getitem", key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        fail(TraceError, "arrays do not change in place", "build a new one: td.where, td.concat, td.scatter_add")
+
+    # methods and operators: the namespace's functions
+
+    def _call(self, name: str, *args: Any, **settings: Any) -> Array:
+        result: Array = getattr(_functions(), name)(self, *args, **settings)
+        return result
+
+    def _operate(self, name: str, left: Any, right: Any) -> Any:
+        functions = _functions()
+        if not (functions.is_operand(left) and functions.is_operand(right)):
+            return NotImplemented
+        return getattr(functions, name)(left, right)
+
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Array:
+        return self._call("astype", dtype, copy=copy)
+
+    def reshape(self, *shape: Any) -> Array:
+        return self._call("reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+
+    def transpose(self, *axes: Any) -> Array:
+        return self._call("transpose", *axes)
+
+    def flatten(self) -> Array:
+        return self._call("reshape", (-1,))
+
+    def squeeze(self, axis: Any = None) -> Array:
+        return self._call("squeeze", axis)
+
+    def take(self, indices: Any, *, axis: int | None = None) -> Array:
+        return self._call("take", indices, axis=axis)
+
+    def sum(self, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+        return self._call("mean", axis=axis, keepdims=keepdims)
+
+    def var(self, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+        return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
+
+    def std(self, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+        return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
+
+    def max(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+        return self._call("max", axis=axis, keepdims=keepdims)
+
+    def min(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+        return self._call("min", axis=axis, keepdims=keepdims)
+
+    def any(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+        return self._call("any", axis=axis, keepdims=keepdims)
+
+    def all(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+        return self._call("all", axis=axis, keepdims=keepdims)
+
+    def argmax(self, *, axis: int | None = None, keepdims: bool = False) -> Array:
+        return self._call("argmax", axis=axis, keepdims=keepdims)
+
+    def argmin(self, *, axis: int | None = None, keepdims: bool = False) -> Array:
+        return self._call("argmin", axis=axis, keepdims=keepdims)
+
+    def __neg__(self) -> Array:
+        return self._call("negative")
+
+    def __pos__(self) -> Array:
+        return self
+
+    def __abs__(self) -> Array:
+        return self._call("abs")
+
+    def __invert__(self) -> Array:
+        return self._call("logical_not" if self.dtype is bool_ else "bitwise_invert")
+
+    def __add__(self, other: Any) -> Any:
+        return self._operate("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._operate("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._operate("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._operate("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._operate("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._operate("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._operate("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._operate("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._operate("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._operate("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._operate("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._operate("remainder", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._operate("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._operate("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._operate("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._operate("matmul", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return self._operate("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._operate("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return self._operate("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._operate("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._operate("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._operate("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._operate("bitwise_left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._operate("bitwise_left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._operate("bitwise_right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._operate("bitwise_right_shift", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._operate("equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._operate("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._operate("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._operate("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._operate("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._operate("greater_equal", self, other)
+
+
+class TracedArray(Array):
+    """An array whose values exist when the compiled program runs: a node of the graph of one trace."""
+
+    __slots__ = ("node", "trace", "weak", "wide")
+
+    node: Node
+    trace: Trace
+    weak: builtins.type | None  # a Python number handed to a traced function keeps its kind ...
+    wide: Node | None  # ... and its full precision: it takes the dtype of the array it meets
+
+    @staticmethod
+    def of(node: Node, trace: Trace) -> TracedArray:
+        made = TracedArray.__new__(TracedArray)
+        made.type, made.node, made.trace = node.type, node, trace
+        made._view = made._storage = made.weak = made.wide = None
+        return made
+
+    @property
+    def view(self) -> np.ndarray:
+        trace_of(self)
+        self._refuse("its values", "keep to td functions; values that must be known while tracing are static arguments")
+
+    def _refuse(self, wanted: str, hint: str) -> NoReturn:
+        message = f"{self.trace.name} is being traced: {self.type} has no values yet, but Python asked for {wanted}"
+        fail(TraceError, message, hint)
+
+    def __bool__(self) -> bool:
+        self._refuse("its truth value (if, while, and, or)", "choose with td.where; static_argnums for plain settings")
+
+    def __int__(self) -> int:
+        self._refuse("an int", "compute with the array; static_argnums for plain settings")
+
+    def __float__(self) -> float:
+        self._refuse("a float", "compute with the array; static_argnums for plain settings")
+
+    def __index__(self) -> int:
+        self._refuse("an index (range, list index, shape)", "index with td.take; static_argnums for sizes")
+
+    @property
+    def is_deleted(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"TracedArray({self.type})"
+
+    __str__ = __repr__
+    __hash__ = None
+
+
+def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Array:
+    """Apply an op to concrete arrays, now, with NumPy."""
+    arrays = [a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)) for a in args]
+    views = [a.view for a in arrays]
+    try:
+        kind = op.type(*(a.type for a in arrays), **params)
+        result = np.asarray(op.reference(*views, **params))
+    except TetradError as error:
+        raise located(error) from None
+    made = Array.__new__(Array)
+    made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), result, None
+    return made
+
+
+def located(error: TetradError) -> TetradError:
+    """The error with the user's line, if it has none yet."""
+    if error.source is not None:
+        return error
+    return type(error)(error.message, source=user_source(), hint=error.hint)
+
+
+def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
+    """Apply an op to arrays of which some are traced: a node of the current trace."""
+    trace = trace_of(next(a for a in args if isinstance(a, TracedArray)))
+    nodes = [node_of(a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)), trace) for a in args]
+    return TracedArray.of(apply(op, nodes, params), trace)
+
+
+def trace_of(x: TracedArray) -> Trace:
+    """The trace in which a new node on `x` belongs: the innermost one, as long as x is still alive."""
+    trace = current_trace()
+    if trace is None or x.trace not in stack.traces:
+        message = f"a traced {x.type} was used after the tracing of {x.trace.name} had ended"
+        fail(TraceError, message, "return the value from the traced function instead of storing it elsewhere")
+    return trace
+
+
+def node_of(x: Array, trace: Trace) -> Node:
+    """The node that stands for an array inside a trace."""
+    if isinstance(x, TracedArray):
+        if x.trace is trace:
+            return x.node
+        trace_of(x)
+        return trace.capture(x, id(x.node), x.type)
+    if trace.parent is not None and x.view.nbytes > Literal.SMALL:
+        # Large constants enter sub-graphs as arguments, so that equal layers with different weights stay equal.
+        return trace.capture(x, id(x), x.type)
+    if id(x) not in trace.constants:
+        trace.constants[id(x)] = (x, make_constant(x.view))
+    return trace.constants[id(x)][1]
+
+
+def check_bounds(indices: np.ndarray, size: int, what: str) -> None:
+    """Refuse an index outside -size <= index < size."""
+    wrong = indices[(indices < -size) | (indices >= size)]
+    if wrong.size:
+        fail(BoundsError, f"{what}: index {wrong.flat[0]} is out of range for an axis of size {size}")

@@ -1,0 +1,64 @@
+"""Tracing, context: which function is being traced on this thread, and what it takes from outside.
+
+A `Trace` is one run of one Python function on traced arrays. It owns the parameters, the constants and the captured
+values of the graph under construction; traces nest when one jitted function calls another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import make_parameter
+from tetrad.graph.nodes import Node
+
+_serial = itertools.count()
+
+
+class Trace:
+    """One tracing. `captured` maps an outside value to the parameter that stands for it inside."""
+
+    __slots__ = ("active", "captured", "constants", "name", "parent", "serial")
+
+    def __init__(self, name: str, parent: Trace | None) -> None:
+        self.name, self.parent, self.active = name, parent, True
+        self.serial = next(_serial)
+        self.constants: dict[int, tuple[Any, Node]] = {}  # id(array) -> (array, so that the id stays its own)
+        self.captured: dict[int, tuple[Any, Node]] = {}
+
+    def parameters(self, kinds: Sequence[ArrayType]) -> list[Node]:
+        return [make_parameter(kind, i, fresh=True) for i, kind in enumerate(kinds)]
+
+    def capture(self, value: Any, key: int, kind: ArrayType) -> Node:
+        """The parameter that stands for a value of an enclosing trace."""
+        if key not in self.captured:
+            self.captured[key] = (value, make_parameter(kind, -1, fresh=True))
+        return self.captured[key][1]
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[Trace] = []
+
+
+stack = _Stack()
+
+
+def current_trace() -> Trace | None:
+    return stack.traces[-1] if stack.traces else None
+
+
+@contextmanager
+def new_trace(name: str) -> Iterator[Trace]:
+    """Trace until the block ends; afterwards values of this trace are leaked ones."""
+    trace = Trace(name, current_trace())
+    stack.traces.append(trace)
+    try:
+        yield trace
+    finally:
+        stack.traces.pop()
+        trace.active = False

@@ -1,0 +1,264 @@
+"""Tracing, creation: arrays from Python values, NumPy arrays, and nothing.
+
+Receives values, shapes and settings, returns arrays. Defaults: float32 and int32; NumPy arrays keep their dtype. While
+tracing, filled arrays are recorded, so a size may be symbolic and no constant is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype, f32, i32, i64
+from tetrad.core.errors import DtypeError, ShapeError, TetradError
+from tetrad.core.op import REGISTRY
+from tetrad.core.promotion import WEAK, result_dtype
+from tetrad.core.sizes import Shape, SizeExpr, is_static
+from tetrad.tracing.array import Array, TracedArray, array_type, fail, located
+from tetrad.tracing.context import current_trace
+from tetrad.tracing.manipulation import expand_dims, reshape, stack
+from tetrad.tracing.operands import (
+    as_array,
+    check_shape,
+    convert,
+    elementwise,
+    filled,
+    is_operand,
+    run,
+    scalar,
+    traced,
+    wrap,
+)  # fmt: skip
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
+    """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or `__dlpack__`.
+
+    Python floats become float32, ints int32 (int64 where they need it); arrays keep their dtype. Values never change:
+    a writable NumPy array is copied, unless copy=False promises that nobody will write to it.
+
+    >>> asarray([[1, 2], [3, 4]])
+    Array([[1, 2],
+           [3, 4]], int32)
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    made = _as_array(obj, wanted, copy)
+    result = made if wanted is None else convert(made, wanted)
+    if copy and not isinstance(result, TracedArray) and result is obj:
+        return Array.from_numpy(np.array(result.view))
+    return result
+
+
+def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
+    if isinstance(obj, Array | SizeExpr):
+        return as_array(obj)
+    if isinstance(obj, list | tuple) or type(obj) in WEAK:
+        return _from_python(obj, dtype)
+    if not is_operand(obj) and hasattr(obj, "__dlpack__"):
+        return from_dlpack(obj)
+    if not is_operand(obj):
+        fail(DtypeError, f"asarray: cannot make an array of a {type(obj).__name__}")
+    values = np.asarray(obj)
+    mine = copy is False or not values.flags.writeable or values.dtype != getattr(obj, "dtype", values.dtype)
+    return wrap(values if mine else np.array(values))
+
+
+def _from_python(obj: Any, dtype: DType | None) -> Array:
+    kinds = _leaf_types(obj)
+    if not kinds <= WEAK.keys():
+        return stack([asarray(part) for part in obj])
+    try:
+        if dtype is not None:
+            return Array.from_numpy(np.asarray(obj, dtype.np))
+        values = np.asarray(obj)
+    except (ValueError, OverflowError) as error:
+        fail(ShapeError if isinstance(error, ValueError) else DtypeError, f"asarray: {error}")
+    default = result_dtype(kinds) if kinds else f32
+    if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:
+        default = i64
+    return Array.from_numpy(values.astype(default.np))
+
+
+def _leaf_types(obj: Any) -> set[type]:
+    if not isinstance(obj, list | tuple):
+        return {type(obj)}
+    kinds = {type(part) for part in obj}
+    return kinds if kinds <= WEAK.keys() else set().union(*map(_leaf_types, obj))
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
+    """An array over the memory of another library's array."""
+    return wrap(np.from_dlpack(x))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of one repeated value.
+
+    >>> full((2, 2), 1.5)
+    Array([[1.5, 1.5],
+           [1.5, 1.5]], float32)
+    """
+    value = as_array(fill_value) if dtype is None else convert(fill_value, as_dtype(dtype))
+    sizes = sized("full", shape, value.dtype)
+    if value.ndim:
+        fail(ShapeError, f"full: the value has no axes, got {value.type}")
+    if current_trace() is not None:
+        return filled(value, sizes)
+    if not is_static(sizes):
+        fail(ShapeError, f"full: the symbolic shape {list(sizes)} has no sizes outside a traced function")
+    return Array.from_numpy(np.full(sizes, value.view))  # type: ignore[arg-type]
+
+
+def sized(name: str, shape: Any, dtype: DType) -> Shape:
+    """A checked shape whose array can exist, known before anything is allocated."""
+    sizes = check_shape(name, shape)
+    try:
+        array_type(dtype, sizes).size  # noqa: B018  raises when the product is too large
+    except TetradError as error:
+        raise located(type(error)(f"{name}: {error.message}", hint=error.hint)) from None
+    return sizes
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of zeros.
+
+    >>> zeros(3)
+    Array([0., 0., 0.], float32)
+    """
+    return full(shape, 0, dtype=f32 if dtype is None else dtype)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of ones."""
+    return full(shape, 1, dtype=f32 if dtype is None else dtype)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of this shape; its values, which the standard leaves open, are zeros."""
+    return zeros(shape, dtype=dtype)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """A filled array with the shape (and dtype) of x."""
+    x = as_array(x)
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Zeros with the shape (and dtype) of x."""
+    return full_like(x, 0, dtype=dtype)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Ones with the shape (and dtype) of x."""
+    return full_like(x, 1, dtype=dtype)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Zeros with the shape (and dtype) of x."""
+    return zeros_like(x, dtype=dtype)
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
+    """start, start + step, ... below stop. A symbolic size is allowed as the only argument.
+
+    >>> arange(2, 8, 3), arange(3, dtype=float)
+    (Array([2, 5], int32), Array([0., 1., 2.], float32))
+    """
+    begin, end = (0, start) if stop is None else (start, stop)
+    wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else as_dtype(dtype)
+    if isinstance(end, SizeExpr) and begin == 0 and step == 1:
+        return convert(positions(end), wanted)
+    if step == 0:
+        fail(ShapeError, "arange: the step must not be 0")
+    count = sized("arange", max(0, math.ceil((end - begin) / step)), wanted)
+    values = np.arange(count[0]) * step + begin  # type: ignore[arg-type]
+    if wanted is i32 and dtype is None and count[0] and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31:
+        wanted = i64
+    return Array.from_numpy(values.astype(wanted.np))
+
+
+def _kind(number: Any) -> type:
+    return float if isinstance(number, float | np.floating) else int
+
+
+def positions(size: Any) -> Array:
+    """0, 1, ... size - 1 as int32, recorded while tracing."""
+    if isinstance(size, int):
+        return traced(Array.from_numpy(np.arange(size, dtype=np.int32)))
+    return run("cumsum", filled(scalar(1, i32), (size,)), axis=0, exclusive=True)
+
+
+def linspace(
+    start: float, stop: float, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+) -> Array:
+    """`num` evenly spaced numbers.
+
+    >>> linspace(0, 1, 3)
+    Array([0. , 0.5, 1. ], float32)
+    """
+    wanted = f32 if dtype is None else as_dtype(dtype)
+    sized("linspace", num, wanted)
+    return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
+
+
+def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Array:
+    """Ones on the k-th diagonal, zeros elsewhere.
+
+    >>> eye(2, 3, k=1)
+    Array([[0., 1., 0.],
+           [0., 0., 1.]], float32)
+    """
+    wanted = f32 if dtype is None else as_dtype(dtype)
+    rows, columns = sized("eye", (n_rows, n_rows if n_cols is None else n_cols), wanted)
+    return convert(_compare("equal", rows, columns, k), wanted)
+
+
+def _compare(how: str, rows: Any, columns: Any, k: int) -> Array:
+    """Which elements of a matrix have row + k (less, equal, ...) column."""
+    row = elementwise(REGISTRY["add"], (expand_dims(positions(rows), axis=1), k), {})
+    return elementwise(REGISTRY[how], (row, expand_dims(positions(columns), axis=0)), {})
+
+
+def tril(x: Any, /, *, k: int = 0) -> Array:
+    """The lower triangle of each matrix (up to the k-th diagonal), zeros above.
+
+    >>> tril(ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], float32)
+    """
+    return _triangle("tril", "greater_equal", as_array(x), k)
+
+
+def triu(x: Any, /, *, k: int = 0) -> Array:
+    """The upper triangle of each matrix (from the k-th diagonal), zeros below."""
+    return _triangle("triu", "less_equal", as_array(x), k)
+
+
+def _triangle(name: str, how: str, x: Array, k: int) -> Array:
+    if x.ndim < 2:
+        fail(ShapeError, f"{name}: needs at least two axes, got {x.type}")
+    mask = _compare(how, x.shape[-2], x.shape[-1], k)
+    return elementwise(REGISTRY["where"], (mask, x, scalar(0, x.dtype)), {})
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
+    """Coordinate arrays of a grid.
+
+    >>> [x.shape for x in meshgrid(arange(2), arange(3))]
+    [(3, 2), (3, 2)]
+    """
+    axes = [as_array(x) for x in arrays]
+    if indexing not in ("xy", "ij") or any(x.ndim > 1 for x in axes):
+        fail(ShapeError, f"meshgrid: takes arrays with one axis and indexing 'xy' or 'ij', got {indexing!r}")
+    order = list(range(len(axes)))
+    if indexing == "xy" and len(axes) > 1:
+        order[:2] = [1, 0]
+    sizes = [x.size for x in axes]
+    shape = tuple(sizes[i] for i in order)
+    flat = [reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape))) for j, x in enumerate(axes)]
+    return [run("expand", x, shape=shape) if x.shape != shape else x for x in flat]
+
+

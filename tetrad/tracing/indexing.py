@@ -1,0 +1,180 @@
+"""Tracing, indexing: `x[...]` as slice, reshape, transpose and gather.
+
+Receives an array and a Python index (ints, slices, Ellipsis, None, integer arrays, masks); returns the selected part,
+with NumPy's meaning. A mask selects a number of elements that depends on data, so it works outside jit only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import bool_, i32, i64, u32
+from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError
+from tetrad.core.op import REGISTRY
+from tetrad.core.sizes import Shape, Size, SizeExpr, product
+from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
+from tetrad.tracing.operands import as_array, convert, elementwise, run, scalar, size_array
+
+Item = int | slice | None | Array
+
+
+def getitem(x: Array, key: Any, /) -> Array:
+    """x[key]
+
+    >>> import tetrad as td
+    >>> td.reshape(td.arange(6), (2, 3))[:, ::-1]
+    Array([[2, 1, 0],
+           [5, 4, 3]], int32)
+    """
+    items = _items(x, key if isinstance(key, tuple) else (key,))
+    if any(isinstance(item, Array) for item in items):
+        return _advanced(x, items)
+    return _basic(x, items)
+
+
+def _items(x: Array, key: tuple[Any, ...]) -> list[Item]:
+    """The key with one item per axis (and None for new axes): no Ellipsis, no masks, no lists."""
+    items: list[Any] = []
+    for part in key:
+        items.extend([part] if part is None or part is Ellipsis or isinstance(part, slice) else _index(part))
+    given = sum(item is not None and item is not Ellipsis for item in items)
+    if given > x.ndim:
+        fail(BoundsError, f"index: {given} indices for {x.type}, which has {x.ndim} axes")
+    if sum(item is Ellipsis for item in items) > 1:
+        fail(BoundsError, "index: an index has at most one Ellipsis")
+    at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+    return [*items[:at], *[slice(None)] * (x.ndim - given), *items[at + 1 :]]
+
+
+def _index(part: Any) -> list[int | Array]:
+    """An int or integer array; a mask becomes one integer array per axis of it."""
+    if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
+        return [int(part)]
+    array = as_array(np.asarray(part, np.int32) if isinstance(part, list) and not part else _from_list(part))
+    if array.dtype is bool_:
+        if isinstance(array, TracedArray):
+            message = "index: how many elements a mask selects is only known when the program runs"
+            fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
+        return [as_array(i) for i in np.nonzero(array.view)]
+    if not array.dtype.is_integer:
+        fail(DtypeError, f"index: an index is an int, a slice, None, Ellipsis or an integer array, got {array.type}")
+    return [array]
+
+
+def _from_list(part: Any) -> Any:
+    return np.asarray(part) if isinstance(part, list | bool | np.bool_) else part
+
+
+def _basic(x: Array, items: Sequence[Item]) -> Array:
+    starts: list[Size] = []
+    sizes: list[Size] = []
+    steps: list[int] = []
+    shape: list[Size] = []
+    axis = 0
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        start, size, step = _span(item, x.shape[axis])  # type: ignore[arg-type]
+        starts.append(start)
+        sizes.append(size)
+        steps.append(step)
+        if isinstance(item, slice):
+            shape.append(size)
+        axis += 1
+    return reshaped(sliced(x, starts, sizes, steps), tuple(shape))
+
+
+def sliced(x: Array, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[int]) -> Array:
+    if tuple(sizes) == x.shape and all(step == 1 for step in steps):
+        return x
+    return run("slice", x, starts=tuple(starts), sizes=tuple(sizes), steps=tuple(steps))
+
+
+def reshaped(x: Array, shape: Shape) -> Array:
+    return x if x.shape == shape else run("reshape", x, shape=shape)
+
+
+def _span(item: int | slice, size: Size) -> tuple[Size, Size, int]:
+    """Start, count and step along an axis."""
+    if isinstance(item, int):
+        return _position(item, size), 1, 1
+    if isinstance(size, SizeExpr):
+        return _symbolic_span(item, size)
+    try:
+        start, stop, step = item.indices(size)
+    except (TypeError, ValueError) as error:
+        fail(BoundsError, f"index: bad slice {item}: {error}")
+    return start, len(range(start, stop, step)), step
+
+
+def _position(index: int, size: Size) -> Size:
+    if isinstance(size, int) and not -size <= index < size:
+        fail(BoundsError, f"index: {index} is out of range for an axis of size {size}")
+    return index if index >= 0 else size + index
+
+
+def _symbolic_span(item: slice, size: SizeExpr) -> tuple[Size, Size, int]:
+    """Slices of an axis of symbolic size: its whole, without a first or a last part of fixed length."""
+    start, stop = item.start or 0, 0 if item.stop is None or item.stop == size else item.stop
+    if item.step not in (None, 1) or not isinstance(start, int) or not isinstance(stop, int) or start < 0 or stop > 0:
+        message = f"index: the slice {item} of an axis of symbolic size {size} has no known size"
+        fail(UnsupportedError, message, "x[:], x[n:], x[:-m] and x[n:-m] with n, m >= 0 work")
+    return start, size - start + stop, 1
+
+
+def _advanced(x: Array, items: Sequence[Item]) -> Array:
+    """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if several)."""
+    x, plain = _with_new_axes(x, items)
+    kept = _basic(x, [item if isinstance(item, slice) else slice(None) for item in plain])
+    axes = [axis for axis, item in enumerate(plain) if not isinstance(item, slice)]
+    together = axes[-1] - axes[0] + 1 == len(axes)
+    front = axes[0] if together else 0  # NumPy: indices that stand apart put their axes first
+    rest = [axis for axis in range(kept.ndim) if axis not in axes]
+    moved = permuted(kept, [*rest[:front], *axes, *rest[front:]])
+    sizes = moved.shape[front : front + len(axes)]
+    joined = reshaped(moved, (*moved.shape[:front], product(sizes), *moved.shape[front + len(axes) :]))
+    indices = [as_array(plain[axis]) for axis in axes]
+    return take_axis(joined, _merge(indices, sizes), front)
+
+
+def _with_new_axes(x: Array, items: Sequence[Item]) -> tuple[Array, list[int | slice | Array]]:
+    """The new axes made first, as axes of size 1 that are taken whole."""
+    sizes = iter(x.shape)
+    shape = tuple(1 if item is None else next(sizes) for item in items)
+    return reshaped(x, shape), [slice(None) if item is None else item for item in items]
+
+
+def permuted(x: Array, order: Sequence[int]) -> Array:
+    return x if list(order) == list(range(x.ndim)) else run("transpose", x, perm=tuple(order))
+
+
+def take_axis(x: Array, indices: Array, axis: int) -> Array:
+    """x.shape[:axis] + indices.shape + x.shape[axis + 1:], by gather."""
+    wide = indices.dtype.bits > 32 or indices.dtype is u32
+    return run("gather", x, convert(indices, i64 if wide else i32), axis=axis)
+
+
+def _merge(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
+    """One index into merged axes. Any part out of range makes the whole out of range, so the gather refuses it."""
+    if len(indices) == 1:
+        return indices[0]
+    count = product(sizes)
+    dtype = i32 if (count if isinstance(count, int) else count.max) < 1 << 31 else i64
+    total, bad = scalar(0, dtype), scalar(False, bool_)
+    for index, size in zip(indices, sizes, strict=True):
+        if not isinstance(index, TracedArray) and isinstance(size, int):
+            check_bounds(index.view, size, "index")
+        at, n = convert(index, dtype), size_array(size, dtype)
+        at = _apply("where", _apply("less", at, scalar(0, dtype)), _apply("add", at, n), at)
+        out = _apply("logical_or", _apply("less", at, scalar(0, dtype)), _apply("greater_equal", at, n))
+        bad = _apply("logical_or", bad, out)
+        total = _apply("add", _apply("multiply", total, n), at)
+    return _apply("where", bad, size_array(count, dtype), total)
+
+
+def _apply(name: str, *args: Array) -> Array:
+    return elementwise(REGISTRY[name], args, {})

@@ -1,0 +1,350 @@
+"""Tracing, jit: a function that is traced and compiled once per signature and then runs as native code.
+
+Receives a Python function and an engine (how to compile a graph, how to hand memory to compiled code); returns a
+`Jitted`, which looks like the function. Inside another trace it records a `call` of its own graph instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
+from tetrad.core.tree import LEAF, TreeDef, unflatten
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import make_call, make_item
+from tetrad.graph.nested import innermost_first
+from tetrad.graph.nodes import Graph
+from tetrad.tracing.array import Array, Storage, TracedArray, array_type, fail, node_of
+from tetrad.tracing.context import current_trace, stack
+from tetrad.tracing.operands import wrap
+from tetrad.tracing.signature import Arguments, argument_name, signature_of
+from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
+
+MAX_SIZES = 4096  # remembered argument types per function; more than that and the memory is dropped
+
+
+class Compiled(Protocol):
+    """A compiled graph (the compiler has the class)."""
+
+    def run(self, storages: list[Storage], dims: tuple[int, ...]) -> list[Storage]: ...
+
+
+class Engine(Protocol):
+    """What turns graphs into machine code and NumPy memory into storage."""
+
+    def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled: ...
+
+    def from_numpy(self, array: np.ndarray) -> Storage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One compiled signature: serves every size of its Dims."""
+
+    graph: Graph
+    compiled: Compiled
+    tree: TreeDef
+    dims: tuple[Named, ...]  # sorted by name: the order of Compiled.run
+    sizes: tuple[SizeExpr, ...]  # sizes inside the graph that must not become negative
+    donated: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A program with the sizes of one call: everything a repeated call needs, looked up by the arguments' types."""
+
+    program: Program
+    run: Callable[[list[Storage], tuple[int, ...]], list[Storage]]
+    dims: tuple[int, ...]
+    outputs: tuple[ArrayType, ...]
+    single: ArrayType | None  # set when the function returns one array
+    arguments: tuple[ArrayType, ...]  # kept: the fast table knows them by id
+
+
+class Jitted:
+    """A compiled function. `compiles` counts compilations, `signatures` says what each was for."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        engine: Engine,
+        *,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (),
+        donate_argnums: int | Sequence[int] = (),
+        dims: Any = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.engine = function, engine
+        self.signature = signature_of(function, static_argnums, static_argnames)
+        self.donated = frozenset([donate_argnums] if isinstance(donate_argnums, int) else donate_argnums)
+        self.dims = dims
+        self.signatures: list[str] = []
+        self._programs: dict[Hashable, Program] = {}
+        self._traces: dict[Hashable, Traced] = {}
+        self._fast: dict[tuple[int, ...], Bound] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def compiles(self) -> int:
+        return len(self.signatures)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The short way: positional arrays whose types were seen before. Types are interned, so ids stand for them.
+        if kwargs or stack.traces:
+            return self._call(args, kwargs)
+        try:
+            bound = self._fast.get(tuple([id(x.type) for x in args]))
+        except AttributeError:  # not all are arrays
+            bound = None
+        if bound is None:
+            return self._call(args, kwargs)
+        from_numpy = self.engine.from_numpy
+        storages = bound.run([x._storage or x.storage(from_numpy) for x in args], bound.dims)
+        if bound.single is not None:
+            return Array.from_storage(bound.single, storages[0])
+        return _returned(bound, storages)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitted {self.signature.name}, compiled {self.compiles} times>"
+
+    def trace(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph that a call with these arguments (arrays or `Spec`) compiles."""
+        arguments = self.signature.arguments(args, kwargs)
+        return self._trace(arguments, self._symbolic(arguments, self._kinds(arguments))).graph
+
+    # one call
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arguments = self.signature.arguments(args, kwargs)
+        kinds = self._kinds(arguments)
+        if stack.traces:
+            return self._inline(arguments, kinds)
+        arrays = [_concrete(leaf) for leaf in arguments.leaves]
+        program = self._program(arguments, kinds)
+        bound = self._bind(program, arguments, tuple(kind.type for kind in kinds))
+        if len(args) == len(arrays) and not kwargs and not self.signature.has_static and not program.donated:
+            self._remember(args, bound)
+        storages = [
+            _given_up(x, x is leaf, self.engine) if i in program.donated else x.storage(self.engine.from_numpy)
+            for i, (x, leaf) in enumerate(zip(arrays, arguments.leaves, strict=True))
+        ]
+        return _returned(bound, bound.run(storages, bound.dims))
+
+    def _remember(self, args: tuple[Any, ...], bound: Bound) -> None:
+        if all(type(x) is Array for x in args):
+            if len(self._fast) >= MAX_SIZES:
+                self._fast.clear()
+            self._fast[tuple([id(x.type) for x in args])] = bound
+
+    def _kinds(self, arguments: Arguments) -> tuple[Kind, ...]:
+        return kinds_of(self.signature, arguments)
+
+    # one program per signature
+
+    def _program(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        symbolic = self._symbolic(arguments, kinds)
+        key = (arguments.key, symbolic)
+        found = self._programs.get(key)
+        if found is not None:
+            return found
+        with self._lock:  # a second thread waits for the first one's program
+            if key not in self._programs:
+                self._programs[key] = self._compile(arguments, symbolic)
+                self.signatures.append(self._describe(arguments, symbolic))
+            return self._programs[key]
+
+    def _compile(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        traced = self._trace(arguments, kinds)
+        dims = sorted({d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name)
+        donated = self._donated_leaves(arguments)
+        compiled = self.engine.compile_graph(traced.graph, donated)
+        return Program(traced.graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(traced.graph), donated)
+
+    def _trace(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Traced:
+        return trace_function(self.signature, self.function, arguments, kinds)
+
+    def _donated_leaves(self, arguments: Arguments) -> tuple[int, ...]:
+        children = arguments.tree.children[0].children
+        owners = [p for p, child in zip(arguments.positions, children, strict=True) for _ in child.leaf_names()]
+        return tuple(leaf for leaf, position in enumerate(owners) if position in self.donated)
+
+    def _describe(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> str:
+        names = self.signature.leaf_names(arguments)
+        shown = [f"{name}: {kind.type}" for name, kind in zip(names, kinds, strict=True)]
+        fixed = [f"{self.signature.argument_name(where)}={value!r}" for where, value in arguments.statics]
+        return f"({', '.join(shown + fixed)})"
+
+    # symbolic sizes
+
+    def _symbolic(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        """The kinds with the sizes that `dims` marks replaced by Dims."""
+        if self.dims is None:
+            return kinds
+        marks = _spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
+        names = self.signature.leaf_names(arguments)
+        return tuple(
+            Kind(_mark(name, kind.type, mark), kind.weak) for name, kind, mark in zip(names, kinds, marks, strict=True)
+        )
+
+    def _bind(self, program: Program, arguments: Arguments, actual: tuple[ArrayType, ...]) -> Bound:
+        values: dict[str, int] = {}
+        if program.dims:
+            declared = [node.type for node in program.graph.inputs]
+            values = bind_sizes(self.signature.name, self.signature.leaf_names(arguments), declared, actual)
+            for size in program.sizes:
+                if bind(size, values) < 0:
+                    fail(ShapeError, f"{self.signature.name}: the size {size} is {bind(size, values)} for {values}")
+        outputs = tuple(
+            array_type(o.type.dtype, tuple(bind(n, values) for n in o.type.shape)) for o in program.graph.outputs
+        )
+        dims = tuple(values[dim.name] for dim in program.dims)
+        single = outputs[0] if program.tree == LEAF else None
+        return Bound(program, program.compiled.run, dims, outputs, single, actual)
+
+    # inside another trace
+
+    def _inline(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Any:
+        """Record a call of this function's graph in the current trace."""
+        key = (arguments.key, kinds)
+        traced = self._traces.get(key)
+        if traced is None:
+            traced = self._trace(arguments, kinds)
+            if not any(isinstance(value, TracedArray) for value in traced.captured):
+                self._traces[key] = traced  # the next equal layer is not traced again
+        outer = current_trace()
+        if outer is None:
+            fail(TraceError, f"{self.signature.name}: the enclosing trace has ended")
+        nodes = [node_of(_operand(leaf), outer) for leaf in (*arguments.leaves, *traced.captured)]
+        made = make_call(traced.graph, nodes)
+        results = [TracedArray.of(make_item(made, i), outer) for i in range(len(made.types))]
+        return unflatten(traced.tree, results)
+
+
+def _returned(bound: Bound, storages: list[Storage]) -> Any:
+    arrays = [Array.from_storage(kind, storage) for kind, storage in zip(bound.outputs, storages, strict=True)]
+    return unflatten(bound.program.tree, arrays)
+
+
+def _concrete(leaf: Any) -> Array:
+    if isinstance(leaf, TracedArray):
+        leaf.view  # noqa: B018  raises: no trace is active, so the value has leaked
+    if isinstance(leaf, Spec):
+        fail(TraceError, f"{leaf!r} has no values to run with", "use .trace(...) or td.trace for a graph")
+    return _operand(leaf)
+
+
+def _operand(leaf: Any) -> Array:
+    """An argument as an array, Python numbers at full precision."""
+    if isinstance(leaf, TracedArray) and leaf.wide is not None:
+        return TracedArray.of(leaf.wide, leaf.trace)
+    if isinstance(leaf, Array):
+        return leaf
+    return Array.from_numpy(np.asarray(leaf, WIDE[type(leaf)].np)) if type(leaf) in WIDE else wrap(np.asarray(leaf))
+
+
+def _given_up(x: Array, is_ours: bool, engine: Engine) -> Storage:
+    """The memory of a donated array: its own if nobody else can see it, else a copy. The array is gone afterwards."""
+    storage = x._storage if is_ours and x._view is None else None
+    if storage is None or sys.getrefcount(storage) > 3:  # the array, this name, the call; more is somebody else
+        storage = engine.from_numpy(np.array(x.view, order="C"))
+    if is_ours:
+        x.delete()
+    return storage
+
+
+def _shrinking_sizes(graph: Graph) -> tuple[SizeExpr, ...]:
+    """Symbolic sizes with a negative term: a Dim may turn out too small for them."""
+    sizes: dict[SizeExpr, None] = {}
+    for inner in innermost_first(graph):
+        for node in inner.nodes():
+            for kind in node.types:
+                sizes |= {n: None for n in kind.shape if isinstance(n, SizeExpr) and any(f < 0 for _, f in n.terms)}
+    return tuple(sizes)
+
+
+# dims=: which axes are symbolic
+
+Marks = Mapping[int, Size] | None  # {axis: Dim} of one array
+
+
+def _spread_dims(dims: Any, arguments: Arguments, name: str, parameters: tuple[str, ...]) -> list[Marks]:
+    """One {axis: Dim} (or None) per leaf, from a tuple per positional argument or a dict by argument name."""
+    positional, keyword = arguments.tree.children
+    marks: list[Marks] = []
+    keys: Any = keyword.data
+    owners: list[tuple[str, int | None]] = [(argument_name(parameters, i), i) for i in arguments.positions]
+    owners += [(key, None) for key in keys]
+    for (key, i), child in zip(owners, (*positional.children, *keyword.children), strict=True):
+        marks.extend(_spread(_prefix_of(dims, key, i), child, name))
+    return marks
+
+
+def _prefix_of(dims: Any, key: str, position: int | None) -> Any:
+    if isinstance(dims, Mapping):
+        return dims.get(key)
+    return dims[position] if position is not None and position < len(dims) else None
+
+
+def _spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
+    """A prefix of the tree: what stands above several leaves holds for each of them."""
+    leaves = list(tree.leaf_names())
+    if prefix is None or (isinstance(prefix, Mapping) and all(isinstance(axis, int) for axis in prefix)):
+        return [prefix] * len(leaves)
+    keys: Any = tree.data
+    children = [prefix.get(key) for key in keys or ()] if isinstance(prefix, Mapping) else list(prefix)
+    if len(children) != len(tree.children):
+        fail(ShapeError, f"{name}: dims has {len(children)} entries for a container of {len(tree.children)}")
+    return [mark for child, sub in zip(children, tree.children, strict=True) for mark in _spread(child, sub, name)]
+
+
+def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayType:
+    if not mark:
+        return kind
+    shape = list(kind.shape)
+    for axis, size in mark.items():
+        if not -len(shape) <= axis < len(shape):
+            fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}")
+        shape[axis] = size
+    return array_type(kind.dtype, tuple(shape))
+
+
+def bind_sizes(
+    function: str, names: Sequence[str], declared: Sequence[ArrayType], actual: Sequence[ArrayType]
+) -> dict[str, int]:
+    """The value of every Dim, checked: within its bound, and the same wherever it stands."""
+    axes = [
+        (f"axis {axis} of {name}", size, bind(came.shape[axis], {}))
+        for name, kind, came in zip(names, declared, actual, strict=True)
+        for axis, size in enumerate(kind.shape)
+        if isinstance(size, SizeExpr)
+    ]
+    values: dict[str, int] = {}
+    places: dict[str, str] = {}
+    for place, size, came in axes:
+        for dim in dims_of(size):
+            if size == SizeExpr((((dim,), 1),)) and dim.name not in values:
+                if not 1 <= came <= dim.max:
+                    fail(ShapeError, f"{function}: {dim} is {came} ({place}), it must lie in 1 to {dim.max}")
+                values[dim.name], places[dim.name] = came, place
+    for place, size, came in axes:
+        missing = [dim.name for dim in dims_of(size) if dim.name not in values]
+        if missing:
+            fail(ShapeError, f"{function}: no axis has the size {missing[0]} by itself", f"{place} is {size}")
+        if bind(size, values) != came:
+            known = ", ".join(f"{dim.name} is {values[dim.name]} ({places[dim.name]})" for dim in dims_of(size))
+            fail(ShapeError, f"{function}: {place} is {came}, but it should be {size} where {known}")
+    return values
+

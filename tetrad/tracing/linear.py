@@ -1,0 +1,98 @@
+"""Tracing, linear algebra: products of vectors, matrices and batches of them.
+
+Receives arrays of any rank, returns arrays: everything becomes the op `matmul` on operands of equal rank.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from tetrad.core.errors import ShapeError
+from tetrad.core.sizes import product
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.einsum import einsum
+from tetrad.tracing.indexing import reshaped
+from tetrad.tracing.manipulation import moveaxis
+from tetrad.tracing.operands import axis_of, common, run
+
+
+def matmul(x1: Any, x2: Any, /) -> Array:
+    """The matrix product over the last two axes; leading axes broadcast, a vector is a row (left) or a column (right).
+
+    >>> import tetrad as td
+    >>> td.matmul(td.asarray([[1.0, 2.0], [3.0, 4.0]]), td.asarray([1.0, -1.0]))
+    Array([-1., -1.], float32)
+    """
+    a, b = common((x1, x2))
+    _check_inner(a, b)
+    left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
+    right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
+    result = _product(left, right)
+    if a.ndim == 1:
+        result = reshaped(result, (*result.shape[:-2], result.shape[-1]))
+    return reshaped(result, result.shape[:-1]) if b.ndim == 1 else result
+
+
+def _check_inner(a: Array, b: Array) -> None:
+    if not a.ndim or not b.ndim:
+        fail(ShapeError, f"matmul: operands need axes, got {a.type} and {b.type}", "multiply with * instead")
+    inner = b.shape[0 if b.ndim == 1 else -2]
+    if a.shape[-1] != inner:
+        message = f"matmul: inner sizes differ: lhs {a.type} contracts {a.shape[-1]}, rhs {b.type} contracts {inner}"
+        fail(ShapeError, message, "transpose one side (x.mT), or name the axes with td.einsum")
+
+
+def _product(a: Array, b: Array) -> Array:
+    if b.ndim == 2 and a.ndim > 2:  # one matrix for the whole batch: the batch is more rows
+        rows = reshaped(a, (product(a.shape[:-1]), a.shape[-1]))
+        return reshaped(run("matmul", rows, b), (*a.shape[:-1], b.shape[-1]))
+    rank = max(a.ndim, b.ndim)
+    return run("matmul", reshaped(a, (1,) * (rank - a.ndim) + a.shape), reshaped(b, (1,) * (rank - b.ndim) + b.shape))
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
+    """The dot product along an axis; the others broadcast.
+
+    >>> import tetrad as td
+    >>> td.vecdot(td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0]))
+    Array(11., float32)
+    """
+    a, b = (moveaxis(x, axis, -1) for x in common((x1, x2)))
+    if a.shape[-1] != b.shape[-1]:
+        fail(ShapeError, f"vecdot: sizes along the axis differ: {a.shape[-1]} and {b.shape[-1]}")
+    result = matmul(reshaped(a, (*a.shape[:-1], 1, a.shape[-1])), reshaped(b, (*b.shape, 1)))
+    return reshaped(result, result.shape[:-2])
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
+    """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or two lists of axes.
+
+    >>> import tetrad as td
+    >>> td.tensordot(td.ones((2, 3)), td.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
+    a, b = common((x1, x2))
+    left, right = _axis_pairs(a, b, axes)
+    letters = iter(string.ascii_letters)
+    first = [next(letters) for _ in range(a.ndim)]
+    second = [next(letters) for _ in range(b.ndim)]
+    for i, j in zip(left, right, strict=True):
+        if a.shape[i] != b.shape[j]:
+            fail(ShapeError, f"tensordot: axis {i} of {a.type} and axis {j} of {b.type} differ in size")
+        second[j] = first[i]
+    kept = [c for i, c in enumerate(first) if i not in left] + [c for j, c in enumerate(second) if j not in right]
+    return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b)
+
+
+def _axis_pairs(a: Array, b: Array, axes: Any) -> tuple[list[int], list[int]]:
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            fail(ShapeError, f"tensordot: cannot contract {axes} axes of {a.type} and {b.type}")
+        return list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    left = [axis_of("tensordot", i, a.ndim) for i in axes[0]]
+    right = [axis_of("tensordot", j, b.ndim) for j in axes[1]]
+    if len(left) != len(right):
+        fail(ShapeError, f"tensordot: {len(left)} axes of one side, {len(right)} of the other")
+    return left, right

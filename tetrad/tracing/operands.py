@@ -1,0 +1,230 @@
+"""Tracing, operands: from what users pass (arrays, NumPy arrays, Python numbers, sizes) to what an op takes.
+
+Receives an op's name and loose operands; converts, promotes and broadcasts them; returns the op applied. Every public
+function goes through here, so the rules of promotion and broadcasting hold everywhere alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype
+from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
+from tetrad.core.op import REGISTRY, Op
+from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
+from tetrad.core.sizes import Atom, Shape, Size, SizeExpr
+from tetrad.ops.rules import broadcast_shapes
+from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, node_of
+from tetrad.tracing.context import current_trace
+
+Operand = Array | np.ndarray | np.generic | bool | int | float | SizeExpr
+
+
+def run(name: str, *args: Array, **params: Any) -> Array:
+    """Apply an op of the registry."""
+    result: Array = REGISTRY[name](*args, **params)
+    return result
+
+
+def is_operand(x: object) -> bool:
+    return isinstance(x, Operand) or hasattr(x, "__array__")
+
+
+def as_array(x: Any) -> Array:
+    """An array from an operand; Python numbers take the default dtype of their kind."""
+    if isinstance(x, Array):
+        return x
+    if type(x) in WEAK:
+        return scalar(x, WEAK[type(x)])
+    if isinstance(x, SizeExpr):
+        return size_array(x, WEAK[int])
+    if is_operand(x):
+        return wrap(np.asarray(x))
+    fail(DtypeError, f"expected an array or a number, got {type(x).__name__}", "convert with td.asarray")
+
+
+def wrap(values: np.ndarray) -> Array:
+    """A NumPy array as it is, if there is a dtype for it."""
+    try:
+        return Array.from_numpy(values)
+    except TetradError as error:
+        raise located(error) from None
+
+
+def scalar(value: bool | int | float, dtype: DType) -> Array:
+    """A Python number as an array without axes."""
+    if dtype.is_integer and not dtype_holds(dtype, value):
+        fail(DtypeError, f"the number {value} does not fit {dtype}", "convert the array with astype first")
+    with np.errstate(all="ignore"):
+        return Array.from_numpy(np.asarray(value, dtype.np))
+
+
+def dtype_holds(dtype: DType, value: float) -> bool:
+    info = np.iinfo(dtype.np)
+    return math.isfinite(value) and info.min <= value <= info.max
+
+
+def kind_of(x: Any) -> Kind:
+    """The dtype of an array; the type of a Python number, which takes the dtype of what it meets."""
+    if isinstance(x, Array):
+        return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
+    if type(x) in WEAK:
+        return type(x)
+    return int if isinstance(x, SizeExpr) else as_array(x).type.dtype
+
+
+def convert(x: Any, dtype: DType) -> Array:
+    """An operand as an array of this dtype."""
+    if isinstance(x, TracedArray) and x.wide is not None and x.type.dtype is not dtype:
+        return convert(TracedArray.of(x.wide, x.trace), dtype)
+    if isinstance(x, Array):
+        return x if x.type.dtype is dtype else run("cast", x, dtype=dtype)
+    if type(x) in WEAK:
+        return scalar(x, dtype)
+    return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(as_array(x), dtype)
+
+
+def common(args: Sequence[Any], style: str = "numeric") -> list[Array]:
+    """The operands as arrays, promoted."""
+    try:
+        dtypes = operand_dtypes(style, [kind_of(x) for x in args])
+    except TetradError as error:
+        raise located(error) from None
+    return [convert(x, dtype) for x, dtype in zip(args, dtypes, strict=True)]
+
+
+def common_dtype(args: Sequence[Any]) -> DType:
+    try:
+        return result_dtype(_kind_or_dtype(x) for x in args)
+    except TetradError as error:
+        raise located(error) from None
+
+
+def _kind_or_dtype(x: Any) -> Kind:
+    """Like kind_of, and dtypes count as themselves."""
+    if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in WEAK:
+        return as_dtype(x)
+    return kind_of(x)
+
+
+def broadcast(name: str, arrays: Sequence[Array]) -> list[Array]:
+    """All arrays with one shape."""
+    if all(a.type.shape == arrays[0].type.shape for a in arrays):
+        return list(arrays)
+    try:
+        shape = broadcast_shapes(name, *(a.type for a in arrays))
+    except TetradError as error:
+        raise located(error) from None
+    return [expand(a, shape) for a in arrays]
+
+
+def expand(x: Array, shape: Shape) -> Array:
+    return x if x.type.shape == shape else run("expand", x, shape=shape)
+
+
+def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:
+    """An elementwise op on loose operands."""
+    result: Array = op(*broadcast(op.name, common(args, op.promote)), **params)
+    return result
+
+
+def traced(x: Array) -> Array:
+    """The array as a node of the current trace, if there is one: what follows is recorded, not evaluated."""
+    trace = current_trace()
+    return x if trace is None or isinstance(x, TracedArray) else TracedArray.of(node_of(x, trace), trace)
+
+
+def filled(value: Array, shape: Shape) -> Array:
+    """An array of one repeated value. While tracing it is recorded, so it takes no memory until the program runs."""
+    array_type(value.dtype, shape).size  # noqa: B018  an error before anything is allocated
+    return run("expand", traced(value), shape=shape)
+
+
+def size_array(size: Size, dtype: DType) -> Array:
+    """A size as a number the program computes with: known now, or counted when the program runs."""
+    if isinstance(size, int):
+        return scalar(size, dtype)
+    if current_trace() is None:
+        fail(TraceError, f"the size {size} is only known inside a compiled function")
+    total = scalar(0, dtype)
+    for monomial, factor in size.terms:
+        term = scalar(factor, dtype)
+        for atom in monomial:
+            term = run("multiply", term, _count(atom, dtype))
+        total = run("add", total, term)
+    return total
+
+
+def _count(atom: Atom, dtype: DType) -> Array:
+    """How many elements an axis of this size has: ones, added up."""
+    ones = filled(scalar(1, dtype), (SizeExpr((((atom,), 1),)),))
+    return run("reduce_sum", ones, axes=(0,))
+
+
+def axis_of(name: str, axis: int, rank: int) -> int:
+    """A checked axis, counted from the front."""
+    if not isinstance(axis, int | np.integer):
+        fail(ShapeError, f"{name}: the axis must be an int, got {axis!r}")
+    if not -rank <= axis < rank:
+        fail(ShapeError, f"{name}: axis {axis} is out of range for an array with {rank} axes")
+    return int(axis) % rank
+
+
+def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Checked axes, in order; None means all."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(axis_of(name, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+    if len(set(axes)) != len(axes):
+        fail(ShapeError, f"{name}: axis {axis} names an axis twice")
+    return tuple(sorted(axes))
+
+
+def shape_of(name: str, shape: Any) -> Shape:
+    """A shape given as a size or a sequence of sizes."""
+    sizes = (shape,) if isinstance(shape, int | np.integer | SizeExpr) else tuple(shape)
+    if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
+        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", "a traced value cannot be a size")
+    return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
+
+
+def check_shape(name: str, shape: Any) -> Shape:
+    """A shape to allocate: no negative sizes."""
+    sizes = shape_of(name, shape)
+    if any(isinstance(n, int) and n < 0 for n in sizes):
+        fail(ShapeError, f"{name}: negative size in {list(sizes)}")
+    return sizes
+
+
+def divide_size(total: Size, by: Size) -> Size | None:
+    """total / by when it is exact, else None. Sizes with Dims divide term by term by an int or a single product."""
+    if isinstance(total, int) and isinstance(by, int):
+        return total // by if by and total % by == 0 else None
+    factors, number = _product_form(by)
+    if factors is None or number == 0:
+        return None
+    quotient: Size = 0
+    for monomial, factor in [] if isinstance(total, int) else total.terms:
+        left = list(monomial)
+        for atom in factors:
+            if atom not in left:
+                return None
+            left.remove(atom)
+        if factor % number:
+            return None
+        term: Size = factor // number
+        for atom in left:
+            term = term * SizeExpr((((atom,), 1),))
+        quotient = quotient + term
+    return None if isinstance(total, int) and total else quotient
+
+
+def _product_form(size: Size) -> tuple[tuple[Atom, ...] | None, int]:
+    if isinstance(size, int):
+        return (), size
+    return size.terms[0] if len(size.terms) == 1 else (None, 0)
+

@@ -1,0 +1,221 @@
+"""Tracing, statistics: sums, means, extremes and searches along axes.
+
+Receives an array, axes and settings, returns an array: compositions of the reduce ops. Integers are summed in at least
+32 bits; means and variances of f16 and bf16 are computed in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype, bool_, f32, i32, u32
+from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.op import REGISTRY
+from tetrad.core.promotion import as_float
+from tetrad.core.sizes import Shape, product
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.creation import zeros
+from tetrad.tracing.indexing import reshaped, sliced
+from tetrad.tracing.manipulation import concat, reshape
+from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, elementwise, run, size_array
+
+Axis = int | Sequence[int] | None
+
+
+def _apply(name: str, *args: Any) -> Array:
+    return elementwise(REGISTRY[name], args, {})
+
+
+def _reduce(op: str, x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
+    axes = axes_of(name, axis, x.ndim)
+    result = run(op, x, axes=axes) if axes else x
+    return reshaped(result, _kept(x.shape, axes)) if keepdims else result
+
+
+def _kept(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def _sum_dtype(dtype: DType) -> DType:
+    """Small integers are added up in the default integer, so that a sum of bytes does not wrap at 255."""
+    if dtype.is_float or dtype.bits >= 32:
+        return dtype
+    return u32 if dtype.kind == "u" else i32
+
+
+def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The sum along axes.
+
+    >>> import tetrad as td
+    >>> td.sum(td.asarray([[1, 2], [3, 4]]), axis=0)
+    Array([4, 6], int32)
+    """
+    x = as_array(x)
+    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    return _reduce("reduce_sum", wide, axis, keepdims, "sum")
+
+
+def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The product along axes."""
+    x = as_array(x)
+    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    return _reduce("reduce_prod", wide, axis, keepdims, "prod")
+
+
+def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    """The largest element along axes; NaN propagates.
+
+    >>> import tetrad as td
+    >>> td.max(td.asarray([3.0, 5.0, 4.0]))
+    Array(5., float32)
+    """
+    return _reduce("reduce_max", as_array(x), axis, keepdims, "max")
+
+
+def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    """The smallest element along axes; NaN propagates."""
+    return _reduce("reduce_min", as_array(x), axis, keepdims, "min")
+
+
+def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    """Whether some element along axes is not zero."""
+    return _reduce("reduce_any", convert(as_array(x), bool_), axis, keepdims, "any")
+
+
+def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    """Whether every element along axes is not zero."""
+    return _reduce("reduce_all", convert(as_array(x), bool_), axis, keepdims, "all")
+
+
+def _wide(x: Any) -> tuple[Array, DType]:
+    """x as a float of at least 32 bits, and the dtype the result has in the end."""
+    x = as_array(x)
+    dtype = as_float(x.dtype)
+    return convert(x, f32 if dtype.bits < 32 else dtype), dtype
+
+
+def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    """The arithmetic mean along axes; of no elements it is NaN.
+
+    >>> import tetrad as td
+    >>> td.mean(td.asarray([[1.0, 2.0], [3.0, 6.0]]), axis=1)
+    Array([1.5, 4.5], float32)
+    """
+    wide, dtype = _wide(x)
+    return convert(_mean(wide, axis, keepdims, "mean"), dtype)
+
+
+def _mean(x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
+    total = _reduce("reduce_sum", x, axis, keepdims, name)
+    count = product(x.shape[i] for i in axes_of(name, axis, x.ndim))
+    return _apply("divide", total, size_array(count, x.dtype))
+
+
+def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    """The variance along axes: the sum of squared distances from the mean over (count - correction).
+
+    >>> import tetrad as td
+    >>> td.var(td.asarray([1.0, 2.0, 3.0]), correction=1)
+    Array(1., float32)
+    """
+    wide, dtype = _wide(x)
+    return convert(_var(wide, axis, correction, keepdims, "var"), dtype)
+
+
+def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str) -> Array:
+    apart = _apply("subtract", x, _mean(x, axis, True, name))
+    total = _reduce("reduce_sum", _apply("square", apart), axis, keepdims, name)
+    count = product(x.shape[i] for i in axes_of(name, axis, x.ndim))
+    left = _apply("maximum", _apply("subtract", size_array(count, x.dtype), correction), 0)
+    return _apply("divide", total, left)
+
+
+def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    """The standard deviation along axes: the square root of `var`."""
+    wide, dtype = _wide(x)
+    return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std")), dtype)
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """Sums of the first 1, 2, ... elements along an axis; `include_initial` puts a 0 in front.
+
+    >>> import tetrad as td
+    >>> td.cumulative_sum(td.asarray([1, 2, 3]), include_initial=True)
+    Array([0, 1, 3, 6], int32)
+    """
+    x = as_array(x)
+    if axis is None and x.ndim != 1:
+        fail(ShapeError, f"cumulative_sum: axis is needed for {x.type}")
+    at = axis_of("cumulative_sum", 0 if axis is None else axis, x.ndim)
+    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    sums = run("cumsum", wide, axis=at, exclusive=False)
+    if not include_initial:
+        return sums
+    return concat([zeros(tuple(1 if i == at else n for i, n in enumerate(x.shape)), dtype=wide.dtype), sums], axis=at)
+
+
+def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The index of the first largest element along an axis (None: of the flattened array).
+
+    >>> import tetrad as td
+    >>> td.argmax(td.asarray([3.0, 5.0, 5.0]))
+    Array(1, int32)
+    """
+    return _search("argmax", as_array(x), axis, keepdims)
+
+
+def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The index of the first smallest element along an axis (None: of the flattened array)."""
+    return _search("argmin", as_array(x), axis, keepdims)
+
+
+def _search(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
+    if axis is None:
+        found = run(name, reshape(x, (-1,)), axis=0)
+        return reshaped(found, (1,) * x.ndim) if keepdims else found
+    at = axis_of(name, axis, x.ndim)
+    found = run(name, x, axis=at)
+    return reshaped(found, _kept(x.shape, (at,))) if keepdims else found
+
+
+def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    """How many elements along axes are not zero."""
+    return sum(convert(as_array(x), bool_), axis=axis, keepdims=keepdims)
+
+
+def nonzero(x: Any, /) -> tuple[Array, ...]:
+    """The indices of elements that are not zero, one array per axis. Outside jit only.
+
+    >>> import tetrad as td
+    >>> td.nonzero(td.asarray([0, 7, 0, 8]))
+    (Array([1, 3], int32),)
+    """
+    x = as_array(x)
+    if isinstance(x, TracedArray):
+        message = "nonzero: how many elements are not zero is only known when the program runs"
+        fail(TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero")
+    return tuple(Array.from_numpy(i.astype(np.int32)) for i in np.nonzero(x.view))
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Array:
+    """Differences of neighbours along an axis, n times over.
+
+    >>> import tetrad as td
+    >>> td.diff(td.asarray([1, 4, 9]))
+    Array([3, 5], int32)
+    """
+    result = as_array(x)
+    at = axis_of("diff", axis, result.ndim)
+    zero, step = (0,) * result.ndim, (1,) * result.ndim
+    for _ in range(n):
+        if result.shape[at] == 0:
+            return result
+        sizes = tuple(m - 1 if i == at else m for i, m in enumerate(result.shape))
+        one = tuple(int(i == at) for i in range(result.ndim))
+        result = _apply("subtract", sliced(result, one, sizes, step), sliced(result, zero, sizes, step))
+    return result

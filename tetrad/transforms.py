@@ -1,0 +1,58 @@
+"""The public transforms: `jit`, bound to the native engine.
+
+Receives functions, returns functions. The compiler (and with it LLVM) is loaded by the first compilation, so that
+importing the package stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.graph.nodes import Graph
+from tetrad.runtime.memory import Storage
+from tetrad.tracing.jit import Compiled, Jitted
+
+
+class NativeEngine:
+    """Compiles with LLVM and runs on this machine's processor."""
+
+    from_numpy: Callable[[np.ndarray], Storage] = staticmethod(Storage.from_numpy)
+
+    def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled:
+        driver = importlib.import_module("tetrad.compiler.driver")
+        compiled: Compiled = driver.compile_graph(graph, donated)
+        return compiled
+
+
+NATIVE = NativeEngine()
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    dims: Any = None,
+) -> Any:
+    """Compile a function of arrays. It is traced once per signature: dtypes, shapes, containers and static values.
+
+    static_argnums, static_argnames   arguments that are hashable settings, not arrays
+    donate_argnums                    arguments whose memory may become a result; they cannot be used afterwards
+    dims                              per argument {axis: Dim}: these axes may have any size, with one program for all
+
+    >>> import tetrad as td
+    >>> jit(lambda x: 2 * x + 1)(td.asarray([1.0, 2.0]))
+    Array([3., 5.], float32)
+    """
+    settings: dict[str, Any] = {
+        "static_argnums": static_argnums, "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums, "dims": dims,
+    }  # fmt: skip
+    if function is None:
+        return lambda wrapped: Jitted(wrapped, NATIVE, **settings)
+    return Jitted(function, NATIVE, **settings)
