@@ -11,8 +11,10 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.ops.close import assert_close
 from tests.ops.kernels import result_type, run_elementwise, run_movement, run_reduce
-from tetrad.core.dtypes import DType, as_dtype
+from tetrad.core.dtypes import ARRAY_DTYPES, DType, as_dtype, bool_
+from tetrad.core.errors import DtypeError
 from tetrad.core.op import REGISTRY, Case, Op
+from tetrad.core.types import ArrayType
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 RUN = {"elementwise": run_elementwise, "movement": run_movement, "reduce": run_reduce}
@@ -22,7 +24,7 @@ CASES = 3
 
 
 def drawn(op: Op, dtype: DType, count: int) -> list[Case]:
-    """Cases of the op whose last but first operand (the data, not a condition) has the dtype."""
+    """Cases of the op with data of the dtype; the first operand of `where` is no data."""
     rng = np.random.default_rng(zlib.crc32(f"{op.name} {dtype}".encode()))
     cases = (op.cases(rng) for _ in range(2000))
     which = 1 if op.name == "where" else 0
@@ -50,6 +52,15 @@ def test_types_agree_with_the_reference(op: Op) -> None:
         case = op.cases(rng)
         kind, array = result_type(op, case), reference(op, case)
         assert (kind.dtype, kind.shape) == (as_dtype(array.dtype), array.shape), case.params
+
+
+@pytest.mark.parametrize("op", [o for o in OPS if o.kind == "elementwise"], ids=lambda op: op.name)
+def test_a_dtype_that_is_not_compiled_is_a_clear_error(op: Op) -> None:
+    case = op.cases(np.random.default_rng(0))
+    for dtype in set(ARRAY_DTYPES) - set(op.dtypes):
+        types = [ArrayType(bool_ if op.name == "where" and i == 0 else dtype, ()) for i in range(len(case.args))]
+        with pytest.raises(DtypeError, match=rf"^{op.name}: takes {op.dtypes[0]}.*, got {dtype}\n  hint: "):
+            op.type(*types, **case.params)
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)

@@ -379,3 +379,21 @@ _erf = np.frompyfunc(math.erf, 1, 1)  # NumPy has none
 @erf.lower
 def erf_lower(k: KernelBuilder, x: Val) -> Val:
     return km.erf(k, x)
+
+
+@transcendental()
+def erfc(x: Array) -> Array:
+    """1 - erf(x), without the loss where erf is nearly 1.
+
+    >>> erfc(np.array([0.0, 10.0]))
+    array([1.00000000e+00, 2.08848758e-45])
+    """
+    return np.asarray(_erfc(x), np.float64)
+
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+@erfc.lower
+def erfc_lower(k: KernelBuilder, x: Val) -> Val:
+    return km.erfc(k, x)
