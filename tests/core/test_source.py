@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from tetrad.core.source import PACKAGE_DIR, Source, user_source
+from tetrad.core.source import PACKAGE_DIR, Source, taken_from, user_source
 
 
 def through_the_package(depth: int) -> Callable[[], Source | None]:
@@ -33,6 +33,16 @@ def test_frames_of_the_package_are_skipped() -> None:
     for depth in (1, 2, 5):
         found, want = through_the_package(depth)(), this_line()
         assert found == want
+
+
+def test_a_stage_may_speak_for_another_line() -> None:
+    other = Source("model.py", 41, "attention")
+    with taken_from(other):
+        assert user_source() is other
+        with taken_from(None):
+            assert user_source() is None
+        assert user_source() is other
+    assert user_source() == this_line()
 
 
 def test_prints_short() -> None:

@@ -26,9 +26,10 @@ import numpy as np
 from tetrad.core.dtypes import NUMPY, DType, as_dtype, bool_, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.op import REGISTRY, Op
-from tetrad.core.sizes import Dim, Named, Size, SizeExpr, dims_of
+from tetrad.core.sizes import Dim, Size, SizeExpr, dims_of
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import call, constant, intern, item, make_graph, make_parameter
+from tetrad.graph.build import constant, intern, make_graph, make_parameter
+from tetrad.graph.infer import dims_in, infer
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
 
@@ -70,19 +71,6 @@ def diff(before: Graph, after: Graph) -> str:
 
 def _dim_lines(graphs: Iterable[Graph]) -> list[str]:
     return sorted(f"dim {d.name} max={d.max}" for d in set().union(*map(dims_in, graphs)))
-
-
-def dims_in(graph: Graph) -> set[Named]:
-    """Every Dim that a type or a param of the graph mentions."""
-    nodes = (*graph.inputs, *graph.nodes())
-    found = {dim for shape in {t.shape for node in nodes for t in node.types} for dim in _dims_of_value(shape)}
-    return found.union(*(_dims_of_value(value) for node in nodes for _, value in node.params))
-
-
-def _dims_of_value(value: Any) -> set[Named]:
-    if isinstance(value, tuple):
-        return {dim for part in value for dim in _dims_of_value(part)}
-    return dims_of(value) if isinstance(value, SizeExpr) else set()
 
 
 class _Printer:
@@ -343,7 +331,7 @@ class _Parser:
         """A sum of products of integers and dims, as sizes print: -1+3*batch*seq."""
         total: Size = 0
         position = 0
-        while position < len(text):
+        while position < len(text) or not text:
             term = _TERM.match(text, position)
             if term is None or (position > 0 and not term[1]):
                 raise line.expected(f"a size such as 3*seq+1, not {text!r},")
@@ -360,15 +348,6 @@ class _Parser:
         if word not in self.dims:
             raise line.expected(f"an integer or a declared dim, not {word!r},")
         return self.dims[word]
-
-
-def infer(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> tuple[ArrayType, ...]:
-    """The types that a node of this op has, by the op's own rule; `call` and `item` follow the graph and the call."""
-    if op is call:
-        return tuple(o.type for o in params["graph"].outputs)
-    if op is item:
-        return (inputs[0].types[params["index"]],)
-    return (op.type(*(i.type for i in inputs), **params),)
 
 
 def _tokens(line: _Line, text: str) -> list[str]:

@@ -23,9 +23,9 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import dims_of
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import call, constant, item, parameter
+from tetrad.graph.infer import dims_in, infer
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
-from tetrad.graph.text import dims_in, infer
 
 
 def verify(graph: Graph) -> None:
@@ -83,10 +83,6 @@ def verify_node(node: Node) -> None:
     if node.op is constant:
         verify_constant(node)
         return
-    if node.op is call:
-        verify_call(node)
-    if node.op is item:
-        verify_item(node)
     verify_type(node)
 
 
@@ -99,27 +95,13 @@ def verify_constant(node: Node) -> None:
         raise _error("G009", node, f"the array is {kind}, the node says {_shown(node.types)}")
 
 
-def verify_call(node: Node) -> None:
-    graph = dict(node.params).get("graph")
-    if not isinstance(graph, Graph) or len(node.params) != 1:
-        raise _error("G007", node, "needs one param, graph")
-    wanted, given = [p.type for p in graph.inputs], [i.type for i in node.inputs]
-    if wanted != given:
-        raise _error("G007", node, f"graph {graph.name} takes {_shown(wanted)}, got {_shown(given)}")
-
-
-def verify_item(node: Node) -> None:
-    index = dict(node.params).get("index")
-    if len(node.inputs) != 1 or not isinstance(index, int) or not 0 <= index < len(node.inputs[0].types):
-        raise _error("G008", node, f"index {index} is not a result of its one operand")
-
-
 def verify_type(node: Node) -> None:
     try:
         inferred = infer(node.op, node.inputs, dict(node.params))
-    except (TetradError, TypeError, ValueError, IndexError) as problem:
+    except (TetradError, TypeError, ValueError) as problem:
+        code = {call: "G007", item: "G008"}.get(node.op, "G005")
         message = problem.message if isinstance(problem, TetradError) else str(problem)
-        raise _error("G005", node, f"does not accept {_shown([i.type for i in node.inputs])}: {message}") from None
+        raise _error(code, node, f"does not accept {_shown([i.type for i in node.inputs])}: {message}") from None
     if inferred != node.types:
         raise _error("G006", node, f"has type {_shown(node.types)}, its rule infers {_shown(inferred)}")
 
