@@ -391,68 +391,68 @@ def _int_pow(k: KernelBuilder, x: Val, y: Val) -> Val:
 # -- rounding, extremes -----------------------------------------------------------------------------------------------
 
 
-@op(type=same_type("floor", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=same_type("floor"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def floor(x: Array) -> Array:
-    """The largest whole number that is not above x.
+    """The largest whole number that is not above x; integers stay.
 
     >>> floor(np.array([1.5, -1.5]))
     array([ 1., -2.])
     """
-    return np.floor(x)
+    return np.floor(x) if x.dtype.kind == "f" else x
 
 
 @floor.lower
 def floor_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.floor(x)
+    return k.floor(x) if x.dtype.is_float else x
 
 
-@op(type=same_type("ceil", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=same_type("ceil"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def ceil(x: Array) -> Array:
-    """The smallest whole number that is not below x.
+    """The smallest whole number that is not below x; integers stay.
 
     >>> ceil(np.array([1.5, -1.5]))
     array([ 2., -1.])
     """
-    return np.ceil(x)
+    return np.ceil(x) if x.dtype.kind == "f" else x
 
 
 @ceil.lower
 def ceil_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.unary("ceil", x)
+    return k.unary("ceil", x) if x.dtype.is_float else x
 
 
-@op(type=same_type("trunc", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=same_type("trunc"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def trunc(x: Array) -> Array:
-    """x without its fraction.
+    """x without its fraction; integers stay.
 
     >>> trunc(np.array([1.5, -1.5]))
     array([ 1., -1.])
     """
-    return np.trunc(x)
+    return np.trunc(x) if x.dtype.kind == "f" else x
 
 
 @trunc.lower
 def trunc_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.unary("trunc", x)
+    return k.unary("trunc", x) if x.dtype.is_float else x
 
 
-@op(type=same_type("round", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=same_type("round"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def round_(x: Array) -> Array:
-    """The nearest whole number, halves to the even one.
+    """The nearest whole number, halves to the even one; integers stay.
 
     >>> round_(np.array([0.5, 1.5, 2.5, -2.5]))
     array([ 0.,  2.,  2., -2.])
     """
-    return np.rint(x)
+    return np.rint(x) if x.dtype.kind == "f" else x
 
 
 @round_.lower
 def round_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.round_even(x)
+    return k.round_even(x) if x.dtype.is_float else x
 
 
 @op(type=same_type("minimum"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")

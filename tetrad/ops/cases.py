@@ -19,6 +19,7 @@ Rng = np.random.Generator
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65)
 MOST = 4096  # elements of one operand
+LONG = ((4097,), (10007,), (2, 5003), (5003, 2), (300, 3, 7))
 SPECIALS = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 0.5, 2.5)
 
 
@@ -32,6 +33,13 @@ def random_shape(rng: Rng, max_rank: int = 3, min_rank: int = 0) -> tuple[int, .
         room = MOST // max(1, int(np.prod(shape)))
         shape.append(pick(rng, [n for n in SIZES if n <= room]))
     return tuple(int(n) for n in rng.permutation(np.array(shape, int)))
+
+
+def line_shape(rng: Rng) -> tuple[int, ...]:
+    """A shape with axes to fold; now and then one that is longer than the chunks sums are made of."""
+    if rng.random() < 0.1:
+        return pick(rng, LONG)  # type: ignore[no-any-return]
+    return random_shape(rng, min_rank=1)
 
 
 def random_array(rng: Rng, dtype: DType, shape: tuple[int, ...], special: float = 0.1) -> Array:

@@ -13,7 +13,7 @@ from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
-from tetrad.ops.rules import ALL, FLOATS, Array, bool_type, check_dtype, check_same, ieee, same_type
+from tetrad.ops.rules import ALL, FLOATS, NUMBERS, Array, bool_type, check_dtype, check_same, ieee, same_type
 
 BOOL = (bool_,)
 
@@ -122,13 +122,13 @@ def greater_equal_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return _ordered(k, x) >= _ordered(k, y)
 
 
-# -- kinds of floats --------------------------------------------------------------------------------------------------
+# -- kinds of numbers -------------------------------------------------------------------------------------------------
 
 
-@op(type=bool_type("isnan", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=bool_type("isnan", NUMBERS), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def isnan(x: Array) -> Array:
-    """Whether x is not a number.
+    """Whether x is not a number; integers always are.
 
     >>> isnan(np.array([1.0, np.inf, np.nan]))
     array([False, False,  True])
@@ -141,7 +141,7 @@ def isnan_lower(k: KernelBuilder, x: Val) -> Val:
     return x.ne(x)
 
 
-@op(type=bool_type("isinf", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=bool_type("isinf", NUMBERS), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def isinf(x: Array) -> Array:
     """Whether x is infinite, of either sign.
@@ -154,10 +154,10 @@ def isinf(x: Array) -> Array:
 
 @isinf.lower
 def isinf_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.abs(x).eq(np.inf)
+    return k.abs(x).eq(np.inf) if x.dtype.is_float else k.const(False, bool_)
 
 
-@op(type=bool_type("isfinite", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=bool_type("isfinite", NUMBERS), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def isfinite(x: Array) -> Array:
     """Whether x is a number and not infinite.
@@ -170,7 +170,7 @@ def isfinite(x: Array) -> Array:
 
 @isfinite.lower
 def isfinite_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.abs(x) < np.inf
+    return k.abs(x) < np.inf if x.dtype.is_float else k.const(True, bool_)
 
 
 @op(type=bool_type("signbit", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")

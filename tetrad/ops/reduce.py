@@ -17,7 +17,7 @@ from tetrad.core.errors import ShapeError
 from tetrad.core.op import Case, Cases, op
 from tetrad.core.types import ArrayType
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.ops.cases import Rng, exact_array, pick, random_array, random_axes, random_shape, unit_array
+from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_array, random_axes, unit_array
 from tetrad.ops.rules import NUMBERS, Array, check_axis, check_dtype, ieee
 
 Axes = tuple[int, ...]
@@ -78,7 +78,7 @@ def _check_axes(name: str, x: ArrayType, axes: Axes) -> None:
 def _cases(dtypes: tuple[DType, ...], draw: Callable[[Rng, DType, tuple[int, ...]], Array], smallest: int = 0) -> Cases:
     def cases(rng: Rng) -> Case:
         dtype = pick(rng, dtypes)
-        shape = tuple(max(n, 0 if dtype.is_float else smallest) for n in random_shape(rng, min_rank=1))
+        shape = tuple(max(n, 0 if dtype.is_float else smallest) for n in line_shape(rng))
         return Case((draw(rng, dtype, shape),), {"axes": random_axes(rng, len(shape))})
 
     return cases
@@ -218,7 +218,7 @@ def position_type(name: str) -> Callable[..., ArrayType]:
 def _position_cases(rng: Rng) -> Case:
     """Few different values, so that ties are common."""
     dtype = pick(rng, NUMBERS)
-    shape = tuple(max(n, 1) for n in random_shape(rng, min_rank=1))
+    shape = tuple(max(n, 1) for n in line_shape(rng))
     values = random_array(rng, dtype, (4,), special=0.3)
     return Case((rng.choice(values, shape),), {"axis": int(rng.integers(len(shape)))})
 
