@@ -108,7 +108,8 @@ def _span(item: int | slice, size: Size) -> tuple[Size, Size, int]:
         start, stop, step = item.indices(size)
     except (TypeError, ValueError) as error:
         fail(BoundsError, f"index: bad slice {item}: {error}")
-    return start, len(range(start, stop, step)), step
+    count = len(range(start, stop, step))
+    return (start, count, step) if count > 1 else (start * count, count, 1)  # one spelling for what is the same
 
 
 def _position(index: int, size: Size) -> Size:

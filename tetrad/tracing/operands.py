@@ -16,7 +16,7 @@ from tetrad.core.dtypes import DType, as_dtype
 from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
-from tetrad.core.sizes import Atom, Shape, Size, SizeExpr
+from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, node_of
 from tetrad.tracing.context import current_trace
@@ -119,11 +119,15 @@ def broadcast(name: str, arrays: Sequence[Array]) -> list[Array]:
         shape = broadcast_shapes(name, *(a.type for a in arrays))
     except TetradError as error:
         raise located(error) from None
+    if any(isinstance(a, TracedArray) for a in arrays):
+        arrays = [traced(a) for a in arrays]  # repeated by the program, not stored as a large constant
     return [expand(a, shape) for a in arrays]
 
 
 def expand(x: Array, shape: Shape) -> Array:
-    return x if x.type.shape == shape else run("expand", x, shape=shape)
+    if x.type.shape == shape:
+        return x
+    return run("expand", x if is_static(shape) else traced(x), shape=shape)
 
 
 def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:

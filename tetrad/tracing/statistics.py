@@ -164,7 +164,7 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Arr
 
     >>> import tetrad as td
     >>> td.argmax(td.asarray([3.0, 5.0, 5.0]))
-    Array(1, int32)
+    Array(1, int64)
     """
     return _search("argmax", as_array(x), axis, keepdims)
 
@@ -193,13 +193,13 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
 
     >>> import tetrad as td
     >>> td.nonzero(td.asarray([0, 7, 0, 8]))
-    (Array([1, 3], int32),)
+    (Array([1, 3], int64),)
     """
     x = as_array(x)
     if isinstance(x, TracedArray):
         message = "nonzero: how many elements are not zero is only known when the program runs"
         fail(TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero")
-    return tuple(Array.from_numpy(i.astype(np.int32)) for i in np.nonzero(x.view))
+    return tuple(Array.from_numpy(i.astype(np.int64)) for i in np.nonzero(x.view))
 
 
 def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Array:

@@ -1,0 +1,97 @@
+"""Trees: flatten and unflatten are inverse, shapes are hashable and tell structure apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tetrad.core.errors import TraceError
+from tetrad.core.tree import flatten, register, register_dataclass, tree_map, unflatten
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@register_dataclass
+@dataclasses.dataclass
+class Layer:
+    weight: Any
+    bias: Any
+
+
+class Bag:
+    def __init__(self, *items: Any, label: str = "") -> None:
+        self.items, self.label = items, label
+
+
+register(Bag, lambda bag: (bag.items, bag.label), lambda label, items: Bag(*items, label=label))
+
+TREES = st.recursive(
+    st.integers() | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text("abc", max_size=2), inner, max_size=3)
+        | st.builds(Point, inner, inner)
+        | st.builds(Layer, inner, inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(TREES)
+def test_unflatten_inverts_flatten(tree: Any) -> None:
+    leaves, shape = flatten(tree)
+    assert unflatten(shape, leaves) == tree
+    assert flatten(unflatten(shape, leaves)) == (leaves, shape)
+    assert hash(shape) == hash(flatten(tree)[1])
+    assert len(list(shape.leaf_names())) == len(leaves)
+
+
+def test_shapes_tell_containers_and_keys_apart() -> None:
+    trees = [1, (1,), [1], {"a": 1}, {"b": 1}, (1, None), (1, 2), Point(1, 2), Layer(1, 2)]
+    assert len({flatten(tree)[1] for tree in trees}) == len(trees)
+
+
+def test_dicts_are_sorted_by_key() -> None:
+    assert flatten({"b": 1, "a": 2}) == flatten({"a": 2, "b": 1})
+    assert flatten({"b": 1, "a": 2})[0] == [2, 1]
+
+
+def test_leaf_names_say_how_to_reach_a_leaf() -> None:
+    names = list(flatten({"w": [1, Layer(2, Point(3, 4))]})[1].leaf_names("p"))
+    assert names == ["p['w'][0]", "p['w'][1].weight", "p['w'][1].bias.x", "p['w'][1].bias.y"]
+
+
+def test_a_registered_class_keeps_its_settings() -> None:
+    leaves, shape = flatten(Bag(1, [2], label="kept"))
+    again = unflatten(shape, leaves)
+    assert (again.items, again.label) == ((1, [2]), "kept")
+    assert shape != flatten(Bag(1, [2], label="other"))[1]
+
+
+def test_static_fields_are_part_of_the_shape() -> None:
+    @dataclasses.dataclass
+    class Norm:
+        weight: Any
+        eps: float
+
+    register_dataclass(Norm, static=["eps"])
+    leaves, shape = flatten(Norm(1, 0.5))
+    assert leaves == [1] and unflatten(shape, [2]) == Norm(2, 0.5)
+
+
+def test_tree_map_refuses_different_shapes() -> None:
+    with pytest.raises(TraceError, match="different shapes"):
+        tree_map(lambda a, b: a, [1], (1,))
+
+
+def test_keys_that_do_not_sort_are_refused() -> None:
+    with pytest.raises(TraceError, match="cannot be sorted"):
+        flatten({1: 0, "a": 0})

@@ -1,0 +1,380 @@
+"""The public functions against NumPy, eager and traced, on ranks 0 to 4 with sizes 0 and 1 among them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import tetrad as td
+from tests.tracing.engine import jit
+from tetrad.core.op import REGISTRY
+
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+WITH_AXES = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=4)
+NUMBERS = st.integers(-8, 8)  # sums and products of these are exact in f32
+DTYPES = st.sampled_from([np.float32, np.float64, np.int32, np.int64])
+
+
+def arrays(shapes: Any = SHAPES, dtypes: Any = DTYPES) -> st.SearchStrategy[np.ndarray]:
+    pairs = st.tuples(shapes if isinstance(shapes, st.SearchStrategy) else st.just(shapes), dtypes)
+    return pairs.flatmap(lambda p: hnp.arrays(p[1], p[0], elements=NUMBERS.map(p[1])))
+
+
+def check(function: Callable[..., Any], want: Any, *args: Any, dtype: bool = True) -> None:
+    """Eager and traced results are NumPy's."""
+    for got in (function(*args), jit(function)(*args)):
+        expected = want if isinstance(want, list | tuple) else [want]
+        results = got if isinstance(got, list | tuple) else [got]
+        assert len(results) == len(expected)
+        for one, other in zip(results, expected, strict=True):
+            assert one.shape == np.shape(other)
+            assert not dtype or one.dtype.np == np.asarray(other).dtype
+            np.testing.assert_array_equal(one, other)
+
+
+# elementwise
+
+NUMPY_NAMES = {"rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": None}
+ELEMENTWISE = [name for name in td.functions.elementwise_names() if NUMPY_NAMES.get(name, getattr(np, name, None))]
+UNARY_RANGE = {"acosh": (1, 9), "log": (1, 9), "log2": (1, 9), "log10": (1, 9), "sqrt": (0, 9), "rsqrt": (1, 9)}
+
+
+def operand_dtype(op: Any) -> Any:
+    return {"bool": np.bool_, "float": np.float64}.get(op.promote, np.float64 if td.float64 in op.dtypes else np.int32)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@settings(max_examples=15)
+@given(st.data())
+def test_elementwise_broadcasts_as_numpy(name: str, data: st.DataObject) -> None:
+    op = REGISTRY[name]
+    count = len(inspect.signature(op.reference).parameters)
+    drawn = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=count, max_dims=3, min_side=0, max_side=3))
+    shapes = drawn.input_shapes
+    low, high = UNARY_RANGE.get(name, (0, 1) if name in ("asin", "acos", "atanh") else (1, 6))
+    rng = np.random.default_rng(len(shapes))
+    dtype = np.float32 if td.float64 not in op.dtypes and op.promote == "float" else operand_dtype(op)
+    args = [np.asarray(rng.integers(low, high, shape), dtype) for shape in shapes]
+    if name == "where":
+        args[0] = args[0] > 3
+    with np.errstate(all="ignore"):
+        want = (NUMPY_NAMES.get(name) or getattr(np, name))(*args)
+    for got in (getattr(td, name)(*args), jit(getattr(td, name))(*args)):
+        assert got.shape == want.shape and got.dtype.np == want.dtype
+        np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=1e-6, atol=1e-7)
+
+
+def test_every_public_elementwise_op_is_a_function_with_its_docs() -> None:
+    for name in td.functions.elementwise_names():
+        function = getattr(td, name)
+        assert function.__doc__ and function.__name__ == name and name in dir(td)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no function 'nonsense'"):
+        td.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "want"),
+    [
+        (np.int8(1), 2, td.int8), (np.float16([1]), 2.5, td.float16), (np.int32([1]), 2.5, td.float32),
+        (np.int32([1]), np.float16([1]), td.float16), (np.uint8([1]), np.int32([1]), td.int32),
+        (np.bool_([True]), 1, td.int32), (np.float32([1]), np.float64(2), td.float64),
+    ],
+)  # fmt: skip
+def test_promotion_of_operands(left: Any, right: Any, want: Any) -> None:
+    assert td.add(left, right).dtype is want
+    assert td.add(right, left).dtype is want
+    assert jit(td.add)(left, right).dtype is want
+    assert td.result_type(left, right) is want
+
+
+def test_division_of_integers_gives_floats() -> None:
+    assert (td.asarray([7]) / 2).tolist() == [3.5]
+    assert (td.asarray([7, -7]) // 2).tolist() == [3, -4]
+    assert (td.asarray([7, -7]) % 4).tolist() == [3, 1]
+
+
+# creation
+
+
+def test_defaults() -> None:
+    assert td.asarray([1, 2]).dtype is td.int32 and td.asarray([1.0]).dtype is td.float32
+    assert td.asarray(np.zeros(1)).dtype is td.float64 and td.asarray([True]).dtype is td.bool
+    assert td.asarray([1 << 40]).dtype is td.int64 and td.zeros(1).dtype is td.float32
+    assert td.asarray([]).dtype is td.float32 and td.arange(3).dtype is td.int32 and td.arange(3.0).dtype is td.float32
+    assert td.asarray([1, 2], dtype="float16").dtype is td.float16
+    assert td.asarray(np.array([1.5, 2.5]), dtype=td.int32).tolist() == [1, 2]
+
+
+def test_asarray_of_arrays_in_lists() -> None:
+    check(lambda x: td.asarray([x[0], x[1], 3.0]), np.float32([1, 2, 3]), np.float32([1, 2]))
+    check(lambda x: td.asarray([[x[0], 1.0], [x[1], 2.0]]), np.float32([[1, 1], [2, 2]]), np.float32([1, 2]))
+
+
+@given(SHAPES, st.sampled_from(["float32", "int64", "bool", "bfloat16"]))
+def test_filled(shape: tuple[int, ...], dtype: str) -> None:
+    np_dtype = td.functions.as_dtype(dtype).np
+    check(lambda: td.zeros(shape, dtype=dtype), np.zeros(shape, np_dtype))
+    check(lambda: td.ones(shape, dtype=dtype), np.ones(shape, np_dtype))
+    check(lambda: td.full(shape, 1, dtype=dtype), np.full(shape, 1, np_dtype))
+    x = np.zeros(shape, np_dtype)
+    check(td.zeros_like, x, x)
+    check(td.ones_like, np.ones_like(x), x)
+    check(lambda x: td.full_like(x, 1), np.full_like(x, 1), x)
+    check(lambda: td.empty(shape, dtype=dtype), x)
+    check(td.empty_like, x, x)
+
+
+@given(st.integers(-9, 9), st.integers(-9, 9), st.sampled_from([-3, -1, 1, 2]))
+def test_arange(start: int, stop: int, step: int) -> None:
+    check(lambda: td.arange(start, stop, step), np.arange(start, stop, step, dtype=np.int32))
+    check(lambda: td.arange(start, stop, step / 2), np.arange(start, stop, step / 2).astype(np.float32))
+
+
+@given(st.integers(0, 4), st.integers(0, 4), st.integers(-5, 5))
+def test_matrices(rows: int, columns: int, k: int) -> None:
+    check(lambda: td.eye(rows, columns, k=k), np.eye(rows, columns, k, np.float32))
+    x = np.arange(2 * rows * columns).reshape(2, rows, columns)
+    check(lambda x: td.tril(x, k=k), np.tril(x, k), x)
+    check(lambda x: td.triu(x, k=k), np.triu(x, k), x)
+
+
+def test_linspace_and_meshgrid() -> None:
+    check(lambda: td.linspace(0, 2, 5), np.linspace(0, 2, 5, dtype=np.float32))
+    check(lambda: td.linspace(0, 2, 4, endpoint=False), np.linspace(0, 2, 4, False, dtype=np.float32))
+    xs = [np.arange(2), np.arange(3), np.arange(4)]
+    for indexing in ("xy", "ij"):
+        check(lambda *xs, how=indexing: td.meshgrid(*xs, indexing=how), np.meshgrid(*xs, indexing=indexing), *xs)
+
+
+# manipulation
+
+
+@given(arrays(WITH_AXES), st.data())
+def test_axes(x: np.ndarray, data: st.DataObject) -> None:
+    perm = tuple(data.draw(st.permutations(range(x.ndim))))
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    other = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    check(lambda x: td.permute_dims(x, perm), np.transpose(x, perm), x)
+    check(td.transpose, np.transpose(x), x)
+    check(lambda x: td.moveaxis(x, axis, other), np.moveaxis(x, axis, other), x)
+    check(lambda x: td.expand_dims(x, axis=axis), np.expand_dims(x, axis), x)
+    check(lambda x: td.squeeze(td.expand_dims(x, axis=axis), axis), x, x)
+    check(lambda x: td.squeeze(x), np.squeeze(x), x)
+    check(lambda x: td.flip(x, axis=axis), np.flip(x, axis), x)
+    check(lambda x: td.flip(x), np.flip(x), x)
+    check(lambda x: td.unstack(x, axis=axis), [np.take(x, i, axis) for i in range(x.shape[axis])], x)
+    if x.ndim > 1:
+        check(td.matrix_transpose, np.swapaxes(x, -1, -2), x)
+
+
+@given(arrays(WITH_AXES), st.data())
+def test_repeating(x: np.ndarray, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    count = data.draw(st.integers(0, 3))
+    times = tuple(data.draw(st.lists(st.integers(0, 2), max_size=4)))
+    shift = data.draw(st.integers(-5, 5))
+    check(lambda x: td.repeat(x, count, axis=axis), np.repeat(x, count, axis), x)
+    check(lambda x: td.repeat(x, count), np.repeat(x, count), x)
+    check(lambda x: td.tile(x, times), np.tile(x, times), x)
+    check(lambda x: td.roll(x, shift, axis=axis), np.roll(x, shift, axis), x)
+    check(lambda x: td.roll(x, shift), np.roll(x, shift), x)
+    widths = [tuple(data.draw(st.tuples(st.integers(0, 2), st.integers(0, 2)))) for _ in x.shape]
+    check(lambda x: td.pad(x, widths, value=3), np.pad(x, widths, constant_values=3), x)
+
+
+@given(arrays(), st.data())
+def test_reshape(x: np.ndarray, data: st.DataObject) -> None:
+    check(lambda x: td.reshape(x, (-1,)), x.reshape(-1), x)
+    sizes = (*x.shape[::-1], 1)
+    check(lambda x: td.reshape(x, sizes), x.reshape(sizes), x)
+    if x.size:
+        at = data.draw(st.integers(0, len(sizes) - 1))
+        open_sizes = tuple(-1 if i == at else n for i, n in enumerate(sizes))
+        check(lambda x: td.reshape(x, open_sizes), x.reshape(open_sizes), x)
+
+
+@given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, min_side=0, max_side=3))
+def test_broadcasting(shapes: hnp.BroadcastableShapes) -> None:
+    a, b = (np.arange(np.prod(s), dtype=np.float32).reshape(s) for s in shapes.input_shapes)
+    check(td.broadcast_arrays, list(np.broadcast_arrays(a, b)), a, b)
+    check(lambda a: td.broadcast_to(a, shapes.result_shape), np.broadcast_to(a, shapes.result_shape), a)
+
+
+@given(arrays(WITH_AXES), st.data())
+def test_joining(x: np.ndarray, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    check(lambda x: td.concat([x, x + 1, x], axis=axis), np.concatenate([x, x + 1, x], axis), x)
+    check(lambda x: td.concat([x, x], axis=None), np.concatenate([x, x], None), x)
+    check(lambda x: td.stack([x, x + 1], axis=axis), np.stack([x, x + 1], axis), x)
+
+
+# statistics
+
+
+@st.composite
+def array_and_axis(draw: st.DrawFn, min_side: int = 0) -> tuple[np.ndarray, Any]:
+    x = draw(arrays(hnp.array_shapes(min_dims=0, max_dims=4, min_side=min_side, max_side=4)))
+    axes = st.none()
+    if x.ndim:
+        one = st.integers(-x.ndim, x.ndim - 1)
+        axes |= one | st.sets(st.integers(0, x.ndim - 1), min_size=1).map(lambda s: tuple(s))
+    return x, draw(axes)
+
+
+@given(array_and_axis(), st.booleans())
+def test_sums(case: tuple[np.ndarray, Any], keepdims: bool) -> None:
+    x, axis = case
+    settings = {"axis": axis, "keepdims": keepdims}
+    check(lambda x: td.sum(x, **settings), np.sum(x, dtype=x.dtype, **settings), x)
+    check(lambda x: td.any(x, **settings), np.any(x, **settings), x)
+    check(lambda x: td.all(x, **settings), np.all(x, **settings), x)
+    check(lambda x: td.count_nonzero(x, **settings), np.count_nonzero(x, **settings), x, dtype=False)
+    check(lambda x: td.prod(x % 3, **settings), np.prod(x % 3, dtype=x.dtype, **settings), x)
+
+
+@given(array_and_axis(min_side=1), st.booleans())
+def test_extremes_and_means(case: tuple[np.ndarray, Any], keepdims: bool) -> None:
+    x, axis = case
+    settings = {"axis": axis, "keepdims": keepdims}
+    check(lambda x: td.max(x, **settings), np.max(x, **settings), x)
+    check(lambda x: td.min(x, **settings), np.min(x, **settings), x)
+    wide = x.astype(np.float64)
+    for name, want in (("mean", wide.mean(**settings)), ("var", wide.var(**settings)), ("std", wide.std(**settings))):
+        got = getattr(td, name)(x, **settings)
+        assert got.shape == want.shape and got.dtype.is_float
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+
+
+@given(arrays(hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4)), st.data())
+def test_searching_and_running_sums(x: np.ndarray, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    for name in ("argmax", "argmin"):
+        numpy = getattr(np, name)
+        check(lambda x, n=name: getattr(td, n)(x, axis=axis), numpy(x, axis), x, dtype=False)
+        kept = numpy(x, axis, keepdims=True)
+        check(lambda x, n=name: getattr(td, n)(x, axis=axis, keepdims=True), kept, x, dtype=False)
+        check(lambda x, n=name: getattr(td, n)(x), numpy(x), x, dtype=False)
+    check(lambda x: td.cumulative_sum(x, axis=axis), np.cumsum(x, axis, dtype=x.dtype), x)
+    initial = np.cumulative_sum(x, axis=axis, dtype=x.dtype, include_initial=True)
+    check(lambda x: td.cumulative_sum(x, axis=axis, include_initial=True), initial, x)
+    check(lambda x: td.diff(x, axis=axis, n=2), np.diff(x, 2, axis), x)
+    order = np.argsort(x, axis)
+    check(lambda x, i: td.take_along_axis(x, i, axis=axis), np.take_along_axis(x, order, axis), x, order)
+
+
+def test_small_integers_are_summed_without_wrapping() -> None:
+    x = np.full(300, 250, np.uint8)
+    assert int(td.sum(x)) == 75000 and td.sum(x).dtype is td.uint32
+    assert int(td.sum(np.ones(300, bool))) == 300
+    assert td.sum(x, dtype=td.uint8).dtype is td.uint8
+
+
+def test_half_precision_statistics_are_computed_wide() -> None:
+    x = np.full(5000, 100, np.float16)
+    assert float(td.mean(x)) == 100 and td.mean(x).dtype is td.float16 and float(td.std(x)) == 0
+
+
+def test_var_with_correction() -> None:
+    x = np.float64([1, 2, 4])
+    np.testing.assert_allclose(float(td.var(x, correction=1)), np.var(x, ddof=1))
+    assert np.isnan(float(td.mean(np.float32([]))))
+
+
+def test_nonzero_and_clip() -> None:
+    x = np.array([[0, 3], [5, 0]])
+    for got, want in zip(td.nonzero(x), np.nonzero(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    check(lambda x: td.clip(x, 1, 4), np.clip(x, 1, 4), x)
+    check(lambda x: td.clip(x, max=4), np.minimum(x, 4), x)
+
+
+# gathering and scattering
+
+
+@given(arrays(hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4)), st.data())
+def test_take(x: np.ndarray, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    n = x.shape[axis]
+    indices = data.draw(hnp.arrays(np.int32, SHAPES, elements=st.integers(-n, n - 1)))
+    check(lambda x, i: td.take(x, i, axis=axis), np.take(x, indices, axis), x, indices)
+
+
+def test_scatter_add() -> None:
+    updates, indices = np.arange(6.0).reshape(3, 2), np.array([1, 0, 1])
+    want = np.zeros((4, 2))
+    np.add.at(want, indices, updates)
+    check(lambda u, i: td.scatter_add(u, i, 4), want, updates, indices)
+
+
+# linear algebra
+
+MATMUL = [
+    ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (3,)),
+    ((3,), (5, 3, 4)),
+    ((5, 2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 4)), ((6, 1, 2, 3), (5, 3, 4)), ((2, 3), (5, 3, 4)),
+    ((0, 3), (3, 4)), ((2, 0), (0, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), MATMUL)
+def test_matmul_of_every_rank(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in (left, right))
+    check(td.matmul, a @ b, a, b)
+    check(lambda a, b: a @ b, a @ b, td.asarray(a), td.asarray(b))
+
+
+def test_products() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(-4, 5, (2, 3, 4)).astype(np.float64), rng.integers(-4, 5, (4, 3, 5)).astype(np.float64)
+    check(lambda a, b: td.tensordot(a, b, axes=1), np.tensordot(a, b, 1), a, b)
+    check(lambda a, b: td.tensordot(a, b, axes=((1, 2), (1, 0))), np.tensordot(a, b, ((1, 2), (1, 0))), a, b)
+    check(lambda a, b: td.tensordot(a, b, axes=0), np.tensordot(a, b, 0), a, b)
+    check(lambda a: td.vecdot(a, a), np.sum(a * a, -1), a)
+    check(lambda a: td.vecdot(a, a, axis=0), np.sum(a * a, 0), a)
+
+
+# dtypes
+
+
+def test_dtype_functions() -> None:
+    assert td.can_cast(td.int8, td.int32) and not td.can_cast(td.zeros(1), td.int32)
+    assert td.isdtype(td.float16, "real floating") and not td.isdtype(td.int8, "unsigned integer")
+    assert td.isdtype(td.int8, (td.int16, "integral")) and td.isdtype(td.bool, "bool")
+    assert td.finfo(td.float32).max == float(np.finfo(np.float32).max) and td.finfo(td.zeros(1)).bits == 32
+    assert td.finfo(td.bfloat16).eps == 0.0078125
+    assert (td.iinfo(td.int8).min, td.iinfo(td.uint8).max) == (-128, 255)
+    assert td.astype(np.float32([1.5, -1.5, np.nan, 1e20]), td.int32).tolist() == [1, -1, 0, 2**31 - 1]
+
+
+# symbolic sizes
+
+
+def test_symbolic_sizes() -> None:
+    n = td.Dim("n", max=100)
+
+    def f(x: Any) -> Any:
+        rows = x.shape[0]
+        return (
+            td.mean(x, axis=0), td.var(x), td.zeros((rows, 2)) + td.ones((rows, 1)), td.arange(rows), x * rows,
+            td.reshape(x, (-1,)), td.reshape(x, (rows, 3, -1)), td.tril(x @ x.mT), td.flip(x), td.concat([x, x]),
+            td.repeat(x, 2, axis=0), td.roll(x, 1, axis=0), x + td.arange(rows)[:, None], td.argmax(x, axis=0),
+        )  # fmt: skip
+
+    compiled = jit(f, dims=({0: n},))
+    for rows in (1, 2, 7):
+        x = np.arange(rows * 6, dtype=np.float64).reshape(rows, 6)
+        for got, want in zip(compiled(x), f(td.asarray(x)), strict=True):
+            assert got.shape == want.shape and got.dtype is want.dtype
+            np.testing.assert_array_equal(got, want)
+    assert compiled.compiles == 1

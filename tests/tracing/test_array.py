@@ -1,0 +1,106 @@
+"""Arrays: exchange with NumPy and Python, immutability, printing, conversions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.errors import DtypeError, ShapeError, TraceError
+
+
+def test_numpy_sees_the_values_in_place_and_read_only() -> None:
+    x = td.asarray([1.0, 2.0])
+    seen = np.asarray(x)
+    assert np.shares_memory(seen, np.asarray(x)) and not seen.flags.writeable
+    assert np.array(x).flags.writeable
+    assert np.asarray(x, np.float64).dtype == np.float64
+
+
+def test_a_writable_numpy_array_is_copied_unless_promised() -> None:
+    source = np.ones(3, np.float32)
+    copied, shared = td.asarray(source), td.asarray(source, copy=False)
+    source[0] = 7
+    assert float(copied[0]) == 1 and float(shared[0]) == 7
+
+
+def test_dlpack_round_trip() -> None:
+    x = td.asarray([[1, 2], [3, 4]])
+    assert np.array_equal(np.from_dlpack(x), x.view)
+    assert td.from_dlpack(np.arange(3, dtype=np.int64)).dtype is td.int64
+    assert x.__dlpack_device__() == (1, 0)
+
+
+def test_buffer() -> None:
+    assert memoryview(td.asarray([1, 2]).__array__()).tolist() == [1, 2]
+
+
+def test_the_namespace_is_the_package() -> None:
+    assert td.asarray(1).__array_namespace__(api_version="2024.12") is td
+    with pytest.raises(DtypeError, match=r"2023\.12 and 2024.12"):
+        td.asarray(1).__array_namespace__(api_version="1999.1")
+
+
+def test_python_numbers() -> None:
+    assert int(td.asarray(3)) == 3 and float(td.asarray(2.5)) == 2.5 and bool(td.asarray([True]))
+    assert [10, 20][td.asarray(1)] == 20
+    assert td.asarray([4]).item() == 4 and td.asarray(td.asarray(0.5).astype(td.bfloat16)).item() == 0.5
+    assert f"{td.asarray(0.125):.2f}" == "0.12"
+
+
+@pytest.mark.parametrize("convert", [int, float, lambda x: [1][x]])
+def test_only_arrays_without_axes_convert(convert: object) -> None:
+    with pytest.raises((DtypeError, TypeError)):
+        convert(td.asarray([1, 2]))  # type: ignore[operator]
+
+
+def test_truth_of_many_is_ambiguous() -> None:
+    with pytest.raises(DtypeError, match="ambiguous"):
+        bool(td.asarray([True, False]))
+
+
+def test_arrays_do_not_change() -> None:
+    with pytest.raises(TraceError, match="do not change in place"):
+        td.zeros(3)[0] = 1
+
+
+def test_repr() -> None:
+    assert repr(td.asarray([1.5, 2.0])) == "Array([1.5, 2. ], float32)"
+    assert repr(td.asarray([[1], [2]])) == "Array([[1],\n       [2]], int32)"
+    assert repr(td.asarray(True)) == "Array(True, bool)"
+
+
+def test_properties() -> None:
+    x = td.zeros((2, 3))
+    assert (x.ndim, x.size, x.nbytes, x.itemsize, x.device, len(x)) == (2, 6, 24, 4, "cpu", 2)
+    assert x.T.shape == (3, 2) and x.to_device("cpu") is x
+    with pytest.raises(ShapeError, match="devices: cpu"):
+        x.to_device("gpu")
+    with pytest.raises(ShapeError, match="two axes"):
+        td.zeros(3).T  # noqa: B018
+    with pytest.raises(ShapeError, match="no length"):
+        len(td.asarray(1))
+
+
+def test_iteration_and_methods() -> None:
+    x = td.asarray([[1.0, 2.0], [3.0, 4.0]])
+    assert [row.tolist() for row in x] == [[1.0, 2.0], [3.0, 4.0]]
+    assert x.sum(axis=0).tolist() == [4.0, 6.0] and x.mean().item() == 2.5
+    assert x.reshape(4).shape == x.reshape((4,)).shape == x.flatten().shape == (4,)
+    assert x.reshape(2, 1, 2).squeeze(1).transpose(1, 0).tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert x.max(axis=1).tolist() == [2.0, 4.0] and x.argmin().item() == 0
+    assert x.astype(td.int32).dtype is td.int32
+
+
+def test_numpy_on_either_side() -> None:
+    x, y = td.asarray([1.0, 2.0]), np.array([10.0, 20.0], np.float32)
+    for result in (x + y, y + x, np.float32(10) + x):
+        assert isinstance(result, td.Array) and result.dtype is td.float32
+    assert (y - x).tolist() == [9.0, 18.0]
+    assert np.exp(x).dtype == np.float32  # NumPy's own functions see the values
+
+
+def test_operators_refuse_what_is_no_operand() -> None:
+    with pytest.raises(TypeError):
+        td.zeros(2) + "text"
+    assert (td.zeros(2) == "text") is False
