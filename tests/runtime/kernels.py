@@ -13,9 +13,12 @@ from tetrad.codegen.targets.x86_64 import host_target
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.runtime.table import KernelEntry, Word
+from tetrad.runtime.pool import run
+from tetrad.runtime.table import KernelEntry, LoopEntry, Table, Word
 
 LANES = 16
+N = 1000  # elements of the arrays that `mix` works on
+GROUPS = -(-N // LANES)
 TRAP_CODE = 42
 TAG = 5  # marks the entry a trap comes from
 
@@ -37,7 +40,7 @@ define void @set_state(i32 %state) {
 """
 
 
-def mix(k: KernelBuilder) -> None:
+def mix_body(k: KernelBuilder) -> None:
     """y[i] = 3 x[i] + x[(i + shift) mod n] + offset: reads what other workers wrote."""
     x, y = k.buffer("x", i64), k.buffer("y", i64, "write")
     n, shift, offset = k.arg("n"), k.arg("shift"), k.arg("offset")
@@ -101,7 +104,8 @@ def halve(k: KernelBuilder) -> None:
 
 
 BODIES: dict[str, Callable[[KernelBuilder], None]] = {
-    f.__name__: f for f in (mix, add_counter, less_than, set_number, trap_from, through_scratch, spin, halve)
+    "mix": mix_body,
+    **{f.__name__: f for f in (add_counter, less_than, set_number, trap_from, through_scratch, spin, halve)},
 }
 
 
@@ -153,3 +157,31 @@ def aligned(count: int, dtype: type) -> np.ndarray:
     memory = np.zeros(count * itemsize + 64, np.uint8)
     skip = -memory.ctypes.data % 64
     return memory[skip : skip + count * itemsize].view(dtype)
+
+
+def data() -> np.ndarray:
+    return np.random.default_rng(7).integers(-(10**6), 10**6, N)
+
+
+def mixed(x: np.ndarray, shift: int, offset: int) -> np.ndarray:
+    return 3 * x + np.roll(x, -shift) + offset
+
+
+def mix(source: int, target: int, shift: int, offset: int = 0, **options: bool) -> KernelEntry:
+    return kernel("mix", (Word(source, 0), Word(target, 0)), GROUPS, n=N, shift=shift, offset=offset, **options)
+
+
+def addresses(*arrays: np.ndarray) -> list[int]:
+    return [a.ctypes.data for a in arrays]
+
+
+def barrier_loop(barriers: int, threads: int) -> bytes:
+    """What two small arrays hold after so many steps, each reading what other workers wrote in the step before."""
+    x, y = np.arange(4 * LANES), np.zeros(4 * LANES, np.int64)
+    there, back = (
+        kernel("mix", words, 4, n=4 * LANES, shift=21, offset=1)
+        for words in ((Word(0, 0), Word(1, 0)), (Word(1, 0), Word(0, 0)))
+    )
+    table = Table((LoopEntry((there, back) * 5, Word(-1, barriers // 10)),))
+    run(table, addresses(x, y), threads)
+    return x.tobytes() + y.tobytes()

@@ -13,34 +13,42 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.modules import ROOT
-from tests.runtime.kernels import LANES, TAG, TRAP_CODE, aligned, float_state, kernel
+from tests.runtime.kernels import (
+    GROUPS,
+    LANES,
+    TAG,
+    TRAP_CODE,
+    N,
+    addresses,
+    aligned,
+    barrier_loop,
+    data,
+    float_state,
+    kernel,
+    mix,
+    mixed,
+)
 from tetrad.codegen.module import TAG_SHIFT
 from tetrad.runtime import pool
 from tetrad.runtime.pool import Trapped, run
-from tetrad.runtime.table import FOREVER, BranchEntry, CallEntry, ForeignEntry, LoopEntry, Table, Word
+from tetrad.runtime.table import (
+    FOREVER,
+    BranchEntry,
+    CallEntry,
+    Entry,
+    ForeignEntry,
+    KernelEntry,
+    LoopEntry,
+    Table,
+    Word,
+)
 
 pytestmark = pytest.mark.timeout(60)
 THREADS = (1, 2, 3, 4)
-N = 1000
-GROUPS = -(-N // LANES)
-
-
-def data() -> np.ndarray:
-    return np.random.default_rng(7).integers(-(10**6), 10**6, N)
-
-
-def mixed(x: np.ndarray, shift: int, offset: int) -> np.ndarray:
-    return 3 * x + np.roll(x, -shift) + offset
-
-
-def mix(source: int, target: int, shift: int, offset: int = 0, **options: bool) -> object:
-    return kernel("mix", (Word(source, 0), Word(target, 0)), GROUPS, n=N, shift=shift, offset=offset, **options)
-
-
-def addresses(*arrays: np.ndarray) -> list[int]:
-    return [a.ctypes.data for a in arrays]
 
 
 def same_for_all(make: Callable[[int], Sequence[np.ndarray]], *want: np.ndarray) -> None:
@@ -274,23 +282,21 @@ def test_a_trap_leaves_nested_loops(threads: int) -> None:
 # -- barriers -----------------------------------------------------------------------------------------------------
 
 
-def barrier_loop(barriers: int) -> tuple[Table, list[int], np.ndarray]:
-    """x[0..15] goes up by one between any two barriers, in turn by different workgroups."""
-    x, counter = aligned(4 * LANES, np.int64), aligned(1, np.int64)
-    step = kernel("trap_from", (Word(0, 0),), 4, first=10**9)
-    return Table((LoopEntry((step,) * 10, Word(-1, barriers // 10)),)), addresses(x, counter), x
-
-
 @pytest.mark.parametrize("threads", [2, 4])
 def test_a_hundred_thousand_barriers(threads: int) -> None:
-    table, bases, x = barrier_loop(100_000)
-    run(table, bases, threads)
-    assert set(x) == {100_000}
+    assert barrier_loop(100_000, threads) == barrier_loop(100_000, 1)
 
 
 def script(text: str, limit: float = 30, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A Python program of its own; it sees the helpers of these tests."""
-    head = "import os, signal, sys, threading, time\nimport numpy as np\nfrom tests.runtime.test_pool import *\n"
+    """A Python program of its own; it sees the names above."""
+    head = """\
+import os, signal, threading, time
+import numpy as np
+from tests.runtime.kernels import *
+from tetrad.runtime import pool
+from tetrad.runtime.pool import run
+from tetrad.runtime.table import FOREVER, LoopEntry, Table, Word
+"""
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", head + textwrap.dedent(text)]
     return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=env, check=False)
@@ -307,10 +313,111 @@ def succeeds(text: str, limit: float = 30, **environ: str) -> str:
 def test_barriers_on_one_core_do_not_crawl() -> None:
     succeeds("""
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-        table, bases, x = barrier_loop(20_000)
-        run(table, bases, 4)
-        assert set(x) == {20_000}
+        start = time.monotonic()
+        assert barrier_loop(20_000, 4) == barrier_loop(20_000, 1)
+        assert time.monotonic() - start < 10
     """)
+
+
+def test_idle_workers_sleep_and_wake() -> None:
+    succeeds("""
+        x, y = data(), np.zeros(N, np.int64)
+        table = Table((mix(0, 1, 1),))
+        run(table, addresses(x, y), 4)
+        start = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - start < 0.1
+        for _ in range(50):
+            time.sleep(0.002)
+            y[:] = 0
+            run(table, addresses(x, y), 4)
+            np.testing.assert_array_equal(y, mixed(x, 1, 0))
+    """)
+
+
+def test_workers_sleep_while_one_of_them_works() -> None:
+    succeeds("""
+        y = aligned(LANES, np.float64)
+        quick = kernel("spin", (Word(0, 0),), 4, steps=10)
+        long = kernel("spin", (Word(0, 0),), 1, steps=200_000_000, serial=True)
+        table = Table((quick, long, quick), heavy=True)
+        start, cpu = time.monotonic(), time.process_time()
+        run(table, addresses(y), 4)
+        wall = time.monotonic() - start
+        assert wall > 0.1 and time.process_time() - cpu < 1.2 * wall
+    """)
+
+
+# -- any table ----------------------------------------------------------------------------------------------------
+
+SMALL, ARRAYS, COUNTER, INDEX = 40, 3, 3, 4  # elements, arrays in bases 0..2, then one i64, then one i32
+
+
+@st.composite
+def any_kernel(draw: st.DrawFn) -> KernelEntry:
+    groups, options = -(-SMALL // LANES), {"serial": draw(st.booleans()), "slice": draw(st.integers(0, 2))}
+    source, target = draw(st.permutations(range(ARRAYS)))[:2]
+    if draw(st.booleans()):
+        return kernel("add_counter", (Word(COUNTER, 0), Word(target, 0)), groups, n=SMALL, **options)
+    shift, offset = draw(st.integers(0, SMALL - 1)), draw(st.integers(0, 9))
+    buffers = (Word(source, 0), Word(target, 0))
+    return kernel("mix", buffers, groups, n=SMALL, shift=shift, offset=offset, **options)
+
+
+def any_entry(inner: st.SearchStrategy[Table]) -> st.SearchStrategy[Entry]:
+    counter = st.sampled_from([None, Word(COUNTER, 0)])
+    rest = (Word(COUNTER, 0), Word(INDEX, 0))
+    bases = st.permutations([Word(i, 0) for i in range(ARRAYS)]).map(lambda words: (*words, *rest))
+    return st.one_of(
+        st.builds(LoopEntry, inner, st.integers(0, 3).map(lambda n: Word(-1, n)), counter),
+        st.builds(CallEntry, inner, bases),
+        st.builds(BranchEntry, st.just(Word(INDEX, 0)), st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    )
+
+
+leaves = st.lists(any_kernel(), max_size=4).map(Table)
+tables = st.recursive(
+    leaves, lambda inner: st.lists(any_kernel() | any_entry(inner), max_size=4).map(Table), max_leaves=6
+)
+
+
+def interpret(table: Table, arrays: list[np.ndarray]) -> None:
+    """What the entries mean, one after the other."""
+    for entry in table.entries:
+        match entry:
+            case KernelEntry(name="mix"):
+                (source, _), (target, _), (_, n), (_, shift), (_, offset) = entry.words[:5]
+                arrays[target][:n] = mixed(arrays[source][:n], shift, offset)
+            case KernelEntry():
+                target = arrays[entry.words[1].base]
+                target[:] = 2 * target + arrays[COUNTER][0]
+            case CallEntry():
+                interpret(entry.table, [arrays[word.base] for word in entry.bases])
+            case BranchEntry():
+                chosen = min(max(int(arrays[INDEX][0]), 0), len(entry.tables) - 1)
+                interpret(entry.tables[chosen], arrays)
+            case LoopEntry():
+                for i in range(entry.trips.value):
+                    if entry.counter is not None:
+                        arrays[COUNTER][0] = i
+                    interpret(entry.body, arrays)
+
+
+def fresh(index: int) -> list[np.ndarray]:
+    arrays = [np.arange(i, SMALL + i, dtype=np.int64) for i in range(ARRAYS)]
+    return [*arrays, np.full(1, 5, np.int64), np.full(1, index, np.int32)]
+
+
+@settings(max_examples=100)
+@given(table=tables, index=st.integers(-1, 3))
+def test_any_table_gives_the_same_bytes_with_any_number_of_threads(table: Table, index: int) -> None:
+    want = fresh(index)
+    interpret(table, want)
+    for threads in (None, *THREADS):
+        got = fresh(index)
+        run(table, addresses(*got), threads)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{threads} threads")
 
 
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------

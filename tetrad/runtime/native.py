@@ -61,8 +61,8 @@ HEADER_WORDS = 4
 # Ticks of the time-stamp counter (2 to 4 a nanosecond).
 IDLE_TICKS = 150_000  # a worker without work spins about 50 us before it sleeps
 LONG_TICKS = 150_000  # at a barrier it starts with the same patience, ...
-SHORT_TICKS = 3_000  # ... and loses it where waiting did not help: more threads than cores
-YIELDS = 4
+SHORT_TICKS = 1_000  # ... and loses it where waiting did not help: more threads than cores
+YIELDS = 4  # times it offers its core to others before it sleeps
 
 X86 = {
     "TICKS": "call i64 @llvm.readcyclecounter()",

@@ -171,8 +171,9 @@ class Pool:
         """Send the workers home. Runs still going in other threads are stopped; later ones run alone."""
         deadline = time.monotonic() + seconds
         self.is_closed = True
-        for context in list(self.contexts):
-            context.block.words[STOP] = 1
+        with self.lock:
+            for context in self.contexts:
+                context.block.words[STOP] = 1
         while self.workers and not self.native.stop(self.block.address):
             if time.monotonic() > deadline:
                 return
