@@ -14,7 +14,7 @@ op functions users call, on variables instead of arrays; a rule that is not bit-
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -32,6 +32,7 @@ from tetrad.ops.movement import expand
 Axes = tuple[int, ...]
 Number = bool | int | float
 Bindings = dict[str, Any]
+SPLAT_PIECE = 4096  # elements compared at a time
 FIRINGS_PER_NODE = 50  # more on average means rules that feed each other without end
 
 
@@ -143,11 +144,14 @@ def constant_value(node: Node) -> Number | None:
 
 def splat_value(array: np.ndarray) -> np.ndarray | None:
     """The element that all others equal bit for bit, as an array without axes."""
+    if array.size == 1:
+        return array.reshape(())
     flat = array.reshape(-1).view(f"u{array.dtype.itemsize}")
-    # Weights differ within the first few elements; only what may be a splat is read to the end.
-    if flat.size == 0 or (flat[:64] != flat[0]).any() or (flat != flat[0]).any():
+    # Piece by piece: weights differ within the first few elements, and need not be read to the end.
+    pieces = (flat[i : i + SPLAT_PIECE] for i in range(0, flat.size, SPLAT_PIECE))
+    if flat.size == 0 or not all((piece == flat[0]).all() for piece in pieces):
         return None
-    return array.reshape(-1)[0:1].reshape(())
+    return array.reshape(-1)[:1].reshape(())
 
 
 def _as_number(value: np.ndarray) -> Number:
@@ -209,13 +213,29 @@ class Trace:
     fired: list[Fired] = field(default_factory=list)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Candidate:
+    """A pattern with what most nodes fail on first: the ops its operands must have."""
+
+    pattern: Pattern
+    rule: Rule
+    operand_ops: tuple[tuple[int, frozenset[Op]], ...]
+
+    def may_match(self, node: Node) -> bool:
+        inputs = node.inputs
+        for position, ops in self.operand_ops:
+            if position >= len(inputs) or inputs[position].op not in ops:
+                return False
+        return True
+
+
 class Rules:
     """A named list of rules. The first that fits a node fires; the result is looked at again."""
 
     def __init__(self, name: str, *parts: Rules) -> None:
         self.name = name
         self.rules: list[Rule] = []
-        self._by_op: dict[Op | None, list[tuple[Pattern, Rule]]] = {}
+        self._by_op: dict[Op | None, list[_Candidate]] = {}
         for part in parts:
             for rule in part.rules:
                 self._include(rule)
@@ -233,7 +253,7 @@ class Rules:
         self.rules.append(rule)
         for pattern in rule.patterns:
             for root in _roots(pattern):
-                self._by_op.setdefault(root, []).append((pattern, rule))
+                self._by_op.setdefault(root, []).append(_Candidate(pattern, rule, _operand_ops(pattern)))
 
     @overload
     def apply(self, target: Node, trace: Trace | None = None) -> Node: ...
@@ -264,22 +284,26 @@ class Rules:
                 final[node] = final[became[node]]
             else:
                 moved = with_inputs(node, tuple(final[i] for i in node.inputs))
-                better = self._fire(moved, log)
-                (final if better is node else became)[node] = better
-                if len(log) > limit or (better in became and better not in final):
+                better = final[moved] if moved in final else self._fire(moved, log)
+                if better is moved:  # no rule fits, and its operands are final
+                    final[node] = final[moved] = moved
+                elif len(log) > limit or any(n in became and n not in final for n in (moved, better)):
                     raise _restless(log)
+                else:
+                    became[node] = better
         if trace is not None:
             trace.fired.extend(log)
         return [final[root] for root in roots]
 
     def _fire(self, node: Node, log: list[Fired]) -> Node:
         """The node after the first rule that fits, or the node itself."""
-        for pattern, rule in self._candidates(node):
-            bindings = match(pattern, node)
+        for candidate in (*self._by_op.get(node.op, ()), *self._by_op.get(None, ())):
+            bindings = match(candidate.pattern, node) if candidate.may_match(node) else None
             if bindings is None:
                 continue
+            rule = candidate.rule
             with taken_from(node.source):
-                better = rule.action(**bindings)
+                better: Node | None = rule.action(**bindings)
             if better is None or better is node:
                 continue
             if better.types != node.types:
@@ -288,16 +312,20 @@ class Rules:
             return better
         return node
 
-    def _candidates(self, node: Node) -> Iterable[tuple[Pattern, Rule]]:
-        yield from self._by_op.get(node.op, ())
-        yield from self._by_op.get(None, ())
-
 
 def _roots(pattern: Pattern) -> tuple[Op | None, ...]:
     """The ops a pattern can start at; None for a variable that any node may be."""
     if isinstance(pattern, Applied):
         return (pattern.op,)
     return (pattern.ops or (None,)) if isinstance(pattern, Var) else ()
+
+
+def _operand_ops(pattern: Pattern) -> tuple[tuple[int, frozenset[Op]], ...]:
+    """For each operand that is no free variable: the ops it can have. A number is a constant, maybe broadcast."""
+    if not isinstance(pattern, Applied):
+        return ()
+    roots = [_roots(arg) if isinstance(arg, Pattern) else (constant, expand) for arg in pattern.args]
+    return tuple((i, frozenset(filter(None, ops))) for i, ops in enumerate(roots) if None not in ops)
 
 
 def _restless(log: Sequence[Fired]) -> CompileError:
