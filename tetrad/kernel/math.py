@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tetrad.core.dtypes import DType, f32, f64, i32, i64
 from tetrad.core.errors import DtypeError
@@ -31,18 +32,18 @@ ULPS: dict[str, dict[DType, int]] = {
     "tanh": {f32: 3, f64: 3},
     "sigmoid": {f32: 3, f64: 3},
     "rsqrt": {f32: 2, f64: 2},
-    "sin": {f32: 2},
-    "cos": {f32: 2},
-    "tan": {f32: 3},
-    "erf": {f32: 2},
-    "erfc": {f32: 4},
-    "pow": {f32: 1},
+    "sin": {f32: 2, f64: 3},
+    "cos": {f32: 2, f64: 3},
+    "tan": {f32: 4, f64: 4},
+    "erf": {f32: 2, f64: 3},
+    "erfc": {f32: 4, f64: 4},
+    "pow": {f32: 1, f64: 2},
     "sinh": {f32: 3, f64: 3},
     "cosh": {f32: 2, f64: 2},
-    "asin": {f32: 3},
-    "acos": {f32: 2},
-    "atan": {f32: 2},
-    "atan2": {f32: 2},
+    "asin": {f32: 3, f64: 3},
+    "acos": {f32: 2, f64: 2},
+    "atan": {f32: 2, f64: 3},
+    "atan2": {f32: 2, f64: 3},
     "asinh": {f32: 3, f64: 3},
     "acosh": {f32: 3, f64: 3},
     "atanh": {f32: 3, f64: 3},
@@ -122,11 +123,15 @@ def _exp(k: KernelBuilder, fmt: Format, x: Val, factor: float = 1.0) -> Val:
 
 def exp2(k: KernelBuilder, x: Val) -> Val:
     fmt = _format("exp2", x)
-    x = _clamp(k, x, fmt.exp2_range)
+    return _exp2(k, fmt, _clamp(k, x, fmt.exp2_range))
+
+
+def _exp2(k: KernelBuilder, fmt: Format, x: Val, rest: Val | None = None) -> Val:
+    """2**(x + rest) for x inside exp2_range, a rest far below x; scaled as in `_exp`."""
     shifted = k.fma(x, 0.5, fmt.shifter)
     r = k.fma(shifted - fmt.shifter, -2.0, x)
     scale = _power_of_two(k, fmt, shifted)
-    return _polynomial(k, r, fmt.exp2) * scale * scale
+    return _polynomial(k, r if rest is None else r + rest, fmt.exp2) * scale * scale
 
 
 def expm1(k: KernelBuilder, x: Val) -> Val:
@@ -299,196 +304,319 @@ def rsqrt(k: KernelBuilder, x: Val) -> Val:
 
 
 def pow(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """2**(y * log2|x|) in f64, which holds the 32 bits that the product needs; then the cases of C99 F.9.4.4."""
-    _format("pow", x)
-    magnitude = _pow_magnitude(k, k.abs(x), y)
+    """2**(y * log2|x|), the product with more bits than the type has; then the cases of C99 F.9.4.4."""
+    fmt = _format("pow", x)
+    a = k.abs(x)
+    magnitude = _pow_32(k, a, y) if fmt is F32 else _pow_64(k, a, y)
     is_integer = k.floor(y).eq(y)
     half = y * 0.5
     is_odd = is_integer & k.floor(half).ne(half)
     signed = k.select(is_odd, k.copysign(magnitude, x), magnitude)
     # A finite negative base has no real power that is not whole; 0 and inf only look at the sign of y.
     undefined = (x < 0.0) & (x > -INF) & ~is_integer
-    defined = k.select(undefined, k.const(NAN, f32), signed)
-    return k.select(x.eq(1.0) | y.eq(0.0), k.const(1.0, f32), defined)
+    defined = k.select(undefined, k.const(NAN, x.dtype), signed)
+    return k.select(x.eq(1.0) | y.eq(0.0), k.const(1.0, x.dtype), defined)
 
 
-def _pow_magnitude(k: KernelBuilder, a: Val, y: Val) -> Val:
-    """a**y for a >= 0, NaN where an operand is."""
-    exponent = y.cast(f64) * _pow_log2(k, a.cast(f64))
-    # 1**inf: the product is 0 * inf.
-    exponent = k.select(a.eq(1.0) & y.eq(y), k.const(0.0, f64), exponent)
-    clamped = _clamp(k, exponent, (-160.0, 130.0))
-    shifted = clamped + F64.shifter
-    r = clamped - (shifted - F64.shifter)
+def _pow_32(k: KernelBuilder, a: Val, y: Val) -> Val:
+    """a**y for a >= 0, NaN where an operand is; in f64, which holds the 35 bits that are needed."""
+    product = y.cast(f64) * _pow_log2_32(k, a.cast(f64))
+    exponent = _clamp(k, _one_to_any(k, a, y, product), (-160.0, 130.0))
+    shifted = exponent + F64.shifter
+    r = exponent - (shifted - F64.shifter)
     return (_polynomial(k, r, c.POW_EXP2) * _power_of_two(k, F64, shifted)).cast(f32)
 
 
-def _pow_log2(k: KernelBuilder, a: Val) -> Val:
-    """log2 of an f32 held in an f64: never subnormal, 2**-35 is enough."""
+def _pow_log2_32(k: KernelBuilder, a: Val) -> Val:
+    """log2 of an f32 held in an f64, where it is never subnormal."""
     offset = _exponent_bits(k, F64, a)
     f = k.bitcast(k.bitcast(a, i64) - offset, f64) - 1.0
     s = f / (f + 2.0)
     return _log_edges(k, a, k.fma(s, _polynomial(k, s * s, c.POW_LOG2), _exponent(k, F64, offset)))
 
 
+def _pow_64(k: KernelBuilder, a: Val, y: Val) -> Val:
+    """As `_pow_32`, in pairs (a value and its rounding error) of f64."""
+    log_a, rest = _pow_log2_64(k, a)
+    product = y * log_a
+    low = k.fma(y, log_a, -product) + y * rest
+    low = k.select(k.abs(product) < 1100.0, low, k.const(0.0, f64))  # beyond, low may be inf - inf
+    return _exp2(k, F64, _clamp(k, _one_to_any(k, a, y, product), F64.exp2_range), low)
+
+
+def _one_to_any(k: KernelBuilder, a: Val, y: Val, product: Val) -> Val:
+    """y * log2(a), but 0 where a is 1: there an infinite y would give 0 * inf."""
+    return k.select(a.eq(1.0) & y.eq(y), k.const(0.0, product.dtype), product)
+
+
+def _pow_log2_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
+    """log2(a) and what is missing, to 2**-64 of it: s * (1 + w) * 2/ln2 + e, every step a pair."""
+    e, f = _split(k, F64, a)
+    s, s_low = _pow_quotient(k, f)
+    z = s * s
+    z_low = k.fma(s, s, -z) + s * s_low * 2.0
+    third, third_low = _scale_pair(k, z, z_low, c.THIRD)
+    w, w_low = _add_pair(third, z * z * _polynomial(k, z, c.POW_64))
+    product = s * w
+    product_low = k.fma(s, w, -product) + k.fma(s, w_low + third_low, s_low * w)
+    h, h_low = _add_pair(s, product)
+    g, g_low = _scale_pair(k, h, h_low + (product_low + s_low), c.TWO_OVER_LN2)
+    total, total_low = _add_pair(e, g)
+    return _log_edges(k, a, total), total_low + g_low
+
+
+def _pow_quotient(k: KernelBuilder, f: Val) -> tuple[Val, Val]:
+    """f / (2 + f) as a pair."""
+    d = f + 2.0
+    d_low = f - (d - 2.0)
+    s = f / d
+    return s, k.fma(-s, d_low, k.fma(-s, d, f)) / d
+
+
+def _add_pair(a: Val, b: Val) -> tuple[Val, Val]:
+    """a + b and its rounding error, for |a| >= |b| or a = 0."""
+    total = a + b
+    return total, (a - total) + b
+
+
+def _scale_pair(k: KernelBuilder, x: Val, low: Val, factor: tuple[float, float]) -> tuple[Val, Val]:
+    """A pair times a constant in two parts."""
+    product = x * factor[0]
+    return product, k.fma(x, factor[0], -product) + k.fma(x, factor[1], low * factor[0])
+
+
 # -- error function ---------------------------------------------------------------------------------------------------
 
 
 def erf(k: KernelBuilder, x: Val) -> Val:
-    """Near 0 an odd polynomial, further out 1 - 2**h(|x|): h is a short polynomial, since 2**h is small."""
-    _format("erf", x)
+    """Near 0 an odd polynomial, further out one minus something small."""
+    fmt = _format("erf", x)
     a = k.abs(x)
-    h = _polynomial(k, _at_most(k, a, 3.93), c.ERF_FAR_32)
-    shifted = h + F32.shifter
-    fraction = h - (shifted - F32.shifter)
-    far = k.fma(-_polynomial(k, fraction, c.EXP2_FRACTION_32), _power_of_two(k, F32, shifted), 1.0)
-    return k.copysign(k.select(a < 0.65, _erf_near(k, a), far), x)
+    far = _erf_far_32(k, a) if fmt is F32 else 1.0 - _erfc_far(k, fmt, _at_most(k, a, 6.0))
+    return k.copysign(k.select(a < 0.65, _erf_near(k, fmt, a), far), x)
 
 
 def erfc(k: KernelBuilder, x: Val) -> Val:
-    """1 - erf(x) near 0, else exp(-a*a) * polynomial((a - 2) / (a + 2)) / (1 + 2a), a = |x|; 2 minus it on the left."""
-    _format("erfc", x)
-    a = _at_most(k, k.abs(x), 10.1)
-    square = a * a
-    # -a*a is exactly the rounding error minus the square. The factor 2**64 keeps the power of two normal.
-    q, power = _exp_parts(k, F32, -square, scale=64, rest=k.fma(-a, a, square))
-    p = _polynomial(k, (a - 2.0) / (a + 2.0), c.ERFC_32)
-    far = p / k.fma(a, 2.0, 1.0) * k.fma(q, power, power) * 2.0**-64
-    return k.select(a < 0.65, 1.0 - _erf_near(k, x), k.select(x < 0.0, 2.0 - far, far))
+    fmt = _format("erfc", x)
+    a = _at_most(k, k.abs(x), fmt.erfc_end)
+    far = _erfc_far(k, fmt, a)
+    return k.select(a < 0.65, 1.0 - _erf_near(k, fmt, x), k.select(x < 0.0, 2.0 - far, far))
 
 
-def _erf_near(k: KernelBuilder, x: Val) -> Val:
+def _erf_near(k: KernelBuilder, fmt: Format, x: Val) -> Val:
     """erf(x) for |x| < 0.65."""
-    return k.fma(x, _polynomial(k, x * x, c.ERF_NEAR_32), x)
+    return k.fma(x, _polynomial(k, x * x, fmt.erf), x)
+
+
+def _erf_far_32(k: KernelBuilder, a: Val) -> Val:
+    """1 - 2**h(a), a >= 0.65: h is a short polynomial, since 2**h is small."""
+    h = _polynomial(k, _at_most(k, a, 3.93), c.ERF_FAR_32)
+    shifted = h + F32.shifter
+    fraction = h - (shifted - F32.shifter)
+    return k.fma(-_polynomial(k, fraction, c.EXP2_FRACTION_32), _power_of_two(k, F32, shifted), 1.0)
+
+
+def _erfc_far(k: KernelBuilder, fmt: Format, a: Val) -> Val:
+    """exp(-a*a) * polynomial(q) / (1 + 2a), q = (a - centre) / (a + centre), for a in [0.65, erfc_end]."""
+    square = a * a
+    # -a*a is exactly the rounding error minus the square. The scale keeps the power of two normal.
+    scale = fmt.bias // 2
+    q, power = _exp_parts(k, fmt, -square, scale, rest=k.fma(-a, a, square))
+    p = _polynomial(k, (a - fmt.erfc_centre) / (a + fmt.erfc_centre), fmt.erfc)
+    return p / k.fma(a, 2.0, 1.0) * k.fma(q, power, power) * 2.0**-scale
 
 
 # -- circular functions -----------------------------------------------------------------------------------------------
 
 
 def sin(k: KernelBuilder, x: Val) -> Val:
-    _format("sin", x)
-    r, quadrant = _reduce_angle(k, x)
-    y = _sin_or_cos(k, r, quadrant)
-    return _flip(k, y, k.bitcast(x, i32) ^ (quadrant << 30))
+    fmt = _format("sin", x)
+    r, quadrant = _reduce_angle(k, fmt, x)
+    y = _by_quadrant(k, quadrant, *_sin_cos(k, fmt, r))
+    return _flip(k, fmt, y, k.bitcast(x, fmt.bits) ^ _sign_of(fmt, quadrant))
 
 
 def cos(k: KernelBuilder, x: Val) -> Val:
-    _format("cos", x)
-    r, quadrant = _reduce_angle(k, x)
-    next_quadrant = quadrant + 1
-    return _flip(k, _sin_or_cos(k, r, next_quadrant), next_quadrant << 30)
+    fmt = _format("cos", x)
+    r, quadrant = _reduce_angle(k, fmt, x)
+    following = quadrant + 1
+    return _flip(k, fmt, _by_quadrant(k, following, *_sin_cos(k, fmt, r)), _sign_of(fmt, following))
 
 
 def tan(k: KernelBuilder, x: Val) -> Val:
-    _format("tan", x)
-    r, quadrant = _reduce_angle(k, x)
-    t = _odd(k, r, r * r, c.TAN_32)
-    y = k.select((quadrant & 1).eq(0), t, -1.0 / t)
-    return _flip(k, y, k.bitcast(x, i32))
+    """sin/cos in even quadrants, -cos/sin in odd ones."""
+    fmt = _format("tan", x)
+    r, quadrant = _reduce_angle(k, fmt, x)
+    sine, cosine = _sin_cos(k, fmt, r)
+    y = _by_quadrant(k, quadrant, sine, -cosine) / _by_quadrant(k, quadrant, cosine, sine)
+    return _flip(k, fmt, y, k.bitcast(x, fmt.bits))
 
 
-def _sin_or_cos(k: KernelBuilder, r: Val, quadrant: Val) -> Val:
-    """sin(r) in even quadrants, cos(r) in odd ones."""
+def _sin_cos(k: KernelBuilder, fmt: Format, r: Val) -> tuple[Val, Val]:
+    """Sine and cosine of |r| <= pi/4."""
     z = r * r
-    sine, cosine = _odd(k, r, z, c.SIN_32), k.fma(z, _polynomial(k, z, c.COS_32), 1.0)
-    return k.select((quadrant & 1).eq(0), sine, cosine)
+    return _odd(k, r, z, fmt.sin), k.fma(z, _polynomial(k, z, fmt.cos), 1.0)
 
 
-def _flip(k: KernelBuilder, y: Val, sign: Val) -> Val:
+def _by_quadrant(k: KernelBuilder, quadrant: Val, even: Val, odd: Val) -> Val:
+    return k.select((quadrant & 1).eq(0), even, odd)
+
+
+def _sign_of(fmt: Format, quadrant: Val) -> Val:
+    """Bit 1 of the quadrant as the sign bit."""
+    return quadrant << (fmt.dtype.bits - 2)
+
+
+def _flip(k: KernelBuilder, fmt: Format, y: Val, sign: Val) -> Val:
     """y with its sign flipped where the top bit of `sign` is set; sets the sign of zeros too."""
-    return k.bitcast(k.bitcast(y, i32) ^ (sign & F32.sign_bit), f32)
+    return k.bitcast(k.bitcast(y, fmt.bits) ^ (sign & fmt.sign_bit), fmt.dtype)
 
 
-def _reduce_angle(k: KernelBuilder, x: Val) -> tuple[Val, Val]:
+def _reduce_angle(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
     """|x| = n*pi/2 + r with |r| <= pi/4: r, and an integer equal to n modulo 4.
 
-    n*pi/2 in three parts is exact enough below 105615 (n < 2**17; the first product cancels exactly).
+    The product of n with the first part of pi/2 cancels exactly against |x|, the others reach far below r.
     """
     a = k.abs(x)
-    shifted = k.fma(a, c.TWO_OVER_PI, F32.shifter)
-    n = shifted - F32.shifter
+    shifted = k.fma(a, c.TWO_OVER_PI, fmt.shifter)
+    n = shifted - fmt.shifter
     r = a
-    for part in c.HALF_PI_32:
+    for part in fmt.half_pi:
         r = k.fma(n, -part, r)
-    angle, quadrant = k.local(r), k.local(k.bitcast(shifted, i32))
-    with k.when(a > 105615.0):
-        far, far_quadrant = _reduce_far(k, a)
-        angle.set(k.select(a < INF, far, k.const(NAN, f32)))
+    angle, quadrant = k.local(r), k.local(k.bitcast(shifted, fmt.bits))
+    with k.when(a > fmt.near_angle):
+        far, far_quadrant = _reduce_far_32(k, a) if fmt is F32 else _reduce_far_64(k, a)
+        angle.set(k.select(a < INF, far, k.const(NAN, fmt.dtype)))
         quadrant.set(far_quadrant)
     return angle.get(), quadrant.get()
 
 
-def _reduce_far(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
-    """Payne and Hanek: a * 2/pi modulo 4 as a 64-bit fraction of a full turn, from the 96 bits of 2/pi that matter.
+# Payne and Hanek: a = m * 2**p with an integer m. Bits of 2/pi above position p - 2 only add full turns to a * 2/pi, so
+# the product of m with the window of bits that starts there, modulo 1, is a as a fraction of a full turn.
 
-    a = m * 2**(e-150), m of 24 bits. Bits of 2/pi above position e-152 only add full turns.
-    """
+
+def _reduce_far_32(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
+    """A 64-bit fraction from 96 bits of 2/pi: f32 angles come no closer than 2**-30 to a multiple of pi/2."""
     bits = k.bitcast(a, i32)
     m = ((bits & 0x7FFFFF) | 0x800000).cast(i64)
-    position = (bits >> 23) - 120  # one word of zeros leads the table
-    w = [_word(k, position >> 5, i) for i in range(4)]
-    shift = (position & 31).cast(i64)
-    high = (((w[0] << 32) | w[1]) << shift) | (w[2] >> (32 - shift))
-    low = ((w[2] << shift) | (w[3] >> (32 - shift))) & 0xFFFFFFFF
-    turn = m * high + ((m * low) >> 32)  # modulo 2**64: a full turn
-    quadrant = (turn + (1 << 61)) >> 62
-    r = (turn << 2).cast(f64) * (math.pi / 2 * 2.0**-64)  # the signed rest, in 2**-64 of a quadrant
-    return r.cast(f32), quadrant.cast(i32)
+    w = _window(k, (bits >> 23).cast(i64) - 120, count=3, levels=3)
+    turn = m * ((w[0] << 32) | w[1]) + ((m * w[2]) >> 32)
+    r = (turn << 2).cast(f64) * (math.pi / 2 * 2.0**-64)
+    return r.cast(f32), _nearest_quadrant(turn).cast(i32)
 
 
-def _word(k: KernelBuilder, at: Val, plus: int) -> Val:
-    """Word at + plus of 2/pi, 0 <= at <= 4."""
-    words = c.TWO_OVER_PI_WORDS
-    value = k.const(words[plus], i64)
-    for i in range(1, 5):
-        value = k.select(at.eq(i), k.const(words[i + plus], i64), value)
-    return value
+def _reduce_far_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
+    """A 128-bit fraction from 192 bits of 2/pi: f64 angles come as close as 2**-61 to a multiple of pi/2."""
+    bits = k.bitcast(a, i64)
+    m = (bits & ((1 << 52) - 1)) | (1 << 52)
+    p = _fraction_of_turn(k, m, _window(k, (bits >> 52) - 1045, count=6, levels=5))
+    turn = (p[0] << 32) | p[1]
+    high = ((turn << 2) | (p[2] >> 30)).cast(f64)
+    low = (((p[2] & 0x3FFFFFFF) << 23) | (p[3] >> 9)).cast(f64)
+    return k.fma(low, 2.0**-53, high) * (math.pi / 2 * 2.0**-64), _nearest_quadrant(turn)
+
+
+def _nearest_quadrant(turn: Val) -> Val:
+    """2**64 is a full turn: the rest, turn << 2 as a signed number, is then at most half a quadrant."""
+    return (turn + (1 << 61)) >> 62
+
+
+def _window(k: KernelBuilder, position: Val, *, count: int, levels: int) -> list[Val]:
+    """`count` words of 32 bits of the table of 2/pi from a bit position on, the first 2**levels words as start."""
+    words = [k.const(word, i64) for word in c.TWO_OVER_PI_WORDS]
+    for level in reversed(range(levels)):
+        is_set = ((position >> (5 + level)) & 1).ne(0)
+        kept = count + 1 + (1 << level) - 1
+        words = [k.select(is_set, words[i + (1 << level)], words[i]) for i in range(kept)]
+    shift = position & 31
+    return [_low_word((a << shift) | (b >> (32 - shift))) for a, b in pairwise(words)]
+
+
+def _low_word(x: Val) -> Val:
+    return x & 0xFFFFFFFF
+
+
+def _fraction_of_turn(k: KernelBuilder, m: Val, w: Sequence[Val]) -> list[Val]:
+    """The first four 32-bit digits after the point of m * 0.w0w1w2..., m < 2**53: long multiplication."""
+    m_low, m_high = _low_word(m), m >> 32
+    low, high = [m_low * x for x in w], [m_high * x for x in w]  # modulo 2**64, read as unsigned
+    digits, carry = [], k.const(0, i64)
+    for i in reversed(range(5)):
+        column = _low_word(low[i]) + _low_word(low[i + 1] >> 32) + _low_word(high[i + 1])
+        if i + 2 < len(w):
+            column = column + _low_word(high[i + 2] >> 32)
+        digits.append(_low_word(column + carry))
+        carry = (column + carry) >> 32
+    return digits[::-1][:4]
 
 
 def asin(k: KernelBuilder, x: Val) -> Val:
     """Above 1/2: pi/2 - 2 asin(sqrt((1 - |x|) / 2)). NaN outside [-1, 1] by the square root."""
-    _format("asin", x)
-    p, is_large = _asin_core(k, x)
-    return k.copysign(k.select(is_large, _minus(k, c.HALF_PI_32[:2], p + p), p), x)
+    fmt = _format("asin", x)
+    p, is_large = _asin_core(k, fmt, x)
+    return k.copysign(k.select(is_large, _minus(_half_pi(fmt), p + p), p), x)
 
 
 def acos(k: KernelBuilder, x: Val) -> Val:
-    _format("acos", x)
-    p, is_large = _asin_core(k, x)
-    outer = k.select(x < 0.0, _minus(k, c.PI_32, p + p), p + p)
-    return k.select(is_large, outer, _minus(k, c.HALF_PI_32[:2], k.copysign(p, x)))
+    fmt = _format("acos", x)
+    p, is_large = _asin_core(k, fmt, x)
+    outer = k.select(x < 0.0, _minus(_pi(fmt), p + p), p + p)
+    return k.select(is_large, outer, _minus(_half_pi(fmt), k.copysign(p, x)))
 
 
-def _asin_core(k: KernelBuilder, x: Val) -> tuple[Val, Val]:
+def _asin_core(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
     """asin(|x|) below 1/2, else asin(sqrt((1 - |x|) / 2)); and which."""
     a = k.abs(x)
     is_large = a > 0.5
     z = k.select(is_large, k.fma(a, -0.5, 0.5), a * a)
     s = k.select(is_large, k.sqrt(z), a)
-    return _odd(k, s, z, c.ASIN_32), is_large
+    return _odd(k, s, z, fmt.asin), is_large
 
 
-def _minus(k: KernelBuilder, constant: tuple[float, float], x: Val) -> Val:
+def _half_pi(fmt: Format) -> tuple[float, float]:
+    return fmt.half_pi[:2]
+
+
+def _pi(fmt: Format) -> tuple[float, float]:
+    return 2 * fmt.half_pi[0], 2 * fmt.half_pi[1]
+
+
+def _minus(constant: tuple[float, float], x: Val) -> Val:
     """A constant in two parts, minus x."""
     return constant[0] - (x - constant[1])
 
 
 def atan(k: KernelBuilder, x: Val) -> Val:
-    _format("atan", x)
+    fmt = _format("atan", x)
     a = k.abs(x)
     is_large = a > 1.0
-    t = k.select(is_large, 1.0 / a, a)
-    p = _odd(k, t, t * t, c.ATAN_32)
-    return k.copysign(k.select(is_large, _minus(k, c.HALF_PI_32[:2], p), p), x)
+    one = k.const(1.0, x.dtype)
+    p = _atan_quotient(k, fmt, k.select(is_large, one, a), k.select(is_large, a, one))
+    return k.copysign(k.select(is_large, _minus(_half_pi(fmt), p), p), x)
 
 
 def atan2(k: KernelBuilder, y: Val, x: Val) -> Val:
     """The angle of the point (x, y): the octant by comparisons, the rest from the smaller over the larger."""
-    _format("atan2", y)
+    fmt = _format("atan2", y)
     a, b = k.abs(x), k.abs(y)
     small, large = k.min(a, b), k.max(a, b)
-    t = k.select(large.eq(0.0), large, k.select(small.eq(INF), k.const(1.0, f32), small / large))
-    p = _odd(k, t, t * t, c.ATAN_32)
-    p = k.select(b > a, _minus(k, c.HALF_PI_32[:2], p), p)
-    p = k.select(k.bitcast(x, i32) < 0, _minus(k, c.PI_32, p), p)
+    both_infinite = small.eq(INF)
+    one = k.const(1.0, x.dtype)
+    p = _atan_quotient(k, fmt, k.select(both_infinite, one, small), k.select(both_infinite | large.eq(0.0), one, large))
+    p = k.select(b > a, _minus(_half_pi(fmt), p), p)
+    p = k.select(k.bitcast(x, fmt.bits) < 0, _minus(_pi(fmt), p), p)
     return k.copysign(p, y)
+
+
+def _atan_quotient(k: KernelBuilder, fmt: Format, small: Val, large: Val) -> Val:
+    """atan(small / large), 0 <= small <= large. In f64 the polynomial covers a quarter of that; it turns by pi/4."""
+    if fmt is F32:
+        t = small / large
+        return _odd(k, t, t * t, fmt.atan)
+    scale = k.select(large > 2.0**1000, k.const(0.25, f64), k.const(1.0, f64))  # the sum must not overflow
+    small, large = small * scale, large * scale
+    is_turned = small > large * c.TAN_PI_8
+    t = k.select(is_turned, small - large, small) / k.select(is_turned, small + large, large)
+    p = _odd(k, t, t * t, fmt.atan)
+    quarter = tuple(part / 2 for part in _half_pi(fmt))
+    return k.select(is_turned, quarter[0] + (p + quarter[1]), p)
