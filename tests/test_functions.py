@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import tetrad as td
 from tests.tracing.engine import jit
+from tetrad.core.dtypes import as_dtype
 from tetrad.core.op import REGISTRY
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -122,7 +123,7 @@ def test_asarray_of_arrays_in_lists() -> None:
 
 @given(SHAPES, st.sampled_from(["float32", "int64", "bool", "bfloat16"]))
 def test_filled(shape: tuple[int, ...], dtype: str) -> None:
-    np_dtype = td.functions.as_dtype(dtype).np
+    np_dtype = as_dtype(dtype).np
     check(lambda: td.zeros(shape, dtype=dtype), np.zeros(shape, np_dtype))
     check(lambda: td.ones(shape, dtype=dtype), np.ones(shape, np_dtype))
     check(lambda: td.full(shape, 1, dtype=dtype), np.full(shape, 1, np_dtype))

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, i32
+from tetrad.core.dtypes import DType, i32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import can_cast as can_cast_dtype
@@ -67,6 +67,7 @@ from tetrad.tracing.operands import (
     check_shape,
     common_dtype,
     convert,
+    dtype_of,
     elementwise,
     is_operand,
     run,
@@ -201,7 +202,7 @@ def result_type(*args: Any) -> DType:
 
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion may turn a dtype (or an array's) into another."""
-    return can_cast_dtype(from_.dtype if isinstance(from_, Array) else as_dtype(from_), as_dtype(to))
+    return can_cast_dtype(from_.dtype if isinstance(from_, Array) else dtype_of(from_), dtype_of(to))
 
 
 KINDS = {
@@ -219,10 +220,10 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if isinstance(kind, tuple):
         return bool(np.any([isdtype(dtype, one) for one in kind]))
     if isinstance(kind, str) and kind in KINDS:
-        return as_dtype(dtype).kind in KINDS[kind]
+        return dtype_of(dtype).kind in KINDS[kind]
     if isinstance(kind, str):
         fail(DtypeError, f"isdtype: unknown kind {kind!r}", f"kinds: {', '.join(KINDS)}")
-    return as_dtype(dtype) is as_dtype(kind)
+    return dtype_of(dtype) is dtype_of(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,7 @@ def finfo(type: Any, /) -> finfo_object:
     >>> finfo("float32").eps
     1.1920928955078125e-07
     """
-    dtype = type.dtype if isinstance(type, Array) else as_dtype(type)
+    dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
     if not dtype.is_float:
         fail(DtypeError, f"finfo: {dtype} is not a float dtype")
     info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # NumPy's own knows no bf16
@@ -263,7 +264,7 @@ def finfo(type: Any, /) -> finfo_object:
 
 def iinfo(type: Any, /) -> iinfo_object:
     """The limits of an integer dtype (or of an array's)."""
-    dtype = type.dtype if isinstance(type, Array) else as_dtype(type)
+    dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
     if not dtype.is_integer:
         fail(DtypeError, f"iinfo: {dtype} is not an integer dtype")
     info = np.iinfo(dtype.np)

@@ -502,7 +502,7 @@ def trace_of(x: TracedArray) -> Trace:
     trace = current_trace()
     if trace is None or x.trace not in stack.traces:
         message = f"a traced {x.type} was used after the tracing of {x.trace.name} had ended"
-        fail(TraceError, message, "return the value from the traced function instead of storing it elsewhere")
+        fail(TraceError, message, "return it from the traced function instead of storing it elsewhere")
     return trace
 
 

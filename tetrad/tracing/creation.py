@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, f32, i32, i64
-from tetrad.core.errors import DtypeError, ShapeError, TetradError
+from tetrad.core.dtypes import DType, f32, i32, i64
+from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import WEAK, result_dtype
-from tetrad.core.sizes import Shape, SizeExpr, is_static
-from tetrad.tracing.array import Array, TracedArray, array_type, fail, located
+from tetrad.core.sizes import SizeExpr, is_static
+from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.manipulation import expand_dims, reshape, stack
 from tetrad.tracing.operands import (
     as_array,
     check_shape,
     convert,
+    dtype_of,
     elementwise,
     filled,
     is_operand,
@@ -43,7 +44,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     Array([[1, 2],
            [3, 4]], int32)
     """
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else dtype_of(dtype)
     made = _as_array(obj, wanted, copy)
     result = made if wanted is None else convert(made, wanted)
     if copy and not isinstance(result, TracedArray) and result is obj:
@@ -100,8 +101,8 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     Array([[1.5, 1.5],
            [1.5, 1.5]], float32)
     """
-    value = as_array(fill_value) if dtype is None else convert(fill_value, as_dtype(dtype))
-    sizes = sized("full", shape, value.dtype)
+    value = as_array(fill_value) if dtype is None else convert(fill_value, dtype_of(dtype))
+    sizes = check_shape("full", shape)
     if value.ndim:
         fail(ShapeError, f"full: the value has no axes, got {value.type}")
     if current_trace() is not None:
@@ -109,16 +110,6 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     if not is_static(sizes):
         fail(ShapeError, f"full: the symbolic shape {list(sizes)} has no sizes outside a traced function")
     return Array.from_numpy(np.full(sizes, value.view))  # type: ignore[arg-type]
-
-
-def sized(name: str, shape: Any, dtype: DType) -> Shape:
-    """A checked shape whose array can exist, known before anything is allocated."""
-    sizes = check_shape(name, shape)
-    try:
-        array_type(dtype, sizes).size  # noqa: B018  raises when the product is too large
-    except TetradError as error:
-        raise located(type(error)(f"{name}: {error.message}", hint=error.hint)) from None
-    return sizes
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
@@ -168,12 +159,12 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     (Array([2, 5], int32), Array([0., 1., 2.], float32))
     """
     begin, end = (0, start) if stop is None else (start, stop)
-    wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else as_dtype(dtype)
+    wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
     if isinstance(end, SizeExpr) and begin == 0 and step == 1:
         return convert(positions(end), wanted)
     if step == 0:
         fail(ShapeError, "arange: the step must not be 0")
-    count = sized("arange", max(0, math.ceil((end - begin) / step)), wanted)
+    count = check_shape("arange", max(0, math.ceil((end - begin) / step)))
     values = np.arange(count[0]) * step + begin  # type: ignore[arg-type]
     if wanted is i32 and dtype is None and count[0] and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31:
         wanted = i64
@@ -199,8 +190,8 @@ def linspace(
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], float32)
     """
-    wanted = f32 if dtype is None else as_dtype(dtype)
-    sized("linspace", num, wanted)
+    wanted = f32 if dtype is None else dtype_of(dtype)
+    check_shape("linspace", num)
     return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
 
 
@@ -211,8 +202,8 @@ def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, de
     Array([[0., 1., 0.],
            [0., 0., 1.]], float32)
     """
-    wanted = f32 if dtype is None else as_dtype(dtype)
-    rows, columns = sized("eye", (n_rows, n_rows if n_cols is None else n_cols), wanted)
+    wanted = f32 if dtype is None else dtype_of(dtype)
+    rows, columns = check_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     return convert(_compare("equal", rows, columns, k), wanted)
 
 

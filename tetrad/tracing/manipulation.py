@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
@@ -23,6 +22,7 @@ from tetrad.tracing.operands import (
     common,
     convert,
     divide_size,
+    dtype_of,
     expand,
     run,
     scalar,
@@ -37,7 +37,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Array:
     >>> td.astype(td.asarray([1.7, -1.7, 1e20]), td.int32)
     Array([         1,         -1, 2147483647], int32)
     """
-    return convert(as_array(x), as_dtype(dtype))
+    return convert(as_array(x), dtype_of(dtype))
 
 
 def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:

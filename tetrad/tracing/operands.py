@@ -16,9 +16,9 @@ from tetrad.core.dtypes import DType, as_dtype
 from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
-from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static
+from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
 from tetrad.ops.rules import broadcast_shapes
-from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, node_of
+from tetrad.tracing.array import Array, TracedArray, fail, located, node_of
 from tetrad.tracing.context import current_trace
 
 Operand = Array | np.ndarray | np.generic | bool | int | float | SizeExpr
@@ -88,6 +88,14 @@ def convert(x: Any, dtype: DType) -> Array:
     return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(as_array(x), dtype)
 
 
+def dtype_of(like: Any) -> DType:
+    """The dtype a user named."""
+    try:
+        return as_dtype(like)
+    except TetradError as error:
+        raise located(error) from None
+
+
 def common(args: Sequence[Any], style: str = "numeric") -> list[Array]:
     """The operands as arrays, promoted."""
     try:
@@ -107,7 +115,7 @@ def common_dtype(args: Sequence[Any]) -> DType:
 def _kind_or_dtype(x: Any) -> Kind:
     """Like kind_of, and dtypes count as themselves."""
     if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in WEAK:
-        return as_dtype(x)
+        return dtype_of(x)
     return kind_of(x)
 
 
@@ -144,7 +152,6 @@ def traced(x: Array) -> Array:
 
 def filled(value: Array, shape: Shape) -> Array:
     """An array of one repeated value. While tracing it is recorded, so it takes no memory until the program runs."""
-    array_type(value.dtype, shape).size  # noqa: B018  an error before anything is allocated
     return run("expand", traced(value), shape=shape)
 
 
@@ -190,17 +197,21 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
 
 def shape_of(name: str, shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes."""
-    sizes = (shape,) if isinstance(shape, int | np.integer | SizeExpr) else tuple(shape)
+    sizes = (shape,) if isinstance(shape, int | np.integer | SizeExpr | Array) else tuple(shape)
     if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
         fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", "a traced value cannot be a size")
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
 
 
 def check_shape(name: str, shape: Any) -> Shape:
-    """A shape to allocate: no negative sizes."""
+    """A shape to allocate: no negative sizes, and no more elements than there can be."""
     sizes = shape_of(name, shape)
     if any(isinstance(n, int) and n < 0 for n in sizes):
         fail(ShapeError, f"{name}: negative size in {list(sizes)}")
+    try:
+        product(sizes)
+    except TetradError as error:
+        fail(ShapeError, f"{name}: {error.message}", error.hint)
     return sizes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, bool_, f32, i32, u32
+from tetrad.core.dtypes import DType, bool_, f32, i32, u32
 from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
@@ -20,7 +20,7 @@ from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.creation import zeros
 from tetrad.tracing.indexing import reshaped, sliced
 from tetrad.tracing.manipulation import concat, reshape
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, elementwise, run, size_array
+from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, dtype_of, elementwise, run, size_array
 
 Axis = int | Sequence[int] | None
 
@@ -54,14 +54,14 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     Array([4, 6], int32)
     """
     x = as_array(x)
-    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
     return _reduce("reduce_sum", wide, axis, keepdims, "sum")
 
 
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """The product along axes."""
     x = as_array(x)
-    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
     return _reduce("reduce_prod", wide, axis, keepdims, "prod")
 
 
@@ -152,7 +152,7 @@ def cumulative_sum(
     if axis is None and x.ndim != 1:
         fail(ShapeError, f"cumulative_sum: axis is needed for {x.type}")
     at = axis_of("cumulative_sum", 0 if axis is None else axis, x.ndim)
-    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
     sums = run("cumsum", wide, axis=at, exclusive=False)
     if not include_initial:
         return sums

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, f32, f64, i64
+from tetrad.core.dtypes import DType, f32, f64, i64
 from tetrad.core.errors import TraceError
 from tetrad.core.promotion import WEAK
 from tetrad.core.tree import TreeDef, flatten
@@ -23,7 +23,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.convert import cast
 from tetrad.tracing.array import Array, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import Trace, new_trace
-from tetrad.tracing.operands import as_array, check_shape, is_operand, wrap
+from tetrad.tracing.operands import as_array, check_shape, dtype_of, is_operand, wrap
 from tetrad.tracing.signature import Arguments, Signature, signature_of
 
 WIDE: dict[type, DType] = {bool: WEAK[bool], int: i64, float: f64}  # a Python number travels at full precision
@@ -40,7 +40,7 @@ class Spec:
     type: ArrayType
 
     def __init__(self, shape: Any, dtype: Any = f32) -> None:
-        object.__setattr__(self, "type", array_type(as_dtype(dtype), check_shape("Spec", shape)))
+        object.__setattr__(self, "type", array_type(dtype_of(dtype), check_shape("Spec", shape)))
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -73,6 +73,8 @@ class Traced:
 
 def kind_of_argument(name: str, where: str, leaf: Any) -> Kind:
     """What an argument is to a traced function, or the error that says what may be passed."""
+    if isinstance(leaf, TracedArray) and leaf.wide is not None:
+        return Kind(leaf.wide.type, leaf.weak)
     if isinstance(leaf, Array | Spec):
         return Kind(leaf.type)
     if type(leaf) in WIDE:

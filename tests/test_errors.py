@@ -1,0 +1,130 @@
+"""Errors a user meets: what went wrong, at which line of theirs, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tests.tracing.engine import jit
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
+
+X = td.ones((2, 3))
+
+CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
+    # shapes
+    (lambda: td.add(X, td.ones(4)), ShapeError, r"add: shapes do not broadcast: f32\[2,3\] and f32\[4\]"),
+    (lambda: X @ X, ShapeError, r"inner sizes differ: lhs f32\[2,3\] contracts 3, rhs f32\[2,3\] contracts 2"),
+    (lambda: X @ td.asarray(1.0), ShapeError, "operands need axes"),
+    (lambda: td.reshape(X, (4, 2)), ShapeError, r"f32\[2,3\] has 6 elements"),
+    (lambda: td.reshape(X, (4, -1)), ShapeError, "does not divide"),
+    (lambda: td.reshape(X, (-1, -1)), ShapeError, "reshape"),
+    (lambda: td.reshape(X, (2.0, 3)), ShapeError, "a shape holds ints and Dims"),
+    (lambda: td.permute_dims(X, (0, 0)), ShapeError, "not a permutation"),
+    (lambda: td.concat([X, td.ones((3, 3))], axis=1), ShapeError, "differ beside axis 1"),
+    (lambda: td.concat([]), ShapeError, "at least one array"),
+    (lambda: td.stack([X, td.ones(3)]), ShapeError, "shapes differ"),
+    (lambda: td.sum(X, axis=2), ShapeError, "axis 2 is out of range for an array with 2 axes"),
+    (lambda: td.sum(X, axis=(0, 0)), ShapeError, "names an axis twice"),
+    (lambda: td.squeeze(X, 0), ShapeError, "has not size 1"),
+    (lambda: td.broadcast_to(X, (3, 2)), ShapeError, "does not broadcast"),
+    (lambda: td.zeros((2, -1)), ShapeError, "negative size"),
+    (lambda: td.pad(X, [(1, 1)] * 3), ShapeError, "does not describe the 2 axes"),
+    (lambda: td.argmax(td.zeros(0)), ShapeError, "no elements"),
+    (lambda: td.max(td.zeros(0, dtype=td.int32)), ShapeError, "no elements"),
+    (lambda: td.asarray([[1, 2], [3]]), ShapeError, "inhomogeneous"),
+    (lambda: td.repeat(X, -1), ShapeError, "at least 0"),
+    (lambda: td.tril(td.ones(3)), ShapeError, "at least two axes"),
+    # sizes no machine has
+    (lambda: td.zeros((1 << 30, 1 << 30)), ShapeError, r"zeros|full: \d+ elements exceed the limit"),
+    (lambda: td.arange(1 << 60), ShapeError, "exceed the limit"),
+    (lambda: td.eye(1 << 25), ShapeError, "exceed the limit"),
+    (lambda: td.linspace(0, 1, 1 << 60), ShapeError, "exceed the limit"),
+    (lambda: td.broadcast_to(td.ones((1, 1)), (1 << 40, 1 << 40)).size, ShapeError, "exceed the limit"),
+    # dtypes
+    (lambda: td.asarray(["text"]), DtypeError, "cannot make an array of a str"),
+    (lambda: td.asarray(np.zeros(2, complex)), DtypeError, "no dtype for dtype"),
+    (lambda: td.asarray(object()), DtypeError, "cannot make an array of a object"),
+    (lambda: td.zeros(2, dtype="float99"), DtypeError, "known dtypes: "),
+    (lambda: td.add(td.asarray(np.uint8([1])), 300), DtypeError, "the number 300 does not fit u8"),
+    (lambda: td.asarray([300], dtype="uint8"), DtypeError, "asarray: .*out of bounds"),
+    (lambda: td.bitwise_and(X, X), DtypeError, "bitwise_and: takes .* got f32"),
+    (lambda: td.add(np.uint64([1]), np.int64([1])), DtypeError, "no integer dtype holds both"),
+    (lambda: td.add([1, 2], X), DtypeError, "convert with td.asarray"),
+    (lambda: td.finfo(td.int8), DtypeError, "not a float dtype"),
+    (lambda: td.isdtype(td.int8, "number"), DtypeError, "kinds: bool"),
+    (lambda: td.take(X, td.asarray([0.5])), DtypeError, "indices are integers"),
+    # indices
+    (lambda: td.take(X, td.asarray([3]), axis=1), BoundsError, "3"),
+    (lambda: X[2], BoundsError, "index: 2 is out of range for an axis of size 2"),
+    (lambda: td.scatter_add(td.ones(2), td.asarray([0, 5]), 3), BoundsError, "5"),
+    (lambda: td.einsum("ij,jk", X), ShapeError, "2 operands, got 1"),
+]
+
+
+@pytest.mark.parametrize(("run", "error", "text"), CASES, ids=range(len(CASES)))
+def test_eager_errors(run: Callable[[], Any], error: type[TetradError], text: str) -> None:
+    with pytest.raises(error, match=text) as caught:
+        run()
+    assert caught.value.source is not None and caught.value.source.file == __file__
+
+
+CONTROL_FLOW: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: x if x.sum() > 0 else -x, "td.where"),
+    (lambda x: [x for _ in range(x[0])], "static_argnums"),
+    (lambda x: float(x[0]) + x, "static_argnums"),
+    (lambda x: int(x[0]) + x, "static_argnums"),
+    (lambda x: x.reshape(x[0]), "a traced value cannot be a size"),
+    (lambda x: np.sin(x), "static arguments"),
+    (lambda x: x + np.asarray(x), "static arguments"),
+    (lambda x: x.item() and x, "one element"),
+    (lambda x: td.nonzero(x), "count_nonzero"),
+    (lambda x: x.sum().item(), "static arguments"),
+]
+
+
+@pytest.mark.parametrize(("function", "hint"), CONTROL_FLOW, ids=range(len(CONTROL_FLOW)))
+def test_python_control_flow_on_traced_values(function: Callable[[Any], Any], hint: str) -> None:
+    with pytest.raises((TraceError, ShapeError), match=hint) as caught:
+        jit(function)(td.ones(3, dtype=td.int32))
+    assert caught.value.source is not None and caught.value.source.file == __file__
+
+
+def test_iteration_over_a_static_axis_unrolls() -> None:
+    assert jit(lambda x: [row * 2 for row in x][-1])(td.ones((3, 2))).tolist() == [2, 2]
+
+
+def test_iteration_over_a_symbolic_axis_is_refused() -> None:
+    with pytest.raises(TraceError, match=r"leading axis of f32\[n\] is only known when the program runs"):
+        jit(lambda x: [row for row in x], dims=({0: td.Dim("n")},))(td.ones(3))
+
+
+def test_errors_in_a_trace_name_the_users_line() -> None:
+    def wrong(x: Any) -> Any:
+        return td.exp(x) @ x
+
+    with pytest.raises(ShapeError, match=r"in wrong, .*test_errors.py line \d+"):
+        jit(wrong)(td.ones((2, 3)))
+
+
+def test_static_arguments_need_a_hash() -> None:
+    f = jit(lambda x, sizes: x, static_argnames="sizes")
+    with pytest.raises(TraceError, match="the static argument sizes is a list, which has no hash"):
+        f(td.ones(2), [1, 2])
+
+
+def test_unknown_static_arguments() -> None:
+    with pytest.raises(TraceError, match="static_argnames has 'size', the parameters are x, sizes"):
+        jit(lambda x, sizes: x, static_argnames="size")
+    with pytest.raises(TraceError, match="static_argnums has 2, there are 2 positional parameters"):
+        jit(lambda x, sizes: x, static_argnums=2)
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    with pytest.raises(TraceError, match=r"(?s)the argument p\['mode'\] is a str.*static_argnums"):
+        jit(lambda p: p)({"mode": "fast", "w": td.ones(2)})
+    with pytest.raises(TraceError, match="returns arrays and numbers, not a str"):
+        jit(lambda x: "done")(td.ones(2))

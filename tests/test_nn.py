@@ -1,0 +1,84 @@
+"""Neural-network functions against their formulas in float64, eager and traced, and where formulas overflow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tests.tracing.engine import jit
+from tetrad import nn
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4, 6)) * 3
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erf)(x)
+
+
+def exact_softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+FORMULAS: list[tuple[Callable[[Any], Any], Callable[[np.ndarray], np.ndarray]]] = [
+    (nn.relu, lambda x: np.maximum(x, 0)),
+    (nn.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
+    (nn.elu, lambda x: np.where(x > 0, x, np.expm1(x))),
+    (nn.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+    (nn.silu, lambda x: x / (1 + np.exp(-x))),
+    (nn.softplus, lambda x: np.log1p(np.exp(x))),
+    (nn.gelu, lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+    (lambda x: nn.gelu(x, approximate=False), lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2)))),
+    (nn.softmax, lambda x: exact_softmax(x, -1)),
+    (lambda x: nn.softmax(x, axis=0), lambda x: exact_softmax(x, 0)),
+    (nn.log_softmax, lambda x: np.log(exact_softmax(x, -1))),
+    (nn.logsumexp, lambda x: np.log(np.exp(x).sum())),
+    (lambda x: nn.logsumexp(x, axis=1, keepdims=True), lambda x: np.log(np.exp(x).sum(1, keepdims=True))),
+    (nn.layer_norm, lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)),
+    (nn.rms_norm, lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)),
+    (lambda x: nn.rms_norm(x, 2.0), lambda x: 2 * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)),
+    (lambda x: nn.linear(x, x, 1.0), lambda x: x @ x.T + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "formula"), FORMULAS, ids=range(len(FORMULAS)))
+@pytest.mark.parametrize(("dtype", "tolerance"), [(td.float32, 3e-6), (td.float16, 4e-3), (td.bfloat16, 3e-2)], ids=str)
+def test_formula(function: Any, formula: Any, dtype: Any, tolerance: float) -> None:
+    x = td.astype(X, dtype)
+    want = formula(np.asarray(x, np.float64))
+    for got in (function(x), jit(function)(x)):
+        assert got.dtype is dtype and got.shape == want.shape
+        np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=tolerance, atol=tolerance)
+
+
+def test_extremes_do_not_overflow() -> None:
+    x = td.asarray([-1000.0, 0.0, 1000.0])
+    assert nn.softmax(x).tolist() == [0, 0, 1]
+    assert nn.log_softmax(x).tolist() == [-2000, -1000, 0]
+    assert float(nn.logsumexp(x)) == 1000
+    assert float(nn.logsumexp(td.asarray([-math.inf, -math.inf]))) == -math.inf
+    assert nn.elu(x).tolist() == [-1, 0, 1000] and nn.sigmoid(x).tolist() == [0, 0.5, 1]
+    assert nn.softplus(x).tolist()[2] == 1000
+    assert math.isnan(float(nn.relu(td.asarray(math.nan))))
+
+
+def test_layer_norm_with_weight_and_bias() -> None:
+    weight, bias = np.arange(6.0), np.ones(6)
+    got = nn.layer_norm(X, weight, bias)
+    want = (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5) * weight + bias
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_one_hot() -> None:
+    classes = np.array([[0, 2], [1, 5]])
+    want = (classes[..., None] == np.arange(3)).astype(np.float32)
+    np.testing.assert_array_equal(nn.one_hot(classes, 3), want)
+    np.testing.assert_array_equal(jit(lambda c: nn.one_hot(c, 3, axis=0))(classes), np.moveaxis(want, -1, 0))
+    with pytest.raises(td.errors.DtypeError, match="classes are integers"):
+        nn.one_hot(td.zeros(2), 3)

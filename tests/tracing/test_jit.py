@@ -1,0 +1,225 @@
+"""jit: one program per signature, trees in and out, symbolic sizes, donation, threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tests.tracing.engine import Evaluator, jit
+from tetrad.core.errors import ShapeError, TraceError
+from tetrad.tracing.jit import Jitted
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def test_one_program_per_signature() -> None:
+    f = jit(lambda x: x + 1)
+    for size in (2, 3, 2, 3):
+        assert f(td.zeros(size)).shape == (size,)
+    f(td.zeros(2, dtype=td.int32))
+    f(np.zeros(2, np.float32))  # NumPy arrays have the same types
+    assert f.compiles == 3
+    assert f.signatures == ["(x: f32[2])", "(x: f32[3])", "(x: i32[2])"]
+    assert repr(f) == "<jitted <lambda>, compiled 3 times>"
+
+
+def test_trees_keywords_and_none() -> None:
+    def f(params: Any, x: Any, *, scale: Any = None) -> Any:
+        y = x @ params["w"] + params["b"][0]
+        return Pair(y if scale is None else y * scale, {"none": None, "x": [x, 1.5]})
+
+    params = {"w": td.ones((2, 3)), "b": [td.zeros(3)]}
+    jitted = jit(f)
+    for settings in ({}, {"scale": 2.0}, {"scale": td.asarray(3.0)}):
+        got, want = jitted(params, td.ones((4, 2)), **settings), f(params, td.ones((4, 2)), **settings)
+        assert isinstance(got, Pair) and got.b["none"] is None and float(got.b["x"][1]) == 1.5
+        np.testing.assert_array_equal(got.a, want.a)
+    assert jitted.compiles == 3
+
+
+def test_static_values_select_the_program() -> None:
+    f = jit(lambda x, n, how="add": x + n if how == "add" else x * n, static_argnums=1, static_argnames="how")
+    x = td.asarray([1.0, 2.0])
+    assert f(x, 2).tolist() == [3, 4] and f(x, 2, how="mul").tolist() == [2, 4] and f(x, 3, "mul").tolist() == [3, 6]
+    assert f(x, n=2).tolist() == [3, 4]
+    assert "n=2" in f.signatures[0] and "how='mul'" in f.signatures[1]
+
+
+def test_a_function_without_arguments_and_one_without_arrays() -> None:
+    assert jit(lambda: td.arange(3))().tolist() == [0, 1, 2]
+    assert jit(lambda a, b: a + b)(1, 2).item() == 3
+    assert jit(lambda x: ())(td.zeros(2)) == ()
+
+
+def test_methods() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.weight = td.asarray([2.0])
+
+        @(lambda f: jit(f, static_argnums=0))
+        def __call__(self, x: Any) -> Any:
+            return x * self.weight
+
+    assert Model()(td.asarray([3.0])).tolist() == [6]
+
+
+def test_wrapping_keeps_name_and_docs() -> None:
+    def documented(x: Any) -> Any:
+        """Says what it does."""
+        return x
+
+    f = jit(documented)
+    assert f.__name__ == "documented" and f.__doc__ == "Says what it does."  # type: ignore[attr-defined]
+
+
+def test_the_decorator_takes_settings() -> None:
+    @td.jit(static_argnames="n")
+    def f(x: Any, n: int) -> Any:
+        return x + n
+
+    assert isinstance(f, Jitted) and isinstance(td.jit(lambda x: x), Jitted)
+
+
+def test_trace_of_a_jitted_function() -> None:
+    f = jit(lambda x: x + 1, dims=({0: td.Dim("n")},))
+    assert str(f.trace(td.Spec((3,))).inputs[0].type) == "f32[n]"
+    assert f.compiles == 0
+
+
+# symbolic sizes
+
+
+def test_one_program_for_all_sizes() -> None:
+    batch = td.Dim("batch", max=16)
+    f = jit(lambda x, y: x + y, dims=({0: batch}, {0: batch}))
+    for size in (1, 5, 16, 5):
+        assert f(td.ones((size, 2)), td.ones((size, 2))).shape == (size, 2)
+    assert f.compiles == 1 and f.signatures == ["(x: f32[batch,2], y: f32[batch,2])"]
+    with pytest.raises(ShapeError, match=r"batch is 17 \(axis 0 of x\), it must lie in 1 to 16"):
+        f(td.ones((17, 2)), td.ones((17, 2)))
+    with pytest.raises(ShapeError, match=r"axis 0 of y is 4, but it should be batch where batch is 3 \(axis 0 of x\)"):
+        f(td.ones((3, 2)), td.ones((4, 2)))
+    with pytest.raises(ShapeError, match="batch is 0"):
+        f(td.ones((0, 2)), td.ones((0, 2)))
+
+
+def test_dims_by_name_by_prefix_and_none() -> None:
+    n = td.Dim("n", max=9)
+    f = jit(lambda p, x, *, z: (p["a"] + p["b"][0], x, z), dims={"p": {0: n}, "z": {1: 2 * n}})
+    for size in (1, 3):
+        f({"a": td.zeros(size), "b": [td.zeros(size)]}, td.zeros(2), z=td.zeros((1, 2 * size)))
+    assert f.compiles == 1
+    with pytest.raises(ShapeError, match=r"axis 1 of z is 5, but it should be 2\*n where n is 3"):
+        f({"a": td.zeros(3), "b": [td.zeros(3)]}, td.zeros(2), z=td.zeros((1, 5)))
+    g = jit(lambda t: t[0] + t[1]["x"], dims=(({0: n}, {"x": {0: n}}),))
+    assert g((td.zeros(4), {"x": td.zeros(4)})).shape == (4,)
+
+
+def test_dims_that_do_not_fit() -> None:
+    n = td.Dim("n")
+    with pytest.raises(ShapeError, match="has no axis 3"):
+        jit(lambda x: x, dims=({3: n},))(td.zeros((2, 2)))
+    with pytest.raises(ShapeError, match="no axis has the size n by itself"):
+        jit(lambda x: x, dims=({0: 2 * n},))(td.zeros(4))
+    with pytest.raises(ShapeError, match="2 entries for a container of 1"):
+        jit(lambda x: x[0], dims=([{0: n}, {0: n}],))([td.zeros(2)])
+    with pytest.raises(ShapeError, match=r"the size -3\+n is -1"):
+        jit(lambda x: x[3:], dims=({0: n},))(td.zeros(2))
+
+
+# donation
+
+
+def test_donated_arguments_are_gone() -> None:
+    f = jit(lambda state, x: ([state[0] + x, state[1]], x), donate_argnums=0)
+    state, x = [td.zeros(3), td.ones(2)], td.ones(3)
+    (state_again, _), (first, second) = f(state, x), state
+    assert first.is_deleted and second.is_deleted and not x.is_deleted
+    assert repr(first) == "Array(donated f32[3])"
+    for use in (lambda: first + 1, lambda: np.asarray(first), lambda: f([first, second], x), lambda: float(first[0])):
+        with pytest.raises(TraceError, match=r"f32\[3\] was donated"):
+            use()
+    (third, _), _ = f(state_again, x)
+    assert third.tolist() == [2, 2, 2]
+    engine = f.engine
+    assert isinstance(engine, Evaluator) and engine.donated == [(0, 1)]
+
+
+def test_donating_never_harms_what_others_see() -> None:
+    class Overwriting(Evaluator):
+        """Writes into donated memory, as compiled code may."""
+
+        def compile_graph(self, graph: Any, donated: tuple[int, ...]) -> Any:
+            compiled = super().compile_graph(graph, donated)
+            inner = compiled.run
+
+            def run(storages: Any, dims: Any) -> Any:
+                results = inner(storages, dims)
+                for i in donated:
+                    storages[i].as_numpy(np.dtype(np.uint8), (storages[i].nbytes,))[:] = 0xEE
+                return results
+
+            compiled.run = run  # type: ignore[method-assign]
+            return compiled
+
+    f = Jitted(lambda x: x + 1, Overwriting(), donate_argnums=0)
+    source = np.ones(4, np.float32)
+    f(source)
+    assert source.tolist() == [1, 1, 1, 1]
+    x = f(source)
+    part, seen = x[1:3], np.asarray(x)
+    f(x)
+    assert part.tolist() == [2, 2] and seen.tolist() == [2, 2, 2, 2]
+
+
+# threads
+
+
+def test_threads_share_one_program() -> None:
+    f = jit(lambda x: td.tanh(x) + x)
+    x = td.ones(100)
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append([f(x) for _ in range(20)])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert f.compiles == 1 and len(results) == 4
+    assert all(np.array_equal(y, results[0][0]) for ys in results for y in ys)
+
+
+def test_tracing_on_one_thread_does_not_touch_another() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def f(x: Any) -> Any:
+        inside.set()
+        done.wait(10)
+        return x
+
+    thread = threading.Thread(target=lambda: td.trace(f)(td.Spec((2,))))
+    thread.start()
+    inside.wait(10)
+    assert isinstance(td.zeros(2) + 1, td.Array) and (td.zeros(2) + 1).tolist() == [1, 1]
+    done.set()
+    thread.join()
+
+
+def test_recursion_through_static_arguments() -> None:
+    @td.jit(static_argnums=1)
+    def f(x: Any, n: int) -> Any:
+        return x if n == 0 else f(x * 2, n - 1)
+
+    graph = f.trace(td.Spec((2,)), 3)
+    assert sum(node.op.name == "call" for node in graph.nodes()) == 1
+
+
+def test_a_spec_has_no_values() -> None:
+    with pytest.raises(TraceError, match="no values to run with"):
+        jit(lambda x: x)(td.Spec((2,)))
