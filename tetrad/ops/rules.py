@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, f16, f32, f64, i8, i32, i64, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8, u32
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, SizeExpr
 from tetrad.core.types import ArrayType
@@ -98,37 +98,34 @@ def lowest(size: Size) -> int:
 # -- references -------------------------------------------------------------------------------------------------------
 
 
+Wider = Mapping[np.dtype[Any], np.dtype[Any]]
+HALVES_IN_F32: Wider = {f16.np: f32.np, bf16.np: f32.np}
+ALL_IN_F64: Wider = {f16.np: f64.np, bf16.np: f64.np, f32.np: f64.np}
+
+
 def ieee(function: Reference) -> Reference:
     """Floats without warnings for infinities and NaN; f16 and bf16 are computed in f32 and rounded once."""
-
-    @wraps(function)
-    def reference(*args: Array, **params: Any) -> Array:
-        return _computed(function, args, params, {f16: f32, bf16: f32})
-
-    return reference
+    return _computed(function, HALVES_IN_F32)
 
 
 def precise(function: Reference) -> Reference:
     """As `ieee`, but f32 is computed in f64 as well: NumPy's own f32 functions are off by as much as ours may be."""
+    return _computed(function, ALL_IN_F64)
 
+
+def _computed(function: Reference, wider: Wider) -> Reference:
     @wraps(function)
     def reference(*args: Array, **params: Any) -> Array:
-        return _computed(function, args, params, {f16: f64, bf16: f64, f32: f64})
+        arrays = [np.asarray(a) for a in args]
+        narrow = next((a.dtype for a in arrays if a.dtype in wider), None)
+        if narrow is None:
+            return np.asarray(_quiet(function, arrays, params))
+        wide = wider[narrow]
+        result = np.asarray(_quiet(function, [a.astype(wide) if a.dtype == narrow else a for a in arrays], params))
+        with np.errstate(all="ignore"):
+            return result.astype(narrow) if result.dtype == wide else result
 
     return reference
-
-
-def _computed(
-    function: Reference, args: tuple[Array, ...], params: dict[str, Any], wider: Mapping[DType, DType]
-) -> Array:
-    arrays = [np.asarray(a) for a in args]
-    narrow = next((d for d in (as_dtype(a.dtype) for a in arrays) if d in wider), None)
-    if narrow is None:
-        return np.asarray(_quiet(function, arrays, params))
-    wide = wider[narrow]
-    result = np.asarray(_quiet(function, [a.astype(wide.np) if a.dtype == narrow.np else a for a in arrays], params))
-    with np.errstate(all="ignore"):
-        return result.astype(narrow.np) if result.dtype == wide.np else result
 
 
 def _quiet(function: Reference, arrays: list[Array], params: dict[str, Any]) -> Array:
