@@ -4,7 +4,7 @@
 
 runs workgroups begin..end-1. `args` is an array of 64-bit words in this order: address of each storage buffer, byte
 offset of each scratch buffer in `scratch`, each index argument, grid extents x and y, element count of each storage
-buffer. The caller (the native schedule) has resolved all of them.
+buffer, and a tag that trap codes are marked with. The caller (the native schedule) has resolved all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tetrad.kernel.uniform import varying
 
 MAX_VECTOR = 64  # lanes a workgroup may have as one vector; larger ones without cross-lane work run in pieces
 PIECE = 16
+TAG_SHIFT = 16  # a trap reports tag << 16 | code
 CROSS_LANE = (n.Shuffle, n.Broadcast, n.Vote, n.Barrier)
 
 
@@ -89,6 +90,8 @@ def prologue(cg: Codegen, program: n.Program) -> None:
         cg.line(f"{name} = load i64, ptr {argument(cg, next(words))}")
     for buffer in storage:
         cg.line(f"%n.{buffer.name} = load i64, ptr {argument(cg, next(words))}")
+    tag = cg.new(f"load i64, ptr {argument(cg, next(words))}")
+    cg.line(f"%tag = shl i64 {tag}, {TAG_SHIFT}")
 
 
 def argument(cg: Codegen, word: int) -> str:
@@ -154,13 +157,16 @@ def uses_axis(program: n.Program, which: str) -> bool:
 def local_ids(cg: Codegen, program: n.Program, lanes: int, piece: int) -> None:
     x, y, _ = program.workgroup
     first = piece * lanes
-    if x == program.lanes:
+    if x == program.lanes > 1:
         cg.set(("local", 0), Emitted(str(first), 1))
         cg.set(("local", 1), Emitted("0", 0))
         cg.set(("local", 2), Emitted("0", 0))
         return
     ids = [(i % x, (i // x) % y, i // (x * y)) for i in range(first, first + lanes)]
     for axis in range(3):
+        if program.workgroup[axis] == 1:
+            cg.set(("local", axis), Emitted("0", 0))
+            continue
         cg.set(("local", axis), Emitted("<" + ", ".join(f"i64 {i[axis]}" for i in ids) + ">", None))
 
 

@@ -547,7 +547,8 @@ def trap_if(cg: Codegen, cond: str, value: str, code: int, varying: bool) -> Non
     with guarded(cg, cond):
         report = first_lane(cg, lanes, value) if varying else value
         cg.declares["tetrad.trap"] = TRAP
-        cg.line(f"call void @tetrad.trap(ptr %status, i64 {code}, i64 {report})")
+        marked = cg.new(f"or i64 %tag, {code}")
+        cg.line(f"call void @tetrad.trap(ptr %status, i64 {marked}, i64 {report})")
         cg.line("ret void")
         cg.label(cg.name("unreached"))
 

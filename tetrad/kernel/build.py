@@ -131,7 +131,8 @@ class LocalVar:
 
 @dataclass(slots=True)
 class _Scope:
-    """A block under construction. `kind`: body, loop, guard (an If whose lanes all do the same work) or branch."""
+    """A block under construction. `kind`: body, loop, always (a loop with a trip or more), guard (an If whose lanes
+    all do the same work) or branch."""
 
     kind: str = "body"
     instrs: list[n.Instr] = field(default_factory=list)
@@ -318,10 +319,11 @@ class KernelBuilder:
         return LocalVar(self, node)
 
     @contextmanager
-    def loop(self, stop: object, start: object = 0, step: int = 1) -> Iterator[Val]:
+    def loop(self, stop: object, start: object = 0, step: int = 1, *, always: bool = False) -> Iterator[Val]:
+        """for i in range(start, stop, step). `always` promises at least one trip: then reads may leave the loop."""
         first, last = self.index(start), self.index(stop)
         counter = n.Counter(index)
-        self._scopes.append(_Scope("loop"))
+        self._scopes.append(_Scope("always" if always else "loop"))
         self._depth[counter] = len(self._scopes) - 1
         yield Val(self, counter)
         body = tuple(self._scopes.pop().instrs)
@@ -409,22 +411,25 @@ class KernelBuilder:
         varying = any(o in self._varying for o in operands) and not isinstance(node, n.Broadcast)
         if varying or isinstance(node, n.Shuffle):
             self._varying.add(node)
-        depth = self._place(operands, stay=isinstance(node, n.Shuffle | n.Broadcast), memory=memory, varying=varying)
+        fragile = memory or (isinstance(node, n.Binary) and node.op in ("div", "mod"))  # wrong operands are an error
+        stay = isinstance(node, n.Shuffle | n.Broadcast)
+        depth = self._place(operands, stay=stay, fragile=fragile, varying=varying)
         self._scopes[depth].instrs.append(node)
         self._depth[node] = depth
         made = Val(self, node)
         self._scopes[depth].known[key] = made
         return made
 
-    def _place(self, operands: tuple[n.Instr, ...], *, stay: bool, memory: bool, varying: bool) -> int:
+    def _place(self, operands: tuple[n.Instr, ...], *, stay: bool, fragile: bool, varying: bool) -> int:
         """The outermost scope that has all operands and may be reached through loops and guards.
 
-        A varying load keeps the mask of its guard; nothing leaves a branch, which may be there because it is rare.
+        A varying load keeps the mask of its guard, loads and divisions stay in loops that may not run at all; nothing
+        leaves a branch, which may be there because it is rare.
         """
         depth, lowest = len(self._scopes) - 1, max((self._depth[o] for o in operands), default=0)
         while depth > lowest and not stay:
             kind = self._scopes[depth].kind
-            if kind == "branch" or (kind == "guard" and memory and varying):
+            if kind == "branch" or (fragile and (kind == "loop" or (kind == "guard" and varying))):
                 break
             depth -= 1
         return depth

@@ -1,0 +1,183 @@
+"""The driver: a graph in, a program that runs out. Ties the stages together in order and owns what they made.
+
+    graph --passes--> graph --lower--> launches --codegen--> machine code --schedule--> table --runtime--> arrays
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from tetrad.codegen.target import Target
+from tetrad.codegen.targets.x86_64 import select_target
+from tetrad.compiler import stations
+from tetrad.compiler.kernels import KERNELS
+from tetrad.compiler.schedule import Constants, Scheduled, Scheduler
+from tetrad.core.errors import BoundsError, CheckError
+from tetrad.core.flags import flag
+from tetrad.core.sizes import bind, dims_of
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Graph
+from tetrad.kernel.nodes import Program
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, TrapSite
+from tetrad.lower.lower import Lowerer
+from tetrad.passes.pipeline import optimise
+from tetrad.runtime.memory import Storage
+from tetrad.runtime.pool import Outcome, Trapped, run
+
+
+def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
+    """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
+    target = current_target()
+    if stations.wants("graph"):
+        stations.show("graph", graph.name, str(graph))
+    with stations.timed("passes"):
+        better = optimise(graph)
+    with stations.timed("lower"):
+        lowered = Lowerer(target).lower(better)
+    programs = list(dict.fromkeys(programs_of(lowered)))
+    if stations.wants("kernel"):
+        for program in programs:
+            stations.show("kernel", program.name, str(program))
+    with stations.timed("codegen"):
+        addresses = KERNELS.load(programs, target)
+    return Compiled(graph, lowered, addresses, donated)
+
+
+@cache
+def current_target() -> Target:
+    target = select_target(flag("TETRAD_TARGET"))
+    KERNELS.load_runtime(select_target("host"))
+    return target
+
+
+def programs_of(lowered: Lowered) -> list[Program]:
+    found: list[Program] = []
+    for step in lowered.steps:
+        found.extend(programs_of(step.body) if isinstance(step, Invoke) else [step.program])
+    return found
+
+
+class Compiled:
+    """Machine code for one graph. Safe to call from several threads: every call has its own arena."""
+
+    def __init__(self, graph: Graph, lowered: Lowered, addresses: Mapping[Program, int], donated: tuple[int, ...]) -> None:
+        self.graph, self.lowered = graph, lowered
+        self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
+        self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
+        self.dims = tuple(sorted({d.name for t in self.inputs for n in t.shape for d in dims_of(n)}))
+        self.constants = Constants()
+        self.scheduler = Scheduler(addresses, self.constants)
+        self.takeover = donations(lowered, donated)
+        self.runners: dict[tuple[int, ...], Runner] = {}
+        self.lock = threading.Lock()
+
+    def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
+        """One call; `dims` are the sizes of the Dims, by sorted name."""
+        runner = self.runners.get(dims) or self.runner(dims)
+        return runner.run(storages)
+
+    def runner(self, dims: tuple[int, ...] = ()) -> Runner:
+        with self.lock:
+            if dims not in self.runners:
+                with stations.timed("schedule"):
+                    self.runners[dims] = Runner(self, dict(zip(self.dims, dims, strict=True)))
+            return self.runners[dims]
+
+
+class Runner:
+    """A compiled program at given sizes: the table, the bytes of each output, arenas that are free."""
+
+    def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
+        self.compiled = compiled
+        self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
+        self.table = self.scheduled.table
+        if stations.wants("schedule"):
+            stations.show("schedule", compiled.graph.name, str(self.table))
+        self.plan = [self.output_plan(i, slot, dims) for i, slot in enumerate(compiled.lowered.outputs)]
+        self.simple = all(kind == "fresh" for kind, _ in self.plan)
+        self.sizes = [size for _, size in self.plan]
+        self.arenas: list[Storage] = []
+
+    def output_plan(self, i: int, slot: Slot, dims: Mapping[str, int]) -> tuple[str, int]:
+        """How output i gets its memory: (kind, detail)."""
+        first = self.compiled.lowered.outputs.index(slot)
+        if first != i:
+            return "same", first
+        if slot.kind == "input":
+            return "input", slot.position
+        if slot in self.compiled.takeover:
+            return "donated", self.compiled.takeover[slot]
+        return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
+
+    def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+        outputs = [Storage.allocate(n) for n in self.sizes] if self.simple else self.outputs_for(storages)
+        arena = self.take_arena()
+        bases = [s.ptr for s in storages]
+        bases.extend([s.ptr for s in outputs])
+        bases.append(arena.ptr)
+        try:
+            outcome = run(self.table, bases, threads, profile)
+        except Trapped as trap:
+            raise self.explained(trap) from None
+        if profile:
+            self.last_outcome: Outcome | None = outcome
+        self.arenas.append(arena)
+        return outputs
+
+    def take_arena(self) -> Storage:
+        try:
+            return self.arenas.pop()
+        except IndexError:
+            return Storage.allocate(self.scheduled.arena_bytes)
+
+    def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
+        """Memory of each output: fresh, taken over from a donated input, or a copy of what it equals."""
+        made: list[Storage] = []
+        for (kind, detail), slot in zip(self.plan, self.compiled.lowered.outputs, strict=True):
+            if kind == "fresh":
+                made.append(Storage.allocate(detail))
+            elif kind == "constant":
+                made.append(copied(self.compiled.constants.address(slot), detail))
+            elif kind == "input":
+                made.append(copied(storages[detail].ptr, storages[detail].nbytes))
+            else:
+                made.append(storages[detail] if kind == "donated" else made[detail])
+        return made
+
+    def explained(self, trap: Trapped) -> Exception:
+        site: TrapSite | None = self.scheduled.traps.get(trap.code)
+        if site is None:
+            return CheckError(f"a kernel left its buffers: index {trap.value}", hint="a defect of tetrad, please report it")
+        return BoundsError(site.message.format(value=trap.value), source=site.source)
+
+
+def copied(address: int, nbytes: int) -> Storage:
+    made = Storage.allocate(nbytes)
+    ctypes.memmove(made.ptr, address, nbytes)
+    return made
+
+
+def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
+    """Outputs that may live where a donated input was: output slot -> input position."""
+    taken: dict[Slot, int] = {}
+    for position in donated:
+        source = lowered.inputs[position]
+        for slot in lowered.outputs:
+            if slot not in taken and slot.kind == "output" and slot.type.nbytes == source.type.nbytes and fits_in_place(lowered, slot, source):
+                taken[slot] = position
+                break
+    return taken
+
+
+def fits_in_place(lowered: Lowered, result: Slot, source: Slot) -> bool:
+    """Is the result only written once the source is no longer needed?"""
+    reads = [i for i, step in enumerate(lowered.steps) if source in step.reads]
+    writes = [i for i, step in enumerate(lowered.steps) if result in step.writes]
+    if source in lowered.outputs or not writes:
+        return False
+    last, first = max(reads, default=-1), min(writes)
+    step = lowered.steps[first]
+    return last < first or (last == first and isinstance(step, Launch) and (result, source) in step.inplace)

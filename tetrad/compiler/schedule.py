@@ -1,0 +1,215 @@
+"""The driver, schedule: lowered steps and the values of the Dims in, a native table with every offset filled in out.
+
+Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a Dim makes a new table
+and compiles nothing. Bases of a table: its inputs, its outputs, its arena.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tetrad.codegen.module import TAG_SHIFT
+from tetrad.core.sizes import bind
+from tetrad.kernel.nodes import Program
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step, TrapSite
+from tetrad.runtime.memory import ALIGNMENT, Storage
+from tetrad.runtime.plan import Life, Plan, plan
+from tetrad.runtime.table import CallEntry, Entry, KernelEntry, Table, Word
+
+Dims = Mapping[str, int]
+BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0  # of one thread, roughly: what decides whether a call is worth waking workers
+HEAVY_NS = 25_000
+SLICE_NS = 5_000_000  # between two looks at the stop word
+NUMBER = -1  # base of a word that is a plain number
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scheduled:
+    """A table, its arena, and what its trap codes mean."""
+
+    table: Table
+    arena_bytes: int
+    plan: Plan
+    lives: tuple[Life, ...]
+    traps: Mapping[int, TrapSite]
+    nanoseconds: float  # estimate, one thread
+    bytes_moved: int
+    flops: int
+
+
+class Constants:
+    """Weights and other constants, at fixed addresses for the life of a compiled program."""
+
+    def __init__(self) -> None:
+        self.storage: dict[Slot, Storage] = {}
+
+    def address(self, slot: Slot) -> int:
+        if slot not in self.storage:
+            if slot.literal is None:
+                raise TypeError(f"{slot.name} is not a constant")
+            array = slot.literal.array
+            held = Storage.allocate(array.nbytes)
+            held.as_numpy(array.dtype, array.shape)[...] = array
+            self.storage[slot] = held
+        return self.storage[slot].ptr
+
+
+class Scheduler:
+    """Makes tables for one compiled program; sub-programs are scheduled once per size."""
+
+    def __init__(self, addresses: Mapping[Program, int], constants: Constants) -> None:
+        self.addresses, self.constants = addresses, constants
+        self.tags = itertools.count()
+        self.done: dict[tuple[Lowered, tuple[tuple[str, int], ...]], Scheduled] = {}
+
+    def schedule(self, lowered: Lowered, dims: Dims) -> Scheduled:
+        key = (lowered, tuple(sorted(dims.items())))
+        if key not in self.done:
+            self.done[key] = self.schedule_once(lowered, dims)
+        return self.done[key]
+
+    def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
+        inner = {step: self.schedule(step.body, dims) for step in lowered.steps if isinstance(step, Invoke)}
+        temps, lives = lifetimes(lowered, dims, inner)
+        placed = plan(lives)
+        where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
+        entries, scratch, traps, cost = [], 0, {}, Cost()
+        for step in lowered.steps:
+            if isinstance(step, Invoke):
+                entries.append(call_entry(step, inner[step], where))
+                traps.update(inner[step].traps)
+                cost.add_inner(inner[step])
+                continue
+            needed = scratch_layout(step.program, dims)
+            scratch = max(scratch, needed[-1])
+            cost.add(step, dims)
+            tag = next(self.tags)
+            entry = self.kernel_entry(step, dims, where, needed, tag)
+            traps.update({tagged(code, tag): site for code, site in step.traps.items()})
+            if entry is not None:
+                entries.append(entry)
+        table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
+        return Scheduled(table, placed.total, placed, tuple(lives), traps, cost.nanoseconds, cost.bytes, cost.flops)
+
+    def kernel_entry(self, launch: Launch, dims: Dims, where: Places, scratch: list[int], tag: int) -> Entry | None:
+        groups = bind(launch.groups, dims)
+        if groups == 0:
+            return None
+        counts = [bind(slot.type.size, dims) for slot in launch.slots]
+        numbers = scratch[:-1] + [bind(launch.args[a], dims) for a in launch.program.args] + [groups, 1] + counts + [tag]
+        words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
+        spent = launch_ns(launch, dims)
+        pieces = int(spent // SLICE_NS) + 1
+        piece = 0 if pieces == 1 else max(1, groups // pieces)
+        address = self.addresses[launch.program]
+        return KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, serial=groups == 1)
+
+
+def tagged(code: int, tag: int) -> int:
+    """The code a trap reports: kernels number their traps, the tag says which launch it was."""
+    return tag << TAG_SHIFT | code
+
+
+class Places:
+    """Slot -> word: inputs and outputs by their own base, temps in the arena, constants absolute."""
+
+    def __init__(self, lowered: Lowered, offsets: Mapping[Slot, int], constants: Constants) -> None:
+        self.inputs, self.outputs = len(lowered.inputs), len(lowered.outputs)
+        self.offsets, self.constants = offsets, constants
+
+    @property
+    def arena(self) -> int:
+        return self.inputs + self.outputs
+
+    def word(self, slot: Slot) -> Word:
+        if slot.kind == "input":
+            return Word(slot.position, 0)
+        if slot.kind == "output":
+            return Word(self.inputs + slot.position, 0)
+        if slot.kind == "constant":
+            return Word(NUMBER, self.constants.address(slot))
+        return Word(self.arena, self.offsets[slot])
+
+
+def call_entry(step: Invoke, inner: Scheduled, where: Places) -> CallEntry:
+    bases = [where.word(s) for s in (*step.inputs, *step.outputs)]
+    return CallEntry(inner.table, (*bases, Word(where.arena, where.offsets[arena_slot(step)])), name=step.body.graph.name)
+
+
+def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> tuple[list[Slot], list[Life]]:
+    """When each intermediate is written first and read last; sub-programs need room for their arena while they run."""
+    first: dict[Slot, int] = {}
+    last: dict[Slot, int] = {}
+    for i, step in enumerate(lowered.steps):
+        touched = step.reads | step.writes
+        if isinstance(step, Invoke):
+            touched = touched | {arena_slot(step)}
+        for slot in touched:
+            if slot.kind == "temp":
+                first.setdefault(slot, i)
+                last[slot] = i
+    temps = sorted(first, key=lambda s: (first[s], s.name))
+    number = {slot: i for i, slot in enumerate(temps)}
+    lives = []
+    for slot in temps:
+        nbytes = bind(slot.type.nbytes, dims)
+        step = lowered.steps[first[slot]]
+        if isinstance(step, Invoke) and slot is arena_slot(step):
+            nbytes = inner[step].arena_bytes
+        lives.append(Life(slot.name, nbytes, first[slot], last[slot], reusable(step, slot, first, last, number)))
+    return temps, lives
+
+
+def reusable(step: Step, slot: Slot, first: Mapping[Slot, int], last: Mapping[Slot, int], number: Mapping[Slot, int]) -> tuple[int, ...]:
+    if isinstance(step, Invoke):
+        return ()
+    pairs = [source for result, source in step.inplace if result is slot and source in number]
+    return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])
+
+
+_arena_slots: dict[Invoke, Slot] = {}
+
+
+def arena_slot(step: Invoke) -> Slot:
+    """The region a sub-program's arena takes in the caller's."""
+    if step not in _arena_slots:
+        _arena_slots[step] = Slot("arena", step.body.graph.outputs[0].type, "temp")
+    return _arena_slots[step]
+
+
+def scratch_layout(program: Program, dims: Dims) -> list[int]:
+    """Byte offset of each scratch buffer, then the total."""
+    offsets, total = [], 0
+    for buffer in program.buffers:
+        if buffer.is_scratch:
+            offsets.append(total)
+            nbytes = bind(buffer.count, dims) * buffer.dtype.nbytes  # type: ignore[arg-type]
+            total += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return [*offsets, total]
+
+
+class Cost:
+    """Running totals of what a table moves and computes."""
+
+    def __init__(self) -> None:
+        self.nanoseconds, self.bytes, self.flops = 0.0, 0, 0
+
+    def add(self, launch: Launch, dims: Dims) -> None:
+        self.nanoseconds += launch_ns(launch, dims)
+        self.bytes += launch_bytes(launch, dims)
+        self.flops += bind(launch.flops, dims)
+
+    def add_inner(self, inner: Scheduled) -> None:
+        self.nanoseconds += inner.nanoseconds
+        self.bytes += inner.bytes_moved
+        self.flops += inner.flops
+
+
+def launch_bytes(launch: Launch, dims: Dims) -> int:
+    return sum(bind(slot.type.nbytes, dims) for slot in launch.slots)
+
+
+def launch_ns(launch: Launch, dims: Dims) -> float:
+    return max(launch_bytes(launch, dims) / BYTES_PER_NS, bind(launch.flops, dims) / FLOPS_PER_NS)

@@ -1,0 +1,88 @@
+"""Lowering, the frame around a generator: buffers for what a kernel reads and writes, and the launch it becomes.
+
+Receives a group and the slots of materialised nodes; a generator (maps, rows, ...) fills in the body; `finish` returns
+the `Launch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tetrad.codegen.target import Target
+from tetrad.core.dtypes import DType
+from tetrad.core.sizes import Size, product
+from tetrad.core.types import ArrayType, row_strides
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.lower.index import Sizes, offset
+from tetrad.lower.launch import Launch, Slot
+from tetrad.lower.reader import At, Reading, splat_value
+from tetrad.passes.fuse import Group
+
+LANES = 16  # virtual lanes of every kernel (docs/adr/0001)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The slots of materialised nodes, and how to ask for more."""
+
+    slots: Mapping[Node, Slot]
+    target: Target
+
+    def temp(self, name: str, dtype: DType, *shape: Size) -> Slot:
+        return Slot(name, ArrayType(dtype, tuple(shape)), "temp")
+
+
+class Frame:
+    """One kernel under construction."""
+
+    def __init__(self, name: str, memory: Memory, lanes: int = LANES) -> None:
+        self.k = KernelBuilder(name, lanes)
+        self.sizes = Sizes(self.k)
+        self.reading = Reading(self.k, self.sizes)
+        self.memory = memory
+        self.slots: list[Slot] = []
+        self.writes: set[Slot] = set()
+        self.scratches = 0
+
+    def reads(self, nodes: Iterable[Node]) -> None:
+        """Give a buffer to every node read from memory; constants of one value need none."""
+        for node in nodes:
+            if splat_value(node) is None and node not in self.reading.buffers:
+                self.reading.buffers[node] = self.input(self.memory.slots[node])
+
+    def input(self, slot: Slot) -> Buffer:
+        return self.buffer(slot, "read", "x")
+
+    def output(self, slot: Slot, access: str = "write") -> Buffer:
+        self.writes.add(slot)
+        return self.buffer(slot, access, "y")
+
+    def buffer(self, slot: Slot, access: str, letter: str) -> Buffer:
+        made = self.k.buffer(f"{letter}{len(self.slots)}", slot.type.dtype, access, product(slot.type.shape))
+        self.slots.append(slot)
+        return made
+
+    def scratch(self, stem: str, dtype: DType, count: Size) -> Buffer:
+        """Memory of one workgroup under a name of its own; at least one element."""
+        self.scratches += 1
+        return self.k.scratch(f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count)
+
+    def write(self, buffer: Buffer, node: Node, at: At, value: Val, hint: str = "") -> None:
+        """buffer[at] = value, where the buffer holds all of `node`."""
+        where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+        self.k.store(buffer, where, value, hint)
+
+    def finish(self, groups: Size, group: Group, **fields: object) -> Launch:
+        return Launch(
+            self.k.finish(),
+            tuple(self.slots),
+            dict(self.sizes.formulas),
+            groups,
+            frozenset(self.writes),
+            traps=dict(self.reading.traps),
+            source=group.root.source,
+            **fields,  # type: ignore[arg-type]
+        )

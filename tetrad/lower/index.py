@@ -1,0 +1,90 @@
+"""Lowering, indices: where an element stands, as kernel values.
+
+A `Space` is the index space a kernel walks: some axes given as one flat uniform number (rows), the last given as lanes.
+Asking for an axis or a run of axes (`span`) emits the division and remainder it needs, and only when asked, so an access
+that is contiguous over several axes costs one multiply-add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tetrad.core.sizes import Shape, Size, product
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.nodes import Value
+
+
+class Sizes:
+    """Sizes as kernel values: ints are literals, symbolic sizes become index arguments of the program."""
+
+    def __init__(self, k: KernelBuilder) -> None:
+        self.k = k
+        self.formulas: dict[str, Size] = {}  # argument name -> what the launch must pass
+        self._names: dict[Size, str] = {}
+
+    def val(self, size: Size) -> Val:
+        if isinstance(size, int):
+            return self.k.index(size)
+        if size not in self._names:
+            name = f"s{len(self._names)}"
+            self._names[size] = name
+            self.formulas[name] = size
+        return self.k.arg(self._names[size])
+
+
+class Space:
+    """Axes `shape` walked by one number: flat = row-major position, already a kernel value."""
+
+    def __init__(self, k: KernelBuilder, sizes: Sizes, shape: Shape, flat: Val) -> None:
+        self.k, self.sizes, self.shape, self.flat = k, sizes, shape, flat
+
+    def span(self, first: int, last: int) -> Val:
+        """Row-major position within axes first..last-1."""
+        value = self.flat
+        after, inside = product(self.shape[last:]), product(self.shape[first:last])
+        if after != 1:
+            value = value // self.sizes.val(after)
+        if any(n != 1 for n in self.shape[:first]):
+            value = value % self.sizes.val(inside)
+        return value if inside != 1 else self.k.index(0)
+
+    def axes(self) -> tuple[Val, ...]:
+        return tuple(Span(self, i, i + 1) for i in range(len(self.shape)))
+
+
+class Span(Val):
+    """A run of axes of a space, emitted when first used as a value."""
+
+    __slots__ = ("first", "last", "space")
+
+    def __init__(self, space: Space, first: int, last: int) -> None:
+        self.k, self.space, self.first, self.last = space.k, space, first, last
+
+    @property
+    def node(self) -> Value:  # type: ignore[override]
+        return self.space.span(self.first, self.last).node
+
+    def joins(self, other: Val) -> bool:
+        return isinstance(other, Span) and other.space is self.space and other.first == self.last
+
+    def join(self, other: Span) -> Span:
+        return Span(self.space, self.first, other.last)
+
+
+def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size]) -> Val:
+    """Sum of index * stride; neighbouring axes of one space with matching strides are taken as one."""
+    total: Val = sizes.k.index(0)
+    axis = len(shape) - 1
+    while axis >= 0:
+        index, stride, extent = at[axis], strides[axis], shape[axis]
+        while axis > 0 and _continues(at[axis - 1], index, strides[axis - 1], stride * extent):
+            index = at[axis - 1].join(index)  # type: ignore[attr-defined]
+            extent = extent * shape[axis - 1]
+            axis -= 1
+        total = index * sizes.val(stride) + total
+        axis -= 1
+    return total
+
+
+def _continues(outer: Val, inner: Val, outer_stride: Size, needed: Size) -> bool:
+    return isinstance(outer, Span) and outer.joins(inner) and outer_stride == needed

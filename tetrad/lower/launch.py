@@ -1,0 +1,89 @@
+"""Lowering, results: what a graph becomes. A list of launches over slots; sizes may still be symbolic.
+
+A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner will place. A `Launch`
+is one kernel program with the slots of its buffers, the formulas of its arguments and the size of its grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tetrad.core.sizes import Size
+from tetrad.core.source import Source
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Graph, Literal
+from tetrad.kernel.nodes import Program
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Slot:
+    """Memory for one array. `kind`: input, output, constant, temp."""
+
+    name: str
+    type: ArrayType
+    kind: str
+    position: int = -1  # among inputs or outputs
+    literal: Literal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrapSite:
+    """What a trap code of a launch means to the user."""
+
+    op: str
+    message: str  # with {value} for the reported index
+    source: Source | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Launch:
+    program: Program
+    slots: tuple[Slot, ...]  # one per storage buffer, in program order
+    args: Mapping[str, Size]  # formula of each index argument
+    groups: Size
+    writes: frozenset[Slot]
+    inplace: tuple[tuple[Slot, Slot], ...] = ()  # (output, input) pairs that may share memory
+    traps: Mapping[int, TrapSite] = field(default_factory=dict)
+    flops: Size = 0
+    serial: bool = False
+    source: Source | None = None
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset(self.slots) - self.writes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Invoke:
+    """A `call`: the lowered sub-graph with the slots its inputs and outputs take."""
+
+    body: Lowered
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    source: Source | None = None
+
+    @property
+    def writes(self) -> frozenset[Slot]:
+        return frozenset(self.outputs)
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset(self.inputs)
+
+
+Step = Launch | Invoke
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lowered:
+    """A graph as steps in order; outputs[i] may be an input or a constant slot when nothing needs computing."""
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]

@@ -1,0 +1,110 @@
+"""Lowering: an optimised graph in, launches of kernels over slots out. One generator per kind of group.
+
+Sub-graphs of `call` nodes are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by the
+generators beside this file; where memory lies, by `runtime.plan` later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tetrad.codegen.target import Target
+from tetrad.core.dtypes import COMPILED_DTYPES
+from tetrad.core.errors import DtypeError, UnsupportedError
+from tetrad.graph.nodes import Graph, Node
+from tetrad.lower.columns import lower_columns
+from tetrad.lower.frame import Memory
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.lower.maps import lower_map
+from tetrad.lower.matmul import lower_matmul
+from tetrad.lower.rows import lower_rows
+from tetrad.lower.special import lower_special
+from tetrad.lower.transpose import lower_transpose
+from tetrad.passes.fuse import Group, fuse, inputs_of
+
+Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
+GENERATORS: dict[str, Generator] = {
+    "map": lower_map,
+    "rows": lower_rows,
+    "columns": lower_columns,
+    "transpose": lower_transpose,
+    "matmul": lower_matmul,
+    "special": lower_special,
+}
+
+
+class Lowerer:
+    """Lowers graphs for one target, each sub-graph once."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.done: dict[Graph, Lowered] = {}
+
+    def lower(self, graph: Graph) -> Lowered:
+        if graph not in self.done:
+            self.done[graph] = self.lower_once(graph)
+        return self.done[graph]
+
+    def lower_once(self, graph: Graph) -> Lowered:
+        check_dtypes(graph)
+        groups = fuse(graph)
+        slots = assign_slots(graph, groups)
+        memory = Memory(slots, self.target)
+        kept = {o for g in groups for o in g.outputs}
+        steps: list[Step] = []
+        for group in groups:
+            steps.extend(self.steps_of(group, inputs_of(group, kept), memory))
+        return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots))
+
+    def steps_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Step]:
+        if group.kind == "call":
+            node = group.root
+            outputs = call_outputs(node, memory)
+            body = self.lower(node.param("graph"))
+            return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs, node.source)]
+        if group.kind == "item":
+            return []
+        if group.kind not in GENERATORS:
+            raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
+        if any(n == 0 for n in group.root.type.shape) and group.kind != "rows":
+            return []
+        made = GENERATORS[group.kind](group, inputs, memory)
+        return [made] if isinstance(made, Launch) else list(made)
+
+
+def check_dtypes(graph: Graph) -> None:
+    for node in graph.nodes():
+        for kind in node.types:
+            if kind.dtype not in COMPILED_DTYPES:
+                known = ", ".join(map(str, COMPILED_DTYPES))
+                raise DtypeError(f"{node.op.name}: {kind.dtype} is not compiled yet", source=node.source, hint=f"compiled: {known}")
+
+
+def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
+    """Memory for inputs, constants, outputs and every node a group writes."""
+    slots: dict[Node, Slot] = {}
+    for i, node in enumerate(graph.inputs):
+        slots[node] = Slot(f"in{i}", node.type, "input", i)
+    for i, node in enumerate(graph.outputs):
+        if node not in slots and node.op.name != "constant":
+            slots[node] = Slot(f"out{i}", node.type, "output", i)
+    for node in graph.nodes():
+        if node.op.name == "constant" and node not in slots:
+            slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
+    for group in groups:
+        for node in group.outputs:
+            if node not in slots and node.op.name != "call":
+                slots[node] = Slot(f"t{len(slots)}", node.type, "temp")
+    return slots
+
+
+def call_outputs(node: Node, memory: Memory) -> tuple[Slot, ...]:
+    """Where a call writes: the slots of its items; outputs nobody reads still need room."""
+    found = {m.param("index"): slot for m, slot in memory.slots.items() if m.op.name == "item" and m.inputs[0] is node}
+    spare = (memory.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types))
+    return tuple(found.get(i, slot) for i, slot in enumerate(spare))
+
+
+def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:
+    return tuple(slots[o] for o in graph.outputs)
+

@@ -1,0 +1,112 @@
+"""Lowering, maps: one walk over an index space, every output of the group written in it.
+
+Two shapes of kernel. *Flat*: everything is read at the position it is written, so the space is one axis and lanes run
+along it. *Rows*: a workgroup takes a stretch of the last axis in one row; lanes run along the last axis, row positions
+are scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.lower.frame import LANES, Frame, Memory
+from tetrad.lower.index import Space
+from tetrad.lower.launch import Launch, Slot
+from tetrad.lower.reader import At, splat_value
+from tetrad.passes.fuse import LEAVES, Group
+
+FLAT_VECTORS = 4  # vectors of a flat workgroup
+STRETCH = 2048  # elements of the last axis one workgroup takes
+
+
+def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
+    frame = Frame(group.name, memory)
+    frame.reads(inputs)
+    outputs = [(node, frame.output(memory.slots[node])) for node in group.outputs]
+    shape = group.root.type.shape
+    flat = is_flat(group, set(inputs))
+    groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
+    pairs = inplace_pairs(group, inputs, memory) if flat else ()
+    return frame.finish(groups, group, inplace=pairs, flops=group_flops(group))
+
+
+def group_flops(group: Group) -> Size:
+    return product(group.root.type.shape) * sum(m.op.cost for m in group.members if m.op.kind == "elementwise")
+
+
+def walk_flat(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) -> Size:
+    k, total = frame.k, product(shape)
+    step = LANES * FLAT_VECTORS
+    first = k.group_id() * step
+
+    def body(position: Val) -> None:
+        store_all(frame, outputs, Space(k, frame.sizes, shape, position).axes())
+
+    guarded_vectors(frame, first, total, FLAT_VECTORS, body)
+    return ceil_div(total, step)
+
+
+def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Callable[[Val], None]) -> None:
+    """body(position) for `count` vectors from `first`; a short last workgroup goes vector by vector under a mask."""
+    k = frame.k
+    end = frame.sizes.val(total)
+    full = first + LANES * count <= end
+    with k.when(full):
+        for v in range(count):
+            body(first + LANES * v + k.lane())
+    with k.otherwise(), k.loop(count, always=True) as v:
+        position = first + v * LANES + k.lane()
+        with k.when(position < end, guard=True):
+            body(position)
+
+
+def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) -> Size:
+    k = frame.k
+    rows, last = shape[:-1], shape[-1]
+    blocks = ceil_div(last, STRETCH)
+    row, first = k.group_id(), k.index(0)
+    if blocks != 1:
+        row, first = row // frame.sizes.val(blocks), (row % frame.sizes.val(blocks)) * STRETCH
+    outer = Space(k, frame.sizes, rows, row).axes()
+    stop = frame.sizes.val(last) if blocks == 1 else k.min(first + STRETCH, frame.sizes.val(last))
+    with k.loop(stop, first, LANES, always=True) as column:
+        position = column + k.lane()
+        with k.when(position < stop, guard=True):
+            store_all(frame, outputs, (*outer, position))
+    return product(rows) * blocks
+
+
+def store_all(frame: Frame, outputs: list[tuple[Node, Buffer]], at: At) -> None:
+    for node, buffer in outputs:
+        index = at if len(at) == node.type.rank else ()
+        frame.write(buffer, node, index, frame.reading.read(node, index))
+
+
+def is_flat(group: Group, inputs: set[Node]) -> bool:
+    """Is every array read at the flat position that is written?"""
+    stack, seen = list(group.outputs), set(group.outputs)
+    while stack:
+        node = stack.pop()
+        for operand in node.inputs:
+            if splat_value(operand) is not None or operand in seen:
+                continue
+            if node.op.kind != "elementwise" and node.op.name != "reshape":
+                return False
+            seen.add(operand)
+            if operand not in inputs and operand.op.name not in LEAVES:
+                stack.append(operand)
+    return True
+
+
+def inplace_pairs(group: Group, inputs: list[Node], memory: Memory) -> tuple[tuple[Slot, Slot], ...]:
+    """A flat map reads each element before it writes it: an output may take over an input of the same size."""
+    pairs = []
+    for output in group.outputs:
+        for node in inputs:
+            if splat_value(node) is None and node.type.nbytes == output.type.nbytes and node.type.dtype.nbytes == output.type.dtype.nbytes:
+                pairs.append((memory.slots[output], memory.slots[node]))
+    return tuple(pairs)

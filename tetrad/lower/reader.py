@@ -1,0 +1,155 @@
+"""Lowering, reading: the value of any graph node at an index, inside a kernel under construction.
+
+Nodes that live in memory are loaded; nodes a generator computes itself are provided; everything else is computed on the
+spot from its operands, which is what fusion means here. Values are shared within a scope of the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.sizes import Shape, Size
+from tetrad.core.types import row_strides
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.lower.index import Sizes, Space, Span, offset
+from tetrad.lower.launch import TrapSite
+
+At = tuple[Val, ...]
+COMPUTE = {f16: f32, bf16: f32, i8: i32}  # storage types are computed with in these
+FIRST_TRAP = 16  # codes below belong to the runtime
+
+
+def compute_dtype(dtype: DType) -> DType:
+    return COMPUTE.get(dtype, dtype)
+
+
+class Reading:
+    """Everything a kernel under construction knows about graph nodes."""
+
+    def __init__(self, k: KernelBuilder, sizes: Sizes) -> None:
+        self.k, self.sizes = k, sizes
+        self.buffers: dict[Node, Buffer] = {}
+        self.provided: dict[Node, Callable[[At], Val]] = {}
+        self.traps: dict[int, TrapSite] = {}
+
+    def operand(self, node: Node) -> Operand:
+        return Operand(self, node)
+
+    def read(self, node: Node, at: At) -> Val:
+        """The element of `node` at `at`, in the node's own dtype."""
+        if node in self.provided:
+            return self.provided[node](at)
+        value = splat_value(node)
+        if value is not None:
+            return self.k.const(value, node.type.dtype)
+        if node in self.buffers:
+            where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+            return self.k.load(self.buffers[node], where)
+        return self.shared(node, at)
+
+    def wide(self, node: Node, at: At) -> Val:
+        """The element in the type it is computed with (f16 as f32, i8 as i32)."""
+        return self.k.cast(self.read(node, at), compute_dtype(node.type.dtype))
+
+    def shared(self, node: Node, at: At) -> Val:
+        key = ("read", node, tuple(index_key(i) for i in at))
+        for scope in self.k._scopes:
+            if key in scope.known:
+                return scope.known[key]
+        scope = self.k._scopes[-1]
+        value = self.compute(node, at)
+        scope.known[key] = value
+        return value
+
+    def compute(self, node: Node, at: At) -> Val:
+        params = dict(node.params)
+        if node.op.name == "cast":
+            return convert(self.k, self.wide(node.inputs[0], at), node.type.dtype)
+        if node.op.kind == "elementwise":
+            values = [self.wide(i, at) for i in node.inputs]
+            return self.k.cast(rule_of(node, "lower_rule")(self.k, *values, **params), node.type.dtype)
+        if node.op.name == "reshape":
+            return self.read(node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape))
+        if node.op.kind == "movement":
+            operands = [Operand(self, i, node) for i in node.inputs]
+            return rule_of(node, "read_rule")(self.k, at, *operands, **params)  # type: ignore[no-any-return]
+        raise UnsupportedError(f"{node.op.name} cannot be computed inside another kernel", source=node.source)
+
+    def reshaped(self, at: At, shape: Shape, inner: Shape) -> At:
+        """The index in the operand of a reshape: axes of size 1 come and go freely, others through the flat position."""
+        if [n for n in shape if n != 1] == [n for n in inner if n != 1]:
+            kept = iter([i for i, n in zip(at, shape, strict=True) if n != 1])
+            return tuple(next(kept) if n != 1 else self.k.index(0) for n in inner)
+        flat = offset(self.sizes, at, shape, row_strides(shape))
+        return Space(self.k, self.sizes, inner, flat).axes()
+
+    def trap(self, node: Node, operand: Node, bad: Val, value: Val) -> None:
+        code = FIRST_TRAP + len(self.traps)
+        axis = dict(node.params).get("axis", 0)
+        size = operand.type.shape[axis]
+        message = f"{node.op.name}: index {{value}} is out of range for axis {axis} of size {size}"
+        self.traps[code] = TrapSite(node.op.name, message, node.source)
+        self.k.trap(bad, code, value)
+
+
+class Operand:
+    """An operand as a `read` rule sees it: x(at) is its element, x.shape its sizes."""
+
+    def __init__(self, reading: Reading, node: Node, user: Node | None = None) -> None:
+        self.reading, self.node, self.user = reading, node, user
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.type.dtype
+
+    def size(self, axis: int) -> Val:
+        return self.reading.sizes.val(self.shape[axis])
+
+    def value_of(self, size: Size) -> Val:
+        return self.reading.sizes.val(size)
+
+    def __call__(self, at: At) -> Val:
+        return self.reading.read(self.node, at)
+
+    def check(self, bad: Val, value: Val) -> None:
+        """Stop the program with an IndexError when `bad` holds; `value` is the index to name."""
+        if self.user is None:
+            raise UnsupportedError("only ops check indices")
+        self.reading.trap(self.user, self.node, bad, value)
+
+
+def rule_of(node: Node, which: str) -> Callable[..., Any]:
+    rule = getattr(node.op, which)
+    if rule is None:
+        raise UnsupportedError(f"{node.op.name} is not compiled yet", source=node.source, hint="call it outside jit")
+    return rule  # type: ignore[no-any-return]
+
+
+def splat_value(node: Node) -> Any:
+    """The Python number a constant holds in every element, or None."""
+    if node.op.name == "expand":
+        return splat_value(node.inputs[0])
+    if node.op.name != "constant":
+        return None
+    array = node.param("value").array
+    return array.reshape(-1)[0].item() if array.size == 1 else None
+
+
+def convert(k: KernelBuilder, x: Val, dtype: DType) -> Val:
+    """Cast to any dtype; small floats are reached through f32."""
+    if dtype in (f16, bf16):
+        return k.cast(k.cast(x, f32), dtype)
+    return k.cast(x, dtype)
+
+
+def index_key(index: Val) -> object:
+    return (id(index.space), index.first, index.last) if isinstance(index, Span) else index.node

@@ -1,0 +1,275 @@
+"""Lowering, rows: reductions over trailing axes and everything that works on the same rows, in one kernel.
+
+A workgroup takes one row and sweeps over it as often as reductions depend on each other (softmax: maximum, then sum,
+then the result). Values too dear to compute twice stay in scratch between sweeps. The order of every sum is canonical
+(design D6): chunks of 4096, 64 interleaved partials in a chunk joined by a halving tree, chunks by a pairwise tree.
+"""
+
+from __future__ import annotations
+
+from tetrad.core.dtypes import DType
+from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.lower.frame import LANES, Frame, Memory
+from tetrad.lower.index import Space
+from tetrad.lower.launch import Launch, Slot
+from tetrad.lower.reader import At, compute_dtype
+from tetrad.passes.fuse import Group, row_shape
+
+CHUNK = 4096
+PARTIALS = 4  # vectors of partial results: 4 x 16 = 64
+KEEP_COST = 8  # operations above which a value used in a later sweep is kept, not computed again
+SPLIT_SIZE = 16384  # a row this long, in a group with few rows, is spread over workgroups
+FEW_ROWS = 32
+
+
+def lower_rows(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+    outer, inner = row_shape(group.root)
+    if is_split(group, outer, inner):
+        return split_rows(group, inputs, memory, outer, inner)
+    return [Sweeps(group, inputs, memory, outer, inner).launch()]
+
+
+class Sweeps:
+    """The kernel of a rows group: one row per workgroup, one loop over the row per stage."""
+
+    def __init__(self, group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape) -> None:
+        self.group, self.outer, self.inner = group, outer, inner
+        self.frame = Frame(group.name, memory)
+        self.k, self.reading = self.frame.k, self.frame.reading
+        self.frame.reads(inputs)
+        self.buffers = {node: self.frame.output(memory.slots[node]) for node in group.outputs}
+        self.row = Space(self.k, self.frame.sizes, outer, self.k.group_id())
+        self.stage = stages(group.members)
+        self.column = self.k.index(0)
+        self.kept = {n: self.frame.scratch("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
+
+    def launch(self) -> Launch:
+        reductions = [m for m in self.group.members if m.op.kind == "reduce"]
+        for stage in range(1 + max(self.stage[r] for r in reductions)):
+            self.reduce_sweep(stage, [r for r in reductions if self.stage[r] == stage])
+        self.final_sweep([n for n in self.buffers if self.is_full(n)])
+        return self.frame.finish(product(self.outer), self.group, flops=row_flops(self.group, self.outer, self.inner))
+
+    def is_full(self, node: Node) -> bool:
+        return node.type.shape == self.outer + self.inner and (bool(self.inner) and node.type.shape != self.outer)
+
+    def at(self, column: Val) -> At:
+        flat = Space(self.k, self.frame.sizes, self.inner, column).axes() if len(self.inner) != 1 else (column,)
+        return (*self.row.axes(), *flat)
+
+    def reduce_sweep(self, stage: int, reductions: list[Node]) -> None:
+        results = reduce_chunks(self.frame, reductions, product(self.inner), lambda node, column: self.element(node, column, stage))
+        for node, value in results.items():
+            done = self.k.cast(value, node.type.dtype)
+            self.reading.provided[node] = lambda at, done=done: done  # type: ignore[misc]
+            self.store_row_values(node)
+        self.keep(stage)
+
+    def element(self, node: Node, column: Val, stage: int) -> Val:
+        """The operand of a reduction at a column; what a later sweep wants again goes to scratch on the way."""
+        self.column, at = column, self.at(column)
+        value = self.reading.wide(node.inputs[0], at)
+        for kept, buffer in self.kept.items():
+            if kept in ancestors(node.inputs[0], self.group.members) and kept not in self.reading.provided:
+                self.k.store(buffer, column, self.reading.read(kept, at))
+        return value
+
+    def worth_keeping(self) -> list[Node]:
+        """Costly full-size members that more than one sweep needs."""
+        sweeps = [[r.inputs[0]] for r in self.group.members if r.op.kind == "reduce"]
+        sweeps.append([n for n in self.buffers if self.is_full(n)])
+        found = []
+        for node in self.group.members:
+            wanted = sum(any(node in ancestors(root, self.group.members) for root in roots) for roots in sweeps)
+            if node.op.kind == "elementwise" and node.op.cost >= KEEP_COST and self.is_full(node) and wanted > 1:
+                found.append(node)
+        return found
+
+    def keep(self, stage: int) -> None:
+        """From now on, values computed in this stage's sweep are read from scratch."""
+        for node, buffer in self.kept.items():
+            if self.stage[node] == stage and node not in self.reading.provided:
+                self.reading.provided[node] = lambda at, buffer=buffer: self.k.load(buffer, self.column)  # type: ignore[misc]
+
+    def store_row_values(self, node: Node) -> None:
+        """Outputs with one value a row, as soon as their reduction is known."""
+        for output, buffer in self.buffers.items():
+            if not self.is_full(output) and self.last_reduction(output) is node:
+                at = self.row_at(output)
+                self.frame.write(buffer, output, at, self.reading.read(output, at))
+
+    def last_reduction(self, output: Node) -> Node:
+        """The reduction after which `output` can be computed: the last one, in member order, it depends on."""
+        needed = ancestors(output, self.group.members)
+        return [m for m in self.group.members if m.op.kind == "reduce" and m in needed][-1]
+
+    def row_at(self, node: Node) -> At:
+        ones = (self.k.index(0),) * (node.type.rank - len(self.outer))
+        return (*self.row.axes(), *ones)
+
+    def final_sweep(self, outputs: list[Node]) -> None:
+        if not outputs:
+            return
+        total = self.frame.sizes.val(product(self.inner))
+        with self.k.loop(total, 0, LANES, always=all(isinstance(n, int) and n > 0 for n in self.inner)) as start:
+            column = start + self.k.lane()
+            with self.k.when(column < total, guard=True):
+                self.column, at = column, self.at(column)
+                for node in outputs:
+                    self.frame.write(self.buffers[node], node, at, self.reading.read(node, at))
+
+
+def stages(members: tuple[Node, ...]) -> dict[Node, int]:
+    """In which sweep a node can be computed: one after every reduction it depends on."""
+    found: dict[Node, int] = {}
+    for node in members:
+        inner = [found[i] + (i.op.kind == "reduce") for i in node.inputs if i in found]
+        deep = [found[a] + (a.op.kind == "reduce") for a in ancestors(node, members) if a in found and a is not node]
+        found[node] = max(inner + deep, default=0)
+    return found
+
+
+def ancestors(node: Node, members: tuple[Node, ...]) -> set[Node]:
+    """The members a node is computed from, itself included."""
+    inside = set(members)
+    stack, seen = [node], {node}
+    while stack:
+        fresh = [i for i in stack.pop().inputs if i not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return seen & inside
+
+
+def row_flops(group: Group, outer: Shape, inner: Shape) -> Size:
+    return product(outer) * product(inner) * sum(max(1, m.op.cost) for m in group.members if m.type.shape != outer)
+
+
+# -- the canonical order ----------------------------------------------------------------------------------------------
+
+
+def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element) -> dict[Node, Val]:  # type: ignore[no-untyped-def]
+    """Every reduction of one sweep over `total` columns: chunk results, then the pairwise tree over chunks."""
+    k = frame.k
+    if isinstance(total, int) and total <= CHUNK:
+        return reduce_chunk(frame, reductions, k.index(0), frame.sizes.val(total), element, total)
+    count = ceil_div(total, CHUNK)
+    end = frame.sizes.val(total)
+    parts = {node: frame.scratch("parts", accumulator(node), count) for node in reductions}
+    with k.loop(frame.sizes.val(count)) as chunk:
+        first = chunk * CHUNK
+        found = reduce_chunk(frame, reductions, first, k.min(first + CHUNK, end), element, None)
+        for node, value in found.items():
+            k.store(parts[node], chunk, value)
+    return {node: pairwise(k, node, parts[node], frame.sizes.val(count)) for node in reductions}
+
+
+def accumulator(node: Node) -> DType:
+    return compute_dtype(node.type.dtype)
+
+
+def reduce_chunk(frame: Frame, reductions: list[Node], first: Val, end: Val, element, size: int | None) -> dict[Node, Val]:  # type: ignore[no-untyped-def]
+    """Element j of a chunk goes to partial j mod 64; partials are joined by halving: 32, 16 (vectors), 8, 4, 2, 1 (lanes)."""
+    k = frame.k
+    partials = {n: [k.local(n.op.monoid.init(accumulator(n)), accumulator(n)) for _ in range(PARTIALS)] for n in reductions}
+    step = LANES * PARTIALS
+    whole = first + k.index((size // step) * step) if size is not None else first + ((end - first) // step) * step
+    with k.loop(whole, first, step) as start:
+        for v in range(PARTIALS):
+            fold(k, partials, v, start + LANES * v + k.lane(), element)
+    for v in range(PARTIALS):
+        column = whole + LANES * v + k.lane()
+        if size is None or size % step > LANES * v:
+            with k.when(column < end, guard=True):
+                fold(k, partials, v, column, element)
+    return {n: join(k, n, [p.get() for p in partials[n]]) for n in reductions}
+
+
+def fold(k: KernelBuilder, partials: dict[Node, list[LocalVar]], v: int, column: Val, element) -> None:  # type: ignore[no-untyped-def]
+    for node, locals_ in partials.items():
+        locals_[v].set(node.op.monoid.combine(k, locals_[v].get(), element(node, column)))
+
+
+def join(k: KernelBuilder, node: Node, vectors: list[Val]) -> Val:
+    combine = node.op.monoid.combine
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [combine(k, a, b) for a, b in zip(vectors[:half], vectors[half:], strict=True)]
+    value, width = vectors[0], LANES // 2
+    while width:
+        value = combine(k, value, k.rotate(value, width))
+        width //= 2
+    return k.broadcast(value)
+
+
+def pairwise(k: KernelBuilder, node: Node, parts: Buffer, count: Val) -> Val:
+    """parts[0..count-1] by a fixed tree: neighbours (0,1), (2,3), ... are joined in place until one is left."""
+    left = k.local(count)
+    with k.loop(64) as _:  # enough halvings for any count
+        now = left.get()
+        with k.when(now > 1):
+            pairs = now // 2
+            with k.loop(pairs) as i:
+                k.store(parts, i, node.op.monoid.combine(k, k.load(parts, i * 2), k.load(parts, i * 2 + 1)))
+            with k.when((now % 2).eq(1)):
+                k.store(parts, pairs, k.load(parts, now - 1))
+            left.set(pairs + now % 2)
+    return k.load(parts, 0)
+
+
+# -- few long rows ----------------------------------------------------------------------------------------------------
+
+
+def is_split(group: Group, outer: Shape, inner: Shape) -> bool:
+    rows, total = product(outer), product(inner)
+    one_stage = all(m.op.kind == "reduce" for m in group.members if m.type.shape != outer)
+    known = isinstance(rows, int) and isinstance(total, int)
+    return known and one_stage and rows < FEW_ROWS and total >= SPLIT_SIZE and max(stages(group.members).values()) <= 1  # type: ignore[operator]
+
+
+def split_rows(group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape) -> list[Launch]:
+    """First every chunk of every row into a partial result, then one small kernel joins the chunks of each row."""
+    reductions = [m for m in group.members if m.op.kind == "reduce"]
+    count = ceil_div(product(inner), CHUNK)
+    parts = {n: memory.temp(f"parts{i}", accumulator(n), product(outer), count) for i, n in enumerate(reductions)}
+    return [chunk_kernel(group, inputs, memory, outer, inner, parts), join_kernel(group, memory, outer, parts, inputs)]
+
+
+def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape, parts: dict[Node, Slot]) -> Launch:
+    frame = Frame(group.name + "_chunks", memory)
+    k, total = frame.k, product(inner)
+    count = ceil_div(total, CHUNK)
+    frame.reads(inputs)
+    buffers = {node: frame.output(slot) for node, slot in parts.items()}
+    row = Space(k, frame.sizes, outer, k.group_id() // frame.sizes.val(count))
+    first = (k.group_id() % frame.sizes.val(count)) * CHUNK
+
+    def element(node: Node, column: Val) -> Val:
+        flat = Space(k, frame.sizes, inner, column).axes() if len(inner) != 1 else (column,)
+        return frame.reading.wide(node.inputs[0], (*row.axes(), *flat))
+
+    end = k.min(first + CHUNK, frame.sizes.val(total))
+    for node, value in reduce_chunk(frame, list(parts), first, end, element, None).items():
+        k.store(buffers[node], k.group_id(), value)
+    return frame.finish(product(outer) * count, group, flops=row_flops(group, outer, inner))
+
+
+def join_kernel(group: Group, memory: Memory, outer: Shape, parts: dict[Node, Slot], inputs: list[Node]) -> Launch:
+    frame = Frame(group.name + "_join", memory)
+    k = frame.k
+    frame.reads(inputs)
+    row = Space(k, frame.sizes, outer, k.group_id())
+    for node, slot in parts.items():
+        buffer, count = frame.input(slot), slot.type.shape[1]
+        scratch = frame.scratch("tree", slot.type.dtype, count)
+        n = frame.sizes.val(count)
+        with k.loop(n) as i:
+            k.store(scratch, i, k.load(buffer, k.group_id() * n + i))
+        done = k.cast(pairwise(k, node, scratch, n), node.type.dtype)
+        frame.reading.provided[node] = lambda at, done=done: done  # type: ignore[misc]
+    for output in group.outputs:
+        at = (*row.axes(), *(k.index(0),) * (output.type.rank - len(outer)))
+        frame.write(frame.output(memory.slots[output]), output, at, frame.reading.read(output, at))
+    return frame.finish(product(outer), group)

@@ -1,0 +1,150 @@
+"""Lowering, ops with generators of their own: argmax, argmin, cumsum, scatter_add.
+
+Each is written for one axis seen as [outer, axis, inner]; lanes run along inner where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tetrad.core.dtypes import i64, index
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import Val
+from tetrad.lower.frame import LANES, Frame, Memory
+from tetrad.lower.index import Space
+from tetrad.lower.launch import Launch
+from tetrad.lower.reader import At, compute_dtype
+from tetrad.passes.fuse import Group
+
+
+def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch:
+    name = group.root.op.name
+    if name not in GENERATORS:
+        raise UnsupportedError(f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit")
+    frame = Frame(group.name, memory)
+    frame.reads(inputs)
+    return GENERATORS[name](frame, group)
+
+
+class Lines:
+    """The walk of an axis-wise op: a workgroup takes 16 neighbouring lines (or one, when the axis is the last)."""
+
+    def __init__(self, frame: Frame, node: Node, axis: int) -> None:
+        k, shape = frame.k, node.inputs[0].type.shape
+        self.frame, self.axis, self.shape = frame, axis, shape
+        self.outer, self.inner = shape[:axis], shape[axis + 1 :]
+        lines = product(self.inner)
+        self.blocks: Size = ceil_div(lines, LANES)
+        position = Space(k, frame.sizes, (product(self.outer), self.blocks), k.group_id())
+        self.row = Space(k, frame.sizes, self.outer, position.span(0, 1)).axes()
+        self.is_scalar = lines == 1
+        self.lane = k.index(0) if self.is_scalar else position.span(1, 2) * LANES + k.lane()
+        self.end = frame.sizes.val(lines)
+
+    @property
+    def groups(self) -> Size:
+        return product(self.outer) * self.blocks
+
+    def at(self, position: Val) -> At:
+        return (*self.row, position, *Space(self.frame.k, self.frame.sizes, self.inner, self.lane).axes())
+
+    def run(self, body: Callable[[], None]) -> None:
+        if self.is_scalar:
+            body()
+            return
+        with self.frame.k.when(self.lane < self.end, guard=True):
+            body()
+
+
+def lower_arg(frame: Frame, group: Group) -> Launch:
+    """Position of the first extreme element; NaN is more extreme than any number."""
+    node, k = group.root, frame.k
+    lines = Lines(frame, node, node.param("axis"))
+    out = frame.output(frame.memory.slots[node])
+    better = "gt" if node.op.name == "argmax" else "lt"
+
+    def body() -> None:
+        operand = node.inputs[0]
+        best = k.local(frame.reading.wide(operand, lines.at(k.index(0))))
+        where = k.local(0, i64)
+        with k.loop(frame.sizes.val(lines.shape[lines.axis]), 1) as i:
+            value = frame.reading.wide(operand, lines.at(i))
+            wins = k.compare(better, value, best)
+            if value.dtype.is_float:
+                wins = (wins | value.ne(value)) & best.get().eq(best)
+            where.set(k.select(wins, k.cast(i, i64), where))
+            best.set(k.select(wins, value, best))
+        at = (*lines.row, *lines.at(k.index(0))[len(lines.row) + 1 :])
+        frame.write(out, node, at, where.get())
+
+    lines.run(body)
+    return frame.finish(lines.groups, group, flops=product(lines.shape))
+
+
+def lower_cumsum(frame: Frame, group: Group) -> Launch:
+    """Left to right, one line a lane."""
+    node, k = group.root, frame.k
+    lines = Lines(frame, node, node.param("axis"))
+    out = frame.output(frame.memory.slots[node])
+    exclusive = dict(node.params).get("exclusive", False)
+
+    def body() -> None:
+        dtype = compute_dtype(node.type.dtype)
+        total = k.local(0, dtype)
+        with k.loop(frame.sizes.val(lines.shape[lines.axis])) as i:
+            at = lines.at(i)
+            before = total.get()
+            total.set(before + frame.reading.wide(node.inputs[0], at))
+            frame.write(out, node, at, k.cast(before if exclusive else total.get(), node.type.dtype))
+
+    lines.run(body)
+    return frame.finish(lines.groups, group, flops=product(lines.shape))
+
+
+def lower_scatter_add(frame: Frame, group: Group) -> Launch:
+    """Zero, then updates in order; a workgroup owns 16 columns of the trailing axes, so no two write one element."""
+    node, k = group.root, frame.k
+    updates, indices = node.inputs
+    out = frame.output(frame.memory.slots[node], "readwrite")
+    size, columns = node.type.shape[0], product(node.type.shape[1:])
+    n, width = frame.sizes.val(size), frame.sizes.val(columns)
+    column = k.index(0) if columns == 1 else k.group_id() * LANES + k.lane()
+    dtype = node.type.dtype
+
+    def body() -> None:
+        with k.loop(n) as row:
+            k.store(out, row * width + column, k.const(0, dtype))
+        with k.loop(frame.sizes.val(updates.type.shape[0])) as i:
+            row = checked_index(frame, node, indices, i, n)
+            at = (i, *Space(k, frame.sizes, node.type.shape[1:], column).axes())
+            where = row * width + column
+            wide = compute_dtype(dtype)
+            total = k.cast(k.load(out, where), wide) + frame.reading.wide(updates, at)
+            k.store(out, where, k.cast(total, dtype))
+
+    if columns == 1:
+        body()
+    else:
+        with k.when(column < width, guard=True):
+            body()
+    return frame.finish(ceil_div(columns, LANES), group, flops=product(updates.type.shape))
+
+
+def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) -> Val:
+    """indices[i] with negative ones counted from the end; out of range stops the program."""
+    k = frame.k
+    raw = k.cast(frame.reading.wide(indices, (i,)), index)
+    row = k.select(raw < 0, raw + size, raw)
+    bad = (row < 0) | (row >= size)
+    frame.reading.trap(node, node, bad, raw)
+    return row
+
+
+GENERATORS: dict[str, Callable[[Frame, Group], Launch]] = {
+    "argmax": lower_arg,
+    "argmin": lower_arg,
+    "cumsum": lower_cumsum,
+    "scatter_add": lower_scatter_add,
+}

@@ -1,0 +1,423 @@
+"""Passes, fusion: which nodes share a kernel. An optimised graph in, groups in execution order out.
+
+Decided by data flow and use counts, before memory is planned. A node is *materialised* when it gets memory; every other
+node is computed inside the kernels that read it. Kinds of group:
+
+    map       one walk over an index space, any number of outputs of one shape
+    rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
+    columns   a reduction over other axes
+    transpose a change of the last axis, by tiles
+    matmul    a contraction with the elementwise work on its result
+    special   an op with a generator of its own;  call  a sub-graph
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tetrad.core.sizes import Shape
+from tetrad.graph.nodes import Graph, Node
+
+LEAVES = ("parameter", "constant")
+CHEAP = 4  # operations an element may cost and still be computed twice
+WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get memory."""
+
+    kind: str
+    root: Node
+    members: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        return "_".join(dict.fromkeys(m.op.name for m in self.members if m.op.kind != "structural"))[:60] or self.kind
+
+
+def fuse(graph: Graph) -> tuple[Group, ...]:
+    """The groups of a graph, operands before users."""
+    return _Fusion(graph).groups()
+
+
+class _Fusion:
+    """The analysis of one graph. Steps, in order: rows, epilogues, what must have memory, maps, merging."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = graph.nodes()
+        self.place = {node: i for i, node in enumerate(self.nodes)}
+        self.users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for operand in node.inputs:
+                self.users[operand].append(node)
+        self.results = set(graph.outputs)
+        self.owner: dict[Node, list[Node]] = {}  # member -> members of its rows or matmul group
+
+    def groups(self) -> tuple[Group, ...]:
+        made = self.row_groups() + self.matmul_groups()
+        absorbed = {m for g in made for m in g.members}
+        memory = self.materialised(made, absorbed)
+        made += [self.single(node) for node in self.nodes if node in memory and node not in absorbed]
+        return tuple(self.ordered(merge_maps(self, made, memory), memory))
+
+    def single(self, node: Node) -> Group:
+        kind = group_kind(node)
+        return Group(kind, node, (node,), (node,))
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def row_groups(self) -> list[Group]:
+        taken: set[Node] = set()
+        made = []
+        for node in self.nodes:
+            if is_row_reduction(node) and node not in taken:
+                members = self.absorb_rows(node, taken)
+                taken.update(members)
+                outputs = tuple(m for m in members if self.leaves(m, members))
+                made.append(Group("rows", node, tuple(members), outputs))
+        return made
+
+    def absorb_rows(self, first: Node, taken: set[Node]) -> dict[Node, str]:
+        """Nodes that work row by row with `first`: member -> "row" (one value a row) or "full"."""
+        outer, inner = row_shape(first)
+        members: dict[Node, str] = {first: "row"}
+        blocked: set[Node] = set()  # depends on the group, runs after it
+        for node in self.nodes[self.place[first] + 1 :]:
+            if any(i in blocked for i in node.inputs):
+                blocked.add(node)
+                continue
+            depends = any(i in members for i in node.inputs)
+            level = None if node in taken else row_level(node, members, outer, inner)
+            if level is None and not depends and node not in taken:
+                level = "row" if self.is_sibling(node, first, outer, inner) else None
+            if level is not None:
+                members[node] = level
+            elif depends:
+                blocked.add(node)
+        return self.trimmed(members)
+
+    def is_sibling(self, node: Node, first: Node, outer: Shape, inner: Shape) -> bool:
+        return is_row_reduction(node) and row_shape(node) == (outer, inner) and bool(set(node.inputs) & set(first.inputs))
+
+    def trimmed(self, members: dict[Node, str]) -> dict[Node, str]:
+        """Without trailing work that only rearranges a row result: it is as well done by its readers."""
+        for node in reversed(list(members)):
+            inside = any(u in members for u in self.users[node])
+            if not inside and node not in self.results and node.op.kind == "movement":
+                del members[node]
+        return members
+
+    def leaves(self, node: Node, members: Mapping[Node, str] | Iterable[Node]) -> bool:
+        inside = set(members)
+        return node in self.results or any(u not in inside for u in self.users[node])
+
+    # -- matmul epilogues -----------------------------------------------------------------------------------------
+
+    def matmul_groups(self) -> list[Group]:
+        made = []
+        for node in self.nodes:
+            if node.op.name == "matmul":
+                members = self.epilogue(node)
+                made.append(Group("matmul", node, tuple(members), (members[-1],)))
+        return made
+
+    def epilogue(self, node: Node) -> list[Node]:
+        """The chain of elementwise users of the product, as long as nobody else wants what is in between."""
+        members = [node]
+        while members[-1] not in self.results:
+            users = set(self.users[members[-1]])
+            following = users.pop() if len(users) == 1 else None
+            if following is None or not self.extends(following, members, node):
+                break
+            members.append(following)
+        return members
+
+    def extends(self, following: Node, members: list[Node], root: Node) -> bool:
+        same = following.op.kind == "elementwise" and following.type.shape == root.type.shape
+        others = [i for i in following.inputs if i not in members]
+        chain = all(i is members[-1] or i not in members for i in following.inputs)
+        return same and chain and all(not self.reaches(root, o) for o in others)
+
+    def reaches(self, source: Node, goal: Node) -> bool:
+        """Is `source` among what `goal` is computed from?"""
+        if self.place[goal] < self.place[source]:
+            return False
+        stack, seen = [goal], {goal}
+        while stack:
+            node = stack.pop()
+            if node is source:
+                return True
+            fresh = [i for i in node.inputs if i not in seen and self.place[i] >= self.place[source]]
+            seen.update(fresh)
+            stack.extend(fresh)
+        return False
+
+    # -- memory ---------------------------------------------------------------------------------------------------
+
+    def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
+        memory = {o for g in made for o in g.outputs} | {o for o in self.results if o.op.name not in LEAVES}
+        for node in self.nodes:
+            if node.op.name in LEAVES or node in absorbed:
+                continue
+            if group_kind(node) != "map":
+                memory.add(node)
+        for node in self.nodes:
+            memory.update(self.demanded(node))
+        memory -= {n for n in self.nodes if n.op.name in LEAVES}
+        return memory | self.shared_work(memory, absorbed)
+
+    def demanded(self, node: Node) -> list[Node]:
+        """Operands that a node can only read from memory."""
+        if node.op.name in ("call", "item") or node.op.kind == "special":
+            return [i for i in node.inputs if not is_view(i)] if node.op.name == "matmul" else list(node.inputs)
+        if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
+            return [node.inputs[0]]
+        if node.op.name == "gather":
+            return [node.inputs[0]]
+        return []
+
+    def is_flat(self, node: Node) -> bool:
+        """Computed element by element from arrays of its own shape: readable at any flat position."""
+        if node.op.name in LEAVES:
+            return True
+        if node.op.name == "reshape":
+            return self.is_flat(node.inputs[0])
+        if node.op.kind != "elementwise":
+            return False
+        return all(i.type.size == 1 or is_splat(i) or self.is_flat(i) for i in node.inputs)
+
+    def shared_work(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
+        """Costly nodes that several kernels, or many positions of one, would compute again."""
+        extra: set[Node] = set()
+        owners: dict[Node, set[object]] = {}
+        cost = self.costs(memory)
+        group_of = {m: id(m) for m in absorbed}
+        for node in reversed(self.nodes):
+            if node.op.name in LEAVES or node in memory or node in absorbed:
+                continue
+            found: set[object] = set()
+            repeated = False
+            for user in self.users[node]:
+                kept = user in memory or user in extra or user in absorbed
+                found |= {group_of.get(user, user)} if kept else owners.get(user, set())
+                repeated |= user.op.name == "expand" and node.type.size != 1
+            if (len(found) > 1 and cost[node] > CHEAP) or (repeated and cost[node] > WIDE_RECOMPUTE):
+                extra.add(node)
+            owners[node] = found
+        return extra
+
+    def costs(self, memory: set[Node]) -> dict[Node, int]:
+        """Operations to compute one element when operands without memory are computed on the spot."""
+        cost: dict[Node, int] = {}
+        for node in self.nodes:
+            own = node.op.cost if node.op.kind == "elementwise" else 0
+            inner = (0 if i in memory or i.op.name in LEAVES else cost[i] for i in node.inputs)
+            cost[node] = min(own + sum(inner), 1 << 20)
+        return cost
+
+    # -- order ----------------------------------------------------------------------------------------------------
+
+    def ordered(self, made: list[Group], memory: set[Node]) -> list[Group]:
+        """Groups so that each comes after those it reads."""
+        maker = {o: g for g in made for o in g.outputs}
+        done: list[Group] = []
+        state: dict[Group, bool] = {}
+        for start in made:
+            stack = [start]
+            while stack:
+                group = stack[-1]
+                if group in state:
+                    stack.pop()
+                    continue
+                waits = [maker[i] for i in inputs_of(group, memory) if i in maker and maker[i] not in state]
+                waits = [w for w in waits if w is not group]
+                if waits:
+                    stack.extend(waits)
+                else:
+                    state[group] = True
+                    done.append(group)
+                    stack.pop()
+        return done
+
+
+# -- questions about nodes --------------------------------------------------------------------------------------------
+
+
+def group_kind(node: Node) -> str:
+    if node.op.name in ("matmul", "call", "item"):
+        return node.op.name
+    if node.op.kind == "reduce":
+        return "rows" if is_row_reduction(node) else "columns"
+    if node.op.kind == "special":
+        return "special"
+    if node.op.name == "transpose" and moves_last_axis(node):
+        return "transpose"
+    return "map"
+
+
+def moves_last_axis(node: Node) -> bool:
+    """Does a transpose put another axis last (so that neighbouring results are not neighbours in memory)?"""
+    perm = node.param("perm")
+    big = [p for p in perm if node.inputs[0].type.shape[p] != 1]
+    axes = [a for a, n in enumerate(node.inputs[0].type.shape) if n != 1]
+    return bool(big) and big[-1] != axes[-1]
+
+
+def is_row_reduction(node: Node) -> bool:
+    if node.op.kind != "reduce":
+        return False
+    axes, rank = node.param("axes"), node.inputs[0].type.rank
+    return tuple(axes) == tuple(range(rank - len(axes), rank))
+
+
+def row_shape(node: Node) -> tuple[Shape, Shape]:
+    shape, count = node.inputs[0].type.shape, len(node.param("axes"))
+    return shape[: len(shape) - count], shape[len(shape) - count :]
+
+
+def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shape) -> str | None:
+    """How a node that reads members of a rows group fits in: "row", "full", or not at all."""
+    levels = [members[i] for i in node.inputs if i in members]
+    if not levels:
+        return None
+    shape = node.type.shape
+    ones = outer + (1,) * len(inner)
+    if node.op.kind == "elementwise":
+        if shape == outer + inner and "row" not in levels:
+            return "full"
+        return "row" if shape in (outer, ones) and "full" not in levels else None
+    if node.op.name == "reshape" and levels == ["row"]:
+        return "row" if shape in (outer, ones) else None
+    if node.op.name == "expand" and levels == ["row"] and shape == outer + inner:
+        return "full" if node.inputs[0].type.shape == ones or not outer else None
+    if is_row_reduction(node) and levels == ["full"] and row_shape(node) == (outer, inner):
+        return "row"
+    return None
+
+
+def reorders(node: Node) -> bool:
+    """Does a reshape regroup axes, beyond adding and dropping those of size 1?"""
+    before, after = node.inputs[0].type.shape, node.type.shape
+    return [n for n in before if n != 1] != [n for n in after if n != 1]
+
+
+def is_view(node: Node) -> bool:
+    """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in memory."""
+    while node.op.name in ("transpose", "slice", "expand") or (node.op.name == "reshape" and not reorders(node)):
+        node = node.inputs[0]
+    return node.op.name in LEAVES or group_kind(node) != "map"
+
+
+def is_splat(node: Node) -> bool:
+    if node.op.name == "expand":
+        return is_splat(node.inputs[0])
+    return node.op.name == "constant" and node.type.size == 1
+
+
+def inputs_of(group: Group, memory: set[Node]) -> list[Node]:
+    """What a group reads from memory: leaves, and outputs of other groups."""
+    found: dict[Node, None] = {}
+    stack = [i for m in group.members for i in m.inputs if i not in group.members]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node in memory or node.op.name in LEAVES:
+            found[node] = None
+            continue
+        fresh = [i for i in node.inputs if i not in seen and i not in group.members]
+        inside = [i for i in node.inputs if i in group.members and i not in seen]
+        found.update((i, None) for i in inside if i in memory)
+        seen.update(fresh)
+        stack.extend(fresh)
+    return list(found)
+
+
+# -- merging ----------------------------------------------------------------------------------------------------------
+
+
+def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[Group]:
+    """Map groups of one shape that feed each other element by element, or read the same array, become one kernel."""
+    maps = [g for g in groups if g.kind == "map"]
+    rest = [g for g in groups if g.kind != "map"]
+    merged: list[Group] = []
+    for group in sorted(maps, key=lambda g: fusion.place[g.root]):
+        partner = next((m for m in reversed(merged) if can_merge(fusion, m, group, memory)), None)
+        if partner is None:
+            merged.append(group)
+        else:
+            merged[merged.index(partner)] = joined(fusion, partner, group, memory)
+    return rest + merged
+
+
+def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> bool:
+    if first.root.type.shape != second.root.type.shape:
+        return False
+    reads_first, reads_second = inputs_of(first, memory), inputs_of(second, memory)
+    feeds = [o for o in first.outputs if o in reads_second]
+    related = feeds or any(i.type.shape == first.root.type.shape for i in set(reads_first) & set(reads_second))
+    if not related or not all(aligned(second.root, o, memory) for o in feeds):
+        return False
+    others = [i for i in reads_second if i not in first.outputs]
+    return not any(fusion.reaches(o, i) for o in first.outputs for i in others)
+
+
+def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
+    """Is `target` only read element by element on the way from `root`?"""
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        for operand in node.inputs:
+            if operand is target and node.op.kind != "elementwise":
+                return False
+            if operand in seen or operand in memory or operand.op.name in LEAVES:
+                continue
+            if node.op.kind != "elementwise" and depends_on(operand, target, memory):
+                return False
+            seen.add(operand)
+            stack.append(operand)
+    return True
+
+
+def depends_on(node: Node, target: Node, memory: set[Node]) -> bool:
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if current is target:
+            return True
+        if current in memory:
+            continue
+        fresh = [i for i in current.inputs if i not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return False
+
+
+def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> Group:
+    """Both groups as one; what only the second read keeps no memory."""
+    members = (*first.members, *second.members)
+    outputs = []
+    for node in (*first.outputs, *second.outputs):
+        if node in fusion.results or node is second.root or fusion_reader(fusion, node, set(members), memory):
+            outputs.append(node)
+        else:
+            memory.discard(node)
+    return Group("map", second.root, members, tuple(outputs))
+
+
+def fusion_reader(fusion: _Fusion, node: Node, members: set[Node], memory: set[Node]) -> bool:
+    """Does a kernel other than the one made of `members` read `node`?"""
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        for user in fusion.users[current]:
+            if user in members or user in seen:
+                continue
+            if user in memory or user.op.kind != "elementwise" and group_kind(user) != "map":
+                return True
+            seen.add(user)
+            stack.append(user)
+    return False
