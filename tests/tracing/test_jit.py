@@ -49,6 +49,7 @@ def test_static_values_select_the_program() -> None:
     x = td.asarray([1.0, 2.0])
     assert f(x, 2).tolist() == [3, 4] and f(x, 2, how="mul").tolist() == [2, 4] and f(x, 3, "mul").tolist() == [3, 6]
     assert f(x, n=2).tolist() == [3, 4]
+    assert f(td.asarray([1, 2]), 2).dtype is td.int32 and f(td.asarray([1, 2]), 2.0).dtype is td.float32
     assert "n=2" in f.signatures[0] and "how='mul'" in f.signatures[1]
 
 
@@ -177,6 +178,28 @@ def test_donating_never_harms_what_others_see() -> None:
     part, seen = x[1:3], np.asarray(x)
     f(x)
     assert part.tolist() == [2, 2] and seen.tolist() == [2, 2, 2, 2]
+
+
+def test_a_result_that_nobody_has_seen_is_donated_in_place() -> None:
+    taken: list[Any] = []
+
+    class Watching(Evaluator):
+        def compile_graph(self, graph: Any, donated: tuple[int, ...]) -> Any:
+            compiled = super().compile_graph(graph, donated)
+            inner = compiled.run
+            compiled.run = lambda storages, dims: (taken.append(storages[0]), inner(storages, dims))[1]  # type: ignore
+            return compiled
+
+    f = Jitted(lambda x: x + 1, Watching(), donate_argnums=0)
+    x = f(np.zeros(3, np.float32))
+    own = x._storage
+    address = own.ptr
+    del own
+    y = f(x)
+    assert taken[-1].ptr == address and x.is_deleted
+    held, address = y._storage, y._storage.ptr  # a second holder, as when two outputs are one
+    f(y)
+    assert held.ptr == address and taken[-1].ptr != address
 
 
 # threads

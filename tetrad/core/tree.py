@@ -15,13 +15,16 @@ from tetrad.core.errors import TraceError
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TreeDef:
-    """The shape of a tree: the container, what it needs to be built again, and its children."""
+    """The shape of a tree: the container, what it needs to be built again, and its children.
+
+    There is one object per shape (`tree_def` makes them), so comparing and hashing cost nothing.
+    """
 
     container: type | None  # None for a leaf
-    data: Hashable = None
-    children: tuple[TreeDef, ...] = ()
+    data: Hashable
+    children: tuple[TreeDef, ...]
 
     def leaf_names(self, prefix: str = "") -> Iterator[str]:
         """How a user reaches each leaf: `['w'][0].bias`."""
@@ -33,7 +36,23 @@ class TreeDef:
             yield from child.leaf_names(prefix + name)
 
 
-LEAF = TreeDef(None)
+LEAF = TreeDef(None, None, ())
+_shapes: dict[Hashable, TreeDef] = {}
+
+
+def tree_def(container: type, data: Hashable, children: tuple[TreeDef, ...]) -> TreeDef:
+    key = (container, typed(data), children)
+    found = _shapes.get(key)
+    return found if found is not None else _shapes.setdefault(key, TreeDef(container, data, children))
+
+
+def typed(value: Hashable) -> Hashable:
+    """A key under which 1, 1.0 and True, or 0.0 and -0.0, are different settings."""
+    if isinstance(value, tuple):
+        return type(value), tuple([typed(part) for part in value])
+    if value is None or isinstance(value, str):
+        return value
+    return type(value), value, str(value) if isinstance(value, float) else None
 
 
 class Container(NamedTuple):
@@ -136,7 +155,7 @@ def _flatten_into(tree: Any, leaves: list[Any]) -> TreeDef:
         leaves.append(tree)
         return LEAF
     children, data = node.flatten(tree)
-    return TreeDef(type(tree), data, tuple([_flatten_into(child, leaves) for child in children]))
+    return tree_def(type(tree), data, tuple([_flatten_into(child, leaves) for child in children]))
 
 
 def unflatten(shape: TreeDef, leaves: Iterable[Any]) -> Any:

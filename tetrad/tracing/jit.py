@@ -29,6 +29,7 @@ from tetrad.tracing.operands import wrap
 from tetrad.tracing.signature import Arguments, argument_name, signature_of
 from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
 
+OWN_REFERENCES = 3  # to the storage of an array that only this call can reach: array, list of storages, getrefcount
 MAX_SIZES = 4096  # remembered argument types per function; more than that and the memory is dropped
 
 
@@ -67,7 +68,6 @@ class Bound:
     dims: tuple[int, ...]
     outputs: tuple[ArrayType, ...]
     single: ArrayType | None  # set when the function returns one array
-    arguments: tuple[ArrayType, ...]  # kept: the fast table knows them by id
 
 
 class Jitted:
@@ -91,7 +91,8 @@ class Jitted:
         self.signatures: list[str] = []
         self._programs: dict[Hashable, Program] = {}
         self._traces: dict[Hashable, Traced] = {}
-        self._fast: dict[tuple[int, ...], Bound] = {}
+        self._bounds: dict[Hashable, Bound] = {}
+        self._fast: dict[tuple[int, ...], Bound] = {}  # the same for plain arrays, by the ids of their types
         self._lock = threading.RLock()
 
     @property
@@ -104,8 +105,9 @@ class Jitted:
             return self._call(args, kwargs)
         try:
             bound = self._fast.get(tuple([id(x.type) for x in args]))
-        except AttributeError:  # not all are arrays
-            bound = None
+        except AttributeError:  # not all are our arrays
+            args = tuple([wrap(x) if type(x) is np.ndarray else x for x in args])
+            bound = self._fast.get(tuple([id(x.type) if type(x) is Array else 0 for x in args]))
         if bound is None:
             return self._call(args, kwargs)
         from_numpy = self.engine.from_numpy
@@ -123,34 +125,55 @@ class Jitted:
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph that a call with these arguments (arrays or `Spec`) compiles."""
         arguments = self.signature.arguments(args, kwargs)
-        return self._trace(arguments, self._symbolic(arguments, self._kinds(arguments))).graph
+        return self._trace(arguments, self._symbolic(arguments, kinds_of(self.signature, arguments))).graph
 
     # one call
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arguments = self.signature.arguments(args, kwargs)
-        kinds = self._kinds(arguments)
         if stack.traces:
-            return self._inline(arguments, kinds)
-        arrays = [_concrete(leaf) for leaf in arguments.leaves]
-        program = self._program(arguments, kinds)
-        bound = self._bind(program, arguments, tuple(kind.type for kind in kinds))
-        if len(args) == len(arrays) and not kwargs and not self.signature.has_static and not program.donated:
-            self._remember(args, bound)
-        storages = [
-            _given_up(x, x is leaf, self.engine) if i in program.donated else x.storage(self.engine.from_numpy)
-            for i, (x, leaf) in enumerate(zip(arrays, arguments.leaves, strict=True))
-        ]
+            return self._inline(arguments, kinds_of(self.signature, arguments))
+        arrays, key = self._arrays(arguments)
+        bound = self._bounds.get(key)
+        if bound is None:
+            bound = self._bind(arguments)
+            self._remember(key, bound, args, kwargs)
+        donated, from_numpy = bound.program.donated, self.engine.from_numpy
+        storages = [x._storage or x.storage(from_numpy) for x in arrays]
+        for i in donated:
+            storages[i] = _given_up(arrays[i], arrays[i] is arguments.leaves[i], storages, i, self.engine)
         return _returned(bound, bound.run(storages, bound.dims))
 
-    def _remember(self, args: tuple[Any, ...], bound: Bound) -> None:
-        if all(type(x) is Array for x in args):
-            if len(self._fast) >= MAX_SIZES:
-                self._fast.clear()
-            self._fast[tuple([id(x.type) for x in args])] = bound
+    def _arrays(self, arguments: Arguments) -> tuple[list[Array], Hashable]:
+        """The arguments as arrays, and a key for all that the choice of program and sizes depends on."""
+        arrays: list[Array] = []
+        key: list[Any] = [arguments.key]
+        for leaf in arguments.leaves:
+            if type(leaf) is not Array:
+                key.append(type(leaf) if type(leaf) in WIDE else None)
+                leaf = self._concrete(leaf, arguments)
+            arrays.append(leaf)
+            key.append(id(leaf.type))  # types of arrays are interned and stay
+        return arrays, tuple(key)
 
-    def _kinds(self, arguments: Arguments) -> tuple[Kind, ...]:
-        return kinds_of(self.signature, arguments)
+    def _concrete(self, leaf: Any, arguments: Arguments) -> Array:
+        if type(leaf) in WIDE or isinstance(leaf, np.ndarray):
+            return _operand(leaf)
+        if isinstance(leaf, TracedArray):
+            leaf.view  # noqa: B018  raises: no trace is active, so the value has leaked
+        if isinstance(leaf, Spec):
+            fail(TraceError, f"{leaf!r} has no values to run with", "use .trace(...) or td.trace for a graph")
+        kinds_of(self.signature, arguments)  # names the argument that is none of the above, nor a number
+        return _operand(leaf)
+
+    def _remember(self, key: Hashable, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self._bounds) >= MAX_SIZES:
+            self._bounds.clear()
+            self._fast.clear()
+        self._bounds[key] = bound
+        plain = not kwargs and not bound.program.donated and not self.signature.has_static
+        if plain and all(type(x) is Array for x in args):
+            self._fast[tuple([id(x.type) for x in args])] = bound
 
     # one program per signature
 
@@ -199,10 +222,13 @@ class Jitted:
             Kind(_mark(name, kind.type, mark), kind.weak) for name, kind, mark in zip(names, kinds, marks, strict=True)
         )
 
-    def _bind(self, program: Program, arguments: Arguments, actual: tuple[ArrayType, ...]) -> Bound:
+    def _bind(self, arguments: Arguments) -> Bound:
+        """The program for these arguments, at their sizes."""
+        kinds = kinds_of(self.signature, arguments)
+        program = self._program(arguments, kinds)
         values: dict[str, int] = {}
         if program.dims:
-            declared = [node.type for node in program.graph.inputs]
+            declared, actual = [node.type for node in program.graph.inputs], [kind.type for kind in kinds]
             values = bind_sizes(self.signature.name, self.signature.leaf_names(arguments), declared, actual)
             for size in program.sizes:
                 if bind(size, values) < 0:
@@ -211,8 +237,7 @@ class Jitted:
             array_type(o.type.dtype, tuple(bind(n, values) for n in o.type.shape)) for o in program.graph.outputs
         )
         dims = tuple(values[dim.name] for dim in program.dims)
-        single = outputs[0] if program.tree == LEAF else None
-        return Bound(program, program.compiled.run, dims, outputs, single, actual)
+        return Bound(program, program.compiled.run, dims, outputs, outputs[0] if program.tree is LEAF else None)
 
     # inside another trace
 
@@ -238,14 +263,6 @@ def _returned(bound: Bound, storages: list[Storage]) -> Any:
     return unflatten(bound.program.tree, arrays)
 
 
-def _concrete(leaf: Any) -> Array:
-    if isinstance(leaf, TracedArray):
-        leaf.view  # noqa: B018  raises: no trace is active, so the value has leaked
-    if isinstance(leaf, Spec):
-        fail(TraceError, f"{leaf!r} has no values to run with", "use .trace(...) or td.trace for a graph")
-    return _operand(leaf)
-
-
 def _operand(leaf: Any) -> Array:
     """An argument as an array, Python numbers at full precision."""
     if isinstance(leaf, TracedArray) and leaf.wide is not None:
@@ -255,11 +272,10 @@ def _operand(leaf: Any) -> Array:
     return Array.from_numpy(np.asarray(leaf, WIDE[type(leaf)].np)) if type(leaf) in WIDE else wrap(np.asarray(leaf))
 
 
-def _given_up(x: Array, is_ours: bool, engine: Engine) -> Storage:
+def _given_up(x: Array, is_ours: bool, storages: list[Storage], i: int, engine: Engine) -> Storage:
     """The memory of a donated array: its own if nobody else can see it, else a copy. The array is gone afterwards."""
-    storage = x._storage if is_ours and x._view is None else None
-    if storage is None or sys.getrefcount(storage) > 3:  # the array, this name, the call; more is somebody else
-        storage = engine.from_numpy(np.array(x.view, order="C"))
+    shared = x._view is not None or sys.getrefcount(storages[i]) > OWN_REFERENCES
+    storage = engine.from_numpy(np.array(x.view, order="C")) if shared or not is_ours else storages[i]
     if is_ours:
         x.delete()
     return storage

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tetrad.core.errors import TraceError
-from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.tree import TreeDef, flatten, typed, unflatten
 from tetrad.tracing.array import fail
 
 
@@ -38,7 +38,7 @@ class Arguments:
 
     @property
     def key(self) -> Hashable:
-        return self.tree, self.static_args, self.static_kwargs
+        return self.tree, typed(self.static_args), typed(self.static_kwargs)
 
     def rebuild(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The call's arguments with other leaves."""
@@ -64,6 +64,9 @@ class Signature:
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """Split one call into arrays and statics."""
+        if not self.has_static:
+            leaves, tree = flatten((tuple(args), kwargs))
+            return Arguments(leaves, tree, (), ())
         fixed = tuple((i, a) for i, a in enumerate(args) if i in self.static_positions)
         named = tuple(sorted((k, v) for k, v in kwargs.items() if k in self.static_names))
         dynamic = tuple(a for i, a in enumerate(args) if i not in self.static_positions)
