@@ -154,6 +154,17 @@ def test_a_loop_may_overwrite_its_own_trip_count() -> None:
     same_for_all(go, np.array([5 * 32 + 26]))
 
 
+def test_a_loop_may_overwrite_its_trip_count_at_once() -> None:
+    """One worker may be in the body before another has read the count."""
+    body = (kernel("add_counter", (Word(1, 0), Word(0, 0)), 1, n=1, serial=True, barrier=False), mix(2, 3, 1))
+    table = Table((LoopEntry(body, Word(0, 0)),))
+    x, y, zero = data(), np.zeros(N, np.int64), np.zeros(1, np.int64)
+    for _ in range(300):
+        trips = np.array([3])
+        run(table, addresses(trips, zero, x, y), 2)
+        assert trips == 24
+
+
 def while_below(limit: int) -> Table:
     """while x[0] < limit: x = 2 x + counter"""
     test = kernel("less_than", (Word(0, 0), Word(2, 0)), 1, serial=True, limit=limit)
@@ -423,6 +434,7 @@ def test_any_table_gives_the_same_bytes_with_any_number_of_threads(table: Table,
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------
 
 INTERRUPT = """
+    handler = interrupt_handler()
     groups = 10_000_000
     long = kernel("spin", (Word(0, 0),), groups, slice=16, steps=10_000)
     y, x = aligned(LANES, np.float64), data()
@@ -441,7 +453,7 @@ INTERRUPT = """
     z = np.zeros(N, np.int64)
     run(Table((mix(0, 1, 1),)), addresses(x, z), {threads})
     np.testing.assert_array_equal(z, mixed(x, 1, 0))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert interrupt_handler() == handler
 """
 LONG_TABLES = {
     "one kernel": "Table((long,))",
@@ -481,6 +493,7 @@ def test_control_c_while_sigint_is_ignored() -> None:
 # -- fork, threads, exit ------------------------------------------------------------------------------------------
 
 CHECK = """
+    handler = interrupt_handler()
     def check(threads=3):
         x, y = data(), np.zeros(N, np.int64)
         run(Table((mix(0, 1, 1), mix(1, 0, 2))), addresses(x, y), threads)
@@ -492,7 +505,7 @@ CHECK = """
                 check()
                 check()
                 assert len(pool.state.pool.workers) == 2
-                assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+                assert interrupt_handler() == handler
                 os._exit(0)
             finally:
                 os._exit(1)
