@@ -14,7 +14,7 @@ from tetrad.codegen.target import Target
 from tetrad.codegen.targets.x86_64 import select_target
 from tetrad.compiler import stations
 from tetrad.compiler.kernels import KERNELS
-from tetrad.compiler.schedule import Constants, Scheduled, Scheduler
+from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
 from tetrad.core.errors import BoundsError, CheckError
 from tetrad.core.flags import flag
 from tetrad.core.sizes import bind, dims_of
@@ -31,19 +31,21 @@ from tetrad.runtime.pool import Outcome, Trapped, run
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
     target = current_target()
-    if stations.wants("graph"):
-        stations.show("graph", graph.name, str(graph))
-    with stations.timed("passes"):
-        better = optimise(graph)
-    with stations.timed("lower"):
-        lowered = Lowerer(target).lower(better)
-    programs = list(dict.fromkeys(programs_of(lowered)))
-    if stations.wants("kernel"):
-        for program in programs:
-            stations.show("kernel", program.name, str(program))
-    with stations.timed("codegen"):
-        addresses = KERNELS.load(programs, target)
-    return Compiled(graph, lowered, addresses, donated)
+    with stations.recording(stations.Clock()) as clock:
+        with stations.timed("passes"):
+            better = optimise(graph)
+        if stations.wants():
+            stations.save("graph", graph.name, str(graph))
+            stations.save("passes", better.name, str(better))
+        with stations.timed("lower"):
+            lowered = Lowerer(target).lower(better)
+        programs = list(dict.fromkeys(programs_of(lowered)))
+        if stations.wants("kernel"):
+            for program in programs:
+                stations.show("kernel", program.name, str(program))
+        with stations.timed("codegen"):
+            addresses = KERNELS.load(programs, target)
+    return Compiled(graph, lowered, addresses, donated, clock)
 
 
 @cache
@@ -63,8 +65,10 @@ def programs_of(lowered: Lowered) -> list[Program]:
 class Compiled:
     """Machine code for one graph. Safe to call from several threads: every call has its own arena."""
 
-    def __init__(self, graph: Graph, lowered: Lowered, addresses: Mapping[Program, int], donated: tuple[int, ...]) -> None:
-        self.graph, self.lowered = graph, lowered
+    def __init__(
+        self, graph: Graph, lowered: Lowered, addresses: Mapping[Program, int], donated: tuple[int, ...], clock: stations.Clock
+    ) -> None:
+        self.graph, self.lowered, self.clock = graph, lowered, clock
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
         self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
         self.dims = tuple(sorted({d.name for t in self.inputs for n in t.shape for d in dims_of(n)}))
@@ -82,7 +86,7 @@ class Compiled:
     def runner(self, dims: tuple[int, ...] = ()) -> Runner:
         with self.lock:
             if dims not in self.runners:
-                with stations.timed("schedule"):
+                with stations.recording(self.clock), stations.timed("schedule"):
                     self.runners[dims] = Runner(self, dict(zip(self.dims, dims, strict=True)))
             return self.runners[dims]
 
@@ -95,7 +99,8 @@ class Runner:
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
         if stations.wants("schedule"):
-            stations.show("schedule", compiled.graph.name, str(self.table))
+            stations.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
+        self.timing = flag("TETRAD_TIME") == "1"
         self.plan = [self.output_plan(i, slot, dims) for i, slot in enumerate(compiled.lowered.outputs)]
         self.simple = all(kind == "fresh" for kind, _ in self.plan)
         self.sizes = [size for _, size in self.plan]
@@ -119,11 +124,13 @@ class Runner:
         bases.extend([s.ptr for s in outputs])
         bases.append(arena.ptr)
         try:
-            outcome = run(self.table, bases, threads, profile)
+            outcome = run(self.table, bases, threads, profile or self.timing)
         except Trapped as trap:
             raise self.explained(trap) from None
-        if profile:
-            self.last_outcome: Outcome | None = outcome
+        if outcome is not None:
+            self.last_outcome: Outcome = outcome
+            if self.timing:
+                stations.show_times(self.compiled.graph.name, self.table.names, outcome.entry_ns, outcome.threads)
         self.arenas.append(arena)
         return outputs
 

@@ -43,6 +43,7 @@ class Kernels:
         keys = {program: f"{check}-{target.key}-{fingerprint(program)}" for program in programs}
         with self.lock:
             missing = {key: program for program, key in keys.items() if key not in self.addresses}
+            stations.count("process", len(set(keys.values())) - len(missing))
             if missing:
                 self.build(missing, target, check)
         return {program: self.addresses[key] for program, key in keys.items()}
@@ -52,6 +53,7 @@ class Kernels:
         symbols = {f"k_{hashlib.sha256(key.encode()).hexdigest()[:24]}": key for key in sorted(missing)}
         entry = cache_key(build_identity(), target.key, check, *symbols)
         image = disk_cache().get(entry)
+        stations.count("compiled" if image is None else "disk", len(missing))
         if image is None or stations.wants("llvm", "asm"):
             text = emit_module({symbol: missing[key] for symbol, key in symbols.items()}, target, check)
             stations.show_llvm(text, target)

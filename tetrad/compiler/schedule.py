@@ -213,3 +213,59 @@ def launch_bytes(launch: Launch, dims: Dims) -> int:
 
 def launch_ns(launch: Launch, dims: Dims) -> float:
     return max(launch_bytes(launch, dims) / BYTES_PER_NS, bind(launch.flops, dims) / FLOPS_PER_NS)
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+def describe(scheduled: Scheduled, lowered: Lowered, dims: Dims) -> str:
+    """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs once, first."""
+    parts = [describe_table(table, part, dims) for part, table in tables_of(scheduled.table, lowered, dims).items()]
+    room = f"  arena {scheduled.arena_bytes} bytes for {len(scheduled.lives)} intermediates"
+    return "\n".join([*parts, f"{room}; {scheduled.bytes_moved} bytes moved, {scheduled.flops} operations"])
+
+
+def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table]:
+    """The tables of a program and of all it calls, each once, after those it calls."""
+    found: dict[Lowered, Table] = {}
+    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
+        if isinstance(step, Invoke) and isinstance(entry, CallEntry):
+            found.update(tables_of(entry.table, step.body, dims))
+    return {**found, lowered: table}
+
+
+def running(lowered: Lowered, dims: Dims) -> list[Step]:
+    """The steps that have an entry: a launch without workgroups has none."""
+    return [step for step in lowered.steps if isinstance(step, Invoke) or bind(step.groups, dims) != 0]
+
+
+def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
+    head = f"schedule {lowered.graph.name}: {len(table.entries)} entries, scratch {table.scratch_bytes} bytes, "
+    lines = [head + ("all threads" if table.heavy else "the calling thread")]
+    for i, (step, entry) in enumerate(zip(running(lowered, dims), table.entries, strict=True)):
+        lines.append(f"  {i:3} {describe_entry(step, entry, lowered)}")
+    return "\n".join(lines)
+
+
+def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
+    if isinstance(entry, CallEntry):
+        return f"call {entry.name}({', '.join(word_text(w, lowered) for w in entry.bases)})"
+    if not isinstance(entry, KernelEntry) or not isinstance(step, Launch):
+        raise TypeError(f"{entry.name}: a launch is a kernel entry, an invocation a call entry")
+    storage = [b.name for b in step.program.buffers if not b.is_scratch]
+    scratch = [b.name for b in step.program.buffers if b.is_scratch]
+    counts = [f"count.{name}" for name in storage]
+    labels = [*storage, *scratch, *step.program.args, "grid.x", "grid.y", *counts, "tag"]
+    held = {w: slot.name for w, slot in zip(entry.words, step.slots, strict=False) if slot.kind == "constant"}
+    words = [f"{label}={held.get(w) or word_text(w, lowered)}" for label, w in zip(labels, entry.words, strict=True)]
+    how = f"groups {entry.groups}" + (f" slice {entry.slice}" if entry.slice else "") + (" serial" if entry.serial else "")
+    return f"{entry.name} [{how}] {' '.join(words)}"
+
+
+def word_text(word: Word, lowered: Lowered) -> str:
+    inputs, outputs = len(lowered.inputs), len(lowered.outputs)
+    if word.base == NUMBER:
+        return str(word.value)
+    if word.base < inputs:
+        return f"in{word.base}"
+    return f"out{word.base - inputs}" if word.base < inputs + outputs else f"arena+{word.value}"

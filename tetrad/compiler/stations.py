@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from tetrad.codegen.llvm import assembly
@@ -20,25 +21,27 @@ _dumped = itertools.count()
 
 
 class Clock:
-    """Seconds per stage, innermost compilation last; `explain` reads it."""
+    """Seconds per stage and where the kernels came from, for one compilation; `explain` reads it."""
 
     def __init__(self) -> None:
         self.stages: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
 
     def add(self, stage: str, seconds: float) -> None:
         self.stages[stage] = self.stages.get(stage, 0.0) + seconds
 
 
-_clocks: list[Clock] = []
+# Of this thread: another thread that compiles at the same time has clocks of its own.
+_clocks: ContextVar[tuple[Clock, ...]] = ContextVar("clocks", default=())
 
 
 @contextmanager
 def recording(clock: Clock) -> Iterator[Clock]:
-    _clocks.append(clock)
+    token = _clocks.set((*_clocks.get(), clock))
     try:
         yield clock
     finally:
-        _clocks.remove(clock)
+        _clocks.reset(token)
 
 
 @contextmanager
@@ -46,10 +49,16 @@ def timed(stage: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     spent = time.perf_counter() - start
-    for clock in _clocks:
+    for clock in _clocks.get():
         clock.add(stage, spent)
     if flag("TETRAD_TIME") == "1":
         print(f"tetrad: {stage:10} {spent * 1e3:9.3f} ms", file=sys.stderr)
+
+
+def count(what: str, number: int) -> None:
+    """Kernels by origin: `compiled` now, loaded from `disk`, or already in the `process`."""
+    for clock in _clocks.get():
+        clock.counts[what] = clock.counts.get(what, 0) + number
 
 
 def wants(*names: str) -> bool:
@@ -60,11 +69,19 @@ def show(station: str, title: str, text: str) -> None:
     """Print a station when asked for, and save it when a dump directory is set."""
     if station in flag_words("TETRAD_SHOW"):
         print(f"--- {station}: {title}\n{text}", file=sys.stderr)
+    save(station, title, text)
+
+
+def save(station: str, title: str, text: str) -> None:
     folder = flag("TETRAD_DUMP")
     if folder:
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        (path / f"{next(_dumped):04}-{station}-{title[:40].replace('/', '_')}.txt").write_text(text)
+        (path / f"{next(_dumped):04}-{station}-{file_name(title)}.txt").write_text(text)
+
+
+def file_name(title: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in title[:40])
 
 
 def show_llvm(text: str, target: Target) -> None:
@@ -72,3 +89,14 @@ def show_llvm(text: str, target: Target) -> None:
         show("llvm", target.name, text)
     if wants("asm"):
         show("asm", target.name, assembly(text, target))
+
+
+def show_times(title: str, names: Sequence[str], nanoseconds: Sequence[int], threads: int) -> None:
+    """The entries of one run, slowest first, equal names together; a call's time includes that of its entries."""
+    spent: dict[str, list[int]] = {}
+    for name, ns in zip(names, nanoseconds, strict=True):
+        spent.setdefault(name, []).append(ns)
+    rows = sorted(spent.items(), key=lambda row: -sum(row[1]))
+    lines = [f"tetrad: run of {title}, {threads} thread{'s' if threads > 1 else ''}"]
+    lines += [f"tetrad:   {sum(ns) / 1e3:11.1f} us  {len(ns):4} x  {name}" for name, ns in rows]
+    print("\n".join(lines), file=sys.stderr)

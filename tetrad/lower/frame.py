@@ -84,5 +84,6 @@ class Frame:
             frozenset(self.writes),
             traps=dict(self.reading.traps),
             source=group.root.source,
+            group=group,
             **fields,  # type: ignore[arg-type]
         )

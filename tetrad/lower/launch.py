@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
-from tetrad.graph.nodes import Graph, Literal
+from tetrad.graph.nodes import Graph, Literal, Node
 from tetrad.kernel.nodes import Program
+from tetrad.passes.fuse import Group
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,6 +49,7 @@ class Launch:
     flops: Size = 0
     serial: bool = False
     source: Source | None = None
+    group: Group | None = None  # the nodes it computes, alone or with neighbouring launches
 
     @property
     def name(self) -> str:
@@ -87,3 +89,4 @@ class Lowered:
     steps: tuple[Step, ...]
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
+    slots: Mapping[Node, Slot] = field(default_factory=dict)  # memory of every node that has some

@@ -54,7 +54,7 @@ class Lowerer:
         steps: list[Step] = []
         for group in groups:
             steps.extend(self.steps_of(group, inputs_of(group, kept), memory))
-        return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots))
+        return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots), slots)
 
     def steps_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Step]:
         if group.kind == "call":
