@@ -13,7 +13,8 @@ from tetrad.runtime import pool
 from tetrad.runtime.native import CONTEXT, SYMBOLS, native_text
 from tetrad.runtime.table import LoopEntry, Table, Word
 
-pytestmark = pytest.mark.timeout(60)
+# By a thread: a signal handler of Python would wait for the native code that hangs.
+pytestmark = pytest.mark.timeout(60, method="thread")
 
 
 @pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)

@@ -47,7 +47,8 @@ from tetrad.runtime.table import (
     Word,
 )
 
-pytestmark = pytest.mark.timeout(60)
+# By a thread: a signal handler of Python would wait for the native code that hangs.
+pytestmark = pytest.mark.timeout(60, method="thread")
 THREADS = (1, 2, 3, 4)
 
 
