@@ -75,7 +75,7 @@ class Frame:
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         self.k.store(buffer, where, value, hint)
 
-    def finish(self, groups: Size, group: Group, **fields: object) -> Launch:
+    def finish(self, groups: Size, group: Group | None = None, **fields: object) -> Launch:
         return Launch(
             self.k.finish(),
             tuple(self.slots),
@@ -83,7 +83,7 @@ class Frame:
             groups,
             frozenset(self.writes),
             traps=dict(self.reading.traps),
-            source=group.root.source,
+            source=group.root.source if group else None,
             group=group,
             **fields,  # type: ignore[arg-type]
         )

@@ -64,6 +64,10 @@ class Span(Val):
     def node(self) -> Value:  # type: ignore[override]
         return self.space.span(self.first, self.last).node
 
+    @property
+    def size(self) -> Size:
+        return product(self.space.shape[self.first : self.last])
+
     def joins(self, other: Val) -> bool:
         return isinstance(other, Span) and other.space is self.space and other.first == self.last
 
@@ -77,7 +81,7 @@ def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size
     axis = len(shape) - 1
     while axis >= 0:
         index, stride, extent = at[axis], strides[axis], shape[axis]
-        while axis > 0 and _continues(at[axis - 1], index, strides[axis - 1], stride * extent):
+        while axis > 0 and _continues(at[axis - 1], index, extent) and strides[axis - 1] == stride * extent:
             index = at[axis - 1].join(index)  # type: ignore[attr-defined]
             extent = extent * shape[axis - 1]
             axis -= 1
@@ -86,5 +90,6 @@ def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size
     return total
 
 
-def _continues(outer: Val, inner: Val, outer_stride: Size, needed: Size) -> bool:
-    return isinstance(outer, Span) and outer.joins(inner) and outer_stride == needed
+def _continues(outer: Val, inner: Val, extent: Size) -> bool:
+    """Do two indices make one longer run of their space? Only if the inner one runs over all of the array's extent."""
+    return isinstance(outer, Span) and isinstance(inner, Span) and outer.joins(inner) and inner.size == extent

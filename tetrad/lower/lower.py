@@ -15,7 +15,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.columns import lower_columns
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
-from tetrad.lower.maps import lower_map
+from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
@@ -41,8 +41,12 @@ class Lowerer:
         self.done: dict[Graph, Lowered] = {}
 
     def lower(self, graph: Graph) -> Lowered:
+        return self.lower_once(graph)
+
+    def lower_called(self, graph: Graph) -> Lowered:
+        """A sub-graph, once. Its caller says where every output goes, so each is written, copies included."""
         if graph not in self.done:
-            self.done[graph] = self.lower_once(graph)
+            self.done[graph] = with_copies(self.lower_once(graph), self.target)
         return self.done[graph]
 
     def lower_once(self, graph: Graph) -> Lowered:
@@ -60,7 +64,7 @@ class Lowerer:
         if group.kind == "call":
             node = group.root
             outputs = call_outputs(node, memory)
-            body = self.lower(node.param("graph"))
+            body = self.lower_called(node.param("graph"))
             return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs, node.source)]
         if group.kind == "item":
             return []
@@ -70,6 +74,16 @@ class Lowerer:
             return []
         made = GENERATORS[group.kind](group, inputs, memory)
         return [made] if isinstance(made, Launch) else list(made)
+
+
+def with_copies(lowered: Lowered, target: Target) -> Lowered:
+    """Outputs that are inputs, constants or the same as an earlier output, each in memory of its own."""
+    steps, outputs = list(lowered.steps), list(lowered.outputs)
+    for i, slot in enumerate(outputs):
+        if slot.kind != "output" or slot.position != i:
+            outputs[i] = Slot(f"out{i}", slot.type, "output", i)
+            steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
+    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs))
 
 
 def check_dtypes(graph: Graph) -> None:

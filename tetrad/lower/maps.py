@@ -28,10 +28,23 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     frame.reads(inputs)
     outputs = [(node, frame.output(memory.slots[node])) for node in group.outputs]
     shape = group.root.type.shape
-    flat = is_flat(group, set(inputs))
+    flat = is_flat(group, set(inputs)) or not shape
     groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
-    pairs = inplace_pairs(group, inputs, memory) if flat else ()
+    pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
     return frame.finish(groups, group, inplace=pairs, flops=group_flops(group))
+
+
+def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
+    """result = source, element by element."""
+    frame = Frame("copy", memory)
+    read, written = frame.input(source), frame.output(result)
+    total = product(source.type.shape)
+
+    def body(position: Val) -> None:
+        frame.k.store(written, position, frame.k.load(read, position))
+
+    guarded_vectors(frame, frame.k.group_id() * (LANES * FLAT_VECTORS), total, FLAT_VECTORS, body)
+    return frame.finish(ceil_div(total, LANES * FLAT_VECTORS))
 
 
 def group_flops(group: Group) -> Size:
@@ -40,6 +53,9 @@ def group_flops(group: Group) -> Size:
 
 def walk_flat(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) -> Size:
     k, total = frame.k, product(shape)
+    if not shape:
+        store_all(frame, outputs, ())
+        return 1
     step = LANES * FLAT_VECTORS
     first = k.group_id() * step
 
@@ -82,8 +98,7 @@ def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) ->
 
 def store_all(frame: Frame, outputs: list[tuple[Node, Buffer]], at: At) -> None:
     for node, buffer in outputs:
-        index = at if len(at) == node.type.rank else ()
-        frame.write(buffer, node, index, frame.reading.read(node, index))
+        frame.write(buffer, node, at, frame.reading.read(node, at))
 
 
 def is_flat(group: Group, inputs: set[Node]) -> bool:

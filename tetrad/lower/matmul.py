@@ -1,8 +1,8 @@
 """Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before it is stored.
 
-A workgroup takes one block of columns and one block of rows. For every 1024 of k it packs its part of the right side into
-scratch as panels [k][16 lanes] (a constant right side comes packed), then walks its rows in register tiles: a tile holds
-`rows` x `vectors` accumulators, each step broadcasts one element of the left side per row.
+A workgroup takes one block of columns and one block of rows. For every 512 of k it packs its part of the right side into
+scratch as panels [panel][k][width of a tile] (a constant right side comes packed), then walks its rows in register tiles:
+a tile holds `rows` x `vectors` accumulators, each step broadcasts one element of the left side per row.
 
 Canonical order (design D6): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in order.
 Nothing here changes it: not tiles, blocks, packing or threads.
@@ -28,8 +28,8 @@ from tetrad.lower.reader import At, compute_dtype
 from tetrad.lower.transpose import turned
 from tetrad.passes.fuse import Group
 
-CHUNK = 1024  # of k: part of the meaning, not a tuning knob
-COLUMNS = 64  # of a workgroup
+BLOCK = 512  # of k, packed and walked at a time; two make a chunk of 1024, which is part of the meaning
+COLUMNS = 128  # of a workgroup
 ROWS = 192  # of a workgroup, at most
 UNROLL = 4  # steps of k written out
 
@@ -60,23 +60,24 @@ class Matmul:
         self.tile = choose_tile(memory, self.dtype, self.size.m)
         self.frame = Frame(group.name, memory)
         self.k, self.sizes = self.frame.k, self.frame.sizes
-        self.packed = pack_constant(self.b, self.dtype)
+        self.width = self.tile.vectors * LANES
+        self.columns = max(self.width, COLUMNS // self.width * self.width)
+        self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch_panels()
         self.out = self.frame.output(memory.slots[group.outputs[0]])
-        self.width = self.tile.vectors * LANES
 
     # -- the workgroup --------------------------------------------------------------------------------------------
 
     def launch(self) -> Launch:
         size = self.size
-        columns, rows = ceil_div(size.n, COLUMNS), ceil_div(size.m, ROWS)
+        columns, rows = ceil_div(size.n, self.columns), ceil_div(size.m, ROWS)
         grid: Shape = (product(size.batch), columns, rows)
         position = Space(self.k, self.sizes, grid, self.k.group_id())
         self.batch = Space(self.k, self.sizes, size.batch, position.span(0, 1)).axes()
-        self.n0 = position.span(1, 2) * COLUMNS
+        self.n0 = position.span(1, 2) * self.columns
         self.split_rows(position.span(2, 3), rows)
-        self.walk_chunks()
+        self.walk_blocks()
         flops = product((*size.batch, size.m, size.n, size.k)) * 2
         return self.frame.finish(product(grid), self.group, flops=flops)
 
@@ -89,66 +90,104 @@ class Matmul:
         count = self.sizes.val(blocks)
         self.m0, self.m1 = (block * m) // count, ((block + 1) * m) // count
 
-    def walk_chunks(self) -> None:
+    def walk_blocks(self) -> None:
+        """k in blocks of 512: two make a chunk. Between blocks a tile's unfinished chain, and the sum of the chunks
+        before it, wait in scratch."""
         k, depth = self.k, self.size.k
-        if isinstance(depth, int) and depth <= CHUNK:
-            self.sums: tuple[Buffer, ...] = ()
-            self.run_chunk(k.index(0), self.sizes.val(depth), first=True, last=True)
+        self.block: Val | None = None
+        if isinstance(depth, int) and depth <= BLOCK:
+            self.run_block(k.index(0), self.sizes.val(depth))
             return
-        area = ROWS * COLUMNS + COLUMNS
-        self.sums = (self.frame.scratch("sums", self.dtype, 2 * area),)
-        self.area = area
-        chunks = self.sizes.val(ceil_div(depth, CHUNK))
-        with k.loop(chunks) as chunk:
-            self.chunk = chunk
-            start = chunk * CHUNK
-            stop = k.min(start + CHUNK, self.sizes.val(depth))
-            final = (chunk + 1).eq(chunks)
-            with k.when(final):
-                self.run_chunk(start, stop, first=False, last=True)
-            with k.otherwise():
-                self.run_chunk(start, stop, first=False, last=False)
+        self.area = (ROWS + 1) * self.columns
+        self.chains = self.frame.scratch("chains", self.dtype, self.area)
+        self.sums = self.frame.scratch("sums", self.dtype, 2 * self.area)
+        self.blocks = self.sizes.val(ceil_div(depth, BLOCK))
+        with k.loop(self.blocks) as self.block:
+            start = self.block * BLOCK
+            self.run_block(start, k.min(start + BLOCK, self.sizes.val(depth)))
 
-    def run_chunk(self, start: Val, stop: Val, *, first: bool, last: bool) -> None:
+    def run_block(self, start: Val, stop: Val) -> None:
+        """Pack, then tiles from m0 to m1; the last one is moved up to end at m1 and computes some rows twice, alike."""
         if self.packed is None:
             self.pack(start, stop)
-        for panel in range(COLUMNS // self.width):
-            column = self.n0 + panel * self.width
-            with self.k.when(column < self.sizes.val(self.size.n)):
-                self.walk_rows(panel, start, stop, last=last)
-
-    def walk_rows(self, panel: int, start: Val, stop: Val, *, last: bool) -> None:
-        """Tiles from m0 to m1; the last one is moved up to end at m1 and computes some rows twice, alike."""
         k, rows = self.k, self.tile.rows
-        if rows == 1 or (isinstance(self.size.m, int) and self.size.m >= rows):
+        if isinstance(self.size.m, int):  # at least a tile, by the choice of the tile
             with k.loop(self.m1, self.m0, rows) as m:
-                top = m if rows == 1 else k.min(m, self.m1 - rows)
-                self.run_tile(top, rows, panel, start, stop, last=last)
+                self.walk_columns(k.min(m, self.m1 - rows), rows, start, stop)
             return
-        with k.when(self.m1 - self.m0 >= rows):
-            with k.loop(self.m1, self.m0, rows) as m:
-                self.run_tile(k.min(m, self.m1 - rows), rows, panel, start, stop, last=last)
+        with k.when(self.m1 - self.m0 >= rows), k.loop(self.m1, self.m0, rows) as m:
+            self.walk_columns(k.min(m, self.m1 - rows), rows, start, stop)
         with k.otherwise(), k.loop(self.m1, self.m0) as m:
-            self.run_tile(m, 1, panel, start, stop, last=last)
+            self.walk_columns(m, 1, start, stop)
+
+    def walk_columns(self, m: Val, rows: int, start: Val, stop: Val) -> None:
+        """One tile of rows against every panel: the rows stay in the nearest cache, the panels come from the next."""
+        left = self.sizes.val(self.size.n) - self.n0
+        with self.k.loop(self.k.min(left, self.columns), 0, self.width) as column:
+            self.run_tile(m, rows, column, start, stop)
 
     # -- the tile -------------------------------------------------------------------------------------------------
 
-    def run_tile(self, m: Val, rows: int, panel: int, start: Val, stop: Val, *, last: bool) -> None:
+    def run_tile(self, m: Val, rows: int, column: Val, start: Val, stop: Val) -> None:
         k, vectors = self.k, self.tile.vectors
         accs = [[k.local(0, self.dtype) for _ in range(vectors)] for _ in range(rows)]
+        tile = [(acc, m + row, column + v * LANES) for row, line in enumerate(accs) for v, acc in enumerate(line)]
+        for part in tile:
+            self.resume(*part)
         depth = stop - start
         whole = (depth // UNROLL) * UNROLL
         with k.loop(whole, 0, UNROLL) as step:
             for u in range(UNROLL):
-                self.step(accs, m, panel, start, step + u)
+                self.step(accs, m, column, start, step + u)
         with k.loop(depth, whole) as step:
-            self.step(accs, m, panel, start, step)
-        for row in range(rows):
-            for v in range(vectors):
-                self.finish_vector(accs[row][v].get(), m + row, panel, v, last=last)
+            self.step(accs, m, column, start, step)
+        self.finish_tile(tile)
 
-    def step(self, accs: list[list[LocalVar]], m: Val, panel: int, start: Val, step: Val) -> None:
-        right = [self.right(panel, v, start, step) for v in range(self.tile.vectors)]
+    def resume(self, acc: LocalVar, m: Val, column: Val) -> None:
+        """The second block of a chunk goes on where the first stopped."""
+        if self.block is not None:
+            with self.k.when((self.block % 2).eq(1)):
+                acc.set(self.k.load(self.chains, self.sum_at(m, column)))
+
+    def finish_tile(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
+        """After the last block run the epilogue and store; else keep the chain, or add it to the sum of chunks.
+
+        Sums live twice, read from one copy and written to the other, so a row done twice adds its chunk once.
+        """
+        if self.block is None:
+            for acc, m, column in tile:
+                self.store_vector(acc.get(), m, column)
+            return
+        k, block = self.k, self.block
+        odd = (block // 2) % 2
+        closes = (block % 2).eq(1) | (block + 1).eq(self.blocks)
+        with k.when(closes & (block > 1)):
+            for acc, m, column in tile:
+                acc.set(k.load(self.sums, self.sum_at(m, column) + odd * self.area) + acc.get())
+        with k.when((block + 1).eq(self.blocks)):
+            for acc, m, column in tile:
+                self.store_vector(acc.get(), m, column)
+        with k.otherwise(), k.when(closes):
+            for acc, m, column in tile:
+                k.store(self.sums, self.sum_at(m, column) + (1 - odd) * self.area, acc)
+        with k.when((block % 2).eq(0)):
+            for acc, m, column in tile:
+                k.store(self.chains, self.sum_at(m, column), acc)
+
+    def sum_at(self, m: Val, column: Val) -> Val:
+        return (m - self.m0) * self.columns + column + self.k.lane()
+
+    def store_vector(self, total: Val, m: Val, column: Val) -> None:
+        lane = self.n0 + column + self.k.lane()
+        with self.k.when(lane < self.sizes.val(self.size.n), guard=True):
+            at = (*self.batch, m, lane)
+            result = self.k.cast(total, self.node.type.dtype)
+            self.frame.reading.provided[self.node] = lambda _: result
+            output = self.group.outputs[0]
+            self.frame.write(self.out, output, at, self.frame.reading.read(output, at))
+
+    def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
+        right = [self.right(column, v, start, step) for v in range(self.tile.vectors)]
         for row, chain in enumerate(accs):
             left = self.left(m + row, start + step)
             for v, acc in enumerate(chain):
@@ -157,53 +196,30 @@ class Matmul:
     def left(self, m: Val, depth: Val) -> Val:
         return self.k.cast(self.frame.reading.wide(self.a, self.operand_at(self.a, m, depth)), self.dtype)
 
-    def right(self, panel: int, v: int, start: Val, step: Val) -> Val:
-        lane = self.k.lane()
+    def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
+        lane = self.k.lane() + v * LANES
         if self.packed is None:
-            where = (step * (COLUMNS // LANES) + (panel * self.tile.vectors + v)) * LANES + lane
-            return self.k.load(self.panels, where)
-        block = self.n0 // COLUMNS
-        where = (block * self.sizes.val(self.size.k) + start + step) * COLUMNS + (panel * self.tile.vectors + v) * LANES + lane
-        return self.k.load(self.panels, where)
-
-    def finish_vector(self, chain: Val, m: Val, panel: int, v: int, *, last: bool) -> None:
-        """Add the chunk to the sum so far; after the last one run the epilogue and store."""
-        k = self.k
-        total = chain
-        if self.sums:
-            total = self.add_sum(chain, m, panel, v, last=last)
-        if not last:
-            return
-        column = self.n0 + (panel * self.tile.vectors + v) * LANES + k.lane()
-        with k.when(column < self.sizes.val(self.size.n), guard=True):
-            at = (*self.batch, m, column)
-            result = k.cast(total, self.node.type.dtype)
-            self.frame.reading.provided[self.node] = lambda _: result
-            output = self.group.outputs[0]
-            self.frame.write(self.out, output, at, self.frame.reading.read(output, at))
-
-    def add_sum(self, chain: Val, m: Val, panel: int, v: int, *, last: bool) -> Val:
-        """Sums live twice, read from one copy and written to the other, so a row done twice adds its chunk once."""
-        k, buffer = self.k, self.sums[0]
-        where = (m - self.m0) * COLUMNS + (panel * self.tile.vectors + v) * LANES + k.lane()
-        odd = self.chunk % 2
-        before, after = where + odd * self.area, where + (1 - odd) * self.area
-        total = k.local(chain)
-        with k.when(self.chunk > 0):
-            total.set(k.load(buffer, before) + chain)
-        if not last:
-            k.store(buffer, after, total)
-        return total.get()
+            depth = self.k.index(self.panel_depth)
+            return self.k.load(self.panels, column * depth + step * self.width + lane)
+        depth = self.sizes.val(self.size.k)
+        return self.k.load(self.panels, (self.n0 + column) * depth + (start + step) * self.width + lane)
 
     # -- packing --------------------------------------------------------------------------------------------------
 
+    @property
+    def panel_depth(self) -> int:
+        return min(self.size.k, BLOCK) if isinstance(self.size.k, int) else BLOCK
+
     def scratch_panels(self) -> Buffer:
-        depth = self.size.k
-        rows = min(depth, CHUNK) if isinstance(depth, int) else CHUNK
-        return self.frame.scratch("panels", self.dtype, COLUMNS * rows)
+        return self.frame.scratch("panels", self.dtype, self.columns * self.panel_depth)
+
+    def panel_at(self, vector: int, step: Val) -> Val:
+        """Where 16 columns of the block stand in the panels at one step of k."""
+        panel, rest = divmod(vector * LANES, self.width)
+        return (step + panel * self.panel_depth) * self.width + rest + self.k.lane()
 
     def pack(self, start: Val, stop: Val) -> None:
-        """panels[k][column] = b[start + k, n0 + column], zero past the last column."""
+        """panels[panel][k][column] = b[start + k, n0 + panel, column], zero past the last column."""
         if runs_along_k(self.b):
             self.pack_turned(start, stop)
             return
@@ -212,13 +228,12 @@ class Matmul:
 
     def pack_row(self, start: Val, step: Val) -> None:
         k = self.k
-        for v in range(COLUMNS // LANES):
+        for v in range(self.columns // LANES):
             column = self.n0 + v * LANES + k.lane()
-            where = (step * (COLUMNS // LANES) + v) * LANES + k.lane()
             value = k.local(0, self.dtype)
             with k.when(column < self.sizes.val(self.size.n), guard=True):
                 value.set(self.element(start + step, column))
-            k.store(self.panels, where, value)
+            k.store(self.panels, self.panel_at(v, step), value)
 
     def element(self, depth: Val, column: Val) -> Val:
         return self.k.cast(self.frame.reading.wide(self.b, self.operand_at(self.b, depth, column)), self.dtype)
@@ -228,14 +243,14 @@ class Matmul:
         k, n = self.k, self.sizes.val(self.size.n)
         depth = stop - start
         whole = (depth // LANES) * LANES
-        for v in range(COLUMNS // LANES):
+        for v in range(self.columns // LANES):
             column = self.n0 + v * LANES
             with k.when(column + LANES <= n):
                 with k.loop(whole, 0, LANES) as step:
                     tile = [self.element(start + step + k.lane(), column + i) for i in range(LANES)]
                     for i, vector in enumerate(turned(k, tile)):
-                        k.store(self.panels, ((step + i) * (COLUMNS // LANES) + v) * LANES + k.lane(), vector)
-        with k.when(self.n0 + COLUMNS <= n):
+                        k.store(self.panels, self.panel_at(v, step + i), vector)
+        with k.when(self.n0 + self.columns <= n):
             with k.loop(depth, whole) as step:
                 self.pack_row(start, step)
         with k.otherwise(), k.loop(depth) as step:
@@ -274,16 +289,14 @@ def is_only_right_side(group: Group, node: Node, b: Node) -> bool:
     return node is b and not any(node in m.inputs for m in group.members[1:]) and group.root.inputs[0] is not node
 
 
-def pack_constant(b: Node, dtype: DType) -> Slot | None:
-    """A constant right side packed once, as [block of columns][k][64 columns]; only matrices without batch axes."""
+def pack_constant(b: Node, dtype: DType, width: int) -> Slot | None:
+    """A constant right side packed once, as [panel][k][width]; only matrices without batch axes."""
     if b.op.name != "constant" or any(n != 1 for n in b.type.shape[:-2]):
         return None
-    matrix = b.param("value").array.reshape(b.type.shape[-2:]).astype(dtype.np)  # type: ignore[arg-type]
-    depth, width = matrix.shape
-    blocks = -(-width // COLUMNS)
-    padded = np.zeros((depth, blocks * COLUMNS), dtype.np)
-    padded[:, :width] = matrix
-    packed = np.ascontiguousarray(padded.reshape(depth, blocks, COLUMNS).transpose(1, 0, 2))
+    matrix = b.param("value").array.reshape(b.type.shape[-2:]).astype(dtype.np)
+    depth, columns = matrix.shape
+    panels = -(-columns // width)
+    padded = np.zeros((depth, panels * width), dtype.np)
+    padded[:, :columns] = matrix
+    packed = np.ascontiguousarray(padded.reshape(depth, panels, width).transpose(1, 0, 2))
     return Slot("packed", ArrayType(dtype, tuple(packed.shape)), "constant", literal=Literal(packed))
-
-
