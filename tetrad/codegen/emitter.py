@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tetrad.codegen.target import Target
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import CompileError
+from tetrad.core.target import Target
 from tetrad.kernel import nodes as n
 
 LLVM_TYPES = {
@@ -63,7 +63,9 @@ class Codegen:
     """The state of emitting one program. Lines go to the innermost scope; a broadcast goes to the scope that defined
     the value, which hoists it out of loops."""
 
-    def __init__(self, program: n.Program, target: Target, rules: Rules, varying: set[n.Instr], lanes: int, check: str) -> None:
+    def __init__(
+        self, program: n.Program, target: Target, rules: Rules, varying: set[n.Instr], lanes: int, check: str
+    ) -> None:
         self.program, self.target, self.rules, self.varying = program, target, rules, varying
         self.lanes = lanes
         self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
@@ -248,9 +250,22 @@ class Codegen:
         kind = self.memory_type(buffer.dtype)
         return self.new(f"getelementptr {kind}, ptr {buffer_name(buffer)}, <{self.lanes} x i64> {at}")
 
+    def length(self, buffer: n.Buffer) -> str:
+        """The operand that holds the number of elements of a buffer."""
+        is_fixed = buffer.is_scratch and isinstance(buffer.count, int)
+        return str(buffer.count) if is_fixed else operand_name("n", buffer.name)
+
 
 def buffer_name(buffer: n.Buffer) -> str:
-    return f"%b.{buffer.name}"
+    return operand_name("b", buffer.name)
+
+
+def operand_name(stem: str, name: str) -> str:
+    """The LLVM operand of a name that users chose: quoted, with everything but plain characters as hex bytes."""
+    if name.isidentifier() and name.isascii():
+        return f"%{stem}.{name}"
+    plain = (chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:02X}" for byte in name.encode())
+    return f'%"{stem}.{"".join(plain)}"'
 
 
 def float_literal(value: float, dtype: DType) -> str:

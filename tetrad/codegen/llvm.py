@@ -13,11 +13,13 @@ import threading
 
 import llvmlite.binding as llvm
 
-from tetrad.codegen.target import Target
 from tetrad.core.errors import CompileError
+from tetrad.core.target import Target
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")
-LIBM = ("fma", "fmaf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round", "roundevenf", "roundeven")
+LIBM = (
+    "fma", "fmaf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round", "roundevenf", "roundeven",
+)  # fmt: skip
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 
@@ -33,7 +35,9 @@ llvm.initialize_native_asmprinter()
 def machine(target: Target) -> llvm.TargetMachine:
     """A fresh target machine: one must not be reused after it was handed to an engine."""
     found = llvm.Target.from_triple(target.triple)
-    return found.create_target_machine(cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True)
+    return found.create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True
+    )
 
 
 def optimised(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
@@ -42,7 +46,8 @@ def optimised(text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMac
             module = llvm.parse_assembly(text)
             module.verify()
         except RuntimeError as error:
-            raise CompileError(f"generated LLVM is not valid: {error}", hint="please report this with TETRAD_SHOW=llvm") from error
+            hint = "please report this with TETRAD_SHOW=llvm"
+            raise CompileError(f"generated LLVM is not valid: {error}", hint=hint) from error
         unknown = undeclared_externs(module)
         if unknown:
             raise CompileError(f"generated code calls unknown functions: {', '.join(unknown)}")

@@ -9,10 +9,11 @@ buffer, and a tag that trap codes are marked with. The caller (the native schedu
 
 from __future__ import annotations
 
-from tetrad.codegen.emitter import Codegen, Emitted, buffer_name
+from tetrad.codegen.emitter import Codegen, Emitted, buffer_name, operand_name
 from tetrad.codegen.rules import rules
-from tetrad.codegen.target import Target
-from tetrad.core.errors import CompileError
+from tetrad.core.dtypes import index
+from tetrad.core.sizes import Atom, Named, Size
+from tetrad.core.target import Target
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniform import varying
 
@@ -44,8 +45,9 @@ def emit_function(symbol: str, program: n.Program, target: Target, check: str) -
         with cg.child() as body:
             emit_group(cg, program, lanes, pieces)
         cg.splice(body)
+    parameters = "ptr noalias %args, i64 %begin, i64 %end, ptr noalias %scratch, ptr noalias %status"
     lines = [
-        f"define void @{symbol}(ptr noalias %args, i64 %begin, i64 %end, ptr noalias %scratch, ptr noalias %status) #0 {{",
+        f"define void @{symbol}({parameters}) #0 {{",
         "entry:", "  %slot.w = alloca i64", *cg.entry, *outer.lines, "}",
     ]  # fmt: skip
     return cg, "\n".join(lines)
@@ -85,13 +87,36 @@ def prologue(cg: Codegen, program: n.Program) -> None:
             offset = cg.new(f"load i64, ptr {argument(cg, next(words))}")
             cg.line(f"{buffer_name(buffer)} = getelementptr i8, ptr %scratch, i64 {offset}")
     for name in program.args:
-        cg.line(f"%a.{name} = load i64, ptr {argument(cg, next(words))}")
+        cg.line(f"{operand_name('a', name)} = load i64, ptr {argument(cg, next(words))}")
     for name in ("%grid.0", "%grid.1"):
         cg.line(f"{name} = load i64, ptr {argument(cg, next(words))}")
     for buffer in storage:
-        cg.line(f"%n.{buffer.name} = load i64, ptr {argument(cg, next(words))}")
+        cg.line(f"{cg.length(buffer)} = load i64, ptr {argument(cg, next(words))}")
     tag = cg.new(f"load i64, ptr {argument(cg, next(words))}")
     cg.line(f"%tag = shl i64 {tag}, {TAG_SHIFT}")
+    for buffer in program.buffers:
+        if buffer.is_scratch and buffer.count is not None and not isinstance(buffer.count, int):
+            cg.line(f"{cg.length(buffer)} = add i64 {size_operand(cg, buffer.count)}, 0")
+
+
+def size_operand(cg: Codegen, size: Size) -> str:
+    """A size as arithmetic on the index arguments its Dims are named after."""
+    if isinstance(size, int):
+        return str(size)
+    total = "0"
+    for monomial, factor in size.terms:
+        product = str(factor)
+        for atom in monomial:
+            product = cg.new(f"mul i64 {product}, {atom_operand(cg, atom)}")
+        total = cg.new(f"add i64 {total}, {product}")
+    return total
+
+
+def atom_operand(cg: Codegen, atom: Atom) -> str:
+    if isinstance(atom, Named):
+        return operand_name("a", atom.name)
+    above = cg.new(f"add i64 {size_operand(cg, atom.size)}, {atom.divisor - 1}")
+    return cg.new(f"udiv i64 {above}, {atom.divisor}")
 
 
 def argument(cg: Codegen, word: int) -> str:
@@ -104,8 +129,7 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
         cg.line("%w = load i64, ptr %slot.w")
         group_ids(cg, program)
         zero_scratch(cg, program)
-        for piece in range(pieces):
-            emit_piece(cg, program, lanes, piece)
+        emit_pieces(cg, program, lanes, pieces)
         following = cg.new("add nsw i64 %w, 1")
         cg.line(f"store i64 {following}, ptr %slot.w")
         again = cg.new(f"icmp slt i64 {following}, %end")
@@ -118,22 +142,48 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
     cg.splice(loop)
 
 
-def emit_piece(cg: Codegen, program: n.Program, lanes: int, piece: int) -> None:
-    """The body for lanes piece*L .. piece*L+L-1; lanes beyond the workgroup are masked off."""
+def emit_pieces(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None:
+    """One vector, or a loop over the full vectors of the workgroup, then what is left.
+
+    here -> piece -[more]-> piece;  -> done -> the last, partial vector
+    """
+    if pieces == 1:
+        emit_piece(cg, program, lanes, "0", program.lanes)
+        return
+    whole, rest = program.lanes // lanes * lanes, program.lanes % lanes
+    slot, body, done = cg.alloca("i64"), cg.name("piece"), cg.name("done")
     with cg.child() as scope:
-        local_ids(cg, program, lanes, piece)
-        left = program.lanes - piece * lanes
-        if left < lanes:
-            cg.mask = "<" + ", ".join(f"i1 {'true' if i < left else 'false'}" for i in range(lanes)) + ">"
+        cg.label(body)
+        first = cg.new(f"load i64, ptr {slot}")
+        emit_piece(cg, program, lanes, first, lanes)
+        following = cg.new(f"add nsw i64 {first}, {lanes}")
+        cg.line(f"store i64 {following}, ptr {slot}")
+        again = cg.new(f"icmp slt i64 {following}, {whole}")
+        cg.line(f"br i1 {again}, label {body}, label {done}")
+        cg.label(done)
+    cg.line(f"store i64 0, ptr {slot}")
+    cg.line(f"br label {body}")
+    cg.splice(scope)
+    if rest:
+        emit_piece(cg, program, lanes, str(whole), rest)
+
+
+def emit_piece(cg: Codegen, program: n.Program, lanes: int, first: str, count: int) -> None:
+    """The body for invocations first .. first+count-1; lanes beyond them are masked off."""
+    with cg.child() as scope:
+        local_ids(cg, program, lanes, first)
+        if count < lanes:
+            cg.mask = "<" + ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes)) + ">"
         cg.run(program.body)
     cg.splice(scope)
 
 
 def group_ids(cg: Codegen, program: n.Program) -> None:
-    cg.line("%group.yz = udiv i64 %w, %grid.0" if uses_axis(program, "group") else "%group.yz = add i64 0, 0")
-    if not uses_axis(program, "group"):
+    """Launches of a schedule are one-dimensional unless the program asks for more; a user's grid may be anything."""
+    if cg.check != "mask" and not uses_axis(program, "group"):
         cg.line("%group.0 = add i64 %w, 0")
         return
+    cg.line("%group.yz = udiv i64 %w, %grid.0")
     cg.line("%group.0 = urem i64 %w, %grid.0")
     cg.line("%group.1 = urem i64 %group.yz, %grid.1")
     cg.line("%group.2 = udiv i64 %group.yz, %grid.1")
@@ -154,27 +204,26 @@ def uses_axis(program: n.Program, which: str) -> bool:
     return walk(program.body)
 
 
-def local_ids(cg: Codegen, program: n.Program, lanes: int, piece: int) -> None:
+def local_ids(cg: Codegen, program: n.Program, lanes: int, first: str) -> None:
+    """Ids of the vector that begins at invocation `first` (a number, or an operand where the workgroup has several)."""
     x, y, _ = program.workgroup
-    first = piece * lanes
-    if x == program.lanes > 1:
-        cg.set(("local", 0), Emitted(str(first), 1))
-        cg.set(("local", 1), Emitted("0", 0))
-        cg.set(("local", 2), Emitted("0", 0))
-        return
-    ids = [(i % x, (i // x) % y, i // (x * y)) for i in range(first, first + lanes)]
     for axis in range(3):
-        if program.workgroup[axis] == 1:
-            cg.set(("local", axis), Emitted("0", 0))
-            continue
-        cg.set(("local", axis), Emitted("<" + ", ".join(f"i64 {i[axis]}" for i in ids) + ">", None))
+        cg.set(("local", axis), Emitted("0", 0))
+    if x == program.lanes:
+        cg.set(("local", 0), Emitted(first, 1) if x > 1 else Emitted("0", 0))
+        return
+    linear = cg.new(f"add <{lanes} x i64> {cg.broadcast(first, index)}, {cg.iota('i64')}")
+    for axis, below in ((0, 1), (1, x), (2, x * y)):
+        if program.workgroup[axis] > 1:
+            higher = cg.new(f"udiv <{lanes} x i64> {linear}, splat (i64 {below})")
+            own = cg.new(f"urem <{lanes} x i64> {higher}, splat (i64 {program.workgroup[axis]})")
+            cg.set(("local", axis), Emitted(own, None))
 
 
 def zero_scratch(cg: Codegen, program: n.Program) -> None:
+    """Zeros where the program asks for them, and for every program of a user."""
     for buffer in program.buffers:
-        if buffer.is_scratch and buffer.zeroed:
-            if not isinstance(buffer.count, int):
-                raise CompileError(f"{program.name}: zeroed scratch {buffer.name} needs a fixed count")
-            size = buffer.count * buffer.dtype.nbytes
-            operands = (("ptr", buffer_name(buffer)), ("i8", "0"), ("i64", str(size)), ("i1", "false"))
+        if buffer.is_scratch and (buffer.zeroed or cg.check == "mask"):
+            size = cg.new(f"mul i64 {cg.length(buffer)}, {buffer.dtype.nbytes}")
+            operands = (("ptr", buffer_name(buffer)), ("i8", "0"), ("i64", size), ("i1", "false"))
             cg.call("void", "llvm.memset.p0.i64", *operands)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from tetrad.codegen.target import Target
 from tetrad.codegen.targets.x86_64 import select_target
 from tetrad.compiler import stations
 from tetrad.compiler.kernels import KERNELS
@@ -18,20 +17,22 @@ from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
 from tetrad.core.errors import BoundsError, CheckError
 from tetrad.core.flags import flag
 from tetrad.core.sizes import bind, dims_of
+from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.runtime.memory import Storage
+from tetrad.runtime.memory import Storage, shelf
 from tetrad.runtime.pool import Outcome, Trapped, run
 
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
-    target = current_target()
     with stations.recording(stations.Clock()) as clock:
+        with stations.timed("start"):
+            target = current_target()
         with stations.timed("passes"):
             better = optimise(graph)
         if stations.wants():
@@ -66,7 +67,12 @@ class Compiled:
     """Machine code for one graph. Safe to call from several threads: every call has its own arena."""
 
     def __init__(
-        self, graph: Graph, lowered: Lowered, addresses: Mapping[Program, int], donated: tuple[int, ...], clock: stations.Clock
+        self,
+        graph: Graph,
+        lowered: Lowered,
+        addresses: Mapping[Program, int],
+        donated: tuple[int, ...],
+        clock: stations.Clock,
     ) -> None:
         self.graph, self.lowered, self.clock = graph, lowered, clock
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
@@ -103,7 +109,8 @@ class Runner:
         self.timing = flag("TETRAD_TIME") == "1"
         self.plan = [self.output_plan(i, slot, dims) for i, slot in enumerate(compiled.lowered.outputs)]
         self.simple = all(kind == "fresh" for kind, _ in self.plan)
-        self.sizes = [size for _, size in self.plan]
+        self.shelves = [(shelf(size), size) for kind, size in self.plan if kind == "fresh"]
+        self.needs_arena = self.table.base_count > len(compiled.inputs) + len(compiled.outputs)
         self.arenas: list[Storage] = []
 
     def output_plan(self, i: int, slot: Slot, dims: Mapping[str, int]) -> tuple[str, int]:
@@ -118,11 +125,13 @@ class Runner:
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
-        outputs = [Storage.allocate(n) for n in self.sizes] if self.simple else self.outputs_for(storages)
-        arena = self.take_arena()
+        outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
         bases = [s.ptr for s in storages]
-        bases.extend([s.ptr for s in outputs])
-        bases.append(arena.ptr)
+        for made in outputs:
+            bases.append(made.ptr)
+        if self.needs_arena:
+            arena = self.take_arena()
+            bases.append(arena.ptr)
         try:
             outcome = run(self.table, bases, threads, profile or self.timing)
         except Trapped as trap:
@@ -131,7 +140,8 @@ class Runner:
             self.last_outcome: Outcome = outcome
             if self.timing:
                 stations.show_times(self.compiled.graph.name, self.table.names, outcome.entry_ns, outcome.threads)
-        self.arenas.append(arena)
+        if self.needs_arena:
+            self.arenas.append(arena)
         return outputs
 
     def take_arena(self) -> Storage:

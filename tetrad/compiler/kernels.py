@@ -17,11 +17,11 @@ import llvmlite
 from tetrad import codegen
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.target import Target
 from tetrad.codegen.targets.x86_64 import missing_features
 from tetrad.compiler import stations
 from tetrad.core.errors import BackendError
 from tetrad.core.flags import code_key, flag_words
+from tetrad.core.target import Target
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.text import fingerprint
 from tetrad.runtime import native, pool

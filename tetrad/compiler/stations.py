@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from tetrad.codegen.llvm import assembly
-from tetrad.codegen.target import Target
 from tetrad.core.flags import flag, flag_words
+from tetrad.core.target import Target
 
 _dumped = itertools.count()
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tetrad.codegen.target import Target
 from tetrad.core.dtypes import DType
 from tetrad.core.sizes import Size, product
+from tetrad.core.target import Target
 from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
@@ -68,6 +68,7 @@ class Frame:
     def scratch(self, stem: str, dtype: DType, count: Size) -> Buffer:
         """Memory of one workgroup under a name of its own; at least one element."""
         self.scratches += 1
+        self.sizes.need(count)
         return self.k.scratch(f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count)
 
     def write(self, buffer: Buffer, node: Node, at: At, value: Val, hint: str = "") -> None:

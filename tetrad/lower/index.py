@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetrad.core.sizes import Shape, Size, product
+from tetrad.core.sizes import Shape, Size, SizeExpr, dims_of, product
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Value
 
@@ -26,10 +26,15 @@ class Sizes:
         if isinstance(size, int):
             return self.k.index(size)
         if size not in self._names:
-            name = f"s{len(self._names)}"
+            name = str(size) if str(size).isidentifier() else f"size_{len(self._names)}"
             self._names[size] = name
             self.formulas[name] = size
         return self.k.arg(self._names[size])
+
+    def need(self, size: Size) -> None:
+        """The Dims of a scratch count, each an argument under its own name: kernels state such counts by them."""
+        for dim in sorted(dims_of(size), key=str):
+            self.val(SizeExpr((((dim,), 1),)))
 
 
 class Space:

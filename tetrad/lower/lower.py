@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.codegen.target import Target
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
+from tetrad.core.target import Target
 from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.columns import lower_columns
 from tetrad.lower.frame import Memory

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetrad.codegen.target import Tile
 from tetrad.core.dtypes import DType, i8, i32
 from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.target import Tile
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val

@@ -7,7 +7,6 @@ the next request of the same size class (fresh pages cost more than most kernels
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 import numpy as np
@@ -22,52 +21,50 @@ _free = _libc.free
 _free.argtypes, _free.restype = [ctypes.c_void_p], None
 
 
-class _Pool:
-    """Free blocks by size class. List append and pop are atomic, so the usual path takes no lock."""
+class Shelf:
+    """Free blocks of one size class. List append and pop are atomic, so no lock is taken."""
 
-    def __init__(self) -> None:
-        self.blocks: dict[int, list[int]] = {}
-        self.kept = 0
-        self.lock = threading.Lock()
+    __slots__ = ("free", "size")
 
-    def take(self, size: int) -> int:
-        free = self.blocks.get(size)
-        if free:
-            try:
-                address = free.pop()
-            except IndexError:  # another thread was quicker
-                return self.fresh(size)
-            self.kept -= size
-            return address
-        return self.fresh(size)
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.free: list[int] = []
 
-    def fresh(self, size: int) -> int:
-        address = _aligned_alloc(ALIGNMENT, size)
+    def take(self, nbytes: int) -> Storage:
+        """A block from the shelf, or a fresh one."""
+        try:
+            address = self.free.pop()
+        except IndexError:
+            return _Owned(self.fresh(), nbytes, self)
+        _kept[0] -= self.size
+        return _Owned(address, nbytes, self)
+
+    def fresh(self) -> int:
+        address = _aligned_alloc(ALIGNMENT, self.size)
         if not address:
-            self.drop()
-            address = _aligned_alloc(ALIGNMENT, size)
+            release_kept_blocks()
+            address = _aligned_alloc(ALIGNMENT, self.size)
         if not address:
-            raise MemoryError(f"tetrad: cannot allocate {size} bytes")
+            raise MemoryError(f"tetrad: cannot allocate {self.size} bytes")
         return int(address)
 
-    def give(self, address: int, size: int) -> None:
-        if self.kept + size > KEEP_BYTES:
-            _free(address)
-            return
-        self.kept += size
-        self.blocks.setdefault(size, []).append(address)
 
-    def drop(self) -> None:
-        """Return every kept block to the system."""
-        with self.lock:
-            for size, free in self.blocks.items():
-                while free:
-                    _free(free.pop())
-                    self.kept -= size
+_shelves: dict[int, Shelf] = {}
+_kept = [0]  # bytes of all free blocks, roughly: threads may race for it
 
 
-_pool = _Pool()
-release_kept_blocks = _pool.drop
+def shelf(nbytes: int) -> Shelf:
+    """The shelf that serves requests of this size."""
+    size = size_class(nbytes)
+    return _shelves.get(size) or _shelves.setdefault(size, Shelf(size))
+
+
+def release_kept_blocks() -> None:
+    """Return every kept block to the system."""
+    for one in list(_shelves.values()):
+        while one.free:
+            _free(one.free.pop())
+    _kept[0] = 0
 
 
 def size_class(nbytes: int) -> int:
@@ -87,7 +84,7 @@ class Storage:
 
     @staticmethod
     def allocate(nbytes: int) -> Storage:
-        return _Owned(_pool.take(size_class(nbytes)), nbytes, None)
+        return shelf(nbytes).take(nbytes)
 
     @staticmethod
     def from_numpy(array: np.ndarray) -> Storage:
@@ -103,10 +100,17 @@ class Storage:
 
 
 class _Owned(Storage):
+    """A block of ours; its owner is the shelf it returns to."""
+
     __slots__ = ()
 
     def __del__(self) -> None:
-        _pool.give(self.ptr, size_class(self.nbytes))
+        home = self.owner
+        if _kept[0] > KEEP_BYTES:
+            _free(self.ptr)
+        else:
+            _kept[0] += home.size
+            home.free.append(self.ptr)
 
 
 class _View:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from string import Template
 
-from tetrad.codegen.target import Target
 from tetrad.core.errors import CompileError
+from tetrad.core.target import Target
 
 SYMBOLS = ("tetrad_run", "tetrad_work", "tetrad_stop", "tetrad_unhook", "tetrad_ticks", "tetrad_set_nap")
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import llvmlite.binding as llvm
 
-from tetrad.codegen.target import Target, Tile
 from tetrad.core.errors import FlagError
+from tetrad.core.target import Target, Tile
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 
@@ -24,9 +24,10 @@ V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
 def host_target() -> Target:
-    """The level the running processor reaches, with its own name and feature list (a name alone may promise too much)."""
+    """The level the running processor reaches, with its own name and features (a name alone may promise too much)."""
     found = dict(llvm.get_host_cpu_features())
-    level = V4 if _has(found, V4_FEATURES) and _has(found, V3_FEATURES) else V3 if _has(found, V3_FEATURES) else BASELINE
+    level = V3 if _has(found, V3_FEATURES) else BASELINE
+    level = V4 if level is V3 and _has(found, V4_FEATURES) else level
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
     dot4 = "vnni512" if level is V4 and found.get("avx512vnni") else level.dot4
     triple = llvm.get_process_triple()

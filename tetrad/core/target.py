@@ -1,4 +1,4 @@
-"""Code generation, targets: what a machine is, as data.
+"""Station 0, shared words: what a machine is, as data.
 
 A `Target` holds names, features, widths and intrinsic names; the emitters ask it, never which machine it is. One file
 per machine in `codegen/targets/`.
