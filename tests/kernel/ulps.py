@@ -22,23 +22,23 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    """Below 2.5 a series without cancellation, e**-x**2 * (x + 2x**3/3 + 4x**5/15 + ...), beyond that from erfc."""
-    total = term = near = np.clip(x, -2.5, 2.5)
-    for n in range(80):
+    """Below 1.5 a series without cancellation, e**-x**2 * (x + 2x**3/3 + 4x**5/15 + ...), beyond that from erfc."""
+    total = term = near = np.clip(x, -1.5, 1.5)
+    for n in range(60):
         term = term * near * near * 2 / (2 * n + 3)
         total = total + term
     far = np.copysign(1 - _erfc_far(np.abs(x)), x)
-    return np.where(np.abs(x) < 2.5, _gauss(near) * total, far)
+    return np.where(np.abs(x) < 1.5, _gauss(near) * total, far)
 
 
 def _erfc(x: Array) -> Array:
     far = _erfc_far(np.abs(x))
-    return np.where(x < 2.5, np.where(x < -2.5, 2 - far, 1 - _erf(x)), far)
+    return np.where(x < 1.5, np.where(x < -1.5, 2 - far, 1 - _erf(x)), far)
 
 
 def _erfc_far(x: Array) -> Array:
     """The continued fraction e**-x**2 / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))), from the far end."""
-    x = np.clip(x, 1, 40)
+    x = np.clip(x, 1.5, 40)  # 150 levels are enough from 1.5 on
     tail = x
     for n in range(150, 0, -1):
         tail = x + n / (2 * tail)
