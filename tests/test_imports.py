@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 INSIDE_FUNCTIONS = {
     ("tetrad/kernel/nodes.py", "tetrad.kernel.text"): "printing lives with parsing, and text imports nodes",
     ("tetrad/graph/nodes.py", "tetrad.graph.text"): "printing lives with parsing, and text imports nodes",
+    ("tetrad/graph/nodes.py", "tetrad.graph.build"): "an op applied to a node builds a node, and build imports nodes",
 }
 
 Import = ast.Import | ast.ImportFrom

@@ -7,11 +7,13 @@ written in integer arithmetic here, so the rules need not ask.
 from __future__ import annotations
 
 from tetrad.codegen.emitter import Codegen
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32, index, u32
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, index, u32
 from tetrad.kernel import nodes as n
 
 
 def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
+    if source is goal:
+        return x
     if bf16 in (source, goal) or (f16 in (source, goal) and not cg.target.has_f16_conversion):
         return small_float_cast(cg, x, source, goal, varying)
     from_type, to_type = cg.type(source, varying), cg.type(goal, varying)
@@ -123,7 +125,7 @@ def dot4(cg: Codegen, acc: str, u: str, s: str, u_max: int) -> str:
         return dot4_vnni(cg, acc, u, s)
     if cg.target.dot4 in ("maddubs", "vnni512") and cg.lanes % 8 == 0:
         return dot4_pairs(cg, acc, u, s, u_max)
-    return dot4_portable(cg, acc, u, s)
+    return dot4_portable(cg, acc, u, s, True)
 
 
 def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
@@ -135,19 +137,19 @@ def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
 def dot4_pairs(cg: Codegen, acc: str, u: str, s: str, u_max: int) -> str:
     """Eight lanes at a time with AVX2's pair products.
 
-    pmaddubsw saturates at 16 bits: 2 * u_max * 128 must stay below 2**15, so u_max <= 127 uses it; otherwise even and
-    odd bytes are widened to 16 bits and pmaddwd adds them exactly.
+    pmaddubsw saturates at 16 bits: with u_max <= 128 a pair lies in -2*128*128 .. 2*128*127 and fits; otherwise even
+    and odd bytes are widened to 16 bits and pmaddwd adds them exactly.
     """
     parts = []
     for start in range(0, cg.lanes, 8):
         lanes = ", ".join(f"i32 {start + i}" for i in range(8))
         u8, s8 = (slice_words(cg, x, lanes) for x in (u, s))
-        parts.append(pairs_saturating(cg, u8, s8) if u_max <= 127 else pairs_wide(cg, u8, s8))
-    total = parts[0]
+        parts.append(pairs_saturating(cg, u8, s8) if u_max <= 128 else pairs_wide(cg, u8, s8))
+    width = 8
     while len(parts) > 1:
-        parts = [join_words(cg, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        total = parts[0]
-    return cg.new(f"add <{cg.lanes} x i32> {acc}, {total[0] if isinstance(total, tuple) else total}")
+        parts = [join_words(cg, a, b, width) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        width *= 2
+    return cg.new(f"add <{cg.lanes} x i32> {acc}, {parts[0]}")
 
 
 def slice_words(cg: Codegen, x: str, lanes: str) -> str:
@@ -155,12 +157,10 @@ def slice_words(cg: Codegen, x: str, lanes: str) -> str:
     return cg.new(f"shufflevector {wide} {x}, {wide} poison, <8 x i32> <{lanes}>")
 
 
-def join_words(cg: Codegen, a: str | tuple[str, int], b: str | tuple[str, int]) -> tuple[str, int]:
-    left, count = a if isinstance(a, tuple) else (a, 8)
-    right = b[0] if isinstance(b, tuple) else b
-    lanes = ", ".join(f"i32 {i}" for i in range(2 * count))
-    kind = f"<{count} x i32>"
-    return cg.new(f"shufflevector {kind} {left}, {kind} {right}, <{2 * count} x i32> <{lanes}>"), 2 * count
+def join_words(cg: Codegen, a: str, b: str, width: int) -> str:
+    lanes = ", ".join(f"i32 {i}" for i in range(2 * width))
+    kind = f"<{width} x i32>"
+    return cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{2 * width} x i32> <{lanes}>")
 
 
 def pairs_saturating(cg: Codegen, u: str, s: str) -> str:
@@ -181,14 +181,12 @@ def pairs_wide(cg: Codegen, u: str, s: str) -> str:
     return cg.new(f"add {word} {even}, {odd}")
 
 
-def dot4_portable(cg: Codegen, acc: str, u: str, s: str) -> str:
-    kind = cg.vector_type(i32)
+def dot4_portable(cg: Codegen, acc: str, u: str, s: str, varying: bool) -> str:
+    w = Words(cg, varying)
     for byte in range(4):
-        left = cg.new(f"lshr {kind} {u}, {cg.splat(8 * byte, i32)}")
-        left = cg.new(f"and {kind} {left}, {cg.splat(255, i32)}")
-        right = cg.new(f"shl {kind} {s}, {cg.splat(24 - 8 * byte, i32)}")
-        right = cg.new(f"ashr {kind} {right}, {cg.splat(24, i32)}")
-        acc = cg.new(f"add {kind} {acc}, {cg.new(f'mul {kind} {left}, {right}')}")
+        left = w.op("and", w.op("lshr", u, 8 * byte), 255)
+        right = w.op("ashr", w.op("shl", s, 24 - 8 * byte), 24)
+        acc = w.op("add", acc, w.op("mul", left, right))
     return acc
 
 

@@ -135,6 +135,8 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
         again = cg.new(f"icmp slt i64 {following}, %end")
         cg.line(f"br i1 {again}, label %group, label %exit")
         cg.label("%exit")
+        if cg.uses_nontemporal:
+            cg.call("void", "llvm.x86.sse.sfence")  # stores around the cache are not ordered by the barrier
         cg.line("ret void")
     cg.line("store i64 %begin, ptr %slot.w")
     some = cg.new("icmp slt i64 %begin, %end")

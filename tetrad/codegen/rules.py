@@ -6,12 +6,16 @@ processor: divisors are made safe, shift counts are masked, loads and stores are
 
 from __future__ import annotations
 
+import json
+
 from tetrad.codegen import convert
-from tetrad.codegen.emitter import Codegen, Emitted, Rules
-from tetrad.core.dtypes import DType
+from tetrad.codegen.emitter import Codegen, Emitted, Rules, operand_name
+from tetrad.core.dtypes import DType, bool_, i32, index
 from tetrad.kernel import nodes as n
 
 rules = Rules()
+
+LINE = 64  # bytes of a cache line
 
 FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -34,7 +38,7 @@ def emit_const(cg: Codegen, node: n.Const) -> Emitted:
 
 @rules.rule(n.Arg)
 def emit_arg(cg: Codegen, node: n.Arg) -> Emitted:
-    return Emitted(f"%a.{node.name}", 0)
+    return Emitted(operand_name("a", node.name), 0)
 
 
 @rules.rule(n.Id)
@@ -42,11 +46,6 @@ def emit_id(cg: Codegen, node: n.Id) -> Emitted:
     if node.which == "group":
         return Emitted(f"%group.{node.axis}", 0)
     return cg.find(("local", node.axis))[0]
-
-
-@rules.rule(n.Counter)
-def emit_counter(cg: Codegen, node: n.Counter) -> Emitted:
-    return cg.find(node)[0]
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
@@ -71,10 +70,19 @@ def emit_index_binary(cg: Codegen, node: n.Binary) -> Emitted:
     left, right = cg.stride(node.lhs), cg.stride(node.rhs)
     stride = index_stride(node, left, right)
     if stride is not None:
-        a, b = cg.scalar(node.lhs), cg.scalar(node.rhs)
+        a, b = cg.scalar(node.lhs), index_divisor(cg, node, cg.scalar(node.rhs), False)
         return Emitted(integer_binary(cg, node.op, node.dtype, "i64", a, b, False), stride)
-    a, b = cg.vector(node.lhs), cg.vector(node.rhs)
+    a, b = cg.vector(node.lhs), index_divisor(cg, node, cg.vector(node.rhs), True)
     return Emitted(integer_binary(cg, node.op, node.dtype, f"<{cg.lanes} x i64>", a, b, True), None)
+
+
+def index_divisor(cg: Codegen, node: n.Binary, divisor: str, varying: bool) -> str:
+    """The right operand; a divisor is at least 1 by the rules of the language, except in lanes that are masked off and
+    in programs that nobody has proved."""
+    is_trusted = cg.check == "plain" and not varying
+    if node.op not in ("div", "mod") or isinstance(node.rhs, n.Const) or is_trusted:
+        return divisor
+    return cg.elementwise("llvm.umax", cg.type(node.dtype, varying), divisor, constant(cg, 1, node.dtype, varying))
 
 
 def index_stride(node: n.Binary, left: int | None, right: int | None) -> int | None:
@@ -197,8 +205,11 @@ def emit_fma(cg: Codegen, node: n.Fma) -> Emitted:
 
 @rules.rule(n.Dot4)
 def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
-    acc, u, s = (cg.vector(x) for x in (node.acc, node.u, node.s))
-    return Emitted(convert.dot4(cg, acc, u, s, node.u_max), None)
+    varying = cg.is_varying(node)
+    acc, u, s = (cg.operand(x, varying) for x in (node.acc, node.u, node.s))
+    if varying:
+        return Emitted(convert.dot4(cg, acc, u, s, node.u_max), None)
+    return Emitted(convert.dot4_portable(cg, acc, u, s, False), 0)
 
 
 # -- lanes ------------------------------------------------------------------------------------------------------------
@@ -206,10 +217,15 @@ def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
 
 @rules.rule(n.Shuffle)
 def emit_shuffle(cg: Codegen, node: n.Shuffle) -> Emitted:
+    """A workgroup that is not a power of two ends inside its vector: what comes from `b` lies further up."""
+    count = len(node.lanes)
+    if not cg.is_varying(node):
+        return Emitted(cg.scalar(node.b if node.lanes[0] >= count else node.a), 0)
     kind = cg.vector_type(node.dtype)
-    lanes = ", ".join(f"i32 {i}" for i in node.lanes)
+    chosen = [i if i < count else i - count + cg.lanes for i in node.lanes] + [0] * (cg.lanes - count)
+    lanes = ", ".join(f"i32 {i}" for i in chosen)
     a, b = cg.vector(node.a), cg.vector(node.b)
-    return Emitted(cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{len(node.lanes)} x i32> <{lanes}>"), None)
+    return Emitted(cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{cg.lanes} x i32> <{lanes}>"), None)
 
 
 @rules.rule(n.Broadcast)
@@ -235,7 +251,7 @@ def emit_vote(cg: Codegen, node: n.Vote) -> Emitted:
 
 @rules.rule(n.Load)
 def emit_load(cg: Codegen, node: n.Load) -> Emitted:
-    if cg.check == "plain" or node.buffer.is_scratch:
+    if cg.check == "plain":
         return load(cg, node)
     inside = in_bounds(cg, node.buffer, node.at)
     if cg.stride(node.at) != 0:
@@ -260,15 +276,15 @@ def load(cg: Codegen, node: n.Load) -> Emitted:
     if stride == 1:
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
         if cg.mask is None:
-            hint = nontemporal(cg, node.hint)
-            raw = cg.new(f"load {wide}, ptr {pointer}, align {dtype.nbytes}{hint}")
+            raw = cg.new(f"load {wide}, ptr {pointer}, align {dtype.nbytes}")
         else:
             name = f"llvm.masked.load.{cg.suffix(wide)}.p0"
             raw = masked_load(cg, name, wide, "ptr", pointer, dtype)
         return Emitted(from_memory(cg, raw, dtype, True), None)
     pointers = cg.pointers(node.buffer, cg.vector(node.at))
     name = f"llvm.masked.gather.{cg.suffix(wide)}.v{cg.lanes}p0"
-    return Emitted(from_memory(cg, masked_load(cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype), dtype, True), None)
+    raw = masked_load(cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype)
+    return Emitted(from_memory(cg, raw, dtype, True), None)
 
 
 def varied(cg: Codegen, emitted: Emitted, node: n.Value) -> Emitted:
@@ -286,7 +302,7 @@ def masked_load(cg: Codegen, name: str, wide: str, pointer_type: str, pointer: s
 
 @rules.rule(n.Store)
 def emit_store(cg: Codegen, node: n.Store) -> None:
-    if cg.check == "plain" or node.buffer.is_scratch:
+    if cg.check == "plain":
         store(cg, node)
         return
     inside = in_bounds(cg, node.buffer, node.at)
@@ -304,14 +320,12 @@ def in_bounds(cg: Codegen, buffer: n.Buffer, at: n.Value) -> str:
     In "trap" mode an active lane outside stops the launch with code BOUNDS_TRAP and the index.
     """
     varying = cg.stride(at) != 0
-    index = cg.vector(at) if varying else cg.scalar(at)
-    kind = f"<{cg.lanes} x i64>" if varying else "i64"
-    length = f"%n.{buffer.name}"
-    bound = cg.broadcast(length, n.index) if varying else length
-    inside = cg.new(f"icmp ult {kind} {index}, {bound}")
+    position = cg.operand(at, varying)
+    bound = cg.broadcast(cg.length(buffer), index) if varying else cg.length(buffer)
+    inside = cg.new(f"icmp ult {cg.type(index, varying)} {position}, {bound}")
     if cg.check == "trap":
-        outside = cg.new(f"xor {cg.mask_type if varying else 'i1'} {inside}, {'splat (i1 true)' if varying else 'true'}")
-        trap_if(cg, outside, index, BOUNDS_TRAP, varying)
+        outside = cg.new(f"xor {cg.type(bool_, varying)} {inside}, {constant(cg, -1, bool_, varying)}")
+        trap_if(cg, outside, position, BOUNDS_TRAP, varying)
     return inside
 
 
@@ -324,7 +338,11 @@ def store(cg: Codegen, node: n.Store) -> None:
     wide = f"<{cg.lanes} x {cg.memory_type(dtype)}>"
     if stride == 1 and cg.mask is None:
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
-        cg.line(f"store {wide} {value}, ptr {pointer}, align {dtype.nbytes}{nontemporal(cg, node.hint)}")
+        plain = f"store {wide} {value}, ptr {pointer}, align {dtype.nbytes}"
+        if node.hint == "stream" and cg.lanes * dtype.nbytes % LINE == 0:
+            store_around(cg, plain, f"store {wide} {value}, ptr {pointer}, align {LINE}", pointer)
+        else:
+            cg.line(plain)
         return
     align, mask = ("i32", str(dtype.nbytes)), (cg.mask_type, cg.mask or "splat (i1 true)")
     if stride == 1:
@@ -333,6 +351,24 @@ def store(cg: Codegen, node: n.Store) -> None:
         return
     pointers = (f"<{cg.lanes} x ptr>", cg.pointers(node.buffer, cg.vector(node.at)))
     cg.call("void", f"llvm.masked.scatter.{cg.suffix(wide)}.v{cg.lanes}p0", (wide, value), pointers, align, mask)
+
+
+def store_around(cg: Codegen, plain: str, aligned: str, pointer: str) -> None:
+    """Whole cache lines go to memory without being read first; only possible at a line's address.
+
+    here -[aligned]-> around -> done;  -> through -> done
+    """
+    cg.uses_nontemporal = True
+    around, through, done = (cg.name(stem) for stem in ("around", "through", "done"))
+    rest = cg.new(f"and i64 {cg.new(f'ptrtoint ptr {pointer} to i64')}, {LINE - 1}")
+    cg.line(f"br i1 {cg.new(f'icmp eq i64 {rest}, 0')}, label {around}, label {through}")
+    cg.label(around)
+    cg.line(f"{aligned}, !nontemporal !0")
+    cg.line(f"br label {done}")
+    cg.label(through)
+    cg.line(plain)
+    cg.line(f"br label {done}")
+    cg.label(done)
 
 
 def store_once(cg: Codegen, node: n.Store) -> None:
@@ -345,13 +381,6 @@ def store_once(cg: Codegen, node: n.Store) -> None:
         raw = to_memory(cg, value, dtype, False)
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
         cg.line(f"store {cg.memory_type(dtype)} {raw}, ptr {pointer}, align {dtype.nbytes}")
-
-
-def nontemporal(cg: Codegen, hint: str) -> str:
-    if hint != "stream":
-        return ""
-    cg.uses_nontemporal = True
-    return ", !nontemporal !0"
 
 
 def from_memory(cg: Codegen, raw: str, dtype: DType, varying: bool) -> str:
@@ -370,7 +399,12 @@ def to_memory(cg: Codegen, value: str, dtype: DType, varying: bool) -> str:
 
 @rules.rule(n.Prefetch)
 def emit_prefetch(cg: Codegen, node: n.Prefetch) -> None:
-    pointer = cg.pointer(node.buffer, cg.scalar(node.at))
+    """One line is fetched, that of lane 0: neighbours are mostly in it, and a wrong address does no harm."""
+    if cg.stride(node.at) is None:
+        at = cg.new(f"extractelement <{cg.lanes} x i64> {cg.vector(node.at)}, i64 0")
+    else:
+        at = cg.scalar(node.at)
+    pointer = cg.pointer(node.buffer, at)
     cg.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1"))
 
 
@@ -475,7 +509,7 @@ def guard_if(cg: Codegen, node: n.If) -> None:
         cg.line(f"br i1 {some}, label {part}, label {done}")
     with cg.child() as partial:
         cg.label(part)
-        few = cg.broadcast(cg.new(f"trunc i64 {left} to i32"), n.i32)
+        few = cg.broadcast(cg.new(f"trunc i64 {left} to i32"), i32)
         cg.mask = cg.new(f"icmp slt <{cg.lanes} x i32> {cg.iota('i32')}, {few}")
         cg.run(node.then)
         cg.line(f"br label {done}")
@@ -555,8 +589,11 @@ def trap_if(cg: Codegen, cond: str, value: str, code: int, varying: bool) -> Non
 
 def first_lane(cg: Codegen, mask: str, values: str) -> str:
     bits = cg.new(f"bitcast {cg.mask_type} {mask} to i{cg.lanes}")
-    lane = cg.call(f"i{cg.lanes}", f"llvm.cttz.i{cg.lanes}", (f"i{cg.lanes}", bits), ("i1", "true"))
-    return cg.new(f"extractelement <{cg.lanes} x i64> {values}, i{cg.lanes} {lane}")
+    word = f"i{max(cg.lanes, 64)}"
+    wide = bits if cg.lanes >= 64 else cg.new(f"zext i{cg.lanes} {bits} to i64")
+    lane = cg.call(word, f"llvm.cttz.{word}", (word, wide), ("i1", "true"))
+    lane = lane if cg.lanes <= 64 else cg.new(f"trunc {word} {lane} to i64")
+    return cg.new(f"extractelement <{cg.lanes} x i64> {values}, i64 {lane}")
 
 
 BOUNDS_TRAP = 1  # code of a bounds check; the codes of user-visible traps start above
@@ -575,6 +612,6 @@ done:
 
 @rules.rule(n.Region)
 def emit_region(cg: Codegen, node: n.Region) -> None:
-    cg.line(f"; region {node.generator}")
+    cg.line(f"; region {json.dumps(node.generator)}")
     cg.run(node.body)
 

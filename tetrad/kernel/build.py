@@ -208,14 +208,14 @@ class KernelBuilder:
     def global_id(self, axis: int = 0) -> Val:
         return self.group_id(axis) * self.workgroup[axis] + self.lane(axis)
 
-    def load(self, buffer: n.Buffer, at: object, hint: str = "") -> Val:
+    def load(self, buffer: n.Buffer, at: object) -> Val:
         """buffer[at]; what is only read is read once per scope, and uniform reads leave loops."""
         where = self.index(at).node
         if buffer.access != "read":
-            loaded = self._emit(n.Load(buffer.dtype, buffer, where, hint))
+            loaded = self._emit(n.Load(buffer.dtype, buffer, where))
             self._varying.add(loaded.node)
             return loaded
-        return self._shared(("load", buffer, where), lambda: n.Load(buffer.dtype, buffer, where, hint), (where,), memory=True)
+        return self._shared(("load", buffer, where), lambda: n.Load(buffer.dtype, buffer, where), (where,), memory=True)
 
     def binary(self, op: str, lhs: object, rhs: object) -> Val:
         a, b = self._pair(lhs, rhs)

@@ -90,7 +90,6 @@ class Load(Value):
 
     buffer: Buffer
     at: Value
-    hint: str = ""  # "", "stream": will not be read again soon
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -17,7 +17,8 @@ from tetrad.lower.rows import accumulator
 from tetrad.passes.fuse import Group
 
 CHUNK = 256
-VECTORS = 4  # vectors of the last axis one workgroup takes
+STRETCH = 1024  # elements of the last axis one workgroup takes
+TOGETHER = 4  # positions joined in one pass over the accumulators
 
 
 def lower_columns(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
@@ -40,41 +41,52 @@ def reduced_size(node: Node) -> Size:
 
 
 def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot, *, final: bool) -> Launch:
-    """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a lane, positions in order."""
+    """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a column, positions in order.
+
+    A stretch is long so that memory is read in long runs; its accumulators wait in scratch, four positions at a time.
+    """
     node = group.root
     frame = Frame(group.name + ("" if final else "_chunks"), memory)
     k, sizes = frame.k, frame.sizes
     frame.reads(inputs)
     out = frame.output(result)
     *outer, last = node.type.shape
-    stretch = LANES * VECTORS
-    blocks, rows = ceil_div(last, stretch), product(outer)
-    grid = Space(k, sizes, (ceil_div(reduced_size(node), CHUNK), rows, blocks), k.group_id())
+    stretch = min(STRETCH, -(-last // LANES) * LANES) if isinstance(last, int) else STRETCH
+    blocks, rows, total = ceil_div(last, stretch), product(outer), reduced_size(node)
+    grid = Space(k, sizes, (ceil_div(total, CHUNK), rows, blocks), k.group_id())
     chunk, row, block = (grid.span(i, i + 1) for i in range(3))
     kept = Space(k, sizes, tuple(outer), row).axes()
-    first = chunk * CHUNK
-    stop = k.min(first + CHUNK, sizes.val(reduced_size(node)))
     base, end = block * stretch, sizes.val(last)
-    dtype = accumulator(node)
+    width = k.min(end - base, stretch)
+    first = chunk * CHUNK
+    stop = k.min(first + CHUNK, sizes.val(total))
+    whole = first + ((stop - first) // TOGETHER) * TOGETHER
+    accs = frame.scratch("accs", accumulator(node), stretch)
 
-    def walk(columns: list[Val]) -> None:
-        accs = [k.local(node.op.monoid.init(dtype), dtype) for _ in columns]
-        with k.loop(stop, first) as position:
-            for acc, column in zip(accs, columns, strict=True):
-                at = source_at(frame, node, position, (*kept, column))
-                acc.set(node.op.monoid.combine(k, acc.get(), frame.reading.wide(node.inputs[0], at)))
-        for acc, column in zip(accs, columns, strict=True):
-            value = k.cast(acc.get(), node.type.dtype) if final else acc.get()
-            where = (chunk * sizes.val(rows) + row) * end + column
-            k.store(out, where, value)
+    def sweep(start: Val, count: int, *, fresh: bool = False) -> None:
+        """accs[column] = accs[column] with `count` positions from `start` joined in, for every column of the stretch."""
+        with k.loop(width, 0, LANES, always=True) as lane0:
+            lane = lane0 + k.lane()
+            with k.when(lane < width, guard=True):
+                identity = k.const(node.op.monoid.init(accumulator(node)), accumulator(node))
+                value = identity if fresh else k.load(accs, lane)
+                for u in range(count):
+                    at = source_at(frame, node, start + u, (*kept, base + lane))
+                    value = node.op.monoid.combine(k, value, frame.reading.wide(node.inputs[0], at))
+                k.store(accs, lane, value)
 
-    with k.when(base + stretch <= end):
-        walk([base + LANES * v + k.lane() for v in range(VECTORS)])
-    with k.otherwise(), k.loop(VECTORS) as v:
-        column = base + v * LANES + k.lane()
-        with k.when(column < end, guard=True):
-            walk([column])
-    groups = ceil_div(reduced_size(node), CHUNK) * rows * blocks
+    sweep(first, 0, fresh=True)
+    with k.loop(whole, first, TOGETHER) as position:
+        sweep(position, TOGETHER)
+    with k.loop(stop, whole) as position:
+        sweep(position, 1)
+    with k.loop(width, 0, LANES, always=True) as lane0:
+        lane = lane0 + k.lane()
+        with k.when(lane < width, guard=True):
+            value = k.load(accs, lane)
+            where = (chunk * sizes.val(rows) + row) * end + base + lane
+            k.store(out, where, k.cast(value, node.type.dtype) if final else value)
+    groups = ceil_div(total, CHUNK) * rows * blocks
     return frame.finish(groups, group, flops=product(node.inputs[0].type.shape))
 
 

@@ -21,6 +21,7 @@ from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, Reading, splat_value
 from tetrad.passes.fuse import Group
 
+STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
 LANES = 16  # virtual lanes of every kernel (docs/adr/0001)
 
 
@@ -71,10 +72,11 @@ class Frame:
         self.sizes.need(count)
         return self.k.scratch(f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count)
 
-    def write(self, buffer: Buffer, node: Node, at: At, value: Val, hint: str = "") -> None:
-        """buffer[at] = value, where the buffer holds all of `node`."""
+    def write(self, buffer: Buffer, node: Node, at: At, value: Val) -> None:
+        """buffer[at] = value, where the buffer holds all of `node`. Results larger than caches go around them."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
-        self.k.store(buffer, where, value, hint)
+        nbytes = node.type.nbytes
+        self.k.store(buffer, where, value, "stream" if isinstance(nbytes, int) and nbytes >= STREAM_BYTES else "")
 
     def finish(self, groups: Size, group: Group | None = None, **fields: object) -> Launch:
         return Launch(

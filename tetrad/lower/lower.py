@@ -83,7 +83,7 @@ def with_copies(lowered: Lowered, target: Target) -> Lowered:
         if slot.kind != "output" or slot.position != i:
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
-    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs))
+    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 
 def check_dtypes(graph: Graph) -> None:
