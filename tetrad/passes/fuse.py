@@ -319,7 +319,7 @@ def is_splat(node: Node) -> bool:
 
 
 def inputs_of(group: Group, memory: set[Node]) -> list[Node]:
-    """What a group reads from memory: leaves, and outputs of other groups."""
+    """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has in registers."""
     found: dict[Node, None] = {}
     stack = [i for m in group.members for i in m.inputs if i not in group.members]
     seen = set(stack)
@@ -329,8 +329,6 @@ def inputs_of(group: Group, memory: set[Node]) -> list[Node]:
             found[node] = None
             continue
         fresh = [i for i in node.inputs if i not in seen and i not in group.members]
-        inside = [i for i in node.inputs if i in group.members and i not in seen]
-        found.update((i, None) for i in inside if i in memory)
         seen.update(fresh)
         stack.extend(fresh)
     return list(found)

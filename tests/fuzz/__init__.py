@@ -1,0 +1,1 @@
+"""Random programs over the op registry, compiled and compared: `python -m tests.fuzz --programs N`."""

@@ -1,0 +1,40 @@
+"""python -m tests.fuzz --programs N [--seed S] [--jobs J] [--plant NAME] | --replay FILE"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+import time
+
+os.environ.setdefault("TETRAD_CACHE_DIR", "off")  # nothing is compiled twice, and nothing is left behind
+
+from tests.fuzz.check import check
+from tests.fuzz.plants import PLANTS
+from tests.fuzz.workers import campaign
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.fuzz", description="random programs, compiled and compared")
+    parser.add_argument("--programs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, help="of the first program; by default one that was never used")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="break the compiler on purpose: the fuzzer must notice")
+    parser.add_argument("--stop-at", type=int, default=5, help="failures after which to stop")
+    parser.add_argument("--replay", metavar="FILE", help="check one saved program instead")
+    options = parser.parse_args()
+    if options.replay:
+        found = check(runpy.run_path(options.replay)["PROGRAM"])
+        print(found or "right")
+        return 0 if found is None else 1
+    first = int(time.time() * 1000) % 1_000_000_000 * 1000 if options.seed is None else options.seed
+    print(f"seed {first}", flush=True)
+    plant = PLANTS[options.plant] if options.plant else None
+    report = campaign(range(first, first + options.programs), options.jobs, plant, options.stop_at)
+    print(report.text)
+    return 0 if not report.failures else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
