@@ -6,6 +6,7 @@ The compiler, and LLVM with it, is loaded by the first compilation.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from tetrad import functions, kernel, nn
@@ -32,17 +33,22 @@ newaxis = None
 
 
 def __getattr__(name: str) -> Any:
-    """Elementwise functions: the namespace makes each from its op."""
+    """Elementwise functions: the namespace makes each from its op. What needs the compiler is loaded when used."""
+    if name == "explain":
+        return importlib.import_module("tetrad.explain")  # a folder that can be called
+    if name == "bisect":
+        globals()[name] = found = importlib.import_module("tetrad.explain.bisect").bisect
+        return found
     globals()[name] = value = getattr(functions, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *functions.__dir__()})
+    return sorted({*globals(), "bisect", "explain", *functions.__dir__()})
 
 
 __all__ = [
-    "Array", "DType", "Dim", "Spec", "errors", "jit", "kernel", "nn", "trace", "tree",
+    "Array", "DType", "Dim", "Spec", "bisect", "errors", "explain", "jit", "kernel", "nn", "trace", "tree",
     "bfloat16", "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
     *functions.__dir__(),

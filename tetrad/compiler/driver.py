@@ -167,7 +167,8 @@ class Runner:
     def explained(self, trap: Trapped) -> Exception:
         site: TrapSite | None = self.scheduled.traps.get(trap.code)
         if site is None:
-            return CheckError(f"a kernel left its buffers: index {trap.value}", hint="a defect of tetrad, please report it")
+            message = f"a kernel left its buffers: index {trap.value}"
+            return CheckError(message, hint="a defect of tetrad, please report it")
         return BoundsError(site.message.format(value=trap.value), source=site.source)
 
 
@@ -183,7 +184,8 @@ def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
     for position in donated:
         source = lowered.inputs[position]
         for slot in lowered.outputs:
-            if slot not in taken and slot.kind == "output" and slot.type.nbytes == source.type.nbytes and fits_in_place(lowered, slot, source):
+            same_size = slot.kind == "output" and slot.type.nbytes == source.type.nbytes
+            if slot not in taken and same_size and fits_in_place(lowered, slot, source):
                 taken[slot] = position
                 break
     return taken

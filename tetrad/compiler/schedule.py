@@ -1,7 +1,7 @@
 """The driver, schedule: lowered steps and the values of the Dims in, a native table with every offset filled in out.
 
-Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a Dim makes a new table
-and compiles nothing. Bases of a table: its inputs, its outputs, its arena.
+Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a Dim makes a new
+table and compiles nothing. Bases of a table: its inputs, its outputs, its arena.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from tetrad.codegen.module import TAG_SHIFT
 from tetrad.core.sizes import bind
@@ -71,11 +72,15 @@ class Scheduler:
         return self.done[key]
 
     def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
-        inner = {step: self.schedule(step.body, dims) for step in lowered.steps if isinstance(step, Invoke)}
+        inner: dict[Step, Scheduled] = {
+            step: self.schedule(step.body, dims) for step in lowered.steps if isinstance(step, Invoke)
+        }
         temps, lives = lifetimes(lowered, dims, inner)
         placed = plan(lives)
         where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
-        entries, scratch, traps, cost = [], 0, {}, Cost()
+        entries: list[Entry] = []
+        traps: dict[int, TrapSite] = {}
+        scratch, cost = 0, Cost()
         for step in lowered.steps:
             if isinstance(step, Invoke):
                 entries.append(call_entry(step, inner[step], where))
@@ -93,12 +98,13 @@ class Scheduler:
         table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
         return Scheduled(table, placed.total, placed, tuple(lives), traps, cost.nanoseconds, cost.bytes, cost.flops)
 
-    def kernel_entry(self, launch: Launch, dims: Dims, where: Places, scratch: list[int], tag: int) -> Entry | None:
+    def kernel_entry(self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int) -> Entry | None:
         groups = bind(launch.groups, dims)
         if groups == 0:
             return None
         counts = [bind(slot.type.size, dims) for slot in launch.slots]
-        numbers = scratch[:-1] + [bind(launch.args[a], dims) for a in launch.program.args] + [groups, 1] + counts + [tag]
+        args = [bind(launch.args[a], dims) for a in launch.program.args]
+        numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
         spent = launch_ns(launch, dims)
         pieces = int(spent // SLICE_NS) + 1
@@ -110,6 +116,12 @@ class Scheduler:
 def tagged(code: int, tag: int) -> int:
     """The code a trap reports: kernels number their traps, the tag says which launch it was."""
     return tag << TAG_SHIFT | code
+
+
+class Where(Protocol):
+    """Says where memory lies."""
+
+    def word(self, slot: Slot) -> Word: ...
 
 
 class Places:
@@ -135,7 +147,8 @@ class Places:
 
 def call_entry(step: Invoke, inner: Scheduled, where: Places) -> CallEntry:
     bases = [where.word(s) for s in (*step.inputs, *step.outputs)]
-    return CallEntry(inner.table, (*bases, Word(where.arena, where.offsets[arena_slot(step)])), name=step.body.graph.name)
+    arena = Word(where.arena, where.offsets[arena_slot(step)])
+    return CallEntry(inner.table, (*bases, arena), name=step.body.graph.name)
 
 
 def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> tuple[list[Slot], list[Life]]:
@@ -162,7 +175,11 @@ def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> 
     return temps, lives
 
 
-def reusable(step: Step, slot: Slot, first: Mapping[Slot, int], last: Mapping[Slot, int], number: Mapping[Slot, int]) -> tuple[int, ...]:
+Numbers = Mapping[Slot, int]
+
+
+def reusable(step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers) -> tuple[int, ...]:
+    """The temps whose storage `slot` may take over: dying in the step that writes it, in place by leave of its kernel."""
     if isinstance(step, Invoke):
         return ()
     pairs = [source for result, source in step.inplace if result is slot and source in number]
@@ -258,8 +275,8 @@ def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
     labels = [*storage, *scratch, *step.program.args, "grid.x", "grid.y", *counts, "tag"]
     held = {w: slot.name for w, slot in zip(entry.words, step.slots, strict=False) if slot.kind == "constant"}
     words = [f"{label}={held.get(w) or word_text(w, lowered)}" for label, w in zip(labels, entry.words, strict=True)]
-    how = f"groups {entry.groups}" + (f" slice {entry.slice}" if entry.slice else "") + (" serial" if entry.serial else "")
-    return f"{entry.name} [{how}] {' '.join(words)}"
+    slices, alone = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
+    return f"{entry.name} [groups {entry.groups}{slices}{alone}] {' '.join(words)}"
 
 
 def word_text(word: Word, lowered: Lowered) -> str:

@@ -1,7 +1,7 @@
 """Explain, roofs: what this machine can do at best, measured with kernels made the way all others are.
 
-Receives nothing but the machine; returns bytes a nanosecond at several working sets (from the first cache to memory) and
-f32 operations a nanosecond, for one thread and for all. Takes a fraction of a second, once per process.
+Receives nothing but the machine; returns bytes a nanosecond at several working sets (first cache to memory) and f32
+operations a nanosecond, for one thread and for all. Takes a fraction of a second, once per process.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import cache
 
 import numpy as np
 
-from tetrad.codegen.target import Target
 from tetrad.compiler.driver import current_target
 from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, u32
+from tetrad.core.target import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
 from tetrad.runtime.limits import available_threads

@@ -91,7 +91,8 @@ def check_dtypes(graph: Graph) -> None:
         for kind in node.types:
             if kind.dtype not in COMPILED_DTYPES:
                 known = ", ".join(map(str, COMPILED_DTYPES))
-                raise DtypeError(f"{node.op.name}: {kind.dtype} is not compiled yet", source=node.source, hint=f"compiled: {known}")
+                message = f"{node.op.name}: {kind.dtype} is not compiled yet"
+                raise DtypeError(message, source=node.source, hint=f"compiled: {known}")
 
 
 def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:

@@ -1,0 +1,365 @@
+"""Explain, bisect: where a wrong answer comes from. One call is evaluated after every station of the compiler.
+
+Receives a function and arguments; returns a `Bisection`. Every station is compared with the one before it on the same
+inputs, kernel by kernel, so a fault shows where it is made and not where it is noticed:
+
+    trace     the traced graph on the evaluator, against the function run eagerly
+    passes    the graph after each pass, against the graph before it: exact, unless a rule that fired has a licence
+    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the ULPs that the ops state
+    codegen   each kernel as machine code, against the kernel evaluator: to the bit
+    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to the bit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tetrad.compiler.interpret import Memory, interpret, value_of
+from tetrad.compiler.schedule import NUMBER, running, scratch_layout
+from tetrad.core.sizes import bind
+from tetrad.core.source import Source
+from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
+from tetrad.explain.call import Call, prepare
+from tetrad.explain.compare import first_apart, told_apart
+from tetrad.explain.parts import lines_of
+from tetrad.graph.build import call as call_op
+from tetrad.graph.build import make_graph
+from tetrad.graph.evaluate import Values, evaluate, evaluate_node
+from tetrad.graph.nested import innermost_first, replace_graphs
+from tetrad.graph.nodes import Graph, Node
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.passes.pipeline import PIPELINE, Pass
+from tetrad.passes.rewrite import Fired, Trace
+from tetrad.runtime.memory import Storage
+from tetrad.runtime.pool import run
+from tetrad.runtime.table import CallEntry, Entry, KernelEntry, Table, Word
+
+Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
+FILL = 0xA5  # of memory that a kernel is about to write, as in the interpreter
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a station got wrong: of which kernel, node or rule, from which line of the user's, and how."""
+
+    what: str
+    source: Source | None
+    detail: str
+
+    def __str__(self) -> str:
+        place = [f"  in {self.source.function}, {self.source.file} line {self.source.line}"] if self.source else []
+        return "\n".join([self.what, *place, f"  {self.detail}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One station: what was compared, and the first difference."""
+
+    station: str
+    what: str
+    difference: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """The stations that were looked at, in order; the last one differs, or none does."""
+
+    name: str
+    checked: tuple[Checked, ...]
+
+    @property
+    def difference(self) -> Difference | None:
+        return self.checked[-1].difference
+
+    @property
+    def station(self) -> str | None:
+        """The first station that differs: trace, passes, lower, codegen or schedule."""
+        return None if self.difference is None else self.checked[-1].station
+
+    @property
+    def agrees(self) -> bool:
+        return self.difference is None
+
+    def __str__(self) -> str:
+        lines = [f"bisect {self.name}"]
+        lines += [f"  {c.station:9} {'agrees ' if c.difference is None else 'DIFFERS'}  {c.what}" for c in self.checked]
+        if self.difference is None:
+            return "\n".join([*lines, "every station gives the same answer"])
+        return "\n".join([*lines, "", f"first difference: {self.station}: {self.difference}"])
+
+    __repr__ = __str__
+
+
+def bisect(function: Callable[..., Any]) -> Callable[..., Bisection]:
+    """Finds the first station of the compiler that gives another answer for this call.
+
+    >>> import tetrad as td
+    >>> bisect(lambda x: td.sum(x * 2))(td.ones(100)).agrees
+    True
+    """
+
+    def bisected(*args: Any, **kwargs: Any) -> Bisection:
+        call = prepare(function, args, kwargs)
+        found: list[Checked] = []
+        for checked in stations(call):
+            found.append(checked)
+            if checked.difference is not None:
+                break
+        return Bisection(call.jitted.signature.name, tuple(found))
+
+    return bisected
+
+
+def stations(call: Call) -> Iterator[Checked]:
+    """Each station, checked when asked for. A function that calls compiled ones runs them compiled even when it is run
+    eagerly, so there the eager answer is questioned last."""
+    nested = any(node.op is call_op for node in call.graph.nodes())
+    if not nested:
+        yield check_trace(call, stated=False)
+    yield check_passes(call)
+    look = Look(call)
+    yield look.lower()
+    yield look.codegen()
+    yield check_schedule(call, look)
+    if nested:
+        yield check_trace(call, stated=True)
+
+
+# -- trace and passes -------------------------------------------------------------------------------------------------
+
+
+def check_trace(call: Call, stated: bool) -> Checked:
+    """`stated`: the eager run contains compiled code, which may differ by the ULPs that ops state."""
+    what = f"graph of {len(call.graph.nodes())} nodes against the function itself"
+    found = first_apart(call.eager(), bounded_graph(call.graph, call.arrays, call.dims, stated))
+    if found is None:
+        return Checked("trace", what, None)
+    output = call.graph.outputs[found[0]]
+    name = f"result {found[0]} of {call.graph.name}, {lines_of(call.graph)[output]}"
+    detail = f"{found[1]}\n  hint: a function that reads other state may give another answer each time"
+    return Checked("trace", what, Difference(name, output.source, detail))
+
+
+def check_passes(call: Call) -> Checked:
+    graph, what = call.graph, f"after {', '.join(step.name for step in PIPELINE)}"
+    for step in PIPELINE:
+        after, fired = applied(step, graph)
+        licensed = any(f.rule.licence for rules in fired.values() for f in rules)
+        want = bounded_graph(graph, call.arrays, call.dims, stated=licensed)
+        found = first_apart(evaluate(after, call.arrays, call.dims), want)
+        if found is not None:
+            return Checked("passes", what, blame(step, graph, fired, call, found[1]))
+        graph = after
+    return Checked("passes", what, None)
+
+
+def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
+    """One pass on a graph and those inside it, and the rules that fired in each."""
+    done: dict[Graph, Graph] = {}
+    fired: dict[Graph, list[Fired]] = {}
+    for part in innermost_first(graph):
+        log = Trace()
+        done[part] = step.run(replace_graphs(part, done), log)
+        fired[part] = log.fired
+    return done[graph], fired
+
+
+def blame(step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: Call, detail: str) -> Difference:
+    """The first rule whose two sides differ, or the pass when each rule is right by itself."""
+    inputs: Arguments = {}
+    collect_inputs(graph, call.arrays, call.dims, inputs)
+    for part, rules in fired.items():
+        for rule in rules if part in inputs else ():
+            pair = make_graph("rule", part.inputs, [rule.before, rule.after])
+            licensed = rule.rule.licence is not None
+            (want, distance), (got, _) = bounded_graph(pair, inputs[part], call.dims, stated=licensed)
+            told = told_apart(got, want, distance)
+            if told is not None:
+                return Difference(f"pass {step.name}, rule {rule}", rule.before.source, told)
+    return Difference(f"pass {step.name} on graph {graph.name}", None, detail)
+
+
+def collect_inputs(graph: Graph, arrays: Sequence[np.ndarray], dims: dict[str, int], found: Arguments) -> None:
+    """What each graph is called with, the first time."""
+    if graph in found:
+        return
+    found[graph] = list(arrays)
+    values: dict[Node, Values] = {node: (array,) for node, array in zip(graph.inputs, arrays, strict=True)}
+    for node in graph.nodes():
+        if node not in values:
+            values[node] = evaluate_node(node, [values[i] for i in node.inputs], dims)
+        if node.op is call_op:
+            collect_inputs(node.param("graph"), [values[i][0] for i in node.inputs], dims, found)
+
+
+# -- kernels, one by one ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Look:
+    """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its machine code."""
+
+    call: Call
+    owners: dict[Launch, Lowered] = field(init=False)
+    wrong_lowering: Difference | None = None
+    wrong_code: Difference | None = None
+    memory: Memory = field(default_factory=dict)  # of the outermost graph, after its last kernel
+    results: list[np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        lowered = self.call.compiled.lowered
+        self.owners = dict(owned_launches(lowered))
+        self.results = interpret(lowered, self.call.arrays, self.call.dims, self.watch)
+
+    def lower(self) -> Checked:
+        what = f"{len(self.owners)} kernels on the kernel evaluator against the nodes they compute"
+        return Checked("lower", what, self.wrong_lowering)
+
+    def codegen(self) -> Checked:
+        what = f"{len(self.owners)} kernels as machine code against the kernel evaluator"
+        return Checked("codegen", what, self.wrong_code)
+
+    def watch(self, launch: Launch, memory: Memory) -> None:
+        lowered = self.owners[launch]
+        if lowered is self.call.compiled.lowered:
+            self.memory = memory
+        self.wrong_lowering = self.wrong_lowering or self.compare_nodes(launch, lowered, memory)
+        self.wrong_code = self.wrong_code or self.compare_code(launch, memory)
+
+    def compare_nodes(self, launch: Launch, lowered: Lowered, memory: Memory) -> Difference | None:
+        """Against the graph evaluator, given the same memory; only nodes that are complete after this launch."""
+        dims, group = self.call.dims, launch.group
+        if group is None:
+            return self.compare_copy(launch, lowered, memory)
+        written = [node for node in group.outputs if lowered.slots.get(node) in launch.writes]
+        inside = set(group.members)
+        known = {
+            node: exact(value_of(slot, memory, dims))
+            for node, slot in lowered.slots.items()
+            if node not in inside and (slot in memory or slot.literal is not None)
+        }
+        for node, (want, distance) in zip(written, bounded_nodes(written, known, dims), strict=True):
+            detail = told_apart(value_of(lowered.slots[node], memory, dims), want, distance)
+            if detail is not None:
+                line = lines_of(lowered.graph)[node]
+                return Difference(f"kernel {launch.name} ({group.kind}), {line}", node.source, detail)
+        return None
+
+    def compare_copy(self, launch: Launch, lowered: Lowered, memory: Memory) -> Difference | None:
+        """A launch without nodes of its own puts an output where the caller wants it."""
+        dims = self.call.dims
+        for slot, node in zip(lowered.outputs, lowered.graph.outputs, strict=True):
+            if slot in launch.writes:
+                want = value_of(lowered.slots[node], memory, dims)
+                detail = told_apart(value_of(slot, memory, dims), want)
+                if detail is not None:
+                    return Difference(f"copy {launch.name} of {lines_of(lowered.graph)[node]}", node.source, detail)
+        return None
+
+    def compare_code(self, launch: Launch, memory: Memory) -> Difference | None:
+        """The same kernel as machine code, alone and with all threads, on copies of the same memory."""
+        dims = self.call.dims
+        for threads in (1, None):
+            own = run_alone(self.call, launch, memory, threads)
+            for slot in (s for s in launch.slots if s in launch.writes):
+                got = own[slot].as_numpy(slot.type.dtype.np, value_of(slot, memory, dims).shape)
+                detail = told_apart(got, value_of(slot, memory, dims))
+                if detail is not None:
+                    how = "one thread" if threads == 1 else "all threads"
+                    what = f"kernel {launch.name} with {how}, {slot.name}: {slot.type}"
+                    return Difference(what, launch.source, detail)
+        return None
+
+
+def owned_launches(lowered: Lowered) -> Iterator[tuple[Launch, Lowered]]:
+    for step in lowered.steps:
+        if isinstance(step, Invoke):
+            yield from owned_launches(step.body)
+        else:
+            yield step, lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Slots at addresses of their own."""
+
+    storages: Mapping[Slot, Storage]
+
+    def word(self, slot: Slot) -> Word:
+        return Word(NUMBER, self.storages[slot].ptr)
+
+
+def run_alone(call: Call, launch: Launch, memory: Memory, threads: int | None) -> dict[Slot, Storage]:
+    """Machine code of one launch on copies: what it reads as it is, what it writes filled with a pattern."""
+    own: dict[Slot, Storage] = {}
+    for slot in launch.slots:
+        array = value_of(slot, memory, call.dims)
+        own[slot] = Storage.allocate(array.nbytes)
+        if array.size:
+            raw = own[slot].as_numpy(np.dtype(np.uint8), (array.nbytes,))
+            raw[:] = FILL if slot in launch.writes else np.ravel(array).view(np.uint8)
+    scratch = scratch_layout(launch.program, call.dims)
+    entry = call.compiled.scheduler.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
+    if entry is not None:
+        run(Table([entry], scratch[-1], heavy=True), [], threads)
+    return own
+
+
+# -- the whole program ------------------------------------------------------------------------------------------------
+
+
+def check_schedule(call: Call, look: Look) -> Checked:
+    what = "the whole program in its arena against the kernel evaluator"
+    found = first_apart(results_of(call), look.results)
+    if found is None:
+        return Checked("schedule", what, None)
+    place = misplaced(call, look)
+    if place is not None:
+        return Checked("schedule", what, place)
+    output = call.graph.outputs[found[0]]
+    return Checked("schedule", what, Difference(f"result {found[0]} of {call.graph.name}", output.source, found[1]))
+
+
+def results_of(call: Call) -> list[np.ndarray]:
+    made = call.runner.run(call.storages())
+    shapes = [tuple(bind(n, call.dims) for n in slot.type.shape) for slot in call.compiled.lowered.outputs]
+    kinds = [slot.type.dtype.np for slot in call.compiled.lowered.outputs]
+    return [storage.as_numpy(kind, shape).copy() for storage, kind, shape in zip(made, kinds, shapes, strict=True)]
+
+
+def misplaced(call: Call, look: Look) -> Difference | None:
+    """The first step of the schedule that leaves something else in memory, found by running ever longer parts of it."""
+    entries = call.runner.table.entries
+    for i, step in enumerate(running(call.compiled.lowered, call.dims)):
+        slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
+        contents = run_part(call, entries[: i + 1], slots, entries[i])
+        for slot in (s for s in slots if s in step.writes):
+            detail = told_apart(contents[slot], value_of(slot, look.memory, call.dims))
+            if detail is not None:
+                return Difference(f"step {i}, {step_name(step)}, {slot.name}: {slot.type}", step.source, detail)
+    return None
+
+
+def step_name(step: Step) -> str:
+    return f"kernel {step.name}" if isinstance(step, Launch) else f"call of {step.body.graph.name}"
+
+
+def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot], last: Entry) -> dict[Slot, np.ndarray]:
+    """Run these entries in a fresh arena; what the slots of the last one then hold."""
+    lowered, dims = call.compiled.lowered, call.dims
+    outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in lowered.outputs]
+    held = [*call.storages(), *outputs, Storage.allocate(call.runner.scheduled.arena_bytes)]
+    table = Table(entries, call.runner.table.scratch_bytes, heavy=call.runner.table.heavy)
+    run(table, [s.ptr for s in held])
+    words = last.words if isinstance(last, KernelEntry) else last.bases if isinstance(last, CallEntry) else ()
+    contents = {}
+    for slot, word in zip(slots, words, strict=False):
+        if word.base != NUMBER:
+            nbytes = bind(slot.type.nbytes, dims)
+            part = Storage(held[word.base].ptr + word.value, nbytes, held[word.base])
+            contents[slot] = part.as_numpy(slot.type.dtype.np, tuple(bind(n, dims) for n in slot.type.shape)).copy()
+    return contents

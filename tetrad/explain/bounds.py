@@ -1,0 +1,179 @@
+"""Explain, bounds: how far compiled code may lie from the reference evaluator, given what every op states.
+
+Receives nodes and the values of what they read; returns the value of each, and beside it, element by element, the
+distance allowed: the op's own ULPs, the freedom of order in sums and products, and what the operands' distances become.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, f64
+from tetrad.graph.build import call, item
+from tetrad.graph.evaluate import evaluate_node
+from tetrad.graph.nodes import Graph, Node
+
+Dims = Mapping[str, int]
+Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)
+DEEPEST = 320  # additions an element passes in the canonical order of a sum: 256 in a chunk, then a tree
+
+
+def bounded_graph(graph: Graph, arrays: Sequence[np.ndarray], dims: Dims, stated: bool = True) -> list[Pair]:
+    """The outputs and their distances; the inputs are exact. `stated` False: elementwise ops are exact as well."""
+    known = {node: exact(array) for node, array in zip(graph.inputs, arrays, strict=True)}
+    return bounded_nodes(graph.outputs, known, dims, stated)
+
+
+def exact(array: np.ndarray) -> Pair:
+    return array, np.zeros(array.shape)
+
+
+def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dims, stated: bool = True) -> list[Pair]:
+    held: dict[Node, list[Pair]] = {node: [pair] for node, pair in known.items()}
+    for node in needed(outputs, known):
+        operands = [held[i] for i in node.inputs]
+        if node.op is call:
+            inner: Graph = node.param("graph")
+            given = dict(zip(inner.inputs, (pairs[0] for pairs in operands), strict=True))
+            held[node] = bounded_nodes(inner.outputs, given, dims, stated)
+        elif node.op is item:
+            held[node] = [operands[0][node.param("index")]]
+        else:
+            held[node] = [bounded_node(node, [pairs[0] for pairs in operands], dims, stated)]
+    return [held[o][0] for o in outputs]
+
+
+def needed(outputs: Sequence[Node], known: Mapping[Node, Pair]) -> list[Node]:
+    """What has to be computed, operands first."""
+    found: list[Node] = []
+    seen = set(known)
+    stack = [(node, False) for node in reversed(outputs)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            found.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((i, False) for i in reversed(node.inputs))
+    return found
+
+
+def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool) -> Pair:
+    arrays = [array for array, _ in operands]
+    (value,) = evaluate_node(node, [(a,) for a in arrays], dict(dims))
+    moved = any(distance.any() for _, distance in operands)
+    if not node.type.dtype.is_float:
+        return value, inherited(node, operands, value, dims) if moved else np.zeros(value.shape)
+    with np.errstate(all="ignore"):
+        distance = own_distance(node, operands, value, dims, stated)
+        if moved:
+            distance = distance + passed_on(node, operands, value, dims)
+    return value, np.where(np.isnan(distance), np.inf, distance)
+
+
+# -- what an op adds of its own ---------------------------------------------------------------------------------------
+
+
+def own_distance(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool) -> np.ndarray:
+    name, dtype = node.op.name, node.type.dtype
+    units = node.op.ulps.get(dtype, 0) if stated else 0
+    if units == math.inf:
+        return np.full(value.shape, np.inf)
+    distance = units * spacing(value)
+    if name in SUMS:
+        depth, magnitude = SUMS[name](node, [np.abs(wide(a)) for a, _ in operands], dims)
+        distance = distance + depth * epsilon(dtype) * magnitude
+        distance = distance + (spacing(value) if dtype.bits < 32 else 0)  # halves round once more at the end
+    if name == "reduce_prod":
+        count = operands[0][0].size // max(value.size, 1)
+        distance = distance + 2 * count * epsilon(dtype) * np.abs(wide(value))
+    return distance
+
+
+def sum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
+    axes = node.param("axes")
+    count = math.prod(sizes[0].shape[a] for a in axes)
+    return min(count, DEEPEST) + count, np.sum(sizes[0], axes)  # ours, and NumPy's at its worst
+
+
+def matmul_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
+    return 2.0 * sizes[0].shape[-1], np.asarray(np.matmul(*sizes))
+
+
+def cumsum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
+    axis = node.param("axis")
+    return 2.0 * sizes[0].shape[axis], np.cumsum(sizes[0], axis)
+
+
+# Ops that add in an order of their own: (additions an element passes, sum of what is added without signs).
+SUMS = {
+    "reduce_sum": sum_magnitude,
+    "matmul": matmul_magnitude,
+    "cumsum": cumsum_magnitude,
+}
+
+
+def epsilon(dtype: DType) -> float:
+    """Of the type that accumulates: halves do so in f32."""
+    return 2.0**-53 if dtype is f64 else 2.0**-24
+
+
+def spacing(value: np.ndarray) -> np.ndarray:
+    """One unit in the last place of each element; infinities and NaN have none."""
+    units = np.spacing(np.abs(value)).astype(np.float64)
+    return np.where(np.isfinite(units), units, 0.0)
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array).astype(np.float64)
+
+
+# -- what the operands' distances become ------------------------------------------------------------------------------
+
+
+def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
+    kind, name = node.op.kind, node.op.name
+    (array, distance), rest = operands[0], operands[1:]
+    if name == "reduce_sum":
+        return np.asarray(np.sum(distance, node.param("axes")))
+    if name == "cumsum":
+        return np.asarray(np.cumsum(distance, node.param("axis")))
+    if name == "matmul":
+        (other, also), a = rest[0], np.abs(wide(array))
+        b = np.abs(wide(other))
+        return np.asarray(np.matmul(a, also) + np.matmul(distance, b) + np.matmul(distance, also))
+    flips = spacing(value) if kind != "movement" else 0.0  # a result that rounds the other way
+    return inherited(node, operands, value, dims) + flips
+
+
+def inherited(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
+    """How much the result changes when each operand goes to the ends of its distance, one operand after the other."""
+    total = np.zeros(value.shape)
+    for position, (array, distance) in enumerate(operands):
+        if not distance.any():
+            continue
+        if array.dtype.kind in "iub":  # which value it would be instead is not known
+            touched = distance > 0
+            alike = node.op.kind == "elementwise" and touched.shape in (value.shape, ())
+            return total + np.where(touched if alike else True, np.inf, 0.0)
+        step = np.where(distance > 0, np.maximum(distance, spacing(array)), 0.0)
+        ends = (wide(array) + step, wide(array) - step)
+        arrays = [[a for a, _ in operands] for _ in ends]
+        for given, end in zip(arrays, ends, strict=True):
+            given[position] = end.astype(array.dtype)
+        results = (evaluate_node(node, [(a,) for a in given], dict(dims))[0] for given in arrays)
+        total = total + np.maximum(*(apart(result, value) for result in results))
+    return total
+
+
+def apart(result: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Absolute distance; what changes between finite and not, or is no float, is infinitely far."""
+    if value.dtype.kind in "iub":
+        return np.where(result == value, 0.0, np.inf)
+    a, b = wide(result), wide(value)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

@@ -1,0 +1,73 @@
+"""Explain, parts: a lowered graph and those it calls, with the group that computes each node.
+
+Receives what lowering returned; returns graphs with numbered nodes (as they print) and groups (as they run).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.text import to_text
+from tetrad.lower.launch import Invoke, Launch, Lowered
+from tetrad.passes.fuse import LEAVES, Group
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """One graph: its groups in the order they run, the groups that compute each node, the line each node prints as."""
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    computed: Mapping[Node, tuple[int, ...]]
+    lines: Mapping[Node, str]
+
+    def number(self, group: Group) -> int:
+        return self.groups.index(group)
+
+
+def parts_of(lowered: Lowered) -> tuple[Part, ...]:
+    """The graph itself first, then those it calls, each once."""
+    found: dict[Lowered, None] = {}
+    waiting = [lowered]
+    while waiting:
+        current = waiting.pop(0)
+        if current not in found:
+            found[current] = None
+            waiting.extend(step.body for step in current.steps if isinstance(step, Invoke))
+    return tuple(part_of(one) for one in found)
+
+
+def part_of(lowered: Lowered) -> Part:
+    launches = [step for step in lowered.steps if isinstance(step, Launch)]
+    groups = tuple(dict.fromkeys(launch.group for launch in launches if launch.group is not None))
+    computed: dict[Node, tuple[int, ...]] = {}
+    for number, group in enumerate(groups):
+        for node in computed_by(group, lowered):
+            computed[node] = (*computed.get(node, ()), number)
+    return Part(lowered.graph, groups, computed, lines_of(lowered.graph))
+
+
+def computed_by(group: Group, lowered: Lowered) -> list[Node]:
+    """The members, and what is computed on the spot because it has no memory."""
+    found = dict.fromkeys(group.members)
+    stack = list(group.members)
+    while stack:
+        for operand in stack.pop().inputs:
+            if operand not in found and operand not in lowered.slots and operand.op.name not in LEAVES:
+                found[operand] = None
+                stack.append(operand)
+    return list(found)
+
+
+def ordered(graph: Graph) -> list[Node]:
+    """Nodes in the order they are numbered when the graph prints."""
+    return list(dict.fromkeys((*graph.inputs, *graph.nodes())))
+
+
+def lines_of(graph: Graph) -> dict[Node, str]:
+    text = to_text(graph).rstrip().split("\n\n")[-1].splitlines()
+    printed = {line.split(":")[0].strip(): line.strip() for line in text if line.startswith("  %")}
+    inputs = {f"%{i}": f"%{i}: {node.type} = input {i}" for i, node in enumerate(graph.inputs)}
+    return {node: {**inputs, **printed}[f"%{number}"] for number, node in enumerate(ordered(graph))}

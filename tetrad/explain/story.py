@@ -1,0 +1,195 @@
+"""Explain, the story of one call: what was compiled, what it touches, how long each kernel takes and what bounds it.
+
+Receives a function and arguments, runs the compiled program a few times with every kernel timed, and returns an
+`Explanation`: plain data that prints as a report (`explain.report`) and draws itself as a page (`explain.page`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tetrad.compiler.driver import current_target
+from tetrad.compiler.schedule import launch_bytes, running
+from tetrad.core.sizes import bind
+from tetrad.core.target import Target
+from tetrad.explain.call import Call, prepare
+from tetrad.explain.page import write_page
+from tetrad.explain.parts import Part, parts_of
+from tetrad.explain.recompile import why_compiled
+from tetrad.explain.report import report
+from tetrad.explain.roofs import Roofs, measure_roofs
+from tetrad.graph.nodes import Graph
+from tetrad.lower.launch import Invoke, Launch, Lowered, Step
+from tetrad.runtime.plan import Life, Plan
+from tetrad.runtime.pool import Outcome
+
+BUDGET_SECONDS = 0.3  # of running to measure
+FEWEST, MOST = 3, 100  # runs
+SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being started
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kernel:
+    """One launch of the program: its size, its best time, and the least time the roofs allow it."""
+
+    launch: Launch
+    path: tuple[str, ...]  # names of the calls it is inside of
+    groups: int
+    threads: int
+    nbytes: int
+    flops: int
+    ns: int
+    memory_ns: float
+    arithmetic_ns: float
+
+    @property
+    def name(self) -> str:
+        return self.launch.name
+
+    @property
+    def bound(self) -> str:
+        """What keeps it from being faster, as far as the roofs can tell."""
+        if max(self.memory_ns, self.arithmetic_ns) < SHORT_NS:
+            return "starting"
+        return "memory" if self.memory_ns >= self.arithmetic_ns else "arithmetic"
+
+    @property
+    def share(self) -> float:
+        """Of the roof that bounds it: 1 is as fast as the machine can."""
+        return max(self.memory_ns, self.arithmetic_ns) / max(self.ns, 1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Explanation:
+    """The story of one call; `print` it, or `.html(path)` for a page with pictures."""
+
+    name: str
+    signature: str
+    why: tuple[str, ...]  # it was compiled
+    is_new: bool
+    origins: Mapping[str, int]  # kernels compiled, from disk, already in the process
+    stages: Mapping[str, float]  # seconds
+    traced: Graph
+    parts: tuple[Part, ...]  # the optimised graph and those it calls, outermost first
+    kernels: tuple[Kernel, ...]
+    lives: tuple[Life, ...]
+    plan: Plan
+    steps: tuple[Step, ...]  # what the lives count in
+    wall_ns: int
+    runs: int
+    threads: int
+    one: Roofs
+    all: Roofs
+    target: Target
+    dims: Mapping[str, int]
+
+    @property
+    def graph(self) -> Graph:
+        return self.parts[0].graph
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.plan.total
+
+    @property
+    def intermediate_bytes(self) -> int:
+        """What the intermediates would take without sharing."""
+        return sum(life.nbytes for life in self.lives)
+
+    @property
+    def programs(self) -> int:
+        """Different kernels: launches of one program count once."""
+        return len({k.launch.program for k in self.kernels})
+
+    def __str__(self) -> str:
+        return report(self)
+
+    __repr__ = __str__
+
+    def html(self, path: str | Path) -> Path:
+        """Write the page (one file, nothing loaded from elsewhere) and return its path."""
+        return write_page(self, path)
+
+
+def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
+    """The story of one call: kernels, bytes, time against the machine's roofs, memory, time per stage, why it compiled.
+
+    >>> import tetrad as td
+    >>> story = explain(lambda x: td.tanh(x) * 2 + 1)(td.zeros(1000))
+    >>> [kernel.name for kernel in story.kernels]
+    ['tanh_multiply_add']
+    """
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        return tell(prepare(function, args, kwargs))
+
+    return explained
+
+
+def tell(call: Call) -> Explanation:
+    outcomes, wall_ns = measure(call)
+    scheduled, signatures = call.runner.scheduled, call.jitted.signatures
+    one, every = measure_roofs(1), measure_roofs()
+    return Explanation(
+        call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)), call.is_new,
+        dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph, parts_of(call.compiled.lowered),
+        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan, call.compiled.lowered.steps,
+        wall_ns, len(outcomes), outcomes[0].threads, one, every, current_target(), call.dims,
+    )  # fmt: skip
+
+
+def measure(call: Call) -> tuple[list[Outcome], int]:
+    """Several runs with every entry timed, and the best wall time of as many runs without."""
+    outcomes: list[Outcome] = []
+    walls: list[int] = []
+    deadline = time.perf_counter() + BUDGET_SECONDS
+    while len(outcomes) < FEWEST or (len(outcomes) < MOST and time.perf_counter() < deadline):
+        call.runner.run(call.storages(), profile=True)
+        outcomes.append(call.runner.last_outcome)
+        storages = call.storages()
+        start = time.perf_counter_ns()
+        call.runner.run(storages)
+        walls.append(time.perf_counter_ns() - start)
+    return outcomes, min(walls)
+
+
+def stages(call: Call, wall_ns: int) -> dict[str, float]:
+    """Seconds per stage, in order. The time to trace is what is left of finding a new program."""
+    spent = dict(call.compiled.clock.stages)
+    codegen = spent.pop("codegen", 0.0)
+    compiling = sum(spent.get(stage, 0.0) for stage in ("start", "passes", "lower")) + codegen
+    spent["emit"] = max(0.0, codegen - spent.get("llvm", 0.0) - spent.get("load", 0.0))
+    if call.is_new:
+        spent["trace"] = max(0.0, call.seconds - compiling)
+    spent["run"] = wall_ns / 1e9
+    return {name: spent[name] for name in STAGES if name in spent}
+
+
+STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule", "run")
+
+
+def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
+    best = [min(times) for times in zip(*(o.entry_ns for o in outcomes), strict=True)]
+    heavy = call.runner.table.heavy
+    for ns, (step, path) in zip(best, walk(call.compiled.lowered, call.dims), strict=True):
+        if isinstance(step, Launch):
+            groups = bind(step.groups, call.dims)
+            threads = min(outcomes[0].threads, groups) if heavy else 1
+            roofs = every if threads > 1 else one
+            nbytes, flops = launch_bytes(step, call.dims), bind(step.flops, call.dims)
+            memory_ns = nbytes / roofs.bandwidth_for(nbytes)
+            yield Kernel(step, path, groups, threads, nbytes, flops, ns, memory_ns, flops / roofs.flops)
+
+
+def walk(
+    lowered: Lowered, dims: Mapping[str, int], path: tuple[str, ...] = ()
+) -> Iterator[tuple[Launch | Invoke, tuple[str, ...]]]:
+    """The steps in the order of a table's profile slots: a call, then what is inside it."""
+    for step in running(lowered, dims):
+        yield step, path
+        if isinstance(step, Invoke):
+            yield from walk(step.body, dims, (*path, step.body.graph.name))
