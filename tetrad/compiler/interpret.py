@@ -19,7 +19,9 @@ Memory = dict[Slot, np.ndarray]
 Watch = Callable[[Launch, Memory], None]
 
 
-def interpret(lowered: Lowered, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None) -> list[np.ndarray]:
+def interpret(
+    lowered: Lowered, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
+) -> list[np.ndarray]:
     """The outputs of a lowered graph; `watch` sees memory after every launch."""
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
     for step in lowered.steps:

@@ -179,7 +179,7 @@ Numbers = Mapping[Slot, int]
 
 
 def reusable(step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers) -> tuple[int, ...]:
-    """The temps whose storage `slot` may take over: dying in the step that writes it, in place by leave of its kernel."""
+    """The temps whose storage `slot` may take over: read last by the step that writes it, whose kernel allows it."""
     if isinstance(step, Invoke):
         return ()
     pairs = [source for result, source in step.inplace if result is slot and source in number]

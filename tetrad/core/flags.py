@@ -37,7 +37,10 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def _count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= int(text) <= 1024
+    return text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 1024
+
+
+SWITCH = _one_of(("", "0", "1"))
 
 
 FLAGS = {
@@ -59,12 +62,31 @@ FLAGS = {
             _words(CHECKS),
             changes_code=True,
         ),
-        Flag("TETRAD_INTERPRET", "", "1: run kernels on the evaluator, not as machine code", "1", _one_of(("", "0", "1"))),
-        Flag("TETRAD_DUMP", "", "save every station of each compilation in this directory", "a directory", lambda _: True),
-        Flag("TETRAD_TIME", "", "1: time every stage and every kernel, print to stderr", "1", _one_of(("", "0", "1"))),
-        Flag("TETRAD_THREADS", "", "number of threads (default: what affinity and cgroup allow)", "1 to 1024", lambda t: t == "" or _count(t)),
-        Flag("TETRAD_TARGET", "host", "machine to generate code for", ", ".join(TARGETS), _one_of(TARGETS), changes_code=True),
-        Flag("TETRAD_CACHE_DIR", "", "directory of the compile cache; 'off' disables it", "a directory, or off", lambda _: True),
+        Flag("TETRAD_INTERPRET", "", "1: run kernels on the evaluator, not as machine code", "1", SWITCH),
+        Flag("TETRAD_DUMP", "", "save every station of each compilation here", "a directory", lambda _: True),
+        Flag("TETRAD_TIME", "", "1: time every stage and every kernel, print to stderr", "1", SWITCH),
+        Flag(
+            "TETRAD_THREADS",
+            "",
+            "number of threads (default: what affinity and cgroup allow)",
+            "1 to 1024",
+            lambda text: text == "" or _count(text),
+        ),
+        Flag(
+            "TETRAD_TARGET",
+            "host",
+            "machine to generate code for",
+            ", ".join(TARGETS),
+            _one_of(TARGETS),
+            changes_code=True,
+        ),
+        Flag(
+            "TETRAD_CACHE_DIR",
+            "",
+            "directory of the compile cache; 'off' disables it",
+            "a directory, or off",
+            lambda _: True,
+        ),
     )
 }
 

@@ -1,8 +1,8 @@
 """Station 0, shared words: what an op is. One definition, every rule attached beneath it.
 
 `@op(...)` turns a NumPy function (the meaning) into an `Op`. Calling an op on NumPy arrays evaluates it; calling it on
-anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite patterns) hands the call over, so users, rules and
-lowering all write the same function. The registry is what conformance tests, the fuzzer and the public namespace walk.
+anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite patterns) hands the call over, so users, rules
+and lowering all write the same function. The registry is what conformance tests, the fuzzer and the public namespace walk.
 """
 
 from __future__ import annotations

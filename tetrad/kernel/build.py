@@ -221,13 +221,14 @@ class KernelBuilder:
         a, b = self._pair(lhs, rhs)
         folded = fold_binary(op, a.dtype, a.const, b.const)
         if folded is not None:
-            return a if folded == "lhs" else b if folded == "rhs" else self.const(folded[0], a.dtype)
+            return self.const(folded[0], a.dtype) if isinstance(folded, tuple) else a if folded == "lhs" else b
         key = ("binary", op, a.node, b.node)
         return self._shared(key, lambda: n.Binary(a.dtype, op, a.node, b.node), (a.node, b.node))
 
     def compare(self, op: str, lhs: object, rhs: object) -> Val:
         a, b = self._pair(lhs, rhs)
-        return self._shared(("compare", op, a.node, b.node), lambda: n.Compare(bool_, op, a.node, b.node), (a.node, b.node))
+        key = ("compare", op, a.node, b.node)
+        return self._shared(key, lambda: n.Compare(bool_, op, a.node, b.node), (a.node, b.node))
 
     def unary(self, op: str, x: object) -> Val:
         v = self._val(x)
@@ -235,8 +236,8 @@ class KernelBuilder:
 
     def select(self, cond: object, a: object, b: object) -> Val:
         x, y = self._pair(a, b)
-        c = self.value(cond, bool_)
-        return self._shared(("select", c.node, x.node, y.node), lambda: n.Select(x.dtype, c.node, x.node, y.node), (c.node, x.node, y.node))
+        nodes = (self.value(cond, bool_).node, x.node, y.node)
+        return self._shared(("select", *nodes), lambda: n.Select(x.dtype, *nodes), nodes)
 
     def cast(self, x: object, dtype: DType) -> Val:
         v = self._val(x)
@@ -403,7 +404,7 @@ class KernelBuilder:
     def _shared(
         self, key: tuple[object, ...], make: Callable[[], n.Value], operands: tuple[n.Instr, ...], memory: bool = False
     ) -> Val:
-        """The value of a pure instruction: found in an enclosing scope, or made in the outermost loop that allows it."""
+        """The value of a pure instruction: found in an enclosing scope, or made as far out as `_place` allows."""
         for scope in self._scopes:
             if key in scope.known:
                 return scope.known[key]

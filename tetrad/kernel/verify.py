@@ -258,7 +258,8 @@ def _store(check: _Check, node: n.Store) -> None:
 
 
 def _address(check: _Check, node: n.Load | n.Store, code: str) -> None:
-    check.require(node.hint in ("", "stream"), "K010", f"unknown hint {node.hint!r}", node)
+    if isinstance(node, n.Store):
+        check.require(node.hint in ("", "stream"), "K010", f"unknown hint {node.hint!r}", node)
     if not check.require(node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node):
         return
     if isinstance(node.at, n.Const):

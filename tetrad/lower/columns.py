@@ -9,6 +9,7 @@ from __future__ import annotations
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
@@ -64,7 +65,7 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
     accs = frame.scratch("accs", accumulator(node), stretch)
 
     def sweep(start: Val, count: int, *, fresh: bool = False) -> None:
-        """accs[column] = accs[column] with `count` positions from `start` joined in, for every column of the stretch."""
+        """accs[column] with `count` positions from `start` joined in, for every column of the stretch."""
         with k.loop(width, 0, LANES, always=True) as lane0:
             lane = lane0 + k.lane()
             with k.when(lane < width, guard=True):
@@ -121,7 +122,7 @@ def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
     return frame.finish(ceil_div(kept, LANES), group)
 
 
-def halve(frame: Frame, node: Node, tree, now: Val) -> None:  # type: ignore[no-untyped-def]
+def halve(frame: Frame, node: Node, tree: Buffer, now: Val) -> None:
     k = frame.k
     pairs = now // 2
 

@@ -1,8 +1,8 @@
 """Lowering, indices: where an element stands, as kernel values.
 
 A `Space` is the index space a kernel walks: some axes given as one flat uniform number (rows), the last given as lanes.
-Asking for an axis or a run of axes (`span`) emits the division and remainder it needs, and only when asked, so an access
-that is contiguous over several axes costs one multiply-add.
+Asking for an axis or a run of axes (`span`) emits the division and remainder it needs, and only when asked, so an
+access that is contiguous over several axes costs one multiply-add.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Cal
     with k.when(full):
         for v in range(count):
             body(first + LANES * v + k.lane())
-    with k.otherwise(), k.loop(count, always=True) as v:
-        position = first + v * LANES + k.lane()
+    with k.otherwise(), k.loop(count, always=True) as vector:
+        position = first + vector * LANES + k.lane()
         with k.when(position < end, guard=True):
             body(position)
 
@@ -122,6 +122,7 @@ def inplace_pairs(group: Group, inputs: list[Node], memory: Memory) -> tuple[tup
     pairs = []
     for output in group.outputs:
         for node in inputs:
-            if splat_value(node) is None and node.type.nbytes == output.type.nbytes and node.type.dtype.nbytes == output.type.dtype.nbytes:
+            same = node.type.shape == output.type.shape and node.type.dtype.nbytes == output.type.dtype.nbytes
+            if splat_value(node) is None and same:
                 pairs.append((memory.slots[output], memory.slots[node]))
     return tuple(pairs)

@@ -1,8 +1,8 @@
 """Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before it is stored.
 
-A workgroup takes one block of columns and one block of rows. For every 512 of k it packs its part of the right side into
-scratch as panels [panel][k][width of a tile] (a constant right side comes packed), then walks its rows in register tiles:
-a tile holds `rows` x `vectors` accumulators, each step broadcasts one element of the left side per row.
+A workgroup takes one block of columns and one block of rows. For every 512 of k it packs its part of the right side
+into scratch as panels [panel][k][width of a tile] (a constant right side comes packed), then walks its rows in register
+tiles: a tile holds `rows` x `vectors` accumulators, each step broadcasts one element of the left side per row.
 
 Canonical order (design D6): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in order.
 Nothing here changes it: not tiles, blocks, packing or threads.
@@ -14,17 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, i8, i32
+from tetrad.core.dtypes import DType
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.core.target import Tile
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal, Node
-from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
-from tetrad.lower.reader import At, compute_dtype
+from tetrad.lower.product import accumulator, multiply_add, operand_at, runs_along_k, store_result
+from tetrad.lower.thin import is_thin, lower_thin
 from tetrad.lower.transpose import turned
 from tetrad.passes.fuse import Group
 
@@ -35,7 +36,7 @@ UNROLL = 4  # steps of k written out
 
 
 def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
-    return Matmul(group, inputs, memory).launch()
+    return lower_thin(group, inputs, memory) if is_thin(group.root) else Matmul(group, inputs, memory).launch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +181,7 @@ class Matmul:
     def store_vector(self, total: Val, m: Val, column: Val) -> None:
         lane = self.n0 + column + self.k.lane()
         with self.k.when(lane < self.sizes.val(self.size.n), guard=True):
-            at = (*self.batch, m, lane)
-            result = self.k.cast(total, self.node.type.dtype)
-            self.frame.reading.provided[self.node] = lambda _: result
-            output = self.group.outputs[0]
-            self.frame.write(self.out, output, at, self.frame.reading.read(output, at))
+            store_result(self.frame, self.group, self.out, (*self.batch, m, lane), total)
 
     def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
         right = [self.right(column, v, start, step) for v in range(self.tile.vectors)]
@@ -194,7 +191,8 @@ class Matmul:
                 acc.set(multiply_add(self.k, left, right[v], acc.get()))
 
     def left(self, m: Val, depth: Val) -> Val:
-        return self.k.cast(self.frame.reading.wide(self.a, self.operand_at(self.a, m, depth)), self.dtype)
+        at = operand_at(self.k, self.a, self.batch, m, depth)
+        return self.k.cast(self.frame.reading.wide(self.a, at), self.dtype)
 
     def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
         lane = self.k.lane() + v * LANES
@@ -236,7 +234,8 @@ class Matmul:
             k.store(self.panels, self.panel_at(v, step), value)
 
     def element(self, depth: Val, column: Val) -> Val:
-        return self.k.cast(self.frame.reading.wide(self.b, self.operand_at(self.b, depth, column)), self.dtype)
+        at = operand_at(self.k, self.b, self.batch, depth, column)
+        return self.k.cast(self.frame.reading.wide(self.b, at), self.dtype)
 
     def pack_turned(self, start: Val, stop: Val) -> None:
         """A right side stored with k last: 16 columns x 16 steps of k at a time, turned in registers."""
@@ -245,43 +244,19 @@ class Matmul:
         whole = (depth // LANES) * LANES
         for v in range(self.columns // LANES):
             column = self.n0 + v * LANES
-            with k.when(column + LANES <= n):
-                with k.loop(whole, 0, LANES) as step:
-                    tile = [self.element(start + step + k.lane(), column + i) for i in range(LANES)]
-                    for i, vector in enumerate(turned(k, tile)):
-                        k.store(self.panels, self.panel_at(v, step + i), vector)
-        with k.when(self.n0 + self.columns <= n):
-            with k.loop(depth, whole) as step:
-                self.pack_row(start, step)
+            with k.when(column + LANES <= n), k.loop(whole, 0, LANES) as step:
+                tile = [self.element(start + step + k.lane(), column + i) for i in range(LANES)]
+                for i, vector in enumerate(turned(k, tile)):
+                    k.store(self.panels, self.panel_at(v, step + i), vector)
+        with k.when(self.n0 + self.columns <= n), k.loop(depth, whole) as step:
+            self.pack_row(start, step)
         with k.otherwise(), k.loop(depth) as step:
             self.pack_row(start, step)
-
-    def operand_at(self, operand: Node, row: Val, column: Val) -> At:
-        """Index of an operand: batch axes of size 1 are shared."""
-        shape = operand.type.shape[:-2]
-        outer = tuple(self.k.index(0) if n == 1 else i for n, i in zip(shape, self.batch, strict=True))
-        return (*outer, row, column)
-
-
-def multiply_add(k: KernelBuilder, a: Val, b: Val, c: Val) -> Val:
-    return k.fma(a, b, c) if a.dtype.is_float else a * b + c
-
-
-def accumulator(dtype: DType) -> DType:
-    return i32 if dtype is i8 else compute_dtype(dtype)
 
 
 def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
     tile = memory.target.f64_tile if dtype.bits == 64 else memory.target.f32_tile
     return Tile(min(tile.rows, max(m, 1)), tile.vectors) if isinstance(m, int) else tile
-
-
-def runs_along_k(b: Node) -> bool:
-    """Is the right side the transpose of an array whose last axis is k?"""
-    if b.op.name != "transpose":
-        return False
-    perm = b.param("perm")
-    return len(perm) >= 2 and perm[-2] == len(perm) - 1
 
 
 def is_only_right_side(group: Group, node: Node, b: Node) -> bool:

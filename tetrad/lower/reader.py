@@ -81,7 +81,7 @@ class Reading:
         raise UnsupportedError(f"{node.op.name} cannot be computed inside another kernel", source=node.source)
 
     def reshaped(self, at: At, shape: Shape, inner: Shape) -> At:
-        """The index in the operand of a reshape: axes of size 1 come and go freely, others through the flat position."""
+        """The index in the operand of a reshape: axes of size 1 come and go, others through the flat position."""
         if [n for n in shape if n != 1] == [n for n in inner if n != 1]:
             kept = iter([i for i, n in zip(at, shape, strict=True) if n != 1])
             return tuple(next(kept) if n != 1 else self.k.index(0) for n in inner)

@@ -7,6 +7,9 @@ then the result). Values too dear to compute twice stay in scratch between sweep
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tetrad.core.dtypes import DType
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.nodes import Node
@@ -61,14 +64,14 @@ class Sweeps:
         return (*self.row.axes(), *flat)
 
     def reduce_sweep(self, stage: int, reductions: list[Node]) -> None:
-        results = reduce_chunks(self.frame, reductions, product(self.inner), lambda node, column: self.element(node, column, stage))
+        results = reduce_chunks(self.frame, reductions, product(self.inner), self.element)
         for node, value in results.items():
             done = self.k.cast(value, node.type.dtype)
-            self.reading.provided[node] = lambda at, done=done: done  # type: ignore[misc]
+            self.reading.provided[node] = always(done)
             self.store_row_values(node)
         self.keep(stage)
 
-    def element(self, node: Node, column: Val, stage: int) -> Val:
+    def element(self, node: Node, column: Val) -> Val:
         """The operand of a reduction at a column; what a later sweep wants again goes to scratch on the way."""
         self.column, at = column, self.at(column)
         value = self.reading.wide(node.inputs[0], at)
@@ -92,7 +95,10 @@ class Sweeps:
         """From now on, values computed in this stage's sweep are read from scratch."""
         for node, buffer in self.kept.items():
             if self.stage[node] == stage and node not in self.reading.provided:
-                self.reading.provided[node] = lambda at, buffer=buffer: self.k.load(buffer, self.column)  # type: ignore[misc]
+                self.reading.provided[node] = partial(self.kept_value, buffer)
+
+    def kept_value(self, buffer: Buffer, at: At) -> Val:
+        return self.k.load(buffer, self.column)
 
     def store_row_values(self, node: Node) -> None:
         """Outputs with one value a row, as soon as their reduction is known."""
@@ -120,6 +126,11 @@ class Sweeps:
                 self.column, at = column, self.at(column)
                 for node in outputs:
                     self.frame.write(self.buffers[node], node, at, self.reading.read(node, at))
+
+
+def always(value: Val) -> Callable[[At], Val]:
+    """One value a row: the same wherever it is read."""
+    return lambda at: value
 
 
 def stages(members: tuple[Node, ...]) -> dict[Node, int]:
@@ -150,7 +161,10 @@ def row_flops(group: Group, outer: Shape, inner: Shape) -> Size:
 # -- the canonical order ----------------------------------------------------------------------------------------------
 
 
-def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element) -> dict[Node, Val]:  # type: ignore[no-untyped-def]
+Element = Callable[[Node, Val], Val]  # the operand of a reduction at a column
+
+
+def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element: Element) -> dict[Node, Val]:
     """Every reduction of one sweep over `total` columns: chunk results, then the pairwise tree over chunks."""
     k = frame.k
     if isinstance(total, int) and total <= CHUNK:
@@ -170,10 +184,12 @@ def accumulator(node: Node) -> DType:
     return compute_dtype(node.type.dtype)
 
 
-def reduce_chunk(frame: Frame, reductions: list[Node], first: Val, end: Val, element, size: int | None) -> dict[Node, Val]:  # type: ignore[no-untyped-def]
-    """Element j of a chunk goes to partial j mod 64; partials are joined by halving: 32, 16 (vectors), 8, 4, 2, 1 (lanes)."""
+def reduce_chunk(
+    frame: Frame, reductions: list[Node], first: Val, end: Val, element: Element, size: int | None
+) -> dict[Node, Val]:
+    """Element j of a chunk goes to partial j mod 64; partials are joined by halving: vectors first, then lanes."""
     k = frame.k
-    partials = {n: [k.local(n.op.monoid.init(accumulator(n)), accumulator(n)) for _ in range(PARTIALS)] for n in reductions}
+    partials = {n: [identity(k, n) for _ in range(PARTIALS)] for n in reductions}
     step = LANES * PARTIALS
     whole = first + k.index((size // step) * step) if size is not None else first + ((end - first) // step) * step
     with k.loop(whole, first, step) as start:
@@ -187,7 +203,11 @@ def reduce_chunk(frame: Frame, reductions: list[Node], first: Val, end: Val, ele
     return {n: join(k, n, [p.get() for p in partials[n]]) for n in reductions}
 
 
-def fold(k: KernelBuilder, partials: dict[Node, list[LocalVar]], v: int, column: Val, element) -> None:  # type: ignore[no-untyped-def]
+def identity(k: KernelBuilder, node: Node) -> LocalVar:
+    return k.local(node.op.monoid.init(accumulator(node)), accumulator(node))
+
+
+def fold(k: KernelBuilder, partials: dict[Node, list[LocalVar]], v: int, column: Val, element: Element) -> None:
     for node, locals_ in partials.items():
         locals_[v].set(node.op.monoid.combine(k, locals_[v].get(), element(node, column)))
 
@@ -225,8 +245,9 @@ def pairwise(k: KernelBuilder, node: Node, parts: Buffer, count: Val) -> Val:
 def is_split(group: Group, outer: Shape, inner: Shape) -> bool:
     rows, total = product(outer), product(inner)
     one_stage = all(m.op.kind == "reduce" for m in group.members if m.type.shape != outer)
-    known = isinstance(rows, int) and isinstance(total, int)
-    return known and one_stage and rows < FEW_ROWS and total >= SPLIT_SIZE and max(stages(group.members).values()) <= 1  # type: ignore[operator]
+    if not isinstance(rows, int) or not isinstance(total, int) or not one_stage:
+        return False
+    return rows < FEW_ROWS and total >= SPLIT_SIZE and max(stages(group.members).values()) <= 1
 
 
 def split_rows(group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape) -> list[Launch]:
@@ -237,7 +258,9 @@ def split_rows(group: Group, inputs: list[Node], memory: Memory, outer: Shape, i
     return [chunk_kernel(group, inputs, memory, outer, inner, parts), join_kernel(group, memory, outer, parts, inputs)]
 
 
-def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape, parts: dict[Node, Slot]) -> Launch:
+def chunk_kernel(
+    group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape, parts: dict[Node, Slot]
+) -> Launch:
     frame = Frame(group.name + "_chunks", memory)
     k, total = frame.k, product(inner)
     count = ceil_div(total, CHUNK)
@@ -268,7 +291,7 @@ def join_kernel(group: Group, memory: Memory, outer: Shape, parts: dict[Node, Sl
         with k.loop(n) as i:
             k.store(scratch, i, k.load(buffer, k.group_id() * n + i))
         done = k.cast(pairwise(k, node, scratch, n), node.type.dtype)
-        frame.reading.provided[node] = lambda at, done=done: done  # type: ignore[misc]
+        frame.reading.provided[node] = always(done)
     for output in group.outputs:
         at = (*row.axes(), *(k.index(0),) * (output.type.rank - len(outer)))
         frame.write(frame.output(memory.slots[output]), output, at, frame.reading.read(output, at))

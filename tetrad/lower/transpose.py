@@ -1,7 +1,7 @@
 """Lowering, transposes: tiles of 16 x 16 turned in registers, so that both sides of memory are walked in rows.
 
-A transpose that puts another axis last is seen as [outer..., a, ..., b] -> b last becomes a last: the tile pairs the axis
-that is last in the operand with the axis that is last in the result; all other axes are walked by scalars.
+The tile pairs the axis that is last in the operand with the axis that is last in the result; all other axes are walked
+by scalars.
 """
 
 from __future__ import annotations

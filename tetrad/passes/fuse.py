@@ -101,7 +101,8 @@ class _Fusion:
         return self.trimmed(members)
 
     def is_sibling(self, node: Node, first: Node, outer: Shape, inner: Shape) -> bool:
-        return is_row_reduction(node) and row_shape(node) == (outer, inner) and bool(set(node.inputs) & set(first.inputs))
+        same_rows = is_row_reduction(node) and row_shape(node) == (outer, inner)
+        return same_rows and bool(set(node.inputs) & set(first.inputs))
 
     def trimmed(self, members: dict[Node, str]) -> dict[Node, str]:
         """Without trailing work that only rearranges a row result: it is as well done by its readers."""

@@ -1,7 +1,7 @@
 """Runtime, memory: aligned blocks that arrays, arenas and packed weights live in.
 
-Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive. Freed blocks are kept for
-the next request of the same size class (fresh pages cost more than most kernels), up to a limit.
+Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive. Freed blocks are kept
+for the next request of the same size class (fresh pages cost more than most kernels), up to a limit.
 """
 
 from __future__ import annotations
