@@ -81,7 +81,7 @@ def test_what_was_parsed() -> None:
     assert (y.dtype, y.access, y.count, y.zeroed) == (f32, "readwrite", 64 * ceil_div(seq + 1, 16), False)
     assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "scratch", 16, True)
     _, lane, load, broadcast, fma, shuffle, *_, store = program.body
-    assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at, load.hint) == (f32, x, lane, "stream")
+    assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)
     assert isinstance(broadcast, n.Broadcast) and (broadcast.x, broadcast.lane) == (load, 2)
     assert isinstance(fma, n.Fma) and (fma.a, fma.b, fma.c) == (load, load, broadcast)
     assert isinstance(shuffle, n.Shuffle) and shuffle.lanes == (1, 0, 3, 2)

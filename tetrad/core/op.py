@@ -2,7 +2,8 @@
 
 `@op(...)` turns a NumPy function (the meaning) into an `Op`. Calling an op on NumPy arrays evaluates it; calling it on
 anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite patterns) hands the call over, so users, rules
-and lowering all write the same function. The registry is what conformance tests, the fuzzer and the public namespace walk.
+and lowering all write the same function. The registry is what conformance tests, the fuzzer and the public namespace
+walk.
 """
 
 from __future__ import annotations
