@@ -155,7 +155,7 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("K010", body('%10: index = arg("m")'), body('%10: index = arg("n")')),
     ("K010", body('%10: index = id("local", 3)'), body('%10: index = id("local", 2)')),
     ("K010", body('%10: index = id("global", 0)'), body('%10: index = id("group", 0)')),
-    ("K010", body('store(y, %1, %3, hint="fast")'), body('store(y, %1, %3, hint="stream")')),
+    ("K010", body('store(y, %1, %2, hint="fast")'), body('store(y, %1, %2, hint="stream")')),
     ("K010", body("%10: f32 = shuffle(%2, %2, [0, 1, 2])"), body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 3])")),
     ("K010", body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 8])"), body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 7])")),
     ("K010", body("%10: f32 = broadcast(%2, lane=4)"), body("%10: f32 = broadcast(%2, lane=3)")),
