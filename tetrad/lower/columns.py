@@ -25,7 +25,7 @@ TOGETHER = 4  # positions joined in one pass over the accumulators
 def lower_columns(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
     """The kept axes are [outer..., last]; reduced axes are walked as one, row-major."""
     node = group.root
-    chunks = ceil_div(reduced_size(node), CHUNK)
+    chunks = chunk_count(node)
     if chunks == 1:
         return [chunk_kernel(group, inputs, memory, memory.slots[node], final=True)]
     kept = product(node.type.shape)
@@ -41,6 +41,12 @@ def reduced_size(node: Node) -> Size:
     return product(reduced_shape(node))
 
 
+def chunk_count(node: Node) -> Size:
+    """Nothing to reduce still makes a result, so there is one chunk at least; a Dim that is 0 has none."""
+    count = ceil_div(reduced_size(node), CHUNK)
+    return max(count, 1) if isinstance(count, int) else count
+
+
 def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot, *, final: bool) -> Launch:
     """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a column, positions in order.
 
@@ -54,7 +60,7 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
     *outer, last = node.type.shape
     stretch = min(STRETCH, -(-last // LANES) * LANES) if isinstance(last, int) else STRETCH
     blocks, rows, total = ceil_div(last, stretch), product(outer), reduced_size(node)
-    grid = Space(k, sizes, (ceil_div(total, CHUNK), rows, blocks), k.group_id())
+    grid = Space(k, sizes, (chunk_count(node), rows, blocks), k.group_id())
     chunk, row, block = (grid.span(i, i + 1) for i in range(3))
     kept = Space(k, sizes, tuple(outer), row).axes()
     base, end = block * stretch, sizes.val(last)
@@ -87,7 +93,7 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
             value = k.load(accs, lane)
             where = (chunk * sizes.val(rows) + row) * end + base + lane
             k.store(out, where, k.cast(value, node.type.dtype) if final else value)
-    groups = ceil_div(total, CHUNK) * rows * blocks
+    groups = chunk_count(node) * rows * blocks
     return frame.finish(groups, group, flops=product(node.inputs[0].type.shape))
 
 
@@ -107,9 +113,10 @@ def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
     source, out = frame.input(parts), frame.output(memory.slots[node])
     chunks, kept = parts.type.shape
     count, total = sizes.val(chunks), sizes.val(kept)
-    tree = frame.scratch("tree", parts.type.dtype, chunks * LANES)
+    tree = frame.scratch("tree", parts.type.dtype, (chunks + 1) * LANES)
     column = k.group_id() * LANES + k.lane()
     with k.when(column < total, guard=True):
+        k.store(tree, k.lane(), k.const(node.op.monoid.init(parts.type.dtype), parts.type.dtype))  # of no chunks
         with k.loop(count) as i:
             k.store(tree, i * LANES + k.lane(), k.load(source, i * total + column))
         left = k.local(count)

@@ -171,7 +171,9 @@ def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element: El
         return reduce_chunk(frame, reductions, k.index(0), frame.sizes.val(total), element, total)
     count = ceil_div(total, CHUNK)
     end = frame.sizes.val(total)
-    parts = {node: frame.scratch("parts", accumulator(node), count) for node in reductions}
+    parts = {node: frame.scratch("parts", accumulator(node), count + 1) for node in reductions}
+    for node in reductions:  # a Dim that is 0 has no chunks
+        k.store(parts[node], 0, k.const(node.op.monoid.init(accumulator(node)), accumulator(node)))
     with k.loop(frame.sizes.val(count)) as chunk:
         first = chunk * CHUNK
         found = reduce_chunk(frame, reductions, first, k.min(first + CHUNK, end), element, None)

@@ -16,6 +16,7 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At, compute_dtype
+from tetrad.ops.rules import HALVES
 from tetrad.passes.fuse import Group
 
 
@@ -104,25 +105,36 @@ def lower_cumsum(frame: Frame, group: Group) -> Launch:
 
 
 def lower_scatter_add(frame: Frame, group: Group) -> Launch:
-    """Zero, then updates in order; a workgroup owns 16 columns of the trailing axes, so no two write one element."""
+    """Zero, then updates in order; a workgroup owns 16 columns of the trailing axes, so no two write one element.
+
+    Sums of halves wait in scratch as f32: each is rounded once, at the end.
+    """
     node, k = group.root, frame.k
     updates, indices = node.inputs
-    out = frame.output(frame.memory.slots[node], "readwrite")
+    dtype, wide = node.type.dtype, compute_dtype(node.type.dtype)
     size, columns = node.type.shape[0], product(node.type.shape[1:])
     n, width = frame.sizes.val(size), frame.sizes.val(columns)
     column = k.index(0) if columns == 1 else k.group_id() * LANES + k.lane()
-    dtype = node.type.dtype
+    is_half = dtype in HALVES
+    out = frame.output(frame.memory.slots[node], "write" if is_half else "readwrite")
+    sums = frame.scratch("sums", wide, size * LANES) if is_half else out
+
+    def place(row: Val) -> Val:
+        if not is_half:
+            return row * width + column
+        return row * LANES + (k.index(0) if columns == 1 else k.lane())
 
     def body() -> None:
         with k.loop(n) as row:
-            k.store(out, row * width + column, k.const(0, dtype))
+            k.store(sums, place(row), k.const(0, sums.dtype))
         with k.loop(frame.sizes.val(updates.type.shape[0])) as i:
-            row = checked_index(frame, node, indices, i, n)
+            where = place(checked_index(frame, node, indices, i, n))
             at = (i, *Space(k, frame.sizes, node.type.shape[1:], column).axes())
-            where = row * width + column
-            wide = compute_dtype(dtype)
-            total = k.cast(k.load(out, where), wide) + frame.reading.wide(updates, at)
-            k.store(out, where, k.cast(total, dtype))
+            total = k.cast(k.load(sums, where), wide) + frame.reading.wide(updates, at)
+            k.store(sums, where, k.cast(total, sums.dtype))
+        if is_half:
+            with k.loop(n) as row:
+                k.store(out, row * width + column, k.cast(k.load(sums, place(row)), dtype))
 
     if columns == 1:
         body()
