@@ -2,7 +2,9 @@
 
 A workgroup takes one block of columns and one block of rows. For every 512 of k it packs its part of the right side
 into scratch as panels [panel][k][width of a tile] (a constant right side comes packed), then walks its rows in register
-tiles: a tile holds `rows` x `vectors` accumulators, each step broadcasts one element of the left side per row.
+tiles: a tile holds `rows` x `vectors` accumulators, each step broadcasts one element of the left side per row. The rows
+of a tile are staged in scratch first: rows a power of two apart would share the few places a cache has for them, and
+elementwise work on the left side is done once.
 
 Canonical order (design D6): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in order.
 Nothing here changes it: not tiles, blocks, packing or threads.
@@ -32,6 +34,8 @@ from tetrad.passes.fuse import Group
 BLOCK = 512  # of k, packed and walked at a time; two make a chunk of 1024, which is part of the meaning
 COLUMNS = 128  # of a workgroup
 ROWS = 192  # of a workgroup, at most
+PITCH = BLOCK + LANES  # between staged rows
+STAGING_COLUMNS = 64
 UNROLL = 4  # steps of k written out
 
 
@@ -67,6 +71,12 @@ class Matmul:
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch_panels()
         self.out = self.frame.output(memory.slots[group.outputs[0]])
+        self.staged = self.frame.scratch("rows", self.dtype, self.tile.rows * PITCH) if self.is_worth_staging() else None
+        self.tile_area = self.frame.scratch("tile", self.dtype, self.tile.rows * self.width)
+
+    def is_worth_staging(self) -> bool:
+        """Rows of the left side lie along k, and enough columns follow to pay for copying them."""
+        return not runs_along_k(self.a) and not (isinstance(self.size.n, int) and self.size.n < STAGING_COLUMNS)
 
     # -- the workgroup --------------------------------------------------------------------------------------------
 
@@ -123,9 +133,26 @@ class Matmul:
 
     def walk_columns(self, m: Val, rows: int, start: Val, stop: Val) -> None:
         """One tile of rows against every panel: the rows stay in the nearest cache, the panels come from the next."""
+        if self.staged is not None:
+            self.stage(m, rows, start, stop)
         left = self.sizes.val(self.size.n) - self.n0
         with self.k.loop(self.k.min(left, self.columns), 0, self.width) as column:
             self.run_tile(m, rows, column, start, stop)
+
+    def stage(self, m: Val, rows: int, start: Val, stop: Val) -> None:
+        """rows[row][k] = a[m + row, start + k]"""
+        k, depth = self.k, stop - start
+        with k.loop(depth, 0, LANES) as step:
+            lane = step + k.lane()
+            with k.when(lane < depth, guard=True):
+                for row in range(rows):
+                    k.store(self.staged_rows, lane + row * PITCH, self.left(m + row, start + lane))
+
+    @property
+    def staged_rows(self) -> Buffer:
+        if self.staged is None:
+            raise TypeError("the left side is not staged")
+        return self.staged
 
     # -- the tile -------------------------------------------------------------------------------------------------
 
@@ -156,8 +183,7 @@ class Matmul:
         Sums live twice, read from one copy and written to the other, so a row done twice adds its chunk once.
         """
         if self.block is None:
-            for acc, m, column in tile:
-                self.store_vector(acc.get(), m, column)
+            self.store_tile(tile)
             return
         k, block = self.k, self.block
         odd = (block // 2) % 2
@@ -166,8 +192,7 @@ class Matmul:
             for acc, m, column in tile:
                 acc.set(k.load(self.sums, self.sum_at(m, column) + odd * self.area) + acc.get())
         with k.when((block + 1).eq(self.blocks)):
-            for acc, m, column in tile:
-                self.store_vector(acc.get(), m, column)
+            self.store_tile(tile)
         with k.otherwise(), k.when(closes):
             for acc, m, column in tile:
                 k.store(self.sums, self.sum_at(m, column) + (1 - odd) * self.area, acc)
@@ -178,6 +203,20 @@ class Matmul:
     def sum_at(self, m: Val, column: Val) -> Val:
         return (m - self.m0) * self.columns + column + self.k.lane()
 
+    def store_tile(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
+        """Straight from registers, or, when an epilogue follows, row by row: its code is written once."""
+        k = self.k
+        if len(self.group.members) == 1:
+            for acc, m, column in tile:
+                self.store_vector(acc.get(), m, column)
+            return
+        for i, (acc, _, _) in enumerate(tile):
+            k.store(self.tile_area, k.lane() + i * LANES, acc)
+        (_, top, left), vectors = tile[0], self.tile.vectors
+        with k.loop(len(tile), always=True) as i:
+            row, v = (i, k.index(0)) if vectors == 1 else (i // vectors, i % vectors)
+            self.store_vector(k.load(self.tile_area, k.lane() + i * LANES), top + row, left + v * LANES)
+
     def store_vector(self, total: Val, m: Val, column: Val) -> None:
         lane = self.n0 + column + self.k.lane()
         with self.k.when(lane < self.sizes.val(self.size.n), guard=True):
@@ -186,7 +225,8 @@ class Matmul:
     def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
         right = [self.right(column, v, start, step) for v in range(self.tile.vectors)]
         for row, chain in enumerate(accs):
-            left = self.left(m + row, start + step)
+            staged = self.staged is not None
+            left = self.k.load(self.staged_rows, step + row * PITCH) if staged else self.left(m + row, start + step)
             for v, acc in enumerate(chain):
                 acc.set(multiply_add(self.k, left, right[v], acc.get()))
 

@@ -174,7 +174,7 @@ class _Fusion:
     def demanded(self, node: Node) -> list[Node]:
         """Operands that a node can only read from memory."""
         if node.op.name in ("call", "item") or node.op.kind == "special":
-            return [i for i in node.inputs if not is_view(i)] if node.op.name == "matmul" else list(node.inputs)
+            return [i for i in node.inputs if not is_prologue(i)] if node.op.name == "matmul" else list(node.inputs)
         if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         if node.op.name == "gather":
@@ -311,6 +311,20 @@ def is_view(node: Node) -> bool:
     while node.op.name in ("transpose", "slice", "expand") or (node.op.name == "reshape" and not reorders(node)):
         node = node.inputs[0]
     return node.op.name in LEAVES or group_kind(node) != "map"
+
+
+def is_prologue(node: Node) -> bool:
+    """A view, or so little elementwise work on views that a matmul does it while reading."""
+    return is_view(node) or (node.op.kind == "elementwise" and light_cost(node) <= CHEAP)
+
+
+def light_cost(node: Node) -> int:
+    """Operations per element of elementwise work on views; more than CHEAP when there is anything else."""
+    if is_splat(node) or is_view(node):
+        return 0
+    if node.op.kind != "elementwise":
+        return CHEAP + 1
+    return min(node.op.cost + sum(light_cost(i) for i in node.inputs), CHEAP + 1)
 
 
 def is_splat(node: Node) -> bool:
