@@ -26,9 +26,12 @@ lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-bench: $(RUN_READY) peers
-	$(VENV)/bin/python bench/probes.py
-	$(VENV)/bin/python bench/core.py
+# Both tables are printed even when a figure of the first is not reached.
+bench: peers
+	status=0; \
+	$(PEERS)/bin/python bench/probes.py --picture docs/bench-probes.svg || status=1; \
+	$(PEERS)/bin/python bench/core.py --picture docs/bench-core.svg || status=1; \
+	exit $$status
 
 peers: $(PEERS_READY)
 
@@ -54,8 +57,8 @@ $(TEST_READY): pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(RUN_READY)
 
-$(PEERS_READY): | $(PEERS)/bin/python
-	$(PEERS)/bin/python -m pip install --quiet jax jaxlib
+$(PEERS_READY): pyproject.toml | $(PEERS)/bin/python
+	$(PEERS)/bin/python -m pip install --quiet --editable . jax jaxlib
 	touch $@
 
 define make_venv
