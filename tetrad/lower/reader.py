@@ -152,4 +152,5 @@ def convert(k: KernelBuilder, x: Val, dtype: DType) -> Val:
 
 
 def index_key(index: Val) -> object:
-    return (id(index.space), index.first, index.last) if isinstance(index, Span) else index.node
+    # The space itself, not its id: ids are used again, and a key outlives the space of an unrolled vector.
+    return (index.space, index.first, index.last) if isinstance(index, Span) else index.node
