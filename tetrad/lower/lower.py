@@ -6,7 +6,7 @@ generators beside this file; where memory lies, by `runtime.plan` later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
@@ -17,6 +17,7 @@ from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
+from tetrad.lower.reuse import Template, canonical, reused
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
@@ -39,6 +40,7 @@ class Lowerer:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.done: dict[Graph, Lowered] = {}
+        self.templates: dict[Hashable, Template] = {}
 
     def lower(self, graph: Graph) -> Lowered:
         return self.lower_once(graph)
@@ -72,8 +74,18 @@ class Lowerer:
             raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
         if any(n == 0 for n in group.root.type.shape) and group.kind != "rows":
             return []
+        return list(self.launches_of(group, inputs, memory))
+
+    def launches_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+        """From the generator of its kind, or, for a group like one before, that one's kernels on other slots."""
+        nodes, key = canonical(group, inputs)
+        if key in self.templates:
+            return reused(self.templates[key], group, nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
-        return [made] if isinstance(made, Launch) else list(made)
+        launches = [made] if isinstance(made, Launch) else made
+        if not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
+            self.templates[key] = Template(nodes, memory, tuple(launches))
+        return launches
 
 
 def with_copies(lowered: Lowered, target: Target) -> Lowered:
