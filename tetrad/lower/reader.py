@@ -68,8 +68,6 @@ class Reading:
 
     def compute(self, node: Node, at: At) -> Val:
         params = dict(node.params)
-        if node.op.name == "cast":
-            return convert(self.k, self.wide(node.inputs[0], at), node.type.dtype)
         if node.op.kind == "elementwise":
             values = [self.wide(i, at) for i in node.inputs]
             return self.k.cast(rule_of(node, "lower_rule")(self.k, *values, **params), node.type.dtype)
@@ -142,13 +140,6 @@ def splat_value(node: Node) -> Any:
         return None
     array = node.param("value").array
     return array.reshape(-1)[0].item() if array.size == 1 else None
-
-
-def convert(k: KernelBuilder, x: Val, dtype: DType) -> Val:
-    """Cast to any dtype; small floats are reached through f32."""
-    if dtype in (f16, bf16):
-        return k.cast(k.cast(x, f32), dtype)
-    return k.cast(x, dtype)
 
 
 def index_key(index: Val) -> object:
