@@ -15,6 +15,7 @@ from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, 
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
 from tetrad.functions import *  # noqa: F403
+from tetrad.kernels import dispatch
 from tetrad.tracing.array import Array
 from tetrad.tracing.trace import Spec, trace
 from tetrad.transforms import jit
@@ -30,6 +31,7 @@ uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
+LAZY = ("bisect", "explain")
 
 
 def __getattr__(name: str) -> Any:
@@ -44,12 +46,13 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "bisect", "explain", *functions.__dir__()})
+    return sorted({*globals(), *LAZY, *functions.__dir__()})
 
 
 __all__ = [
-    "Array", "DType", "Dim", "Spec", "bisect", "errors", "explain", "jit", "kernel", "nn", "trace", "tree",
+    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "jit", "kernel", "nn", "trace", "tree",
     "bfloat16", "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
+    *LAZY,
     *functions.__dir__(),
 ]  # fmt: skip

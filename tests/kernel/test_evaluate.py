@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -412,7 +413,7 @@ def test_scratch_belongs_to_a_workgroup(zeroed: bool, store: bool, want: list[in
 
 
 def test_batches_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tetrad.kernel.evaluate.BATCH_LANES", 8)
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "BATCH_LANES", 8)
     x = np.arange(100, dtype=np.int32)
     assert apply(lambda k, x: x * 3, (i32,), x).tolist() == (x * 3).tolist()
 

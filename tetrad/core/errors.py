@@ -66,13 +66,29 @@ class CheckError(TetradError, RuntimeError):
     """A self-check (TETRAD_CHECK) found compiled code doing wrong."""
 
 
-class Rejected(TetradError, ValueError):
-    """dispatch: the program is not acceptable."""
+class DispatchError(TetradError):
+    """Root of what dispatch raises: `code` is stable, the prose is not."""
+
+    def __init__(self, message: str, *, code: str = "", source: Source | None = None, hint: str | None = None) -> None:
+        self.code = code
+        super().__init__(message, source=source, hint=hint)
 
 
-class BadInputs(TetradError, ValueError):
+class Rejected(DispatchError, ValueError):
+    """dispatch: the program is not acceptable; the code is that of its first problem."""
+
+
+class BadInputs(DispatchError, ValueError):
     """dispatch: the caller's data, sizes or limits do not fit."""
 
 
-class BackendError(TetradError, RuntimeError):
+class BackendError(DispatchError, RuntimeError):
     """dispatch: the back end is missing or failed."""
+
+
+class TrapError(BackendError):
+    """dispatch: a `trap` of the program fired; `trap` is the number it carries, `value` what it reports."""
+
+    def __init__(self, message: str, trap: int, value: int, *, code: str) -> None:
+        self.trap, self.value = trap, value
+        super().__init__(message, code=code)

@@ -1,0 +1,221 @@
+"""The driver, dispatch: one kernel program and bytes in, bytes out. The door for kernels people write themselves.
+
+Nothing about the program is trusted: it is verified, compiled so that loads out of range give 0 and stores out of range
+do nothing, and its scratch starts as zeros. Inputs and outputs follow the order of the program's buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from tetrad.codegen.module import TAG_SHIFT
+from tetrad.compiler.driver import current_target
+from tetrad.compiler.grid import Grid, infer_grid
+from tetrad.compiler.kernels import KERNELS
+from tetrad.compiler.schedule import scratch_layout
+from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError
+from tetrad.core.sizes import bind, dims_of
+from tetrad.kernel.nodes import Buffer, Program
+from tetrad.kernel.verify import problems
+from tetrad.runtime.memory import Storage
+from tetrad.runtime.pool import Trapped, run
+from tetrad.runtime.table import KernelEntry, Table, Word
+
+Args = Mapping[str, int]
+Bytes = bytes | bytearray | memoryview
+MAX_INVOCATIONS = 1 << 53
+MAX_BYTES = 1 << 40  # of one buffer
+MAX_SCRATCH = 64 << 20  # bytes of one workgroup
+SLICE = 1024  # workgroups between two looks at the stop word
+NUMBER = -1  # base of a word that is a plain number
+
+# Codes of errors; those of a Rejected are the verifier's.
+COUNT, SHORT, RAGGED, SIZE, ARGUMENT, GRID = "D001", "D002", "D003", "D004", "D005", "D006"
+MEMORY, UNSUPPORTED, COMPILING, RUNNING = "1001", "1002", "1004", "1005"
+
+
+def dispatch(
+    program: Program,
+    inputs: Sequence[Bytes],
+    grid: Grid | None = None,
+    backend: str = "cpu",
+    *,
+    args: Args | None = None,
+) -> list[bytes]:
+    """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes.
+
+    inputs   one byte string for each buffer with access read or readwrite, in the order of declaration
+    grid     None: one invocation per element of the output, where the program shows that it means that
+    args     the value of each index argument
+
+    >>> from tetrad.core.dtypes import u8
+    >>> from tetrad.kernel.build import KernelBuilder
+    >>> k = KernelBuilder("increment")
+    >>> x, y = k.buffer("x", u8), k.buffer("y", u8, "write", count=4)
+    >>> k.store(y, k.global_id(), k.load(x, k.global_id()) + 1)
+    >>> dispatch(k.finish(), [bytes([1, 2, 3, 255])])
+    [b'\\x02\\x03\\x04\\x00']
+    """
+    launch = BACKENDS.get(backend)
+    if launch is None:
+        hint = "back ends: " + ", ".join(BACKENDS)
+        raise BackendError(f"dispatch: there is no back end {backend!r}", code=UNSUPPORTED, hint=hint)
+    refuse_invalid(program)
+    given = checked_args(program, args or {})
+    data = match_inputs(program, inputs)
+    refuse_scratch(program, given)
+    sizes = {b: buffer_bytes(program, b, data.get(b), given) for b in storage_of(program)}
+    extents = checked_grid(program, grid, {b: nbytes // b.dtype.nbytes for b, nbytes in sizes.items()})
+    memory = {b: filled(program, b, nbytes, data.get(b)) for b, nbytes in sizes.items()}
+    launch(program, memory, given, extents)
+    return [ctypes.string_at(held.ptr, held.nbytes) for b, held in memory.items() if b.is_written]
+
+
+def launch_on_cpu(program: Program, memory: Mapping[Buffer, Storage], args: Args, grid: Grid) -> None:
+    """Run the program on memory that is ready."""
+    groups = grid[0] * grid[1] * grid[2]
+    if groups == 0:
+        return
+    scratch = scratch_layout(program, args)
+    counts = [element_count(b, held, args) for b, held in memory.items()]
+    numbers = [*scratch[:-1], *(args[name] for name in program.args), grid[0], grid[1], *counts, 0]
+    words = [Word(i, 0) for i in range(len(memory))] + [Word(NUMBER, number) for number in numbers]
+    entry = KernelEntry(code_of(program), tuple(words), groups, slice=SLICE, name=program.name)
+    try:
+        run(Table([entry], scratch[-1]), [held.ptr for held in memory.values()])
+    except Trapped as trap:
+        number = trap.code & (1 << TAG_SHIFT) - 1
+        message = f"{program.name}: trap {number}, value {trap.value}"
+        raise TrapError(message, number, trap.value, code=RUNNING) from None
+
+
+BACKENDS: dict[str, Callable[[Program, Mapping[Buffer, Storage], Args, Grid], None]] = {"cpu": launch_on_cpu}
+
+
+@lru_cache(maxsize=256)
+def code_of(program: Program) -> int:
+    try:
+        return KERNELS.load([program], current_target(), "mask")[program]
+    except CompileError as error:
+        raise BackendError(error.message, code=COMPILING, hint=error.hint) from error
+
+
+@lru_cache(maxsize=256)
+def refuse_invalid(program: Program) -> None:
+    found = problems(program)
+    if found:
+        listed = "\n".join(error.message for error in found)
+        raise Rejected(listed, code=found[0].code, hint="tetrad.kernel.verify says the same without running anything")
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
+def storage_of(program: Program) -> list[Buffer]:
+    return [b for b in program.buffers if not b.is_scratch]
+
+
+def checked_args(program: Program, args: Args) -> dict[str, int]:
+    """The index arguments; values of Dims that only sizes of buffers mention may be among them."""
+    missing = [name for name in program.args if name not in args]
+    if missing:
+        hint = "args={" + ", ".join(f"{name!r}: ..." for name in program.args) + "}"
+        raise BadInputs(f"{program.name}: no value for argument {missing[0]!r}", code=ARGUMENT, hint=hint)
+    named = {d.name for b in program.buffers if b.count is not None for d in dims_of(b.count)}
+    for name, value in args.items():
+        if name not in program.args and name not in named:
+            known = ", ".join(program.args) or "none"
+            raise BadInputs(f"{program.name}: there is no argument {name!r}; it has {known}", code=ARGUMENT)
+        if not -(1 << 63) <= value < 1 << 63:
+            raise BadInputs(f"{program.name}: argument {name} = {value} leaves 64 bits", code=ARGUMENT)
+    return dict(args)
+
+
+def match_inputs(program: Program, inputs: Sequence[Bytes]) -> dict[Buffer, memoryview]:
+    """The bytes of each buffer that is read. A value for every storage buffer is accepted too: those of buffers that
+    are only written are placeholders."""
+    storage = storage_of(program)
+    read = [b for b in storage if b.access != "write"]
+    views = [memoryview(given).cast("B") for given in inputs]
+    if len(views) == len(read):
+        return dict(zip(read, views, strict=True))
+    if len(views) == len(storage):
+        return {b: view for b, view in zip(storage, views, strict=True) if b.access != "write"}
+    names = ", ".join(b.name for b in read) or "none"
+    message = f"{program.name}: takes {len(read)} inputs ({names}), got {len(views)}"
+    raise BadInputs(message, code=COUNT, hint="one byte string for each buffer that is read, in order of declaration")
+
+
+def buffer_bytes(program: Program, buffer: Buffer, view: memoryview | None, args: Args) -> int:
+    """How many bytes the buffer has in this launch."""
+    declared = declared_count(buffer, args)
+    if view is None:
+        if declared is None:
+            message = f"{program.name}: {buffer.name} is only written, so its size must be known, not {buffer.count}"
+            raise BadInputs(message, code=SIZE, hint="declare the buffer with count=, or make it readwrite")
+        needed = declared * buffer.dtype.nbytes
+        if not 0 <= needed <= MAX_BYTES:
+            raise BadInputs(f"{program.name}: buffer {buffer.name} would take {needed} bytes", code=SIZE)
+        return needed
+    needed = (declared or 0) * buffer.dtype.nbytes
+    if view.nbytes < needed:
+        message = f"{program.name}: buffer {buffer.name} needs {needed} bytes, got {view.nbytes}"
+        raise BadInputs(message, code=SHORT, hint=f"{declared} elements of {buffer.dtype}")
+    if view.nbytes % buffer.dtype.nbytes:
+        message = f"{program.name}: buffer {buffer.name} got {view.nbytes} bytes, no whole number of {buffer.dtype}"
+        raise BadInputs(message, code=RAGGED)
+    return view.nbytes
+
+
+def refuse_scratch(program: Program, args: Args) -> None:
+    counts = {b: bind(b.count, args) for b in program.buffers if b.is_scratch and b.count is not None}
+    needed = sum(count * b.dtype.nbytes for b, count in counts.items())
+    if needed > MAX_SCRATCH or any(count < 1 for count in counts.values()):
+        listed = ", ".join(f"{b.name} {count} x {b.dtype}" for b, count in counts.items())
+        message = f"{program.name}: scratch of a workgroup is at least 1 element and at most {MAX_SCRATCH} bytes in all"
+        raise BadInputs(f"{message}, not {listed}", code=SIZE)
+
+
+def declared_count(buffer: Buffer, args: Args) -> int | None:
+    """The count the program states, as far as the arguments tell it."""
+    if buffer.count is None or not {d.name for d in dims_of(buffer.count)} <= args.keys():
+        return None
+    return bind(buffer.count, args)
+
+
+def element_count(buffer: Buffer, held: Storage, args: Args) -> int:
+    declared = declared_count(buffer, args)
+    return held.nbytes // buffer.dtype.nbytes if declared is None else declared
+
+
+def filled(program: Program, buffer: Buffer, nbytes: int, view: memoryview | None) -> Storage:
+    """Memory with the input's bytes, or zeros."""
+    try:
+        held = Storage.allocate(nbytes)
+    except MemoryError as error:
+        raise BackendError(f"{program.name}: no memory for {buffer.name}, {nbytes} bytes", code=MEMORY) from error
+    if view is None:
+        ctypes.memset(held.ptr, 0, nbytes)
+    else:
+        ctypes.memmove(held.ptr, view.tobytes(), nbytes)
+    return held
+
+
+# -- grid -------------------------------------------------------------------------------------------------------------
+
+
+def checked_grid(program: Program, grid: Grid | None, counts: Mapping[Buffer, int]) -> Grid:
+    if grid is None:
+        found = infer_grid(program, counts)
+        if found is None:
+            message = f"{program.name}: the grid cannot be told from the program"
+            raise BadInputs(message, code=GRID, hint="pass grid=(x, y, z), the number of workgroups along each axis")
+        return found
+    if len(grid) != 3 or any(type(n) is not int or n < 0 for n in grid):
+        raise BadInputs(f"{program.name}: grid {grid} is not three numbers of workgroups", code=GRID)
+    total = grid[0] * grid[1] * grid[2] * program.lanes
+    if total > MAX_INVOCATIONS:
+        raise BadInputs(f"{program.name}: grid {grid} makes {total} invocations, more than 2**53", code=GRID)
+    return grid

@@ -1,0 +1,134 @@
+"""The kernel language, registry: kernels with known answers, each under a stable id.
+
+An entry is a function that builds a program, with small sizes by default; beneath it stand its cases (bytes in, bytes
+out, written down) and a sampler (any size, answers from plain NumPy). The modules of `kernel.library` register theirs
+when they are imported; adding a file there adds its kernels.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.errors import UnsupportedError
+from tetrad.kernel import nodes as n
+
+Grid = tuple[int, int, int]
+LIBRARY = "tetrad.kernel.library"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The bytes of each input and of each output, in the order of the program's buffers."""
+
+    inputs: tuple[bytes, ...]
+    outputs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A program of some size with inputs and the outputs an independent implementation gives."""
+
+    program: n.Program
+    case: Case
+    grid: Grid
+    args: Mapping[str, int] = field(default_factory=dict)
+
+
+Builder = Callable[..., n.Program]
+Cases = Callable[[], list[Case]]
+Sampler = Callable[[np.random.Generator], Sample]
+
+
+class Entry:
+    """A registered kernel. What is missing is said when it is asked for, never passed over."""
+
+    def __init__(self, id: str, category: str, grid: Grid, args: Mapping[str, int], builder: Builder) -> None:
+        self.id, self.category, self.grid, self.args = id, category, grid, args
+        self.__doc__ = builder.__doc__
+        self._builder = builder
+        self._cases: Cases | None = None
+        self._sampler: Sampler | None = None
+
+    def build(self, *sizes: Any, **named: Any) -> n.Program:
+        """The program, its body in a region with the id; without arguments, of the size the cases are for."""
+        return in_region(self.id, self._builder(*sizes, **named))
+
+    def cases(self, function: Cases) -> Cases:
+        """Decorator: the written-down cases of `build()`."""
+        self._cases = function
+        return function
+
+    def sampler(self, function: Sampler) -> Sampler:
+        """Decorator: programs of random sizes with their answers."""
+        self._sampler = function
+        return function
+
+    def test_inputs(self) -> list[tuple[bytes, ...]]:
+        return [case.inputs for case in self._fixture("cases", self._cases)()]
+
+    def expected_output(self) -> list[tuple[bytes, ...]]:
+        return [case.outputs for case in self._fixture("cases", self._cases)()]
+
+    def sample(self, rng: np.random.Generator) -> Sample:
+        made: Sample = self._fixture("sampler", self._sampler)(rng)
+        return replace(made, program=in_region(self.id, made.program))
+
+    def _fixture(self, what: str, function: Any) -> Any:
+        if function is None:
+            raise UnsupportedError(f"kernel {self.id} has no {what}", hint="a kernel without fixtures is not tested")
+        return function
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.id}>"
+
+
+_entries: dict[str, Entry] = {}
+
+
+def register(
+    id: str, *, category: str, grid: Grid, args: Mapping[str, int] | None = None
+) -> Callable[[Builder], Entry]:
+    """Decorator: the function becomes an entry; `grid` and `args` belong to the program it builds by default."""
+    if id.count("::") != 2 or not all(id.split("::")):
+        raise ValueError(f"registry: the id {id!r} does not read package::domain::name")
+
+    def make(builder: Builder) -> Entry:
+        if id in _entries:
+            raise ValueError(f"registry: two kernels are called {id}")
+        _entries[id] = Entry(id, category, grid, dict(args or {}), builder)
+        return _entries[id]
+
+    return make
+
+
+def in_region(generator: str, program: n.Program) -> n.Program:
+    """The program with its whole body in one region; one that consists of regions stays as it is."""
+    if program.body and all(isinstance(instr, n.Region) for instr in program.body):
+        return program
+    return replace(program, body=(n.Region(generator, program.body),))
+
+
+def entries() -> Iterator[Entry]:
+    """Every registered kernel, by id."""
+    library = importlib.import_module(LIBRARY)
+    for module in pkgutil.iter_modules(library.__path__):
+        importlib.import_module(f"{LIBRARY}.{module.name}")
+    yield from (_entries[id] for id in sorted(_entries))
+
+
+def entry(id: str) -> Entry:
+    """The kernel with this id.
+
+    >>> entry("tetrad::math::add").build().workgroup
+    (16, 1, 1)
+    """
+    known = {e.id: e for e in entries()}
+    if id not in known:
+        raise KeyError(f"no kernel {id!r}; there are {', '.join(known)}")
+    return known[id]
