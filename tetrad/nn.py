@@ -98,7 +98,8 @@ def softmax(x: Any, axis: Axis = -1) -> Array:
     """
     wide, dtype = _wide(x)
     exps = td.exp(wide - td.max(wide, axis=axis, keepdims=True))
-    return td.astype(exps / td.sum(exps, axis=axis, keepdims=True), dtype if dtype.is_float else exps.dtype)
+    scale = td.reciprocal(td.sum(exps, axis=axis, keepdims=True))  # one division a row
+    return td.astype(exps * scale, dtype if dtype.is_float else exps.dtype)
 
 
 def log_softmax(x: Any, axis: Axis = -1) -> Array:

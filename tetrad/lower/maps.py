@@ -24,14 +24,15 @@ STRETCH = 2048  # elements of the last axis one workgroup takes
 
 
 def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
-    frame = Frame(group.name, memory)
+    nodes = computed(group, inputs)
+    frame = Frame(map_name(nodes) or group.name, memory)
     frame.reads(inputs)
     outputs = [(node, frame.output(memory.slots[node])) for node in group.outputs]
     shape = group.root.type.shape
     flat = is_flat(group, set(inputs)) or not shape
     groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
-    return frame.finish(groups, group, inplace=pairs, flops=group_flops(group))
+    return frame.finish(groups, group, inplace=pairs, flops=map_flops(nodes))
 
 
 def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
@@ -47,8 +48,32 @@ def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
     return frame.finish(ceil_div(total, LANES * FLAT_VECTORS))
 
 
-def group_flops(group: Group) -> Size:
-    return product(group.root.type.shape) * sum(m.op.cost for m in group.members if m.op.kind == "elementwise")
+def computed(group: Group, inputs: list[Node]) -> list[Node]:
+    """The nodes a map computes, operands first: its members, and what has no memory and is computed on the spot."""
+    found: dict[Node, None] = {}
+    stack = [(node, False) for node in reversed(group.outputs)]
+    seen = {node for node in inputs if node not in group.members}
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            found[node] = None
+        elif node not in seen and node.op.name not in LEAVES:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((i, False) for i in reversed(node.inputs))
+    return list(found)
+
+
+def map_name(nodes: list[Node]) -> str:
+    return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.kind == "elementwise"))[:60]
+
+
+def map_flops(nodes: list[Node]) -> Size:
+    total: Size = 0
+    for node in nodes:
+        if node.op.kind == "elementwise":
+            total = total + product(node.type.shape) * node.op.cost
+    return total
 
 
 def walk_flat(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) -> Size:

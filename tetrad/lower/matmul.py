@@ -160,8 +160,7 @@ class Matmul:
         k, vectors = self.k, self.tile.vectors
         accs = [[k.local(0, self.dtype) for _ in range(vectors)] for _ in range(rows)]
         tile = [(acc, m + row, column + v * LANES) for row, line in enumerate(accs) for v, acc in enumerate(line)]
-        for part in tile:
-            self.resume(*part)
+        self.resume(tile)
         depth = stop - start
         whole = (depth // UNROLL) * UNROLL
         with k.loop(whole, 0, UNROLL) as step:
@@ -171,11 +170,12 @@ class Matmul:
             self.step(accs, m, column, start, step)
         self.finish_tile(tile)
 
-    def resume(self, acc: LocalVar, m: Val, column: Val) -> None:
+    def resume(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
         """The second block of a chunk goes on where the first stopped."""
         if self.block is not None:
             with self.k.when((self.block % 2).eq(1)):
-                acc.set(self.k.load(self.chains, self.sum_at(m, column)))
+                for acc, m, column in tile:
+                    acc.set(self.k.load(self.chains, self.sum_at(m, column)))
 
     def finish_tile(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
         """After the last block run the epilogue and store; else keep the chain, or add it to the sum of chunks.
