@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+GUEST = PACKAGE_DIR + "demo.py"  # a user's program that comes with the package
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,17 @@ def taken_from(source: Source | None) -> Iterator[None]:
         _taken_from.reset(token)
 
 
+def is_ours(file: str) -> bool:
+    return file.startswith(PACKAGE_DIR) and file != GUEST
+
+
 def user_source() -> Source | None:
     """The innermost stack frame outside the package, or None when there is none."""
     given = _taken_from.get()
     if given is not None:
         return given[0]
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIR):
+    while frame is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
         return None

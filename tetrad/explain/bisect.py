@@ -32,7 +32,8 @@ from tetrad.graph.evaluate import Values, evaluate, evaluate_node
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
-from tetrad.passes.pipeline import PIPELINE, Pass
+from tetrad.passes import pipeline
+from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import run
@@ -145,8 +146,8 @@ def check_trace(call: Call, stated: bool) -> Checked:
 
 
 def check_passes(call: Call) -> Checked:
-    graph, what = call.graph, f"after {', '.join(step.name for step in PIPELINE)}"
-    for step in PIPELINE:
+    graph, what = call.graph, f"after {', '.join(step.name for step in pipeline.PIPELINE)}"
+    for step in pipeline.PIPELINE:
         after, fired = applied(step, graph)
         licensed = any(f.rule.licence for rules in fired.values() for f in rules)
         want = bounded_graph(graph, call.arrays, call.dims, stated=licensed)

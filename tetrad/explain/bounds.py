@@ -176,4 +176,5 @@ def apart(result: np.ndarray, value: np.ndarray) -> np.ndarray:
         return np.where(result == value, 0.0, np.inf)
     a, b = wide(result), wide(value)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
+    with np.errstate(all="ignore"):
+        return np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

@@ -22,7 +22,7 @@ def why_compiled(signatures: Sequence[str], signature: str) -> list[str]:
     if not earlier:
         return ["first call"]
     wanted = parts_of(signature)
-    nearest = min(earlier, key=lambda s: len(changes(parts_of(s), wanted)))
+    nearest = min(reversed(earlier), key=lambda s: len(changes(parts_of(s), wanted)))
     found = changes(parts_of(nearest), wanted)
     only_sizes = all(sizes_differ(parts_of(nearest).get(name, ""), wanted.get(name, "")) for name in found)
     hint = "hint: only sizes differ; jit(..., dims=...) serves them all with one program"

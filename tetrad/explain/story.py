@@ -120,8 +120,8 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
     >>> import tetrad as td
     >>> story = explain(lambda x: td.tanh(x) * 2 + 1)(td.zeros(1000))
-    >>> [kernel.name for kernel in story.kernels]
-    ['tanh_multiply_add']
+    >>> len(story.kernels), story.kernels[0].nbytes
+    (1, 8000)
     """
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:

@@ -1,0 +1,161 @@
+"""Command line, doctor: what tetrad finds on this machine, and whether it works here.
+
+Receives the machine and the environment; yields sections of findings. Nothing is repaired and nothing is hidden: a
+finding is information, good, or bad, and a bad one says what to do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+import ml_dtypes
+import numpy as np
+
+import tetrad
+from tetrad.codegen.llvm import compile_object, load_object
+from tetrad.codegen.targets.x86_64 import V3_FEATURES, V4_FEATURES, host_target, missing_features
+from tetrad.compiler.driver import current_target
+from tetrad.core.errors import TetradError
+from tetrad.core.flags import FLAGS, flag
+from tetrad.explain.bisect import bisect
+from tetrad.explain.report import bytes_text
+from tetrad.runtime.cache import ObjectCache, cache_key, default_directory
+from tetrad.runtime.limits import affinity, available_threads, quota_threads
+from tetrad.tracing.array import Array
+from tetrad.transforms import jit
+
+FEATURES = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
+PROBE = cache_key("doctor", "probe")
+
+# y[i] = a[i mod 64] + c[i mod 16]: the loop that LLVM's vectorisers got wrong when they were measured.
+CANARY = """
+target triple = "{triple}"
+define void @canary(ptr %a, ptr %c, ptr %y) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %j = and i64 %i, 63
+  %k = and i64 %i, 15
+  %pa = getelementptr float, ptr %a, i64 %j
+  %pc = getelementptr float, ptr %c, i64 %k
+  %py = getelementptr float, ptr %y, i64 %i
+  %va = load float, ptr %pa
+  %vc = load float, ptr %pc
+  %sum = fadd float %va, %vc
+  store float %sum, ptr %py
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, 64
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    text: str
+    state: str = "info"  # info, good, bad
+    note: str = ""
+
+
+def examine() -> Iterator[tuple[str, list[Finding]]]:
+    """Sections in order, each looked at when asked for."""
+    yield "machine", list(machine())
+    yield "versions", list(versions())
+    yield "flags", [Finding(name, flag(name) or "-", note=spec.help) for name, spec in FLAGS.items()]
+    yield "compile cache", list(cache_findings())
+    yield "self-test", [self_test(), canary()]
+
+
+def machine() -> Iterator[Finding]:
+    found = dict(llvm.get_host_cpu_features())
+    yield Finding("processor", f"{processor()} ({llvm.get_host_cpu_name()}), {platform.system()} {platform.machine()}")
+    yield Finding("features", ", ".join(name for name in FEATURES if found.get(name)) or "none beyond the baseline")
+    target = current_target()
+    lacking = missing_features(target)
+    shape = f"{target.name}: {target.vector_bits}-bit vectors, dot4 by {target.dot4}, code for {target.cpu}"
+    if lacking:
+        yield Finding("target", f"{shape}; this processor lacks {', '.join(lacking)}: set TETRAD_TARGET=host", "bad")
+    else:
+        yield Finding("target", shape, "good")
+    quota = quota_threads(Path("/"))
+    limits = f"cores {os.cpu_count()}, affinity {affinity()}, cgroup quota {quota if quota else 'none'}"
+    yield Finding("threads", f"{available_threads()} ({limits})")
+
+
+def processor() -> str:
+    """The name the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def versions() -> Iterator[Finding]:
+    yield Finding("tetrad", tetrad.__version__)
+    yield Finding("Python", platform.python_version())
+    yield Finding("llvmlite", f"{llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}")
+    yield Finding("numpy", f"{np.__version__}, ml_dtypes {ml_dtypes.__version__}")
+
+
+def cache_findings() -> Iterator[Finding]:
+    """A small entry is written and read back; it stays, and is replaced next time."""
+    name = flag("TETRAD_CACHE_DIR")
+    if name == "off":
+        yield Finding("directory", "off: every process compiles anew")
+        return
+    held = ObjectCache.from_flags()
+    yield Finding("directory", name or str(default_directory()))
+    held.put(PROBE, b"tetrad doctor")
+    back = held.get(PROBE)
+    stats = held.stats()
+    yield Finding("entries", f"{stats.entries}, {bytes_text(stats.bytes)}")
+    if stats.trouble or back is None:
+        yield Finding("health", stats.trouble or "an entry that was written cannot be read back", "bad")
+    else:
+        yield Finding("health", "private, an entry was written and read back", "good")
+
+
+def self_test() -> Finding:
+    """One small program through every station, each compared with the evaluators."""
+    name = "compile and run"
+    x = np.linspace(-3, 3, 33 * 17, dtype=np.float32).reshape(33, 17)
+    w = np.linspace(-1, 1, 17 * 5, dtype=np.float32).reshape(17, 5)
+    try:
+        found = bisect(jit(sample))(x, w)
+    except (TetradError, OSError, RuntimeError) as error:
+        return Finding(name, f"{type(error).__name__}: {error}", "bad")
+    if not found.agrees:
+        return Finding(name, f"{found.station}: {found.difference}", "bad")
+    return Finding(name, f"{len(found.checked)} stations give the same answer", "good")
+
+
+def sample(x: Array, w: Array) -> Array:
+    """Elementwise work, a product of matrices and a row-wise softmax."""
+    y = tetrad.tanh(x) @ w
+    e = tetrad.exp(y - tetrad.max(y, axis=-1, keepdims=True))
+    return e / tetrad.sum(e, axis=-1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def canary() -> Finding:
+    """The loop that LLVM's vectorisers miscompile, through our own pipeline, which leaves them out."""
+    target = host_target()
+    library = load_object(compile_object(CANARY.format(triple=target.triple), target), ("canary",))
+    a, c, y = np.arange(64, dtype=np.float32), 1000 * np.arange(16, dtype=np.float32), np.zeros(64, np.float32)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(library.address["canary"])
+    function(a.ctypes.data, c.ctypes.data, y.ctypes.data)
+    wrong = int((y != a + np.tile(c, 4)).sum())
+    if wrong:
+        return Finding("LLVM canary", f"{wrong} of 64 values wrong: LLVM miscompiles, do not trust results", "bad")
+    return Finding("LLVM canary", "a loop that LLVM's vectorisers are known to miscompile comes out right", "good")
