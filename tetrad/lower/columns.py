@@ -83,10 +83,11 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
                 k.store(accs, lane, value)
 
     sweep(first, 0, fresh=True)
-    with k.loop(whole, first, TOGETHER) as position:
-        sweep(position, TOGETHER)
-    with k.loop(stop, whole) as position:
-        sweep(position, 1)
+    if total != 0:
+        with k.loop(whole, first, TOGETHER) as position:
+            sweep(position, TOGETHER)
+        with k.loop(stop, whole) as position:
+            sweep(position, 1)
     with k.loop(width, 0, LANES, always=True) as lane0:
         lane = lane0 + k.lane()
         with k.when(lane < width, guard=True):

@@ -117,7 +117,7 @@ class Sweeps:
         return (*self.row.axes(), *ones)
 
     def final_sweep(self, outputs: list[Node]) -> None:
-        if not outputs:
+        if not outputs or product(self.inner) == 0:
             return
         total = self.frame.sizes.val(product(self.inner))
         with self.k.loop(total, 0, LANES, always=all(isinstance(n, int) and n > 0 for n in self.inner)) as start:
@@ -194,9 +194,10 @@ def reduce_chunk(
     partials = {n: [identity(k, n) for _ in range(PARTIALS)] for n in reductions}
     step = LANES * PARTIALS
     whole = first + k.index((size // step) * step) if size is not None else first + ((end - first) // step) * step
-    with k.loop(whole, first, step) as start:
-        for v in range(PARTIALS):
-            fold(k, partials, v, start + LANES * v + k.lane(), element)
+    if size is None or size >= step:
+        with k.loop(whole, first, step) as start:
+            for v in range(PARTIALS):
+                fold(k, partials, v, start + LANES * v + k.lane(), element)
     for v in range(PARTIALS):
         column = whole + LANES * v + k.lane()
         if size is None or size % step > LANES * v:
