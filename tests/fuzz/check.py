@@ -137,15 +137,15 @@ def eager_failures(
 
 
 def jit_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
-    arrays = values(program, {})
+    leaves = [value(item, {}) for item in program.items if not isinstance(item, Step)]
     function = td.jit(replay(program))
     try:
-        results = function(*(strided(a, i) for i, a in enumerate(arrays)))
+        results = function(*(strided(a, i) for i, a in enumerate(leaves)))
     except TetradError as error:
         yield Failure("jit refuses the program", str(error))
         return
     got = [np.asarray(r) for r in results]
-    yield from differences("jit differs", got, run(compiled, arrays), "strided arguments")
+    yield from differences("jit differs", got, run(compiled, values(program, {})), "strided arguments")
 
 
 def strided(array: np.ndarray, variant: int) -> np.ndarray:

@@ -50,6 +50,7 @@ class Grower:
         self.room = WIDE_ROOM if rng.random() < 0.04 else ROOM
         self.dim: SizeExpr | None = Dim("n", max=int(pick(rng, (33, 64, 300)))) if rng.random() < 0.15 else None
         self.home = pick(rng, DTYPES)
+        self.in_line = False  # growers take the last item rather than any
 
     def grow(self) -> Program:
         for _ in range(int(self.rng.integers(1, 4))):
@@ -134,6 +135,8 @@ class Grower:
         fits = [i for i, t in enumerate(self.types) if want(t)]
         if not fits:
             return None
+        if self.in_line and fits[-1] == len(self.types) - 1:
+            return fits[-1]
         weights = np.array([1.0 + i for i in range(len(fits))])
         return int(self.rng.choice(fits, p=weights / weights.sum()))
 
@@ -146,8 +149,10 @@ class Grower:
 
     def leaf(self, dtype: DType, shape: Shape, **fields: Any) -> int:
         special = 0.2 if self.rng.random() < 0.3 else 0.0
-        settings = {"seed": int(self.rng.integers(1 << 30)), "special": special, **fields}
-        if all(isinstance(n, int) for n in shape) and self.rng.random() < 0.15:
+        wide = dtype in (f32, f64, i32, i64, u32) and self.rng.random() < 0.05
+        fill = {"fill": "ties"} if wide else {"special": special}
+        settings = {"seed": int(self.rng.integers(1 << 30)), **fill, **fields}
+        if all(isinstance(n, int) for n in (*shape, fields.get("below", 1))) and self.rng.random() < 0.15:
             settings["constant"] = True
         return self.add(Leaf(dtype, shape, **settings), ArrayType(dtype, shape))
 
@@ -250,7 +255,10 @@ def limited(g: Grower, base: int, axes: Any) -> list[int]:
 
 
 def transpose(g: Grower) -> None:
+    """Often of three or four axes: with fewer, a permutation is its own inverse."""
     base = g.node(lambda t: t.rank > 1)
+    if g.rng.random() < 0.3 and not g.in_line:
+        base = g.leaf(g.dtype(), tuple(int(n) for n in g.rng.integers(2, 8, int(g.rng.integers(3, 5)))))
     if base is not None:
         g.step("transpose", base, perm=tuple(int(p) for p in g.rng.permutation(g.types[base].rank)))
 
@@ -407,6 +415,21 @@ def softmax(g: Grower) -> None:
     g.step(pick(g.rng, ("divide", "subtract")), powers, total)
 
 
+def in_line(g: Grower) -> None:
+    """Two or three changes of one array, one after the other: what rewriting joins."""
+    first = pick(g.rng, (transpose, cut, reshape, cast, expand, pad, elementwise))
+    g.in_line = True
+    for _ in range(int(g.rng.integers(2, 4))):
+        (first if g.rng.random() < 0.7 else pick(g.rng, (transpose, cut, reshape, cast, elementwise)))(g)
+    g.in_line = False
+
+
+def cast(g: Grower) -> None:
+    base = g.node()
+    assert base is not None
+    g.as_dtype(base, pick(g.rng, DTYPES))
+
+
 def from_case(g: Grower) -> None:
     """Any op, on operands of one of its own cases."""
     ops = [o for o in REGISTRY.values() if o.cases is not None and o.kind != "structural"]
@@ -425,5 +448,5 @@ def from_case(g: Grower) -> None:
 
 GROWERS: tuple[Callable[[Grower], None], ...] = (
     *(elementwise,) * 12, *(reduction,) * 3, *(transpose,) * 2, *(reshape,) * 2, *(expand,) * 2, *(cut,) * 2, concat,
-    pad, gather, scatter, along_axis, *(matmul,) * 2, *(softmax,) * 2, from_case,
+    pad, gather, scatter, along_axis, *(matmul,) * 2, *(softmax,) * 2, *(in_line,) * 3, from_case,
 )  # fmt: skip

@@ -27,8 +27,8 @@ FILLS = ("random", "small", "iota", "ones", "zeros")  # from wild to tame, the o
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input or a constant. `fill`: one of FILLS, "number" (one value everywhere), "index" (below `below`), or
-    "case:op:i", operand i of the case that the op draws from the seed."""
+    """An input or a constant. `fill`: one of FILLS, "number" (one value everywhere), "index" (below `below`), "ties"
+    (next to where halves round up or down), or "case:op:i", operand i of the case that the op draws from the seed."""
 
     dtype: DType
     shape: Shape
@@ -94,6 +94,8 @@ def value(leaf: Leaf, dims: Dims) -> np.ndarray:
     if leaf.fill.startswith("case:"):
         _, name, operand = leaf.fill.split(":")
         return np.asarray(REGISTRY[name].cases(rng).args[int(operand)])  # type: ignore[misc]
+    if leaf.fill == "ties":
+        return ties(rng, dtype, shape)
     if leaf.fill == "random":
         return random_array(rng, dtype, shape, leaf.special)
     if leaf.fill == "small":
@@ -101,6 +103,15 @@ def value(leaf: Leaf, dims: Dims) -> np.ndarray:
     count = int(np.prod(shape))
     plain = {"iota": np.arange(count) % 100, "ones": np.ones(count), "zeros": np.zeros(count)}[leaf.fill]
     return plain.reshape(shape).astype(dtype.np)
+
+
+def ties(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers in the middle of two neighbours in f16 or bf16, and as little beside it as the type can say."""
+    bits = rng.choice((8, 11), shape)
+    middle = (np.exp2(bits) + rng.integers(0, 100, shape) * 2 + 1) * np.exp2(rng.integers(-12, 30, shape))
+    nudge = np.exp2(-52.0 if dtype.bits == 64 else -23.0) * rng.integers(-1, 2, shape)
+    with np.errstate(all="ignore"):
+        return np.asarray(middle * (1 + nudge)).astype(dtype.np)
 
 
 def number(leaf: Leaf) -> Any:
@@ -190,17 +201,17 @@ def build_call(program: Program, start: int, stop: int, nodes: list[Node | None]
 
 
 def replay(program: Program) -> Any:
-    """The program as a Python function of arrays, for `jit` and for eager calls."""
+    """The program as a Python function of all its leaves. Constants are arguments too: what depends on them alone
+    would be computed by NumPy while tracing, within the declared error of the op and not to the bit."""
 
     def fuzzed(*arrays: Any) -> tuple[Any, ...]:
-        made: list[Any] = [None] * len(program.items)
-        for i, array in zip(program.inputs, arrays, strict=True):
-            made[i] = array
-        for i, item in enumerate(program.items):
+        made: list[Any] = []
+        leaves = iter(arrays)
+        for item in program.items:
             if isinstance(item, Step):
-                made[i] = REGISTRY[item.op](*(made[o] for o in item.operands), **item.params)
-            elif item.constant:
-                made[i] = value(item, {})
+                made.append(REGISTRY[item.op](*(made[o] for o in item.operands), **item.params))
+            else:
+                made.append(next(leaves))
         return tuple(made[i] for i in program.outputs)
 
     return fuzzed

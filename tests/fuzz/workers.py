@@ -54,12 +54,10 @@ def campaign(seeds: Sequence[int], jobs: int, plant: Callable[[], None] | None =
     running: dict[int, Child] = {}
     watch = selectors.DefaultSelector()
     while batches or running:
-        while batches and len(running) < jobs and len(report.failures) < stop_at:
+        while batches and len(running) < jobs:
             child = Child(batches.pop(0), plant)
             running[child.pipe] = child
             watch.register(child.pipe, selectors.EVENT_READ)
-        if not running:
-            break
         for key, _ in watch.select():
             child = running[key.fd]
             if child.listen(report):
@@ -67,10 +65,11 @@ def campaign(seeds: Sequence[int], jobs: int, plant: Callable[[], None] | None =
             watch.unregister(child.pipe)
             del running[child.pipe]
             left = child.buried(report, plant)
-            if left and len(report.failures) < stop_at:
-                batches.append(left)
-            if len(report.failures) >= stop_at:
-                batches.clear()
+            batches += [left] if left else []
+        if len(report.failures) >= stop_at:
+            break
+    for child in running.values():
+        child.stop()
     report.seconds = time.monotonic() - start
     return report
 
@@ -107,6 +106,11 @@ class Child:
         if "why" in message:
             report.failures.append(message)
             print(f"\n{message['source']}\nsaved in {message['saved']}", flush=True)
+
+    def stop(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.close(self.pipe)
+        os.waitpid(self.pid, 0)
 
     def buried(self, report: Report, plant: Callable[[], None] | None) -> list[int]:
         """The child is gone: what it left undone. A program that killed it is a failure."""
