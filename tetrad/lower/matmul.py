@@ -26,7 +26,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
-from tetrad.lower.product import accumulator, multiply_add, operand_at, runs_along_k, store_result
+from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.lower.thin import is_thin, lower_thin
 from tetrad.lower.transpose import turned
 from tetrad.passes.fuse import Group
@@ -70,9 +70,10 @@ class Matmul:
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch_panels()
-        self.out = self.frame.output(memory.slots[group.outputs[0]])
-        self.staged = self.frame.scratch("rows", self.dtype, self.tile.rows * PITCH) if self.is_worth_staging() else None
-        self.tile_area = self.frame.scratch("tile", self.dtype, self.tile.rows * self.width)
+        self.outputs = output_buffers(self.frame, group)
+        rows = self.tile.rows
+        self.staged = self.frame.scratch("rows", self.dtype, rows * PITCH) if self.is_worth_staging() else None
+        self.tile_area = self.frame.scratch("tile", self.dtype, rows * self.width)
 
     def is_worth_staging(self) -> bool:
         """Rows of the left side lie along k, and enough columns follow to pay for copying them."""
@@ -213,14 +214,14 @@ class Matmul:
         for i, (acc, _, _) in enumerate(tile):
             k.store(self.tile_area, k.lane() + i * LANES, acc)
         (_, top, left), vectors = tile[0], self.tile.vectors
-        with k.loop(len(tile), always=True) as i:
-            row, v = (i, k.index(0)) if vectors == 1 else (i // vectors, i % vectors)
-            self.store_vector(k.load(self.tile_area, k.lane() + i * LANES), top + row, left + v * LANES)
+        with k.loop(len(tile), always=True) as part:
+            row, v = (part, k.index(0)) if vectors == 1 else (part // vectors, part % vectors)
+            self.store_vector(k.load(self.tile_area, k.lane() + part * LANES), top + row, left + v * LANES)
 
     def store_vector(self, total: Val, m: Val, column: Val) -> None:
         lane = self.n0 + column + self.k.lane()
         with self.k.when(lane < self.sizes.val(self.size.n), guard=True):
-            store_result(self.frame, self.group, self.out, (*self.batch, m, lane), total)
+            store_result(self.frame, self.node, self.outputs, (*self.batch, m, lane), total)
 
     def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
         right = [self.right(column, v, start, step) for v in range(self.tile.vectors)]

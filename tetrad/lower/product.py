@@ -34,9 +34,13 @@ def runs_along_k(b: Node) -> bool:
     return len(perm) >= 2 and perm[-2] == len(perm) - 1
 
 
-def store_result(frame: Frame, group: Group, out: Buffer, at: At, total: Val) -> None:
-    """The product at `at` through the elementwise members of its group, into memory."""
-    result = frame.k.cast(total, group.root.type.dtype)
-    frame.reading.provided[group.root] = lambda _: result
-    output = group.outputs[0]
-    frame.write(out, output, at, frame.reading.read(output, at))
+def output_buffers(frame: Frame, group: Group) -> dict[Node, Buffer]:
+    return {node: frame.output(frame.memory.slots[node]) for node in group.outputs}
+
+
+def store_result(frame: Frame, root: Node, outputs: dict[Node, Buffer], at: At, total: Val) -> None:
+    """The product at `at`, and the elementwise work on it, into memory."""
+    result = frame.k.cast(total, root.type.dtype)
+    frame.reading.provided[root] = lambda _: result
+    for node, buffer in outputs.items():
+        frame.write(buffer, node, at, frame.reading.read(node, at))

@@ -14,7 +14,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
-from tetrad.lower.product import accumulator, multiply_add, operand_at, runs_along_k, store_result
+from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.passes.fuse import Group
 
 MOST_ROWS = 4
@@ -42,7 +42,7 @@ class Thin:
         self.frame = Frame(group.name, memory)
         self.frame.reads(inputs)
         self.k, self.sizes = self.frame.k, self.frame.sizes
-        self.out = self.frame.output(memory.slots[group.outputs[0]])
+        self.outputs = output_buffers(self.frame, group)
         self.dtype = accumulator(self.a.type.dtype)
         *self.batch_shape, rows, self.columns = self.node.type.shape
         self.rows = int(rows)  # type: ignore[arg-type]  # is_thin saw a plain number
@@ -120,4 +120,4 @@ class Thin:
             with k.when(lane < self.width, guard=True):
                 for row, total in enumerate(self.sums):
                     at = (*self.batch, k.index(row), self.base + lane)
-                    store_result(self.frame, self.group, self.out, at, k.load(total, lane))
+                    store_result(self.frame, self.node, self.outputs, at, k.load(total, lane))

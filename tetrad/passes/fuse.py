@@ -55,11 +55,11 @@ class _Fusion:
             for operand in node.inputs:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
-        self.owner: dict[Node, list[Node]] = {}  # member -> members of its rows or matmul group
+        self.whole: dict[Node, tuple[Node, ...]] = {}  # member -> all members of its group, which run together
 
     def groups(self) -> tuple[Group, ...]:
         made = self.row_groups() + self.matmul_groups()
-        absorbed = {m for g in made for m in g.members}
+        absorbed = set(self.whole)
         memory = self.materialised(made, absorbed)
         made += [self.single(node) for node in self.nodes if node in memory and node not in absorbed]
         return tuple(self.ordered(merge_maps(self, made, memory), memory))
@@ -68,36 +68,57 @@ class _Fusion:
         kind = group_kind(node)
         return Group(kind, node, (node,), (node,))
 
+    def made(self, kind: str, root: Node, members: Iterable[Node]) -> Group:
+        """A group of these members; those somebody else reads are its outputs."""
+        together = tuple(members)
+        self.whole.update((m, together) for m in together)
+        return Group(kind, root, together, tuple(m for m in together if self.leaves(m, together)))
+
+    def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
+        """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs after them."""
+        if node in self.whole:
+            return False
+        return not any(self.waits(i, members, self.place[root]) for i in node.inputs if i not in members)
+
+    def waits(self, node: Node, members: Mapping[Node, str], since: int) -> bool:
+        """Is anything of `members` needed to compute `node`, when groups made so far run as wholes?"""
+        stack, seen = [node], {node}
+        while stack:
+            together = self.whole.get(stack[-1], (stack[-1],))
+            stack.pop()
+            if any(m in members for m in together):
+                return True
+            if max(self.place[m] for m in together) < since:
+                continue
+            fresh = {i for m in together for i in m.inputs} - seen
+            seen |= fresh
+            stack.extend(fresh)
+        return False
+
+    def any_waits(self, nodes: list[Node], group: Group) -> bool:
+        members = dict.fromkeys(group.members, "full")
+        since = min(self.place[m] for m in group.members)
+        return any(self.waits(node, members, since) for node in nodes)
+
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def row_groups(self) -> list[Group]:
-        taken: set[Node] = set()
-        made = []
+        found = []
         for node in self.nodes:
-            if is_row_reduction(node) and node not in taken:
-                members = self.absorb_rows(node, taken)
-                taken.update(members)
-                outputs = tuple(m for m in members if self.leaves(m, members))
-                made.append(Group("rows", node, tuple(members), outputs))
-        return made
+            if is_row_reduction(node) and node not in self.whole:
+                found.append(self.made("rows", node, self.absorb_rows(node)))
+        return found
 
-    def absorb_rows(self, first: Node, taken: set[Node]) -> dict[Node, str]:
+    def absorb_rows(self, first: Node) -> dict[Node, str]:
         """Nodes that work row by row with `first`: member -> "row" (one value a row) or "full"."""
         outer, inner = row_shape(first)
         members: dict[Node, str] = {first: "row"}
-        blocked: set[Node] = set()  # depends on the group, runs after it
         for node in self.nodes[self.place[first] + 1 :]:
-            if any(i in blocked for i in node.inputs):
-                blocked.add(node)
-                continue
-            depends = any(i in members for i in node.inputs)
-            level = None if node in taken else row_level(node, members, outer, inner)
-            if level is None and not depends and node not in taken:
-                level = "row" if self.is_sibling(node, first, outer, inner) else None
-            if level is not None:
+            level = row_level(node, members, outer, inner)
+            if level is None and self.is_sibling(node, first, outer, inner):
+                level = "row"
+            if level is not None and self.fits(node, members, first):
                 members[node] = level
-            elif depends:
-                blocked.add(node)
         return self.trimmed(members)
 
     def is_sibling(self, node: Node, first: Node, outer: Shape, inner: Shape) -> bool:
@@ -119,43 +140,21 @@ class _Fusion:
     # -- matmul epilogues -----------------------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
-        made = []
-        for node in self.nodes:
-            if node.op.name == "matmul":
-                members = self.epilogue(node)
-                made.append(Group("matmul", node, tuple(members), (members[-1],)))
-        return made
+        products = [node for node in self.nodes if node.op.name == "matmul"]
+        return [self.made("matmul", node, self.epilogue(node)) for node in products]
 
-    def epilogue(self, node: Node) -> list[Node]:
-        """The chain of elementwise users of the product, as long as nobody else wants what is in between."""
-        members = [node]
-        while members[-1] not in self.results:
-            users = set(self.users[members[-1]])
-            following = users.pop() if len(users) == 1 else None
-            if following is None or not self.extends(following, members, node):
-                break
-            members.append(following)
+    def epilogue(self, product: Node) -> dict[Node, str]:
+        """The product and the elementwise work on it."""
+        members = {product: "full"}
+        reached = {product}
+        for node in self.nodes[self.place[product] + 1 :]:
+            if not any(i in reached for i in node.inputs):
+                continue
+            reached.add(node)
+            same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
+            if same and any(i in members for i in node.inputs) and self.fits(node, members, product):
+                members[node] = "full"
         return members
-
-    def extends(self, following: Node, members: list[Node], root: Node) -> bool:
-        same = following.op.kind == "elementwise" and following.type.shape == root.type.shape
-        others = [i for i in following.inputs if i not in members]
-        chain = all(i is members[-1] or i not in members for i in following.inputs)
-        return same and chain and all(not self.reaches(root, o) for o in others)
-
-    def reaches(self, source: Node, goal: Node) -> bool:
-        """Is `source` among what `goal` is computed from?"""
-        if self.place[goal] < self.place[source]:
-            return False
-        stack, seen = [goal], {goal}
-        while stack:
-            node = stack.pop()
-            if node is source:
-                return True
-            fresh = [i for i in node.inputs if i not in seen and self.place[i] >= self.place[source]]
-            seen.update(fresh)
-            stack.extend(fresh)
-        return False
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
@@ -164,12 +163,17 @@ class _Fusion:
         for node in self.nodes:
             if node.op.name in LEAVES or node in absorbed:
                 continue
-            if group_kind(node) != "map":
+            if group_kind(node) != "map" and not self.is_read_in_place(node):
                 memory.add(node)
         for node in self.nodes:
             memory.update(self.demanded(node))
         memory -= {n for n in self.nodes if n.op.name in LEAVES}
         return memory | self.shared_work(memory, absorbed)
+
+    def is_read_in_place(self, node: Node) -> bool:
+        """A transpose that only matmuls read: they walk it as it lies."""
+        only_products = all(u.op.name == "matmul" for u in self.users[node])
+        return node.op.name == "transpose" and node not in self.results and only_products
 
     def demanded(self, node: Node) -> list[Node]:
         """Operands that a node can only read from memory."""
@@ -375,7 +379,7 @@ def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -
     if not related or not all(aligned(second.root, o, memory) for o in feeds):
         return False
     others = [i for i in reads_second if i not in first.outputs]
-    return not any(fusion.reaches(o, i) for o in first.outputs for i in others)
+    return not fusion.any_waits(others, first) and not fusion.any_waits(reads_first, second)
 
 
 def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
@@ -418,6 +422,7 @@ def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> G
             outputs.append(node)
         else:
             memory.discard(node)
+    fusion.whole.update((m, members) for m in members)
     return Group("map", second.root, members, tuple(outputs))
 
 
