@@ -8,13 +8,15 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
+from tetrad.codegen.module import TAG_SHIFT
 from tetrad.codegen.targets.x86_64 import select_target
-from tetrad.compiler import stations
+from tetrad.compiler import check, stations
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
-from tetrad.core.errors import BoundsError, CheckError
+from tetrad.core.errors import BoundsError
 from tetrad.core.flags import flag
 from tetrad.core.sizes import bind, dims_of
 from tetrad.core.target import Target
@@ -32,7 +34,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
     with stations.recording(stations.Clock()) as clock:
         with stations.timed("start"):
-            target = current_target()
+            target, runtime = current_target(), loading_runtime()
         with stations.timed("passes"):
             better = optimise(graph)
         if stations.wants():
@@ -44,16 +46,25 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
         if stations.wants("kernel"):
             for program in programs:
                 stations.show("kernel", program.name, str(program))
+        check.verify_programs(programs)
         with stations.timed("codegen"):
             addresses = KERNELS.load(programs, target)
+            runtime.result()
     return Compiled(graph, lowered, addresses, donated, clock)
 
 
 @cache
 def current_target() -> Target:
-    target = select_target(flag("TETRAD_TARGET"))
-    KERNELS.load_runtime(select_target("host"))
-    return target
+    return select_target(flag("TETRAD_TARGET"))
+
+
+@cache
+def loading_runtime() -> Future[None]:
+    """The native schedule loop, loaded (at first: compiled) beside the Python work of the first compilation."""
+    loader = ThreadPoolExecutor(1, "tetrad-start")
+    future = loader.submit(KERNELS.load_runtime, select_target("host"))
+    loader.shutdown(wait=False)
+    return future
 
 
 def programs_of(lowered: Lowered) -> list[Program]:
@@ -101,7 +112,8 @@ class Runner:
     """A compiled program at given sizes: the table, the bytes of each output, arenas that are free."""
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
-        self.compiled = compiled
+        self.compiled, self.dims = compiled, dims
+        self.watch = check.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
         if stations.wants("schedule"):
@@ -125,6 +137,8 @@ class Runner:
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+        if self.watch is not None:
+            return self.watch(self, storages, threads)
         outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
         bases = [s.ptr for s in storages]
         for made in outputs:
@@ -167,8 +181,7 @@ class Runner:
     def explained(self, trap: Trapped) -> Exception:
         site: TrapSite | None = self.scheduled.traps.get(trap.code)
         if site is None:
-            message = f"a kernel left its buffers: index {trap.value}"
-            return CheckError(message, hint="a defect of tetrad, please report it")
+            return check.left_buffer(self.scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, self.dims)
         return BoundsError(site.message.format(value=trap.value), source=site.source)
 
 

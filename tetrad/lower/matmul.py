@@ -252,27 +252,33 @@ class Matmul:
     def scratch_panels(self) -> Buffer:
         return self.frame.scratch("panels", self.dtype, self.columns * self.panel_depth)
 
-    def panel_at(self, vector: int, step: Val) -> Val:
+    def panel_at(self, column: Val, step: Val) -> Val:
         """Where 16 columns of the block stand in the panels at one step of k."""
-        panel, rest = divmod(vector * LANES, self.width)
-        return (step + panel * self.panel_depth) * self.width + rest + self.k.lane()
+        panel, rest = column // self.width, column % self.width
+        return (panel * self.panel_depth + step) * self.width + rest + self.k.lane()
 
     def pack(self, start: Val, stop: Val) -> None:
         """panels[panel][k][column] = b[start + k, n0 + panel, column], zero past the last column."""
         if runs_along_k(self.b):
             self.pack_turned(start, stop)
             return
-        with self.k.loop(stop - start) as step:
+        k = self.k
+        with k.when(self.n0 + self.columns <= self.sizes.val(self.size.n)), k.loop(stop - start) as step:
+            for v in range(self.columns // LANES):
+                column = self.n0 + v * LANES + k.lane()
+                k.store(self.panels, self.panel_at(k.index(v * LANES), step), self.element(start + step, column))
+        with k.otherwise(), k.loop(stop - start) as step:
             self.pack_row(start, step)
 
     def pack_row(self, start: Val, step: Val) -> None:
+        """One step of k of a block that may end early."""
         k = self.k
-        for v in range(self.columns // LANES):
-            column = self.n0 + v * LANES + k.lane()
+        with k.loop(self.columns, 0, LANES, always=True) as column:
+            lane = self.n0 + column + k.lane()
             value = k.local(0, self.dtype)
-            with k.when(column < self.sizes.val(self.size.n), guard=True):
-                value.set(self.element(start + step, column))
-            k.store(self.panels, self.panel_at(v, step), value)
+            with k.when(lane < self.sizes.val(self.size.n), guard=True):
+                value.set(self.element(start + step, lane))
+            k.store(self.panels, self.panel_at(column, step), value)
 
     def element(self, depth: Val, column: Val) -> Val:
         at = operand_at(self.k, self.b, self.batch, depth, column)
@@ -283,15 +289,12 @@ class Matmul:
         k, n = self.k, self.sizes.val(self.size.n)
         depth = stop - start
         whole = (depth // LANES) * LANES
-        for v in range(self.columns // LANES):
-            column = self.n0 + v * LANES
-            with k.when(column + LANES <= n), k.loop(whole, 0, LANES) as step:
-                tile = [self.element(start + step + k.lane(), column + i) for i in range(LANES)]
-                for i, vector in enumerate(turned(k, tile)):
-                    k.store(self.panels, self.panel_at(v, step + i), vector)
-        with k.when(self.n0 + self.columns <= n), k.loop(depth, whole) as step:
-            self.pack_row(start, step)
-        with k.otherwise(), k.loop(depth) as step:
+        first = k.select(self.n0 + self.columns <= n, whole, k.index(0))  # a block that ends early is packed by rows
+        with k.loop(self.columns, 0, LANES, always=True) as column, k.loop(first, 0, LANES) as step:
+            tile = [self.element(start + step + k.lane(), self.n0 + column + i) for i in range(LANES)]
+            for i, vector in enumerate(turned(k, tile)):
+                k.store(self.panels, self.panel_at(column, step + i), vector)
+        with k.loop(depth, first) as step:
             self.pack_row(start, step)
 
 
