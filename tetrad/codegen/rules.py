@@ -317,7 +317,7 @@ def emit_store(cg: Codegen, node: n.Store) -> None:
 def in_bounds(cg: Codegen, buffer: n.Buffer, at: n.Value) -> str:
     """The lanes (or, for a uniform index, the scalar condition) whose index lies inside the buffer.
 
-    In "trap" mode an active lane outside stops the launch with code BOUNDS_TRAP and the index.
+    In "trap" mode an active lane outside stops the launch with a code that names the buffer, and the index.
     """
     varying = cg.stride(at) != 0
     position = cg.operand(at, varying)
@@ -325,7 +325,7 @@ def in_bounds(cg: Codegen, buffer: n.Buffer, at: n.Value) -> str:
     inside = cg.new(f"icmp ult {cg.type(index, varying)} {position}, {bound}")
     if cg.check == "trap":
         outside = cg.new(f"xor {cg.type(bool_, varying)} {inside}, {constant(cg, -1, bool_, varying)}")
-        trap_if(cg, outside, position, BOUNDS_TRAP, varying)
+        trap_if(cg, outside, position, BOUNDS_TRAP + cg.program.buffers.index(buffer), varying)
     return inside
 
 
@@ -596,7 +596,7 @@ def first_lane(cg: Codegen, mask: str, values: str) -> str:
     return cg.new(f"extractelement <{cg.lanes} x i64> {values}, i64 {lane}")
 
 
-BOUNDS_TRAP = 1  # code of a bounds check; the codes of user-visible traps start above
+BOUNDS_TRAP = 0x8000  # code of a bounds check of the program's first buffer, counting up; other traps are below
 TRAP = """define internal void @tetrad.trap(ptr %status, i64 %code, i64 %value) noinline cold {
   %won = cmpxchg ptr %status, i64 0, i64 %code acq_rel monotonic
   %first = extractvalue { i64, i1 } %won, 1

@@ -35,6 +35,7 @@ class Scheduled:
     plan: Plan
     lives: tuple[Life, ...]
     traps: Mapping[int, TrapSite]
+    launches: Mapping[int, Launch]  # by tag
     nanoseconds: float  # estimate, one thread
     bytes_moved: int
     flops: int
@@ -80,23 +81,28 @@ class Scheduler:
         where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
         entries: list[Entry] = []
         traps: dict[int, TrapSite] = {}
+        launches: dict[int, Launch] = {}
         scratch, cost = 0, Cost()
         for step in lowered.steps:
             if isinstance(step, Invoke):
                 entries.append(call_entry(step, inner[step], where))
                 traps.update(inner[step].traps)
+                launches.update(inner[step].launches)
                 cost.add_inner(inner[step])
                 continue
             needed = scratch_layout(step.program, dims)
             scratch = max(scratch, needed[-1])
             cost.add(step, dims)
             tag = next(self.tags)
+            launches[tag] = step
             entry = self.kernel_entry(step, dims, where, needed, tag)
             traps.update({tagged(code, tag): site for code, site in step.traps.items()})
             if entry is not None:
                 entries.append(entry)
         table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
-        return Scheduled(table, placed.total, placed, tuple(lives), traps, cost.nanoseconds, cost.bytes, cost.flops)
+        return Scheduled(
+            table, placed.total, placed, tuple(lives), traps, launches, cost.nanoseconds, cost.bytes, cost.flops
+        )
 
     def kernel_entry(self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int) -> Entry | None:
         groups = bind(launch.groups, dims)

@@ -40,9 +40,13 @@ class KernelTrap(TetradError, RuntimeError):
 
 
 def evaluate(
-    program: n.Program, buffers: Mapping[str, Array], args: Mapping[str, int], grid: tuple[int, int, int] = (1, 1, 1)
+    program: n.Program,
+    buffers: Mapping[str, Array],
+    args: Mapping[str, int],
+    grid: tuple[int, int, int] = (1, 1, 1),
+    groups: range | None = None,
 ) -> None:
-    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`.
+    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`; `groups`: only these of them.
 
     >>> from tetrad.core.dtypes import f32
     >>> from tetrad.kernel.build import KernelBuilder
@@ -61,10 +65,10 @@ def evaluate(
             raise BadInputs(f"{program.name}: no value for argument {name!r}")
     scratch = sum(counts[b] * b.dtype.nbytes for b in program.buffers if b.is_scratch)
     batch = max(1, min(BATCH_LANES // program.lanes, BATCH_SCRATCH // max(scratch, 1)))
-    groups = grid[0] * grid[1] * grid[2]
+    wanted = range(grid[0] * grid[1] * grid[2]) if groups is None else groups
     with np.errstate(all="ignore"):
-        for first in range(0, groups, batch):
-            some = range(first, min(first + batch, groups))
+        for first in range(wanted.start, wanted.stop, batch):
+            some = range(first, min(first + batch, wanted.stop))
             Run(program, buffers, args, counts, grid, some).block(program.body, None)
 
 

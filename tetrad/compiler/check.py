@@ -1,0 +1,316 @@
+"""The driver, checking: TETRAD_CHECK=1 runs compiled programs under suspicion; TETRAD_INTERPRET=1 does not run them.
+
+First every launch alone, in a child process, on buffers that each end at a page nobody may touch, against the kernel
+evaluator to the bit. Then the whole table as always, in an arena full of poison between red zones, against the results
+of the first part. A difference is a `CheckError` that names kernel, buffer, position, both values and the user's line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import mmap
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tetrad.codegen.module import TAG_SHIFT
+from tetrad.codegen.rules import BOUNDS_TRAP
+from tetrad.compiler.interpret import Dims, Memory, blank, interpret, value_of
+from tetrad.compiler.schedule import NUMBER, scratch_layout
+from tetrad.core.errors import BoundsError, CheckError
+from tetrad.core.flags import flag, flag_words
+from tetrad.core.sizes import bind
+from tetrad.kernel.evaluate import KernelTrap, evaluate
+from tetrad.kernel.nodes import Program
+from tetrad.kernel.verify import verify
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot
+from tetrad.runtime.memory import Storage
+from tetrad.runtime.plan import check_plan
+from tetrad.runtime.pool import Trapped, run
+from tetrad.runtime.table import KernelEntry, Word
+
+if TYPE_CHECKING:
+    from tetrad.compiler.driver import Runner
+
+Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
+
+ZONE = 256  # bytes of red zone before a block; behind it is the guard page
+RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A  # the evaluator's unwritten memory is 0xA5, so what both leave out differs
+MOST_INVOCATIONS = 1 << 22  # of a launch the evaluator runs in full; of larger ones it runs a sample
+SAMPLED = 1 << 16  # invocations at the beginning, in the middle and at the end of a large launch
+DEFECT = "a defect of tetrad, please report it"
+
+
+def watch_of_flags() -> Watch | None:
+    """How programs are run instead of directly, if the flags ask for it."""
+    if flag("TETRAD_INTERPRET") == "1":
+        return run_interpreted
+    return run_checked if "1" in flag_words("TETRAD_CHECK") else None
+
+
+def verify_programs(programs: Sequence[Program]) -> None:
+    if "1" in flag_words("TETRAD_CHECK"):
+        for program in programs:
+            verify(program)
+
+
+def run_interpreted(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
+    """The results of the kernel evaluator; no machine code of a kernel runs."""
+    results = interpret(runner.compiled.lowered, input_arrays(runner, storages), runner.dims)
+    return [Storage.from_numpy(np.ascontiguousarray(result)) for result in results]
+
+
+def run_checked(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
+    for scheduled in runner.compiled.scheduler.done.values():
+        check_plan(scheduled.lives, scheduled.plan)
+    expected = check_launches(runner, runner.compiled.lowered, input_arrays(runner, storages))
+    return check_table(runner, storages, expected, threads)
+
+
+def input_arrays(runner: Runner, storages: Sequence[Storage]) -> list[np.ndarray]:
+    kinds = runner.compiled.lowered.inputs
+    shapes = [tuple(bind(n, runner.dims) for n in slot.type.shape) for slot in kinds]
+    triples = zip(storages, kinds, shapes, strict=True)
+    return [held.as_numpy(slot.type.dtype.np, shape) for held, slot, shape in triples]
+
+
+# -- memory that notices ----------------------------------------------------------------------------------------------
+
+_mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+_mprotect.argtypes, _mprotect.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_int
+
+
+class Guarded:
+    """Bytes that end exactly where an inaccessible page begins, after a red zone; child processes write to the same."""
+
+    def __init__(self, nbytes: int, fill: int) -> None:
+        size = -(-(nbytes + ZONE) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._map = mmap.mmap(-1, size + mmap.PAGESIZE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        if _mprotect(base + size, mmap.PAGESIZE, 0):
+            raise OSError(ctypes.get_errno(), "mprotect of a guard page")
+        whole = np.frombuffer(self._map, np.uint8, size)
+        self.zone, self.bytes = whole[: size - nbytes], whole[size - nbytes :]
+        self.address = base + size - nbytes
+        self.zone[:], self.bytes[:] = RED, fill
+
+    @staticmethod
+    def copy_of(array: np.ndarray) -> Guarded:
+        made = Guarded(array.nbytes, 0)
+        made.bytes[:] = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+        return made
+
+    def array(self, slot: Slot) -> np.ndarray:
+        return self.bytes.view(slot.type.dtype.np)
+
+    def is_intact(self) -> bool:
+        return bool((self.zone == RED).all())
+
+
+# -- launch by launch -------------------------------------------------------------------------------------------------
+
+
+def check_launches(runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Every launch alone against the evaluator; the outputs, as `interpret` gives them."""
+    dims = runner.dims
+    memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
+    for step in lowered.steps:
+        if isinstance(step, Invoke):
+            inner = check_launches(runner, step.body, [value_of(s, memory, dims) for s in step.inputs])
+            memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, inner, strict=True))
+        else:
+            check_launch(runner, step, memory)
+    return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
+
+
+def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
+    """Run one launch on the evaluator and on the machine; memory then holds its results."""
+    dims = runner.dims
+    groups = bind(launch.groups, dims)
+    for slot in launch.writes:
+        memory[slot] = blank(slot, dims)
+    if groups == 0:
+        return
+    blocks = {s: Guarded.copy_of(value_of(s, memory, dims)) for s in dict.fromkeys(launch.slots)}
+    for slot in launch.writes:
+        blocks[slot].bytes[:] = UNWRITTEN
+    is_large = groups * launch.program.lanes > MOST_INVOCATIONS
+    wanted = None if is_large else evaluator_trap(launch, memory, dims, range(groups))
+    code, value = run_alone(runner, launch, blocks)
+    compare_traps(runner, launch, wanted, code, value, is_large)
+    if is_large:
+        check_sample(launch, blocks, memory, dims, groups)
+    for slot, block in blocks.items():
+        compare(launch, slot, block, np.ravel(value_of(slot, memory, dims)))
+
+
+def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) -> KernelTrap | None:
+    """Some workgroups on the evaluator, writing to memory; the trap that ended them, if one did."""
+    storage = [b for b in launch.program.buffers if not b.is_scratch]
+    buffers = {b.name: np.ravel(value_of(s, memory, dims)) for b, s in zip(storage, launch.slots, strict=True)}
+    args = {name: bind(size, dims) for name, size in launch.args.items()}
+    try:
+        evaluate(launch.program, buffers, args, (bind(launch.groups, dims), 1, 1), groups)
+    except KernelTrap as trap:
+        return trap
+    except BoundsError as error:
+        raise CheckError(error.message, source=launch.source, hint=DEFECT) from error
+    return None
+
+
+def check_sample(launch: Launch, blocks: Mapping[Slot, Guarded], memory: Memory, dims: Dims, groups: int) -> None:
+    """Too much for the evaluator: it writes some workgroups over a copy of the results, which must not change."""
+    print(f"tetrad check: {launch.name} has {groups} workgroups, the evaluator runs a sample", file=sys.stderr)
+    for slot in launch.writes:
+        memory[slot] = blocks[slot].array(slot).copy()
+    some = max(1, SAMPLED // launch.program.lanes)
+    for start in (0, (groups - some) // 2, groups - some):
+        evaluator_trap(launch, memory, dims, range(max(0, start), min(max(0, start) + some, groups)))
+
+
+def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) -> tuple[int, int]:
+    """The machine code of one launch in a child process; its status words. What kills the child is an error."""
+    layout = scratch_layout(launch.program, runner.dims)
+    entry = runner.compiled.scheduler.kernel_entry(launch, runner.dims, Blocks(blocks), layout, 0)
+    if not isinstance(entry, KernelEntry):
+        raise TypeError(f"{launch.name} is not a kernel")
+    words = Guarded.copy_of(np.array([word.value for word in entry.words], np.int64))
+    scratch, status = Guarded(layout[-1], UNWRITTEN), Guarded(16, 0)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    kernel = ctypes.CFUNCTYPE(None, pointer, number, number, pointer, pointer)(entry.function)
+    died = in_child(lambda: kernel(words.address, 0, entry.groups, scratch.address, status.address))
+    if died:
+        name = signal.Signals(died).name
+        message = f"{launch.name}: touched memory outside its buffers ({name})"
+        raise CheckError(message, source=launch.source, hint=DEFECT)
+    if not (scratch.is_intact() and words.is_intact()):
+        raise CheckError(f"{launch.name}: wrote before its scratch", source=launch.source, hint=DEFECT)
+    code, value = status.bytes.view(np.int64)
+    return int(code), int(value)
+
+
+class Blocks:
+    """Where the slots of one launch lie: each in a block of its own."""
+
+    def __init__(self, blocks: Mapping[Slot, Guarded]) -> None:
+        self.blocks = blocks
+
+    def word(self, slot: Slot) -> Word:
+        return Word(NUMBER, self.blocks[slot].address)
+
+
+def in_child(call: Callable[[], object]) -> int:
+    """Make the call in a forked process; the signal that killed it, or 0."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: the child runs native code only
+        child = os.fork()
+    if child == 0:
+        try:
+            faulthandler.disable()  # its death is reported by the parent, once
+            call()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def compare_traps(
+    runner: Runner, launch: Launch, wanted: KernelTrap | None, code: int, value: int, is_large: bool
+) -> None:
+    """A trap of the user's program is the user's; one that only one side has is ours."""
+    if code >= BOUNDS_TRAP:
+        raise left_buffer(launch, code, value, runner.dims)
+    if code in launch.traps and (wanted is not None or is_large):
+        site = launch.traps[code]
+        raise BoundsError(site.message.format(value=value), source=site.source)
+    if code or wanted is not None:
+        sides = f"compiled code has trap {code}, the evaluator {wanted.code if wanted else 'none'}"
+        raise CheckError(f"{launch.name}: {sides}", source=launch.source, hint=DEFECT)
+
+
+def left_buffer(launch: Launch, code: int, value: int, dims: Dims) -> CheckError:
+    """What a bounds check found: the code says which buffer."""
+    buffer = launch.program.buffers[(code & (1 << TAG_SHIFT) - 1) - BOUNDS_TRAP]
+    storage = [b for b in launch.program.buffers if not b.is_scratch]
+    where = "scratch" if buffer.is_scratch else f"{bind(launch.slots[storage.index(buffer)].type.size, dims)} elements"
+    message = f"{launch.name}: index {value} is outside buffer {buffer.name} ({where})"
+    return CheckError(message, source=launch.source, hint=DEFECT)
+
+
+def compare(launch: Launch, slot: Slot, block: Guarded, want: np.ndarray) -> None:
+    names = [b.name for b in launch.program.buffers if not b.is_scratch]
+    name = names[launch.slots.index(slot)]
+    if not block.is_intact():
+        raise CheckError(f"{launch.name}: wrote before the beginning of {name}", source=launch.source, hint=DEFECT)
+    found = difference(block.array(slot), want)
+    if found is not None:
+        raise CheckError(f"{launch.name}: buffer {name}{found}", source=launch.source, hint=DEFECT)
+
+
+def difference(got: np.ndarray, want: np.ndarray) -> str | None:
+    """The first element whose bits differ, in words; any NaN equals any NaN."""
+    words = np.dtype(f"u{got.dtype.itemsize}")
+    differs = got.view(words) != want.view(words)
+    if got.dtype.kind not in "iub":
+        with np.errstate(invalid="ignore"):
+            differs &= ~(np.isnan(got) & np.isnan(want))
+    if not differs.any():
+        return None
+    at = int(np.argmax(differs))
+    values = f"[{at}] is {got[at].item()!r} compiled, {want[at].item()!r} evaluated"
+    return f"{values}; {int(differs.sum())} of {got.size} differ"
+
+
+# -- the whole table --------------------------------------------------------------------------------------------------
+
+
+def check_table(
+    runner: Runner, storages: Sequence[Storage], expected: Sequence[np.ndarray], threads: int | None
+) -> list[Storage]:
+    """The table as it always runs, with poison where anything could be left over; copies of its results."""
+    given = [Guarded.copy_of(a) for a in input_arrays(runner, storages)]
+    made = output_blocks(runner, given)
+    arena = Guarded(runner.scheduled.arena_bytes, POISON)
+    try:
+        run(runner.table, [block.address for block in (*given, *made, arena)], threads)
+    except Trapped as trap:
+        raise runner.explained(trap) from None
+    name = runner.compiled.graph.name
+    if not all(block.is_intact() for block in (*given, *made, arena)):
+        raise CheckError(f"{name}: the schedule wrote before the beginning of its memory", hint=DEFECT)
+    for i, (block, held) in enumerate(zip(given, input_arrays(runner, storages), strict=True)):
+        if block not in made and block.bytes.tobytes() != held.tobytes():
+            raise CheckError(f"{name}: the schedule changed input {i}", hint=DEFECT)
+    for i, (slot, block, want) in enumerate(zip(runner.compiled.lowered.outputs, made, expected, strict=True)):
+        found = difference(block.array(slot), np.ravel(want))
+        if found is not None:
+            message = f"{name}: output {i}{found}, though every kernel alone is right"
+            raise CheckError(message, hint="the memory plan or the order of launches is wrong: " + DEFECT)
+    return [stored(block) for block in made]
+
+
+def output_blocks(runner: Runner, given: list[Guarded]) -> list[Guarded]:
+    """Memory of each output: fresh and poisoned, taken over from a donated input, or a copy of what it equals."""
+    made: list[Guarded] = []
+    for (kind, detail), slot in zip(runner.plan, runner.compiled.lowered.outputs, strict=True):
+        if kind == "fresh":
+            made.append(Guarded(detail, POISON))
+        elif kind == "constant":
+            made.append(Guarded.copy_of(value_of(slot, {}, runner.dims)))
+        elif kind == "input":
+            made.append(Guarded.copy_of(given[detail].bytes))
+        else:
+            made.append(given[detail] if kind == "donated" else made[detail])
+    return made
+
+
+def stored(block: Guarded) -> Storage:
+    held = Storage.allocate(block.bytes.nbytes)
+    ctypes.memmove(held.ptr, block.address, block.bytes.nbytes)
+    return held
