@@ -72,7 +72,7 @@ class Lowerer:
             return []
         if group.kind not in GENERATORS:
             raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
-        if any(n == 0 for n in group.root.type.shape) and group.kind != "rows":
+        if any(n == 0 for n in group.root.type.shape):
             return []
         return list(self.launches_of(group, inputs, memory))
 

@@ -42,18 +42,32 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
         source = replaced(rest, {lane_out: row, lane_in: col})
         return tuple(source[p] for p in perm)
 
-    whole = (row0 + LANES <= rows) & (col0 + LANES * BAND <= cols)
-    with k.when(whole):
+    def by_tiles() -> None:
         for band in range(BAND):
             column = col0 + band * LANES
             tile = [element(row0 + i, column + k.lane()) for i in range(LANES)]
             for i, vector in enumerate(turned(k, tile)):
                 frame.write(out, node, result_at(row0 + k.lane(), column + i), vector)
-    with k.otherwise(), k.loop(k.min(col0 + LANES * BAND, cols), col0) as col:
-        row = row0 + k.lane()
-        with k.when(row < rows, guard=True):
-            frame.write(out, node, result_at(row, col), element(row, col))
+
+    def by_columns() -> None:
+        with k.loop(k.min(col0 + LANES * BAND, cols), col0) as col:
+            row = row0 + k.lane()
+            with k.when(row < rows, guard=True):
+                frame.write(out, node, result_at(row, col), element(row, col))
+
+    if is_below(shape[lane_out], LANES) or is_below(shape[lane_in], LANES * BAND):
+        by_columns()
+        return frame.finish(product(grid), group)
+    with k.when((row0 + LANES <= rows) & (col0 + LANES * BAND <= cols)):
+        by_tiles()
+    with k.otherwise():
+        by_columns()
     return frame.finish(product(grid), group)
+
+
+def is_below(size: Size, least: int) -> bool:
+    """Is it known that there is no whole tile?"""
+    return isinstance(size, int) and size < least
 
 
 def replaced(at: At, changes: dict[int, Val]) -> At:
