@@ -113,7 +113,7 @@ class Matmul:
         self.area = (ROWS + 1) * self.columns
         self.chains = self.frame.scratch("chains", self.dtype, self.area)
         self.sums = self.frame.scratch("sums", self.dtype, 2 * self.area)
-        self.blocks = self.sizes.val(ceil_div(depth, BLOCK))
+        self.blocks = k.max(self.sizes.val(ceil_div(depth, BLOCK)), 1)  # a Dim may be 0, a result is written
         with k.loop(self.blocks) as self.block:
             start = self.block * BLOCK
             self.run_block(start, k.min(start + BLOCK, self.sizes.val(depth)))
