@@ -248,9 +248,9 @@ def dims_of_program(program: Program) -> dict[str, int]:
 def source(program: Program, why: str) -> str:
     """A Python file that runs the program again and says what is wrong with it."""
     lines = [f'"""{why.replace(chr(34) * 3, "")}"""', ""]
-    lines += ["from numpy import inf, nan  # noqa: F401", "", "from tests.fuzz.check import check"]
-    lines += ["from tests.fuzz.program import Leaf, Program, Step", "from tetrad.core.dtypes import *  # noqa: F403"]
-    lines += ["from tetrad.core.sizes import Dim  # noqa: F401", ""]
+    lines += ["# ruff: noqa: F401, F403, F405", "from numpy import inf, nan", ""]
+    lines += ["from tests.fuzz.check import check", "from tests.fuzz.program import Leaf, Program, Step"]
+    lines += ["from tetrad.core.dtypes import *", "from tetrad.core.sizes import Dim", ""]
     lines += [f"{name} = Dim({name!r}, max={most})" for name, most in dims_of_program(program).items()]
     lines += ["PROGRAM = Program(", "    items=("]
     lines += [f"        {shown(item)},  # {i}" for i, item in enumerate(program.items)]
