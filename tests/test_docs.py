@@ -1,0 +1,182 @@
+"""The documentation is true: every Python block of every page runs, tables are those of the code, links lead somewhere.
+
+A page is one namespace, read from top to bottom. A block with `>>>` is a doctest, any other block is a program. What a
+page adds to the registry of ops or to the public namespace is taken away afterwards.
+"""
+
+from __future__ import annotations
+
+import doctest
+import linecache
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tetrad
+from tetrad import functions
+from tetrad.core import errors
+from tetrad.core.dtypes import DType, f32, f64
+from tetrad.core.errors import TetradError
+from tetrad.core.flags import FLAGS
+from tetrad.core.op import REGISTRY
+from tetrad.graph import verify as graph_verify
+from tetrad.kernel.math import ULPS
+from tetrad.kernel.verify import CODES
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FOLDERS = sorted(p.parent.name for p in (ROOT / "tetrad").glob("*/__init__.py"))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# -- code on pages ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int  # of its first line of code, counted from 1
+    text: str
+
+    @property
+    def is_session(self) -> bool:
+        return any(line.startswith(">>>") for line in self.text.splitlines())
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for match in FENCE.finditer(text):
+        if match[1] == "python":
+            yield Block(page, text.count("\n", 0, match.start(2)) + 1, match[2])
+
+
+def run_session(block: Block, names: dict[str, Any]) -> None:
+    place = name_of(block.page)
+    session = doctest.DocTestParser().get_doctest(block.text, names, place, place, block.line - 1)
+    session.globs = names  # the parser made a copy; later blocks go on with these
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=OPTIONS).run(session, out=report.append, clear_globs=False)
+    assert not report, "".join(report)
+
+
+def run_program(block: Block, names: dict[str, Any]) -> None:
+    """Lines count as they do on the page, so that errors and graphs name them."""
+    place = name_of(block.page)
+    linecache.cache[place] = (0, None, block.page.read_text().splitlines(keepends=True), place)
+    exec(compile("\n" * (block.line - 1) + block.text, place, "exec", dont_inherit=True), names)
+
+
+@pytest.fixture
+def own_registry() -> Iterator[None]:
+    """Ops that a page defines, and the public functions made of them, are gone afterwards."""
+    ops = dict(REGISTRY)
+    yield
+    new = REGISTRY.keys() - ops
+    REGISTRY.clear()
+    REGISTRY.update(ops)
+    for module in (tetrad, functions):
+        for name in new & vars(module).keys():
+            delattr(module, name)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p))], ids=name_of)
+def test_every_block_runs(page: Path, own_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # where dataclasses look for what annotations mean
+    for block in blocks(page):
+        (run_session if block.is_session else run_program)(block, vars(module))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_is_marked_as_python(page: Path) -> None:
+    """A block that shows Python says so: then it runs."""
+    others = [m[2] for m in FENCE.finditer(page.read_text()) if m[1] != "python"]
+    assert [text for text in others if ">>> " in text or "import " in text] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_examples_run(example: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", str(example)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+# -- tables of the code -----------------------------------------------------------------------------------------------
+
+
+def table_rows(page: str, start: str) -> list[str]:
+    return [line for line in (DOCS / f"{page}.md").read_text().splitlines() if line.startswith(start)]
+
+
+def test_flags_are_all_on_their_page() -> None:
+    rows = [
+        f"| `{flag.name}` | {flag.values} | {flag.default or '-'} | {'yes' if flag.changes_code else 'no'} |"
+        for flag in FLAGS.values()
+    ]
+    assert table_rows("flags", "| `TETRAD_") == rows
+
+
+def test_ulps_are_those_of_the_kernels() -> None:
+    def shown(name: str, dtype: DType) -> str:
+        return str(ULPS[name].get(dtype, "-"))
+
+    rows = [f"| `{name}` | {shown(name, f32)} | {shown(name, f64)} |" for name in sorted(ULPS)]
+    shown_rows = table_rows("numerics", "| `")
+    assert [row for row in rows if row not in shown_rows] == []
+
+
+def test_errors_are_all_on_their_page() -> None:
+    page = (DOCS / "errors.md").read_text()
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, TetradError)]
+    assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in page] == []
+
+
+def test_rules_of_both_languages_are_on_their_pages() -> None:
+    graph_codes = set(re.findall(r"G\d{3}", graph_verify.__doc__ or ""))
+    assert [code for code in sorted(graph_codes) if code not in (DOCS / "graph.md").read_text()] == []
+    assert [code for code in CODES if code not in (DOCS / "kernel.md").read_text()] == []
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [link.partition("#")[0] for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = {"index.md", *LINK.findall((DOCS / "index.md").read_text())}
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - listed == set()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_of_the_package_has_a_page(folder: str) -> None:
+    assert (DOCS / f"{folder}.md").exists()
+    assert f"tetrad/{folder}/" in (ROOT / "README.md").read_text()
+
+
+def test_every_decision_has_its_four_parts() -> None:
+    for page in sorted((DOCS / "adr").glob("*.md")):
+        heads = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
+        assert heads == ["Question", "Choice", "Cost", "Revisit when"], name_of(page)
