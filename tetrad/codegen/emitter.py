@@ -74,6 +74,7 @@ class Codegen:
         self.entry: list[str] = []  # allocas
         self.declares: dict[str, str] = {}
         self.uses_nontemporal = False
+        self.divide: Callable[[n.Block], None] | None = None  # how blocks run where a workgroup is several vectors
         self._count = 0
 
     # -- text -----------------------------------------------------------------------------------------------------
@@ -150,6 +151,9 @@ class Codegen:
                 return scope.known[node], scope
         raise CompileError(f"{self.program.name}: {type(node).__name__} used before it is defined")
 
+    def is_known(self, node: object) -> bool:
+        return any(node in scope.known for scope in self.scopes)
+
     def set(self, node: object, emitted: Emitted) -> None:
         self.scopes[-1].known[node] = emitted
 
@@ -198,10 +202,16 @@ class Codegen:
     # -- blocks ---------------------------------------------------------------------------------------------------
 
     def run(self, block: n.Block) -> None:
+        if self.divide is not None:
+            self.divide(block)
+            return
         for instr in block:
-            emitted = self.rules.table[type(instr)](self, instr)
-            if emitted is not None:
-                self.set(instr, emitted)
+            self.run_one(instr)
+
+    def run_one(self, instr: n.Instr) -> None:
+        emitted = self.rules.table[type(instr)](self, instr)
+        if emitted is not None:
+            self.set(instr, emitted)
 
     @contextmanager
     def child(self, mask: str | None = None, keep_mask: bool = True) -> Iterator[Scope]:
@@ -222,6 +232,13 @@ class Codegen:
         self.entry.append(f"  {slot} = alloca {kind}")
         return slot
 
+    @contextmanager
+    def undivided(self) -> Iterator[None]:
+        """Inside, blocks belong to one vector."""
+        before, self.divide = self.divide, None
+        yield
+        self.divide = before
+
     # -- masks ----------------------------------------------------------------------------------------------------
 
     def with_mask(self, cond: str) -> str:
@@ -233,6 +250,9 @@ class Codegen:
         before, self.mask = self.mask, self.with_mask(cond)
         yield
         self.mask = before
+
+    def first_lanes(self, count: int) -> str:
+        return "<" + ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes)) + ">"
 
     def any_lane(self, mask: str) -> str:
         bits = self.new(f"bitcast {self.mask_type} {mask} to i{self.lanes}")

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from tetrad.codegen.emitter import Codegen, Emitted, buffer_name, operand_name
 from tetrad.codegen.rules import rules
+from tetrad.codegen.wide import Wide
 from tetrad.core.dtypes import index
 from tetrad.core.sizes import Atom, Named, Size
 from tetrad.core.target import Target
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniform import varying
 
-MAX_VECTOR = 64  # lanes a workgroup may have as one vector; larger ones without cross-lane work run in pieces
+MAX_VECTOR = 64  # lanes a workgroup may have as one vector; larger ones run in pieces, unless lanes are exchanged
 PIECE = 16
 TAG_SHIFT = 16  # a trap reports tag << 16 | code
-CROSS_LANE = (n.Shuffle, n.Broadcast, n.Vote, n.Barrier)
+CROSS_LANE = (n.Shuffle, n.Broadcast, n.Vote)
 
 
 def emit_module(programs: dict[str, n.Program], target: Target, check: str = "plain") -> str:
@@ -61,7 +62,7 @@ def attributes(target: Target) -> str:
 def vector_shape(program: n.Program) -> tuple[int, int]:
     """(lanes of one vector, vectors of a workgroup)."""
     lanes = program.lanes
-    if lanes <= MAX_VECTOR or crosses_lanes(program.body) or any(b.is_scratch for b in program.buffers):
+    if lanes <= MAX_VECTOR or crosses_lanes(program.body):
         return 1 << (lanes - 1).bit_length(), 1
     return PIECE, -(-lanes // PIECE)
 
@@ -129,7 +130,7 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
         cg.line("%w = load i64, ptr %slot.w")
         group_ids(cg, program)
         zero_scratch(cg, program)
-        emit_pieces(cg, program, lanes, pieces)
+        emit_body(cg, program, lanes, pieces)
         following = cg.new("add nsw i64 %w, 1")
         cg.line(f"store i64 {following}, ptr %slot.w")
         again = cg.new(f"icmp slt i64 {following}, %end")
@@ -144,38 +145,17 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
     cg.splice(loop)
 
 
-def emit_pieces(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None:
-    """One vector, or a loop over the full vectors of the workgroup, then what is left.
-
-    here -> piece -[more]-> piece;  -> done -> the last, partial vector
-    """
-    if pieces == 1:
-        emit_piece(cg, program, lanes, "0", program.lanes)
+def emit_body(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None:
+    """One vector, with lanes beyond the workgroup masked off; or several."""
+    if pieces > 1:
+        wide = Wide(cg, program, lambda first: local_ids(cg, program, lanes, first))
+        cg.divide = wide.block
+        cg.run(program.body)
         return
-    whole, rest = program.lanes // lanes * lanes, program.lanes % lanes
-    slot, body, done = cg.alloca("i64"), cg.name("piece"), cg.name("done")
     with cg.child() as scope:
-        cg.label(body)
-        first = cg.new(f"load i64, ptr {slot}")
-        emit_piece(cg, program, lanes, first, lanes)
-        following = cg.new(f"add nsw i64 {first}, {lanes}")
-        cg.line(f"store i64 {following}, ptr {slot}")
-        again = cg.new(f"icmp slt i64 {following}, {whole}")
-        cg.line(f"br i1 {again}, label {body}, label {done}")
-        cg.label(done)
-    cg.line(f"store i64 0, ptr {slot}")
-    cg.line(f"br label {body}")
-    cg.splice(scope)
-    if rest:
-        emit_piece(cg, program, lanes, str(whole), rest)
-
-
-def emit_piece(cg: Codegen, program: n.Program, lanes: int, first: str, count: int) -> None:
-    """The body for invocations first .. first+count-1; lanes beyond them are masked off."""
-    with cg.child() as scope:
-        local_ids(cg, program, lanes, first)
-        if count < lanes:
-            cg.mask = "<" + ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes)) + ">"
+        local_ids(cg, program, lanes, "0")
+        if program.lanes < lanes:
+            cg.mask = cg.first_lanes(program.lanes)
         cg.run(program.body)
     cg.splice(scope)
 
@@ -213,6 +193,12 @@ def local_ids(cg: Codegen, program: n.Program, lanes: int, first: str) -> None:
         cg.set(("local", axis), Emitted("0", 0))
     if x == program.lanes:
         cg.set(("local", 0), Emitted(first, 1) if x > 1 else Emitted("0", 0))
+        return
+    if x % lanes == 0:
+        cg.set(("local", 0), Emitted(cg.new(f"urem i64 {first}, {x}"), 1))
+        row = cg.new(f"udiv i64 {first}, {x}")
+        cg.set(("local", 1), Emitted(cg.new(f"urem i64 {row}, {y}"), 0))
+        cg.set(("local", 2), Emitted(cg.new(f"udiv i64 {row}, {y}"), 0))
         return
     linear = cg.new(f"add <{lanes} x i64> {cg.broadcast(first, index)}, {cg.iota('i64')}")
     for axis, below in ((0, 1), (1, x), (2, x * y)):

@@ -415,7 +415,7 @@ def emit_prefetch(cg: Codegen, node: n.Prefetch) -> None:
 def emit_local(cg: Codegen, node: n.Local) -> Emitted:
     varying = cg.is_varying(node)
     kind = cg.type(node.dtype, varying)
-    slot = cg.alloca(kind)
+    slot = cg.find(node)[0].text if cg.is_known(node) else cg.alloca(kind)
     cg.line(f"store {kind} {cg.operand(node.init, varying)}, ptr {slot}")
     return Emitted(slot, form(varying))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from tetrad.codegen.module import TAG_SHIFT
-from tetrad.compiler.driver import current_target
+from tetrad.compiler.driver import current_target, loading_runtime
 from tetrad.compiler.grid import Grid, infer_grid
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.schedule import scratch_layout
@@ -96,10 +96,13 @@ BACKENDS: dict[str, Callable[[Program, Mapping[Buffer, Storage], Args, Grid], No
 
 @lru_cache(maxsize=256)
 def code_of(program: Program) -> int:
+    runtime = loading_runtime()
     try:
-        return KERNELS.load([program], current_target(), "mask")[program]
+        address = KERNELS.load([program], current_target(), "mask")[program]
     except CompileError as error:
         raise BackendError(error.message, code=COMPILING, hint=error.hint) from error
+    runtime.result()
+    return address
 
 
 @lru_cache(maxsize=256)
