@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.getsignal spends microseconds on making enums
 import atexit
+import contextlib
 import ctypes
 import os
 import signal
@@ -124,6 +125,8 @@ class Pool:
         self.workers: list[threading.Thread] = []
         self.lock = threading.Lock()
         self.limit = available_threads()
+        self.processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        self.avoided = -1
         self.is_closed = False
 
     def context(self, table: Table, threads: int = 1) -> Context:
@@ -165,7 +168,23 @@ class Pool:
             warnings.warn(f"tetrad runs with {self.limit} threads: {error}", RuntimeWarning, stacklevel=2)
             return False
         self.workers.append(worker)
+        self.avoided = -1
         return True
+
+    def make_way(self) -> None:
+        """Keep the workers off the processor the caller runs on.
+
+        A sleeping worker is often woken on its waker's processor, and the scheduler takes milliseconds to part them:
+        longer than most runs. Nothing is done where processors are too few, or the system cannot say.
+        """
+        here = processor()
+        if here == self.avoided or len(self.processors) <= len(self.workers) or here not in self.processors:
+            return
+        self.avoided = here
+        for number in (worker.native_id for worker in self.workers):
+            if number is not None:
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(number, self.processors - {here})
 
     def close(self, seconds: float = EXIT_SECONDS) -> None:
         """Send the workers home. Runs still going in other threads are stopped; later ones run alone."""
@@ -180,6 +199,14 @@ class Pool:
             time.sleep(0.001)
         for worker in self.workers:
             worker.join(max(0.0, deadline - time.monotonic()))
+
+
+def find_processor() -> Callable[[], int]:
+    found = getattr(ctypes.CDLL(None), "sched_getcpu", None)
+    return found if found is not None else lambda: -1
+
+
+processor = find_processor()  # where the calling thread runs now, or -1
 
 
 def serve(native: Native, block: Block) -> None:
@@ -256,7 +283,9 @@ def run_heavy(table: Table, bases: Sequence[int], threads: int | None, profile: 
     """The same for tables that take longer than a call: with workers, without the GIL, with an ear for Ctrl-C."""
     pool = state.pool or state.make_pool()
     wanted = wanted_threads(pool, table, threads)
-    pool.start(wanted)
+    if wanted > 1:
+        pool.start(wanted)
+        pool.make_way()
     context = pool.context(table, wanted)
     pack_slowly(context, table, wanted | (HOOK if may_interrupt() else 0), bases)
     ticks = array("q", bytes(8 * table.slots)) if profile else None
