@@ -6,7 +6,7 @@ written in integer arithmetic here, so the rules need not ask.
 
 from __future__ import annotations
 
-from tetrad.codegen.emitter import Codegen
+from tetrad.codegen.emitter import Chain, Codegen
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, index, u32
 from tetrad.kernel import nodes as n
 
@@ -120,11 +120,11 @@ def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
 # -- byte dot products ------------------------------------------------------------------------------------------------
 
 
-def dot4(cg: Codegen, acc: str, u: str, s: str, u_max: int) -> str:
+def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     if cg.target.dot4 == "vnni512" and cg.lanes == 16:
         return dot4_vnni(cg, acc, u, s)
     if cg.target.dot4 in ("maddubs", "vnni512") and cg.lanes % 8 == 0:
-        return dot4_pairs(cg, acc, u, s, u_max)
+        return dot4_short(cg, node, acc, u, s) if node.u_max <= 128 else dot4_pairs(cg, acc, u, s)
     return dot4_portable(cg, acc, u, s, True)
 
 
@@ -134,17 +134,37 @@ def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
     return cg.call(word, "llvm.x86.avx512.vpdpbusd.512", (word, acc), *operands)
 
 
-def dot4_pairs(cg: Codegen, acc: str, u: str, s: str, u_max: int) -> str:
-    """Eight lanes at a time with AVX2's pair products.
+def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
+    """Eight lanes at a time with AVX2's pair products of 16 bits, which pmaddwd widens.
 
-    pmaddubsw saturates at 16 bits: with u_max <= 128 a pair lies in -2*128*128 .. 2*128*127 and fits; otherwise even
-    and odd bytes are widened to 16 bits and pmaddwd adds them exactly.
+    pmaddubsw saturates: with u_max <= 128 a pair lies in -2*128*128 .. 2*128*127 and fits. A dot of a dot goes on in 16
+    bits while the largest possible sum fits, so a chain is widened once; what the dots in between would give is dropped
+    unless somebody reads it.
     """
-    parts = []
-    for start in range(0, cg.lanes, 8):
-        lanes = ", ".join(f"i32 {start + i}" for i in range(8))
-        u8, s8 = (slice_words(cg, x, lanes) for x in (u, s))
-        parts.append(pairs_saturating(cg, u8, s8) if u_max <= 128 else pairs_wide(cg, u8, s8))
+    most = 2 * 128 * node.u_max
+    pairs = [pair_products(cg, *part) for part in eights(cg, u, s)]
+    before = cg.find_chain(node.acc)
+    if before is not None and before.most + most < 1 << 15:
+        pairs = [cg.new(f"add <16 x i16> {a}, {b}") for a, b in zip(before.pairs, pairs, strict=True)]
+        acc, most = before.acc, before.most + most
+    cg.scopes[-1].chains[node] = Chain(acc, tuple(pairs), most)
+    return add_words(cg, acc, [widened_pairs(cg, p) for p in pairs])
+
+
+def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
+    """Any bytes: even and odd ones are widened to 16 bits and pmaddwd adds them exactly."""
+    return add_words(cg, acc, [pairs_wide(cg, *part) for part in eights(cg, u, s)])
+
+
+def eights(cg: Codegen, u: str, s: str) -> list[tuple[str, str]]:
+    """Both operands, eight lanes at a time."""
+    starts = range(0, cg.lanes, 8)
+    lanes = [", ".join(f"i32 {start + i}" for i in range(8)) for start in starts]
+    return [(slice_words(cg, u, part), slice_words(cg, s, part)) for part in lanes]
+
+
+def add_words(cg: Codegen, acc: str, parts: list[str]) -> str:
+    """acc + the parts of eight lanes, side by side."""
     width = 8
     while len(parts) > 1:
         parts = [join_words(cg, a, b, width) for a, b in zip(parts[::2], parts[1::2], strict=True)]
@@ -163,11 +183,14 @@ def join_words(cg: Codegen, a: str, b: str, width: int) -> str:
     return cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{2 * width} x i32> <{lanes}>")
 
 
-def pairs_saturating(cg: Codegen, u: str, s: str) -> str:
+def pair_products(cg: Codegen, u: str, s: str) -> str:
     byte, short, word = "<32 x i8>", "<16 x i16>", "<8 x i32>"
     operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in (u, s)]
-    pairs = cg.call(short, "llvm.x86.avx2.pmadd.ub.sw", *operands)
-    return cg.call(word, "llvm.x86.avx2.pmadd.wd", (short, pairs), (short, "splat (i16 1)"))
+    return cg.call(short, "llvm.x86.avx2.pmadd.ub.sw", *operands)
+
+
+def widened_pairs(cg: Codegen, pairs: str) -> str:
+    return cg.call("<8 x i32>", "llvm.x86.avx2.pmadd.wd", ("<16 x i16>", pairs), ("<16 x i16>", "splat (i16 1)"))
 
 
 def pairs_wide(cg: Codegen, u: str, s: str) -> str:

@@ -34,12 +34,22 @@ class Emitted:
     stride: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A byte dot product still in 16-bit pairs: acc + the widened pairs, no pair above `most` in magnitude."""
+
+    acc: str
+    pairs: tuple[str, ...]
+    most: int
+
+
 @dataclass(slots=True)
 class Scope:
     """One block being emitted: its lines, and the operands known in it."""
 
     lines: list[str] = field(default_factory=list)
     known: dict[object, Emitted] = field(default_factory=dict)
+    chains: dict[n.Instr, Chain] = field(default_factory=dict)
 
 
 Rule = Callable[["Codegen", n.Instr], "Emitted | None"]
@@ -153,6 +163,9 @@ class Codegen:
 
     def is_known(self, node: object) -> bool:
         return any(node in scope.known for scope in self.scopes)
+
+    def find_chain(self, node: n.Instr) -> Chain | None:
+        return next((scope.chains[node] for scope in reversed(self.scopes) if node in scope.chains), None)
 
     def set(self, node: object, emitted: Emitted) -> None:
         self.scopes[-1].known[node] = emitted

@@ -208,7 +208,7 @@ def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
     varying = cg.is_varying(node)
     acc, u, s = (cg.operand(x, varying) for x in (node.acc, node.u, node.s))
     if varying:
-        return Emitted(convert.dot4(cg, acc, u, s, node.u_max), None)
+        return Emitted(convert.dot4(cg, node, acc, u, s), None)
     return Emitted(convert.dot4_portable(cg, acc, u, s, False), 0)
 
 
