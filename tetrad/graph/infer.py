@@ -23,7 +23,9 @@ def infer(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> tuple[
         return _call_types(inputs, **params)
     if op is item:
         return _item_types(*inputs, **params)
-    _signature(op).bind(*inputs, **params)  # type rules often take any number of operands; the meaning says how many
+    bound = _signature(op).bind(*inputs, **params)  # type rules often take any number of operands, the meaning does not
+    if len(bound.args) != len(inputs):
+        raise TypeError(f"{op.name}: operands are positional, settings are named")
     return (op.type(*(i.type for i in inputs), **params),)
 
 
