@@ -8,7 +8,7 @@ import runpy
 import sys
 import time
 
-os.environ.setdefault("TETRAD_CACHE_DIR", "off")  # nothing is compiled twice, and nothing is left behind
+os.environ["TETRAD_CACHE_DIR"] = "off"  # code with planted defects must not be found again by anybody
 
 from tests.fuzz.check import check
 from tests.fuzz.plants import PLANTS

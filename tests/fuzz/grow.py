@@ -255,12 +255,19 @@ def limited(g: Grower, base: int, axes: Any) -> list[int]:
 
 
 def transpose(g: Grower) -> None:
-    """Often of three or four axes: with fewer, a permutation is its own inverse."""
+    """Often of three or four axes: with fewer, a permutation is its own inverse. The last axis may stay: other code."""
     base = g.node(lambda t: t.rank > 1)
     if g.rng.random() < 0.3 and not g.in_line:
-        base = g.leaf(g.dtype(), tuple(int(n) for n in g.rng.integers(2, 8, int(g.rng.integers(3, 5)))))
+        base = block(g)
     if base is not None:
-        g.step("transpose", base, perm=tuple(int(p) for p in g.rng.permutation(g.types[base].rank)))
+        rank = g.types[base].rank
+        stay = (rank - 1,) if g.rng.random() < 0.4 else ()
+        g.step("transpose", base, perm=(*(int(p) for p in g.rng.permutation(rank - len(stay))), *stay))
+
+
+def block(g: Grower) -> int:
+    """A small array with three or four axes, none of size 1."""
+    return g.leaf(g.dtype(), tuple(int(n) for n in g.rng.integers(2, 8, int(g.rng.integers(3, 5)))))
 
 
 def reshape(g: Grower) -> None:
@@ -417,7 +424,9 @@ def softmax(g: Grower) -> None:
 
 def in_line(g: Grower) -> None:
     """Two or three changes of one array, one after the other: what rewriting joins."""
-    first = pick(g.rng, (transpose, cut, reshape, cast, expand, pad, elementwise))
+    first = pick(g.rng, (transpose, transpose, cut, cut, reshape, cast, expand, pad, elementwise))
+    if g.rng.random() < 0.5:
+        block(g)
     g.in_line = True
     for _ in range(int(g.rng.integers(2, 4))):
         (first if g.rng.random() < 0.7 else pick(g.rng, (transpose, cut, reshape, cast, elementwise)))(g)
@@ -448,5 +457,5 @@ def from_case(g: Grower) -> None:
 
 GROWERS: tuple[Callable[[Grower], None], ...] = (
     *(elementwise,) * 12, *(reduction,) * 3, *(transpose,) * 2, *(reshape,) * 2, *(expand,) * 2, *(cut,) * 2, concat,
-    pad, gather, scatter, along_axis, *(matmul,) * 2, *(softmax,) * 2, *(in_line,) * 3, from_case,
+    pad, gather, scatter, along_axis, *(matmul,) * 2, *(softmax,) * 2, *(in_line,) * 4, from_case,
 )  # fmt: skip

@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.py"))
 
 
-def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
+def fuzz(*arguments: str, seconds: float = 880) -> subprocess.CompletedProcess[str]:
     """In a process of its own: the parent forks, and must not have threads."""
     command = [sys.executable, "-m", "tests.fuzz", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
 
 
 @pytest.mark.timeout(900)
