@@ -137,7 +137,7 @@ class Runner:
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
-        if self.watch is not None:
+        if self.watch is not None and not profile:
             return self.watch(self, storages, threads)
         outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
         bases = [s.ptr for s in storages]

@@ -74,7 +74,7 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
         """accs[column] with `count` positions from `start` joined in, for every column of the stretch."""
         with k.loop(width, 0, LANES, always=True) as lane0:
             lane = lane0 + k.lane()
-            with k.when(lane < width, guard=True):
+            with frame.within(lane, width, last):
                 identity = k.const(node.op.monoid.init(accumulator(node)), accumulator(node))
                 value = identity if fresh else k.load(accs, lane)
                 for u in range(count):
@@ -90,7 +90,7 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
             sweep(position, 1)
     with k.loop(width, 0, LANES, always=True) as lane0:
         lane = lane0 + k.lane()
-        with k.when(lane < width, guard=True):
+        with frame.within(lane, width, last):
             value = k.load(accs, lane)
             where = (chunk * sizes.val(rows) + row) * end + base + lane
             k.store(out, where, k.cast(value, node.type.dtype) if final else value)

@@ -6,7 +6,8 @@ the `Launch`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tetrad.core.dtypes import DType
@@ -71,6 +72,15 @@ class Frame:
         self.scratches += 1
         self.sizes.need(count)
         return self.k.scratch(f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count)
+
+    @contextmanager
+    def within(self, lane: Val, end: Val, size: Size) -> Iterator[None]:
+        """Only lanes before `end`. Vectors that start at multiples of 16 of a size that is one need no test."""
+        if isinstance(size, int) and size % LANES == 0:
+            yield
+            return
+        with self.k.when(lane < end, guard=True):
+            yield
 
     def write(self, buffer: Buffer, node: Node, at: At, value: Val) -> None:
         """buffer[at] = value, where the buffer holds all of `node`. Results larger than caches go around them."""

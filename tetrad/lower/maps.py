@@ -95,6 +95,10 @@ def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Cal
     """body(position) for `count` vectors from `first`; a short last workgroup goes vector by vector under a mask."""
     k = frame.k
     end = frame.sizes.val(total)
+    if isinstance(total, int) and total % (LANES * count) == 0:
+        for v in range(count):
+            body(first + LANES * v + k.lane())
+        return
     full = first + LANES * count <= end
     with k.when(full):
         for v in range(count):
@@ -116,7 +120,7 @@ def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) ->
     stop = frame.sizes.val(last) if blocks == 1 else k.min(first + STRETCH, frame.sizes.val(last))
     with k.loop(stop, first, LANES, always=True) as column:
         position = column + k.lane()
-        with k.when(position < stop, guard=True):
+        with frame.within(position, stop, last):
             store_all(frame, outputs, (*outer, position))
     return product(rows) * blocks
 

@@ -145,7 +145,7 @@ class Matmul:
         k, depth = self.k, stop - start
         with k.loop(depth, 0, LANES) as step:
             lane = step + k.lane()
-            with k.when(lane < depth, guard=True):
+            with self.frame.within(lane, depth, self.size.k):
                 for row in range(rows):
                     k.store(self.staged_rows, lane + row * PITCH, self.left(m + row, start + lane))
 
@@ -220,7 +220,7 @@ class Matmul:
 
     def store_vector(self, total: Val, m: Val, column: Val) -> None:
         lane = self.n0 + column + self.k.lane()
-        with self.k.when(lane < self.sizes.val(self.size.n), guard=True):
+        with self.frame.within(lane, self.sizes.val(self.size.n), self.size.n):
             store_result(self.frame, self.node, self.outputs, (*self.batch, m, lane), total)
 
     def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
@@ -262,13 +262,22 @@ class Matmul:
         if runs_along_k(self.b):
             self.pack_turned(start, stop)
             return
+        k, n = self.k, self.size.n
+        if isinstance(n, int) and n % self.columns == 0:
+            self.pack_whole(start, stop)
+            return
+        with k.when(self.n0 + self.columns <= self.sizes.val(n)):
+            self.pack_whole(start, stop)
+        with k.otherwise(), k.loop(stop - start) as step:
+            self.pack_row(start, step)
+
+    def pack_whole(self, start: Val, stop: Val) -> None:
+        """Every column of the block is there."""
         k = self.k
-        with k.when(self.n0 + self.columns <= self.sizes.val(self.size.n)), k.loop(stop - start) as step:
+        with k.loop(stop - start) as step:
             for v in range(self.columns // LANES):
                 column = self.n0 + v * LANES + k.lane()
                 k.store(self.panels, self.panel_at(k.index(v * LANES), step), self.element(start + step, column))
-        with k.otherwise(), k.loop(stop - start) as step:
-            self.pack_row(start, step)
 
     def pack_row(self, start: Val, step: Val) -> None:
         """One step of k of a block that may end early."""

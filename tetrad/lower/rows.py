@@ -122,7 +122,7 @@ class Sweeps:
         total = self.frame.sizes.val(product(self.inner))
         with self.k.loop(total, 0, LANES, always=all(isinstance(n, int) and n > 0 for n in self.inner)) as start:
             column = start + self.k.lane()
-            with self.k.when(column < total, guard=True):
+            with self.frame.within(column, total, product(self.inner)):
                 self.column, at = column, self.at(column)
                 for node in outputs:
                     self.frame.write(self.buffers[node], node, at, self.reading.read(node, at))

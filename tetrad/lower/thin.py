@@ -97,7 +97,7 @@ class Thin:
         k = self.k
         with k.loop(self.width, 0, LANES, always=True) as self.lane0:
             lane = self.lanes()
-            with k.when(lane < self.width, guard=True):
+            with self.frame.within(lane, self.width, self.columns):
                 values = [k.load(chain, lane) for chain in self.chains]
                 for u in range(count):
                     right = self.right(step + u, self.base + lane)
@@ -117,7 +117,7 @@ class Thin:
         k = self.k
         with k.loop(self.width, 0, LANES, always=True) as self.lane0:
             lane = self.lanes()
-            with k.when(lane < self.width, guard=True):
+            with self.frame.within(lane, self.width, self.columns):
                 for row, total in enumerate(self.sums):
                     at = (*self.batch, k.index(row), self.base + lane)
                     store_result(self.frame, self.node, self.outputs, at, k.load(total, lane))
