@@ -89,7 +89,7 @@ class Grower:
         if self.dim is None:
             return ({},)
         most = self.dim.max
-        refuses = any(isinstance(i, Step) and i.op in SETTLED for i in program.items)
+        refuses = any(i.op in SETTLED if isinstance(i, Step) else i.below != 1 for i in program.items)
         sizes = [n for n in (1, 2, 3, 7, 16, 17, 31, 33, most) if n <= most] + ([] if refuses else [0])
         first, second = (int(n) for n in self.rng.choice(sizes, 2, replace=False))
         return ({"n": first}, {"n": second})

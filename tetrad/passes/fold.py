@@ -51,8 +51,9 @@ def is_exact(node: Node) -> bool:
 
 def is_affordable(node: Node, constants: list[Node]) -> bool:
     """Neither the operands nor the result take much memory, and no broadcast is written out to be stored."""
-    sizes = [kind.nbytes for kind in (node.type, *(i.type for i in node.inputs))]
-    if not all(isinstance(n, int) and n <= MAX_BYTES for n in sizes):
+    kinds = (node.type, *(i.type for i in node.inputs))
+    sizes = [kind.nbytes for kind in kinds]  # of a Dim and a 0 together it is 0: only the shape tells
+    if not all(kind.is_static and isinstance(n, int) and n <= MAX_BYTES for kind, n in zip(kinds, sizes, strict=True)):
         return False
     repeated = any(i.op is expand for i in node.inputs)
     return not repeated or sizes[0] <= max(Literal.SMALL, *(c.type.nbytes for c in constants))  # type: ignore[operator, type-var]
