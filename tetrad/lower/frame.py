@@ -48,6 +48,7 @@ class Frame:
         self.slots: list[Slot] = []
         self.writes: set[Slot] = set()
         self.scratches = 0
+        self.is_light = False  # little work an element: memory is the time, so large results go around the caches
 
     def reads(self, nodes: Iterable[Node]) -> None:
         """Give a buffer to every node read from memory; constants of one value need none."""
@@ -83,10 +84,11 @@ class Frame:
             yield
 
     def write(self, buffer: Buffer, node: Node, at: At, value: Val) -> None:
-        """buffer[at] = value, where the buffer holds all of `node`. Results larger than caches go around them."""
+        """buffer[at] = value, where the buffer holds all of `node`."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         nbytes = node.type.nbytes
-        self.k.store(buffer, where, value, "stream" if isinstance(nbytes, int) and nbytes >= STREAM_BYTES else "")
+        large = isinstance(nbytes, int) and nbytes >= STREAM_BYTES
+        self.k.store(buffer, where, value, "stream" if large and self.is_light else "")
 
     def finish(self, groups: Size, group: Group | None = None, **fields: object) -> Launch:
         return Launch(

@@ -19,7 +19,8 @@ from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, splat_value
 from tetrad.passes.fuse import LEAVES, Group
 
-FLAT_VECTORS = 4  # vectors of a flat workgroup
+FLAT_VECTORS = 4  # vectors of a flat workgroup with light work; heavy work has one, and a quarter of the code
+LIGHT = 8  # operations an element up to which work counts as light
 STRETCH = 2048  # elements of the last axis one workgroup takes
 
 
@@ -30,6 +31,7 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     outputs = [(node, frame.output(memory.slots[node])) for node in group.outputs]
     shape = group.root.type.shape
     flat = is_flat(group, set(inputs)) or not shape
+    frame.is_light = sum(node.op.cost for node in nodes if node.op.kind == "elementwise") <= LIGHT
     groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
     return frame.finish(groups, group, inplace=pairs, flops=map_flops(nodes))
@@ -81,14 +83,14 @@ def walk_flat(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) ->
     if not shape:
         store_all(frame, outputs, ())
         return 1
-    step = LANES * FLAT_VECTORS
-    first = k.group_id() * step
+    count = FLAT_VECTORS if frame.is_light else 1
+    first = k.group_id() * (LANES * count)
 
     def body(position: Val) -> None:
         store_all(frame, outputs, Space(k, frame.sizes, shape, position).axes())
 
-    guarded_vectors(frame, first, total, FLAT_VECTORS, body)
-    return ceil_div(total, step)
+    guarded_vectors(frame, first, total, count, body)
+    return ceil_div(total, LANES * count)
 
 
 def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Callable[[Val], None]) -> None:
@@ -98,6 +100,10 @@ def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Cal
     if isinstance(total, int) and total % (LANES * count) == 0:
         for v in range(count):
             body(first + LANES * v + k.lane())
+        return
+    if count == 1:
+        with frame.within(first + k.lane(), end, total):
+            body(first + k.lane())
         return
     full = first + LANES * count <= end
     with k.when(full):

@@ -47,6 +47,7 @@ class Sweeps:
         self.row = Space(self.k, self.frame.sizes, outer, self.k.group_id())
         self.stage = stages(group.members)
         self.column = self.k.index(0)
+        self.frame.is_light = not [n for n in group.members if self.is_dear(n) and n not in self.worth_keeping()]
         self.kept = {n: self.frame.scratch("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
 
     def launch(self) -> Launch:
@@ -87,9 +88,12 @@ class Sweeps:
         found = []
         for node in self.group.members:
             wanted = sum(any(node in ancestors(root, self.group.members) for root in roots) for roots in sweeps)
-            if node.op.kind == "elementwise" and node.op.cost >= KEEP_COST and self.is_full(node) and wanted > 1:
+            if self.is_dear(node) and wanted > 1:
                 found.append(node)
         return found
+
+    def is_dear(self, node: Node) -> bool:
+        return node.op.kind == "elementwise" and node.op.cost >= KEEP_COST and self.is_full(node)
 
     def keep(self, stage: int) -> None:
         """From now on, values computed in this stage's sweep are read from scratch."""

@@ -21,6 +21,7 @@ BAND = 4  # tiles along the operand's last axis in one workgroup: whole cache li
 def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     node = group.root
     frame = Frame(group.name, memory)
+    frame.is_light = True
     k, sizes = frame.k, frame.sizes
     frame.reads(inputs)
     out = frame.output(memory.slots[node])
