@@ -30,6 +30,7 @@ LONG = (100, 127, 255, 256, 257, 300, 4095, 4096, 4097, 5000)
 ROOM, WIDE_ROOM = 1500, 9000  # elements of an item, of one in a large program
 LINE = 40  # steps the evaluator takes one after the other: running sums, contractions
 SETTLED = ("argmax", "argmin", "reduce_max", "reduce_min", "gather")  # ops that refuse an empty axis
+SHOW_SIGN = ("signbit", "copysign")  # of their last operand, also that of a NaN, which is nobody's promise
 # The size of their code is many times that of other functions (huge arguments, tables), and so is the time to compile.
 DEAR = {"tan": 40, "sin": 12, "cos": 12, "pow": 6, "erfc": 4, "remainder": 3, "floor_divide": 3}
 
@@ -217,7 +218,16 @@ def elementwise(g: Grower) -> None:
         operands.append(base if here else g.operand(dtype, g.types[base].shape))
     if op.name == "pow" and dtypes[1] in INTS:  # a negative exponent is an error when eager
         operands[1] = g.step("bitwise_and", operands[1], g.expanded(seven(g, dtypes[1]), g.types[base].shape))
+    if op.name in SHOW_SIGN and dtypes[-1].is_float:
+        operands[-1] = without_nan(g, operands[-1])
     g.step(op, *operands, **case.params)
+
+
+def without_nan(g: Grower, i: int) -> int:
+    """1 for every NaN."""
+    kind = g.types[i]
+    one = g.add(Leaf(kind.dtype, (), 1, "number", constant=True), ArrayType(kind.dtype, ()))
+    return g.step("where", g.step("isnan", i), g.expanded(one, kind.shape), i)
 
 
 def seven(g: Grower, dtype: DType) -> int:
