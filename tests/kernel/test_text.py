@@ -232,7 +232,7 @@ HEAD = "workgroup 4 1 1\nargs n\nbuffer x: f32 readwrite\nbody:\n"
         (HEAD + "  %0: index = arg(3)\n", "line 5: expected a string"),
         (HEAD + '  %0: index = id("local", 1.5)\n', "line 5: invalid literal for int"),
         (HEAD + "  %0: index = const(0)\n  %1: f32 = load(z, %0)\n", "line 6: expected a declared buffer, z is none"),
-        (HEAD + "  %0: index = const(0)\n  %1: f32 = const(1.0)\n  store(x, %0, %1, hint=3)\n", "line 7: expected a string"),
+        (HEAD + "  %0: index = const(0)\n  %1: f32 = const(1.0)\n  store(x, %0, %1, hint=3)\n", "line 7: expected a s"),
         (HEAD + '  %0: index = const(0)\n  %1: f32 = load(x, %0, "stream")\n', "line 6: expected load.buffer"),
         (HEAD + "  %0: index = const(0)\n  %1: f32 = load(x, at=%0)\n", "line 6: expected load.buffer"),
         (HEAD + "  %0: index = const(0)\n  set(%0, %0)\n", "line 6: expected a local, %0 is not one"),
