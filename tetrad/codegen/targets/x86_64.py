@@ -15,8 +15,8 @@ from tetrad.core.target import Target, Tile
 TRIPLE = "x86_64-unknown-linux-gnu"
 
 BASELINE = Target("x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), 2)
-V3 = Target("x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(3, 1), 4)
-V4 = Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(8, 3), Tile(6, 2), 8)
+V3 = Target("x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), 4)
+V4 = Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(12, 2), Tile(6, 2), 8)
 LEVELS = {target.name: target for target in (BASELINE, V3, V4)}
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
