@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+import tetrad as td
 from tests.kernel.programs import apply, edges
 from tetrad.core.dtypes import DType, f32
 from tetrad.kernel import math as km
 
 Array = np.ndarray[Any, Any]
+CHUNK = 1 << 20  # points in one call of compiled code
 HAS_WIDE_OF_F64 = np.finfo(np.longdouble).nmant >= 63
 
 
@@ -22,25 +24,38 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    """Below 1.5 a series without cancellation, e**-x**2 * (x + 2x**3/3 + 4x**5/15 + ...), beyond that from erfc."""
-    total = term = near = np.clip(x, -1.5, 1.5)
+    """2x / sqrt(pi) at first, then a series, then from erfc; each is computed only for the points that need it."""
+    tiny, near = np.abs(x) < 2.0**-33, np.abs(x) < 1.5
+    stretches = [tiny, near & ~tiny, np.abs(x) >= 1.5]
+    return np.piecewise(x, stretches, [lambda x: x * _gauss(x), _erf_near, _erf_far, np.nan])
+
+
+def _erf_near(x: Array) -> Array:
+    """A series without cancellation: e**-x**2 * (x + 2x**3/3 + 4x**5/15 + ...)."""
+    total = term = x
     for n in range(60):
-        term = term * near * near * 2 / (2 * n + 3)
+        term = term * x * x * 2 / (2 * n + 3)
         total = total + term
-    far = np.copysign(1 - _erfc_far(np.abs(x)), x)
-    return np.where(np.abs(x) < 1.5, _gauss(near) * total, far)
+    return _gauss(x) * total
+
+
+def _erf_far(x: Array) -> Array:
+    return np.copysign(1 - _erfc_far(np.abs(x)), x)
 
 
 def _erfc(x: Array) -> Array:
-    far = _erfc_far(np.abs(x))
-    return np.where(x < 1.5, np.where(x < -1.5, 2 - far, 1 - _erf(x)), far)
+    return np.piecewise(x, [x < 1.5, x >= 1.5], [lambda x: 1 - _erf(x), _erfc_far, np.nan])
 
 
 def _erfc_far(x: Array) -> Array:
+    """From 1.5 on; beyond 40 it is 0 in every type that has a wider one to compare with."""
+    return np.piecewise(x, [x < 40], [_erfc_fraction, 0])
+
+
+def _erfc_fraction(x: Array) -> Array:
     """The continued fraction e**-x**2 / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))), from the far end."""
-    x = np.clip(x, 1.5, 40)  # 150 levels are enough from 1.5 on
     tail = x
-    for n in range(150, 0, -1):
+    for n in range(150, 0, -1):  # enough levels from 1.5 on
         tail = x + n / (2 * tail)
     return _gauss(x) / (2 * tail)
 
@@ -62,6 +77,8 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
 }  # fmt: skip
 BINARY = ("pow", "atan2")
+# Measured on many points in every run, in f32; together with "pow".
+OFTEN = ("exp", "exp2", "expm1", "log", "log1p", "tanh", "sigmoid", "rsqrt", "sin", "cos", "erf")
 CASES = [(name, dtype) for name, row in km.ULPS.items() for dtype in row]
 
 
@@ -92,8 +109,20 @@ def errors(got: Array, true: Array) -> Array:
 
 
 def worst(name: str, dtype: DType, *xs: Array) -> tuple[float, str]:
-    """The largest error over the points, and where."""
-    got, true = compute(name, dtype, *xs), want(name, dtype, *xs)
+    """The largest error of the evaluator over the points, and where."""
+    return _largest(name, compute(name, dtype, *xs), want(name, dtype, *xs), xs)
+
+
+def worst_compiled(name: str, dtype: DType, *xs: Array) -> tuple[float, str]:
+    """The same for compiled code, which gives the same bits and has time for many points."""
+    run = td.jit(getattr(td, name))
+    chunks = [[x[i : i + CHUNK] for x in xs] for i in range(0, len(xs[0]), CHUNK)]
+    return max(
+        _largest(name, np.asarray(run(*map(td.asarray, chunk))), want(name, dtype, *chunk), chunk) for chunk in chunks
+    )
+
+
+def _largest(name: str, got: Array, true: Array, xs: Sequence[Array]) -> tuple[float, str]:
     error = errors(got, true)
     i = int(np.argmax(error))
     return float(error[i]), f"{name}({', '.join(repr(x[i]) for x in xs)}) = {got[i]!r}, not {true[i]!r}"
@@ -119,6 +148,32 @@ def hard(dtype: DType, count: int, seed: int) -> Array:
         thresholds(dtype)[:, None] * (1 + rng.normal(0, 1e-4, max(1, count // 8))),
     ]
     return np.concatenate([np.ravel(p).astype(dtype.np) for p in parts] + [np.array(edges(dtype), dtype.np)])
+
+
+def many(dtype: DType, hard_count: int) -> Array:
+    """16 million points over all bit patterns, and `hard_count` of each kind where it is hard."""
+    return np.concatenate([spread(dtype, 1 << 24, seed=11), hard(dtype, hard_count, seed=12)])
+
+
+def many_pairs(dtype: DType, hard_count: int) -> tuple[Array, Array]:
+    """As many pairs of any two bit patterns, of any two hard points, of bases and powers, every two special values."""
+    rng, special = np.random.default_rng(13), np.array(edges(dtype), dtype.np)
+    anything, difficult = spread(dtype, 1 << 24, seed=11), hard(dtype, hard_count, seed=12)
+    base, power = _bases_and_powers(dtype, 1 << 21, seed=14)
+    x = np.concatenate([anything, difficult, base, np.repeat(special, len(special))])
+    y = np.concatenate([rng.permutation(anything), rng.permutation(difficult), power, np.tile(special, len(special))])
+    return x, y
+
+
+def _bases_and_powers(dtype: DType, count: int, seed: int) -> tuple[Array, Array]:
+    """Ordinary magnitudes, and any positive bases with powers that take them to somewhere below infinity."""
+    rng, info = np.random.default_rng(seed), np.finfo(dtype.np)
+    base = np.abs(spread(dtype, count, seed + 1))
+    with np.errstate(all="ignore"):
+        power = rng.uniform(info.minexp - info.nmant, info.maxexp, count) / np.log2(base.astype(np.float64))
+        power = power.astype(dtype.np)
+    ordinary = np.exp(rng.normal(0, 2, count)), rng.normal(0, 20, count)
+    return np.append(base, ordinary[0].astype(dtype.np)), np.append(power, ordinary[1].astype(dtype.np))
 
 
 def thresholds(dtype: DType) -> Array:
