@@ -153,7 +153,7 @@ class Places:
 
 def call_entry(step: Invoke, inner: Scheduled, where: Places) -> CallEntry:
     bases = [where.word(s) for s in (*step.inputs, *step.outputs)]
-    arena = Word(where.arena, where.offsets[arena_slot(step)])
+    arena = Word(where.arena, where.offsets[step.arena])
     return CallEntry(inner.table, (*bases, arena), name=step.body.graph.name)
 
 
@@ -164,7 +164,7 @@ def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> 
     for i, step in enumerate(lowered.steps):
         touched = step.reads | step.writes
         if isinstance(step, Invoke):
-            touched = touched | {arena_slot(step)}
+            touched = touched | {step.arena}
         for slot in touched:
             if slot.kind == "temp":
                 first.setdefault(slot, i)
@@ -175,7 +175,7 @@ def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> 
     for slot in temps:
         nbytes = bind(slot.type.nbytes, dims)
         step = lowered.steps[first[slot]]
-        if isinstance(step, Invoke) and slot is arena_slot(step):
+        if isinstance(step, Invoke) and slot is step.arena:
             nbytes = inner[step].arena_bytes
         lives.append(Life(slot.name, nbytes, first[slot], last[slot], reusable(step, slot, first, last, number)))
     return temps, lives
@@ -190,16 +190,6 @@ def reusable(step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numb
         return ()
     pairs = [source for result, source in step.inplace if result is slot and source in number]
     return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])
-
-
-_arena_slots: dict[Invoke, Slot] = {}
-
-
-def arena_slot(step: Invoke) -> Slot:
-    """The region a sub-program's arena takes in the caller's."""
-    if step not in _arena_slots:
-        _arena_slots[step] = Slot("arena", step.body.graph.outputs[0].type, "temp")
-    return _arena_slots[step]
 
 
 def scratch_layout(program: Program, dims: Dims) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tetrad.core.dtypes import u8
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
@@ -68,6 +69,7 @@ class Invoke:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     source: Source | None = None
+    arena: Slot = field(default_factory=lambda: Slot("arena", ArrayType(u8, (0,)), "temp"))  # sized by the planner
 
     @property
     def writes(self) -> frozenset[Slot]:
