@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -234,16 +235,15 @@ def seven(g: Grower, dtype: DType) -> int:
     return g.step("cast", g.add(Leaf(f32, (), 7, "number", constant=True), ArrayType(f32, ())), dtype=dtype)
 
 
-_elementwise: list[tuple[list[Op], np.ndarray]] = []
-
-
 def elementwise_ops() -> tuple[list[Op], np.ndarray]:
+    return weighted(tuple(o for o in REGISTRY.values() if o.kind == "elementwise"))
+
+
+@cache
+def weighted(ops: tuple[Op, ...]) -> tuple[list[Op], np.ndarray]:
     """Cheap ones more often: they compile quickly, and more of them fuse."""
-    if not _elementwise:
-        ops = [o for o in REGISTRY.values() if o.kind == "elementwise"]
-        weights = np.array([1 / (1 + o.cost / 6) / DEAR.get(o.name, 1) for o in ops])
-        _elementwise.append((ops, weights / weights.sum()))
-    return _elementwise[0]
+    weights = np.array([1 / (1 + o.cost / 6) / DEAR.get(o.name, 1) for o in ops])
+    return list(ops), weights / weights.sum()
 
 
 def reduction(g: Grower) -> None:
