@@ -33,7 +33,7 @@ from tetrad.passes.fuse import Group
 
 BLOCK = 512  # of k, packed and walked at a time; two make a chunk of 1024, which is part of the meaning
 COLUMNS = 128  # of a workgroup
-ROWS = 192  # of a workgroup, at most
+ROWS = 384  # of a workgroup, at most
 PITCH = BLOCK + LANES  # between staged rows
 STAGING_COLUMNS = 64
 UNROLL = 4  # steps of k written out
