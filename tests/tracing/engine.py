@@ -37,6 +37,9 @@ class Evaluator:
 
     from_numpy = staticmethod(Storage.from_numpy)
 
+    def prepare(self) -> None:
+        """Nothing to get ready."""
+
     def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> EvaluatedGraph:
         verify(graph)
         self.graphs.append(graph)

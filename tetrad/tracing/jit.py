@@ -42,6 +42,9 @@ class Compiled(Protocol):
 class Engine(Protocol):
     """What turns graphs into machine code and NumPy memory into storage."""
 
+    def prepare(self) -> None:
+        """A function is about to be traced: what compiling needs can be got ready meanwhile."""
+
     def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled: ...
 
     def from_numpy(self, array: np.ndarray) -> Storage: ...
@@ -190,6 +193,7 @@ class Jitted:
             return self._programs[key]
 
     def _compile(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        self.engine.prepare()
         traced = self._trace(arguments, kinds)
         dims = sorted({d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name)
         donated = self._donated_leaves(arguments)
