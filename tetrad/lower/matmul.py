@@ -33,7 +33,7 @@ from tetrad.passes.fuse import Group
 
 BLOCK = 512  # of k, packed and walked at a time; two make a chunk of 1024, which is part of the meaning
 COLUMNS = 128  # of a workgroup
-ROWS = 384  # of a workgroup, at most
+ROWS, FEW_ROWS = 384, 192  # of a workgroup, at most; fewer where that leaves more workgroups to share
 PITCH = BLOCK + LANES  # between staged rows
 STAGING_COLUMNS = 64
 UNROLL = 4  # steps of k written out
@@ -71,6 +71,7 @@ class Matmul:
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch_panels()
         self.outputs = output_buffers(self.frame, group)
+        self.rows = FEW_ROWS if isinstance(self.size.m, int) and self.size.m < 2 * ROWS else ROWS
         rows = self.tile.rows
         self.staged = self.frame.scratch("rows", self.dtype, rows * PITCH) if self.is_worth_staging() else None
         self.tile_area = self.frame.scratch("tile", self.dtype, rows * self.width)
@@ -83,7 +84,7 @@ class Matmul:
 
     def launch(self) -> Launch:
         size = self.size
-        columns, rows = ceil_div(size.n, self.columns), ceil_div(size.m, ROWS)
+        columns, rows = ceil_div(size.n, self.columns), ceil_div(size.m, self.rows)
         grid: Shape = (product(size.batch), columns, rows)
         position = Space(self.k, self.sizes, grid, self.k.group_id())
         self.batch = Space(self.k, self.sizes, size.batch, position.span(0, 1)).axes()
@@ -110,7 +111,7 @@ class Matmul:
         if isinstance(depth, int) and depth <= BLOCK:
             self.run_block(k.index(0), self.sizes.val(depth))
             return
-        self.area = (ROWS + 1) * self.columns
+        self.area = (self.rows + 1) * self.columns
         self.chains = self.frame.scratch("chains", self.dtype, self.area)
         self.sums = self.frame.scratch("sums", self.dtype, 2 * self.area)
         self.blocks = k.max(self.sizes.val(ceil_div(depth, BLOCK)), 1)  # a Dim may be 0, a result is written
