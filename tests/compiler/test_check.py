@@ -15,7 +15,7 @@ from tetrad.codegen.emitter import Codegen, Emitted
 from tetrad.codegen.rules import rules
 from tetrad.compiler import check, driver, kernels, schedule, stations
 from tetrad.compiler.kernels import Kernels
-from tetrad.core.dtypes import f32
+from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
 from tetrad.core.source import Source
 from tetrad.kernel import nodes as n
@@ -268,7 +268,7 @@ def test_launches_in_the_wrong_order_are_found(checking: None, monkeypatch: pyte
 def test_invalid_kernels_are_found(checking: None) -> None:
     k = KernelBuilder("wrong")
     x = k.buffer("x", f32)
-    bad = n.Program("wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(n.index, 0), n.Const(f32, 0.0)),))
+    bad = n.Program("wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),))
     with pytest.raises(VerifyError, match="K010"):
         check.verify_programs([bad])
 

@@ -12,7 +12,7 @@ from typing import Any
 from tetrad.codegen import convert, rules
 from tetrad.codegen.emitter import Codegen, Emitted
 from tetrad.compiler import kernels, schedule
-from tetrad.core.dtypes import DType, bool_
+from tetrad.core.dtypes import DType, bool_, index
 from tetrad.graph.nodes import Node
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
@@ -96,7 +96,7 @@ def negative_index_scatters_to_the_front() -> None:
 
     def unwrapped(frame: Frame, node: Node, indices: Node, i: Val, size: Val) -> Val:
         k = frame.k
-        raw = k.cast(frame.reading.wide(indices, (i,)), n.index)
+        raw = k.cast(frame.reading.wide(indices, (i,)), index)
         return k.select(raw < 0, k.index(0), raw)
 
     special.checked_index = unwrapped

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tetrad.core.dtypes import DType, bool_, i32, index
+from tetrad.core.dtypes import DType
 from tetrad.core.sizes import Size
 
 FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max", "copysign")
@@ -299,4 +299,3 @@ INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Shuffle, Broadcast, Vote,
     Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
 )  # fmt: skip
-RESULT_TYPES = {Compare: bool_, Vote: bool_, Arg: index, Id: index, Dot4: i32}

@@ -48,7 +48,6 @@ class Launch:
     inplace: tuple[tuple[Slot, Slot], ...] = ()  # (output, input) pairs that may share memory
     traps: Mapping[int, TrapSite] = field(default_factory=dict)
     flops: Size = 0
-    serial: bool = False
     source: Source | None = None
     group: Group | None = None  # the nodes it computes, alone or with neighbouring launches
 

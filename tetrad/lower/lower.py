@@ -42,16 +42,13 @@ class Lowerer:
         self.done: dict[Graph, Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
 
-    def lower(self, graph: Graph) -> Lowered:
-        return self.lower_once(graph)
-
     def lower_called(self, graph: Graph) -> Lowered:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies included."""
         if graph not in self.done:
-            self.done[graph] = with_copies(self.lower_once(graph), self.target)
+            self.done[graph] = with_copies(self.lower(graph), self.target)
         return self.done[graph]
 
-    def lower_once(self, graph: Graph) -> Lowered:
+    def lower(self, graph: Graph) -> Lowered:
         check_dtypes(graph)
         groups = fuse(graph)
         slots = assign_slots(graph, groups)

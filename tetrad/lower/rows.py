@@ -47,8 +47,8 @@ class Sweeps:
         self.row = Space(self.k, self.frame.sizes, outer, self.k.group_id())
         self.stage = stages(group.members)
         self.column = self.k.index(0)
-        self.frame.is_light = not [n for n in group.members if self.is_dear(n) and n not in self.worth_keeping()]
         self.kept = {n: self.frame.scratch("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
+        self.frame.is_light = all(n in self.kept for n in group.members if self.is_dear(n))
 
     def launch(self) -> Launch:
         reductions = [m for m in self.group.members if m.op.kind == "reduce"]
