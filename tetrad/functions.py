@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +17,7 @@ from tetrad.core.dtypes import DType, i32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import can_cast as can_cast_dtype
+from tetrad.core.record import record
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import (
     arange,
@@ -226,7 +226,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return dtype_of(dtype) is dtype_of(kind)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class finfo_object:
     """The limits of a float dtype."""
 
@@ -238,7 +238,7 @@ class finfo_object:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class iinfo_object:
     """The limits of an integer dtype."""
 

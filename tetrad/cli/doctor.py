@@ -10,7 +10,6 @@ import ctypes
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import llvmlite
@@ -24,6 +23,7 @@ from tetrad.codegen.targets.x86_64 import V3_FEATURES, V4_FEATURES, host_target,
 from tetrad.compiler.driver import current_target
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import FLAGS, flag
+from tetrad.core.record import record
 from tetrad.explain.bisect import bisect
 from tetrad.explain.report import bytes_text
 from tetrad.runtime.cache import ObjectCache, cache_key, default_directory
@@ -60,7 +60,7 @@ done:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     name: str
     text: str

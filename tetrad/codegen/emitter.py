@@ -12,10 +12,10 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import CompileError
+from tetrad.core.record import field, record
 from tetrad.core.target import Target
 from tetrad.kernel import nodes as n
 
@@ -26,7 +26,7 @@ LLVM_TYPES = {
 SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Emitted:
     """An LLVM operand and its form: stride None = varying vector, 0 = uniform scalar, else affine (lane 0's scalar)."""
 
@@ -34,7 +34,7 @@ class Emitted:
     stride: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chain:
     """A byte dot product still in 16-bit pairs: acc + the widened pairs, no pair above `most` in magnitude."""
 
@@ -43,7 +43,7 @@ class Chain:
     most: int
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Scope:
     """One block being emitted: its lines, and the operands known in it."""
 

@@ -8,11 +8,11 @@ so they keep their stride; other values that outlive their stretch are kept in m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 
 from tetrad.codegen.emitter import Codegen, Emitted
 from tetrad.core.dtypes import bool_, index
 from tetrad.core.errors import CompileError
+from tetrad.core.record import fields
 from tetrad.kernel import nodes as n
 
 Stretch = tuple[n.Instr, ...]
@@ -213,5 +213,5 @@ def flat(block: n.Block) -> Iterator[n.Instr]:
 
 def used_by(instr: n.Instr) -> list[n.Value]:
     """The operands of an instruction itself, not of its blocks."""
-    held = [getattr(instr, f.name) for f in fields(instr) if f.name != "counter"]
+    held = [getattr(instr, name) for name in fields(instr) if name != "counter"]
     return [v for v in held if isinstance(v, n.Value)]

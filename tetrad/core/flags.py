@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tetrad.core.errors import FlagError
+from tetrad.core.record import record
 
 SHOW_STATIONS = ("graph", "passes", "kernel", "llvm", "asm", "schedule")
 CHECKS = ("1", "bounds")
 TARGETS = ("host", "x86-64", "x86-64-v3", "x86-64-v4")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     name: str
     default: str

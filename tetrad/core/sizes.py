@@ -8,14 +8,14 @@ by structure, and become ints once the Dims are bound.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from tetrad.core.errors import ShapeError
+from tetrad.core.record import record
 
 MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CeilDiv:
     """ceil(size / divisor), an atom of launch formulas; never a shape."""
 
@@ -29,7 +29,7 @@ class CeilDiv:
         return f"ceil({self.size}/{self.divisor})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Named:
     """The atom of a Dim: its name and bounds."""
 
@@ -47,7 +47,7 @@ Atom = CeilDiv | Named
 Monomial = tuple[Atom, ...]  # sorted by text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeExpr:
     """A polynomial: pairs (monomial, coefficient), sorted, no zero coefficients, not a plain integer."""
 

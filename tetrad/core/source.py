@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from tetrad.core.record import record
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 GUEST = PACKAGE_DIR + "demo.py"  # a user's program that comes with the package
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """Where in the user's program a node came from."""
 

@@ -6,10 +6,10 @@ per machine in `codegen/targets/`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tetrad.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tile:
     """A register tile of the float matmul: rows of the left side, vectors of 16 virtual lanes of the right side."""
 
@@ -17,7 +17,7 @@ class Tile:
     vectors: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     name: str  # as TETRAD_TARGET spells it
     triple: str

@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from tetrad.core.errors import TraceError
+from tetrad.core.record import record
 
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class TreeDef:
     """The shape of a tree: the container, what it needs to be built again, and its children.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from tetrad.compiler.driver import Compiled, Runner
 from tetrad.core.errors import TraceError
+from tetrad.core.record import record
 from tetrad.core.tree import flatten
 from tetrad.graph.nodes import Graph
 from tetrad.runtime.memory import Storage
@@ -24,7 +24,7 @@ from tetrad.tracing.jit import Jitted, Program
 from tetrad.transforms import NATIVE
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Call:
     jitted: Jitted
     args: tuple[Any, ...]

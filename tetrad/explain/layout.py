@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from tetrad.core.record import field, record
 
 LAYER_HEIGHT = 70.0
 GAP = 18.0  # between boxes of a layer
@@ -23,7 +24,7 @@ Edge = tuple[Box, Box]
 Point = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layout:
     centres: Mapping[Box, Point]
     edges: Mapping[Edge, tuple[Point, ...]]
@@ -31,7 +32,7 @@ class Layout:
     height: float
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Layers:
     """Boxes and bends by layer, in order, with the neighbours each has above and below."""
 

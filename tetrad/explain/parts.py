@@ -6,15 +6,15 @@ Receives what lowering returned; returns graphs with numbered nodes (as they pri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tetrad.core.record import record
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
 from tetrad.lower.launch import Invoke, Launch, Lowered
 from tetrad.passes.fuse import LEAVES, Group
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Part:
     """One graph: its groups in the order they run, the groups that compute each node, the line each node prints as."""
 

@@ -7,7 +7,6 @@ operations a nanosecond, for one thread and for all. Takes a fraction of a secon
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from tetrad.compiler.driver import current_target
 from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, u32
+from tetrad.core.record import record
 from tetrad.core.target import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
@@ -31,7 +31,7 @@ SAMPLES = 3
 SHORTEST_NS = 200_000  # a sample lasts at least this long, so that starting workers does not count
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Roofs:
     """Best rates for a number of threads: bytes a nanosecond (= GB/s) by working set, f32 operations a nanosecond."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tetrad.compiler.driver import current_target
 from tetrad.compiler.schedule import launch_bytes, running
+from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.core.target import Target
 from tetrad.explain.call import Call, prepare
@@ -32,7 +32,7 @@ FEWEST, MOST = 3, 100  # runs
 SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being started
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Kernel:
     """One launch of the program: its size, its best time, and the least time the roofs allow it."""
 
@@ -63,7 +63,7 @@ class Kernel:
         return max(self.memory_ns, self.arithmetic_ns) / max(self.ns, 1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Explanation:
     """The story of one call; `print` it, or `.html(path)` for a page with pictures."""
 

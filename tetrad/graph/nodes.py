@@ -9,19 +9,19 @@ checks, `graph.evaluate` computes with NumPy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tetrad.core.op import Op
+from tetrad.core.record import record
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
 
 ParamItems = tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@record(eq=False, weakref_slot=True)
 class Node:
     """One op applied to inputs. `types` has one entry per output; only `call` has other than one."""
 
@@ -48,7 +48,7 @@ class Node:
         return f"<{self.op.name}: {', '.join(map(str, self.types))}>"
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@record(eq=False, weakref_slot=True)
 class Graph:
     """Inputs (parameter nodes) and outputs. Interned: equal graphs are one object."""
 

@@ -18,7 +18,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import numpy as np
 from tetrad.core.dtypes import NUMPY, DType, as_dtype, bool_, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.op import REGISTRY, Op
+from tetrad.core.record import field, record
 from tetrad.core.sizes import Dim, Size, SizeExpr, dims_of
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import constant, intern, make_graph, make_parameter
@@ -215,7 +215,7 @@ def parse(text: str, literals: Mapping[str, Literal | np.ndarray] | None = None)
     return parser.result()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Line:
     number: int
     text: str
@@ -234,7 +234,7 @@ class _Line:
             raise ParseError(f"line {self.number}: {str(problem).splitlines()[0]}") from None
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Parser:
     """Reads line by line: dims, then graphs; the graph being read is `open` until its return."""
 
@@ -366,7 +366,7 @@ def _tokens(line: _Line, text: str) -> list[str]:
     return tokens[::-1]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Reader:
     """Reads the operands of one line. An operand is %node; a param is name=value."""
 

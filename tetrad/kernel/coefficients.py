@@ -7,14 +7,13 @@ entry says over which interval and to which error. `Format` holds what the algor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tetrad.core.dtypes import DType, f32, f64, i32, i64
+from tetrad.core.record import record
 
 Coefficients = tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """A float type as the algorithms see it: its layout, and the constants and polynomials at its precision."""
 

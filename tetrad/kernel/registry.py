@@ -10,19 +10,19 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tetrad.core.errors import UnsupportedError
+from tetrad.core.record import field, record, replace
 from tetrad.kernel import nodes as n
 
 Grid = tuple[int, int, int]
 LIBRARY = "tetrad.kernel.library"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """The bytes of each input and of each output, in the order of the program's buffers."""
 
@@ -30,7 +30,7 @@ class Case:
     outputs: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sample:
     """A program of some size with inputs and the outputs an independent implementation gives."""
 

@@ -12,11 +12,10 @@ Nothing here changes it: not tiles, blocks, packing or threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tetrad.core.dtypes import DType
+from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.core.target import Tile
 from tetrad.core.types import ArrayType
@@ -43,7 +42,7 @@ def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     return lower_thin(group, inputs, memory) if is_thin(group.root) else Matmul(group, inputs, memory).launch()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extent:
     """Sizes of a product: batch axes of the result, then m, n, k."""
 

@@ -7,8 +7,8 @@ and wiring, with memory where the other has memory. What differs is only which s
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 
+from tetrad.core.record import record, replace
 from tetrad.graph.nodes import Node
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Launch, Slot
@@ -17,7 +17,7 @@ from tetrad.lower.reader import splat_value
 from tetrad.passes.fuse import Group
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Template:
     """A lowered group: its nodes in canonical order, where they lived, and its launches."""
 

@@ -8,13 +8,13 @@ of integers should have, means and negative axes are the business of the public 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i8, i32, i64
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import Case, Cases, op
+from tetrad.core.record import record
 from tetrad.core.types import ArrayType
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_array, random_axes, unit_array
@@ -24,7 +24,7 @@ Axes = tuple[int, ...]
 BOOL = (bool_,)
 
 
-@dataclass(frozen=True)
+@record
 class Monoid:
     """How to fold elements: `combine` is associative up to rounding and commutative, `init` is its neutral element."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tetrad.core.errors import FlagError
 from tetrad.core.flags import flag_words
+from tetrad.core.record import record
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph
 from tetrad.graph.text import diff, to_text
@@ -23,7 +23,7 @@ from tetrad.passes.layout import layout
 from tetrad.passes.rewrite import Fired, Rules, Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pass:
     """One step: a name for people, and what it does to a graph."""
 

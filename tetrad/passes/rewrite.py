@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
 
 from tetrad.core.errors import CompileError
 from tetrad.core.op import Op
+from tetrad.core.record import field, record
 from tetrad.core.source import taken_from
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
@@ -76,7 +76,7 @@ class Pattern:
         return Applied(negative, (self,))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Var(Pattern):
     """Matches any node (or the value of a param); used twice, it must be the same one both times."""
 
@@ -85,7 +85,7 @@ class Var(Pattern):
     where: Callable[[Any], bool] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Applied(Pattern):
     """Matches a node of one op: operands by pattern, a plain number by a constant of that value, params by value."""
 
@@ -178,7 +178,7 @@ def full(value: Number, kind: ArrayType) -> Node:
 Action = Callable[..., Node | None]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Rule:
     """One rewrite: any of its patterns, and the function that builds the replacement."""
 
@@ -193,7 +193,7 @@ class Rule:
         return (self.action.__doc__ or "").strip().splitlines()[0]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Fired:
     """A rule replaced one node by another."""
 
@@ -206,14 +206,14 @@ class Fired:
         return f"{self.rule.name}: {self.before.op.name} {self.before.type} -> {self.after.op.name}{place}"
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Trace:
     """The log of rules that fired, in order; handed in by whoever wants to know."""
 
     fired: list[Fired] = field(default_factory=list)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class _Candidate:
     """A pattern with what most nodes fail on first: the ops its operands must have."""
 

@@ -17,11 +17,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tetrad.core.flags import flag
+from tetrad.core.record import record
 
 MAGIC = b"TETRADOB"
 FORMAT = 1
@@ -60,7 +60,7 @@ class System(Protocol):
     def listdir(self, path: int) -> list[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stats:
     """What lies on disk, and what this cache object has seen; `trouble` says why it stopped reading or writing."""
 

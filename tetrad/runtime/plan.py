@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tetrad.core.errors import CheckError
+from tetrad.core.record import record
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 THIRD_ORDER_LIMIT = 800  # above this many buffers a third attempt costs more time than it is worth
@@ -23,7 +23,7 @@ THIRD_ORDER_LIMIT = 800  # above this many buffers a third attempt costs more ti
 Column = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Life:
     """A buffer: first written at step `first`, last read at step `last`, both included.
 
@@ -38,7 +38,7 @@ class Life:
     reuse: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """The byte offset of every buffer, in the order of the lives, and the bytes of the whole arena."""
 

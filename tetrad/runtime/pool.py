@@ -20,7 +20,6 @@ import warnings
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from signal import SIGINT, default_int_handler
 from threading import get_ident, main_thread
@@ -28,6 +27,7 @@ from threading import get_ident, main_thread
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets.x86_64 import host_target
 from tetrad.core.errors import TetradError
+from tetrad.core.record import record
 from tetrad.runtime.limits import available_threads
 from tetrad.runtime.native import CONTEXT, CONTEXT_WORDS, HOOK, POOL, POOL_WORDS, SYMBOLS, native_text
 from tetrad.runtime.table import Table
@@ -49,7 +49,7 @@ class Trapped(TetradError, RuntimeError):
         super().__init__(f"a kernel stopped with trap {code}, value {value}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """What a profiled run tells: nanoseconds of each entry (`Table.names` has their names), and the workers it had."""
 

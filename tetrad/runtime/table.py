@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 from tetrad.core.errors import CompileError
+from tetrad.core.record import record
 from tetrad.runtime.native import FLAGS, HEADER_WORDS, KINDS
 
 BARRIER, SERIAL = FLAGS["BARRIER"], FLAGS["SERIAL"]
@@ -30,7 +30,7 @@ class Word(NamedTuple):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelEntry:
     """Workgroups 0..groups-1 of a kernel, split over the workers in contiguous ranges.
 
@@ -47,7 +47,7 @@ class KernelEntry:
     barrier: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallEntry:
     """A sub-table with bases of its own, made from the caller's."""
 
@@ -56,7 +56,7 @@ class CallEntry:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopEntry:
     """The body, `trips` times: a number, or (base >= 0) an i64 in memory, read once.
 
@@ -71,7 +71,7 @@ class LoopEntry:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BranchEntry:
     """One of the tables, by the i32 at address `index`, clamped into range."""
 
@@ -80,7 +80,7 @@ class BranchEntry:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForeignEntry:
     """`void function(ptr words)`, called by worker 0 with the words resolved."""
 

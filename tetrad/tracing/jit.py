@@ -11,12 +11,12 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.record import record
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
@@ -50,7 +50,7 @@ class Engine(Protocol):
     def from_numpy(self, array: np.ndarray) -> Storage: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """One compiled signature: serves every size of its Dims."""
 
@@ -62,7 +62,7 @@ class Program:
     donated: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """A program with the sizes of one call: everything a repeated call needs, looked up by the arguments' types."""
 

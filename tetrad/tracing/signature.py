@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tetrad.core.errors import TraceError
+from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, typed, unflatten
 from tetrad.tracing.array import fail
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arguments:
     """The arguments of one call: leaves of the trees that hold arrays, and the static values beside them."""
 
@@ -49,7 +49,7 @@ class Arguments:
         return args, {**kwargs, **dict(self.static_kwargs)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """A function's parameters and which of them are static."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from tetrad.core.dtypes import DType, f32, f64, i64
 from tetrad.core.errors import TraceError
 from tetrad.core.promotion import WEAK
+from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_graph
@@ -29,7 +29,7 @@ from tetrad.tracing.signature import Arguments, Signature, signature_of
 WIDE: dict[type, DType] = {bool: WEAK[bool], int: i64, float: f64}  # a Python number travels at full precision
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spec:
     """A shape and a dtype in place of an array, to trace with.
 
@@ -54,7 +54,7 @@ class Spec:
         return f"Spec({self.type})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kind:
     """What tracing knows of one argument: its type, and whether it is a Python number (then `weak` is its type)."""
 
@@ -62,7 +62,7 @@ class Kind:
     weak: builtins.type | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Traced:
     """A traced function. `captured` are values of enclosing traces, and large constants, that became extra inputs."""
 

@@ -5,11 +5,10 @@ Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-5
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import llvmlite.binding as llvm
 
 from tetrad.core.errors import FlagError
+from tetrad.core.record import replace
 from tetrad.core.target import Target, Tile
 
 TRIPLE = "x86_64-unknown-linux-gnu"
