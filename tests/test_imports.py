@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": frozenset(),
     "graph": frozenset({"core"}),
     "kernel": frozenset({"core"}),
+    "quant": frozenset({"core"}),
     "ops": frozenset({"core", "graph", "kernel"}),
     "tracing": frozenset({"core", "graph", "ops"}),
     "passes": frozenset({"core", "graph", "ops"}),

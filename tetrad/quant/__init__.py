@@ -1,0 +1,67 @@
+"""Block formats: how low-bit weights lie in bytes. One file per format; importing this package fills the registry.
+
+Receives bytes as GGUF files hold them and gives f32 arrays, or the other way round. Kernels take the parts instead
+(`Format.codes`, `scales`, `mins`); files are opened elsewhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tetrad.core.errors import ShapeError
+from tetrad.core.source import user_source
+from tetrad.quant import floats, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0, q8_k
+from tetrad.quant.fields import F32, U8
+from tetrad.quant.format import FORMATS, Format, format_named
+
+__all__ = [
+    "formats",
+    "format_named",
+    "unpack",
+    "pack",
+    "Format",
+    "floats",
+    "q2_k",
+    "q3_k",
+    "q4_0",
+    "q4_1",
+    "q4_k",
+    "q5_0",
+    "q5_1",
+    "q5_k",
+    "q6_k",
+    "q8_0",
+    "q8_k",
+]
+
+formats: Mapping[str, Format] = MappingProxyType(FORMATS)
+
+
+def unpack(buffer: bytes | bytearray | memoryview | NDArray[np.uint8], name: str, shape: Sequence[int]) -> F32:
+    """The f32 array of `shape` that the bytes hold in the format `name`.
+
+    >>> unpack(bytes.fromhex("0038") + bytes(range(32)), "q8_0", (1, 32))[0, :5]
+    array([0. , 0.5, 1. , 1.5, 2. ], dtype=float32)
+    """
+    format = format_named(name)
+    packed = np.frombuffer(buffer, np.uint8) if not isinstance(buffer, np.ndarray) else buffer
+    expected = format.packed_shape(tuple(shape))
+    if packed.size != prod(expected):
+        raise ShapeError(
+            f"unpack: {name} of shape {list(shape)} takes {prod(expected)} bytes, got {packed.size}",
+            source=user_source(),
+            hint=f"{format.nbytes} bytes hold {format.block} elements",
+        )
+    return format.unpack(packed.reshape(expected))
+
+
+def pack(array: ArrayLike, name: str) -> U8:
+    """The bytes that hold the array in the format `name`, as near as it comes: [..., k] to u8[..., bytes of k].
+
+    >>> pack(np.arange(64).reshape(2, 32), "q4_0").shape
+    (2, 18)
+    """
+    return format_named(name).pack(array)
