@@ -54,6 +54,18 @@ class ParseError(TetradError, ValueError):
     """Text that is not a program."""
 
 
+class FileFormatError(TetradError, ValueError):
+    """A file that breaks a rule of its format: `file`, `part` (a key, a tensor) and `offset` (in bytes) say where."""
+
+    def __init__(
+        self, message: str, *, file: str, part: str = "", offset: int | None = None, hint: str | None = None
+    ) -> None:
+        self.file, self.part, self.offset = file, part, offset
+        byte = "" if offset is None else f"byte {offset}"
+        place = ", ".join(filter(None, (file, part, byte)))
+        super().__init__(f"{place}: {message}", hint=hint)
+
+
 class FlagError(TetradError, ValueError):
     """An unknown flag or flag value."""
 

@@ -1,0 +1,158 @@
+"""GGUF, the cursor: steps through the header of a file that may lie about everything.
+
+Receives a mapped file; returns scalars, strings and arrays, each after its length was compared with the bytes that are
+left. All sizes are Python integers, so none wraps; nothing is allocated for a length that was not checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from mmap import mmap
+from typing import NoReturn
+
+import numpy as np
+
+from tetrad.core.errors import FileFormatError
+from tetrad.formats.gguf.layout import (
+    ARRAY,
+    MAX_ARRAYS,
+    MAX_DEPTH,
+    MAX_HEADER_BYTES,
+    MAX_NAME_BYTES,
+    SCALAR_NAMES,
+    SCALARS,
+    STRING,
+    Scalar,
+    Strings,
+    Typed,
+    shown,
+    text_or_bytes,
+)
+
+U32, U64 = struct.Struct("<I"), struct.Struct("<Q")
+SMALLEST_STRING = 8  # its length
+SMALLEST_ARRAY = 12  # type and count
+
+
+class Cursor:
+    """A position in the header of one file. `part` names the key or tensor being read, for errors."""
+
+    __slots__ = ("arrays", "data", "end", "file", "part", "position")
+
+    def __init__(self, file: str, data: mmap, size: int) -> None:
+        self.file, self.data, self.end = file, data, min(size, MAX_HEADER_BYTES)
+        self.part, self.position, self.arrays = "header", 0, 0
+
+    def fail(self, message: str, offset: int | None = None, hint: str | None = None) -> NoReturn:
+        place = self.position if offset is None else offset
+        raise FileFormatError(message, file=self.file, part=self.part, offset=place, hint=hint)
+
+    def take(self, count: int, what: str) -> int:
+        """Steps over `count` bytes and returns where they begin; the only way forward."""
+        start = self.position
+        if count > self.end - start:
+            self.fail(f"{what} needs {count} bytes, {self._left()}", hint="the file is damaged or not complete")
+        self.position = start + count
+        return start
+
+    def _left(self) -> str:
+        limit = " (the limit of a header)" if self.end == MAX_HEADER_BYTES else ""
+        return f"but only {self.end - self.position} are left{limit}"
+
+    def u32(self, what: str) -> int:
+        return int(U32.unpack_from(self.data, self.take(4, what))[0])
+
+    def u64(self, what: str) -> int:
+        return int(U64.unpack_from(self.data, self.take(8, what))[0])
+
+    def count(self, what: str, smallest: int, most: int = MAX_HEADER_BYTES) -> int:
+        """A number of things that take at least `smallest` bytes each."""
+        start = self.position
+        number = self.u64(f"the number of {what}")
+        if number > most:
+            self.fail(f"{number} {what}, at most {most} are accepted", start)
+        if number * smallest > self.end - self.position:
+            self.fail(f"{number} {what} need at least {number * smallest} bytes, {self._left()}", start)
+        return number
+
+    def string(self, what: str) -> bytes:
+        length = self.u64(f"the length of {what}")
+        start = self.take(length, what)
+        return self.data[start : start + length]
+
+    def name(self, what: str) -> str:
+        """A key or the name of a tensor: not empty, UTF-8, without the zero where C would end it."""
+        start = self.position
+        raw = self.string(what)
+        if not 0 < len(raw) <= MAX_NAME_BYTES:
+            self.fail(f"{what} has {len(raw)} bytes, 1 to {MAX_NAME_BYTES} are possible", start)
+        name = text_or_bytes(raw)
+        if isinstance(name, bytes):
+            self.fail(f"{what} {shown(raw)} is not UTF-8", start)
+        if "\0" in name:
+            self.fail(f"{what} {shown(raw)} contains a zero byte", start)
+        return name
+
+    def value(self) -> Typed:
+        """One value of the metadata, with the type before it."""
+        start = self.position
+        kind = self.u32("the type of the value")
+        if kind == STRING:
+            return Typed("str", text_or_bytes(self.string("the string")))
+        if kind == ARRAY:
+            return self.array(1)
+        type = self._scalar(kind, start)
+        return Typed(type, self._number(SCALARS[type]))
+
+    def _scalar(self, kind: int, start: int) -> str:
+        if kind not in SCALAR_NAMES:
+            self.fail(f"{kind} is not a type of metadata", start, hint="types are 0 to 12")
+        return SCALAR_NAMES[kind]
+
+    def _number(self, scalar: Scalar) -> int | float | bool:
+        start = self.take(struct.calcsize(scalar.code), "the value")
+        if scalar.dtype == "|b1" and self.data[start] > 1:
+            self.fail(f"a bool is 0 or 1, not {self.data[start]}", start)
+        number: int | float | bool = struct.unpack_from(scalar.code, self.data, start)[0]
+        return number
+
+    def array(self, depth: int) -> Typed:
+        start, self.arrays = self.position, self.arrays + 1
+        if depth > MAX_DEPTH:
+            self.fail(f"arrays are nested more than {MAX_DEPTH} deep", start)
+        if self.arrays > MAX_ARRAYS:
+            self.fail(f"more than {MAX_ARRAYS} arrays", start)
+        kind = self.u32("the type of the elements")
+        if kind == STRING:
+            return Typed("[str]", self._strings())
+        if kind == ARRAY:
+            return Typed("[array]", [self.array(depth + 1) for _ in range(self.count("arrays", SMALLEST_ARRAY))])
+        type = self._scalar(kind, start)
+        return Typed(f"[{type}]", self._numbers(SCALARS[type]))
+
+    def _numbers(self, scalar: Scalar) -> np.ndarray:
+        dtype = np.dtype(scalar.dtype)
+        count = self.count("elements", dtype.itemsize)
+        start = self.take(count * dtype.itemsize, "the array")
+        raw = self.data[start : self.position]  # a copy: metadata outlives the file
+        if scalar.dtype == "|b1" and raw.strip(b"\0\1"):
+            self.fail("a bool is 0 or 1, the array has other bytes", start)
+        return np.ndarray((count,), dtype, raw)
+
+    def _strings(self) -> Strings:
+        """One pass that only reads lengths; this loop is most of the time it takes to open a file."""
+        count = self.count("strings", SMALLEST_STRING)
+        data, end, length_at = self.data, self.end, U64.unpack_from
+        start = stop = self.position
+        ends = array("I")  # 4 bytes for at least 8 in the file; headers are far below 4 GiB
+        for i in range(count):
+            at, stop = stop, stop + SMALLEST_STRING
+            if stop <= end:
+                stop += length_at(data, at)[0]
+            if stop > end:
+                self.position = at
+                self.fail(f"string {i} of {count} needs {stop - at} bytes, {self._left()}")
+            ends.append(stop - start)
+        self.take(stop - start, "the strings")
+        return Strings(data[start:stop], ends)

@@ -1,0 +1,225 @@
+"""GGUF, the layout: numbers, sizes and limits of the format, and the values that reader and writer share.
+
+Receives nothing; returns tables and small frozen values. Numbers and block sizes are those of ggml.h and ggml-common.h.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)  # the same bytes; version 3 only added big-endian files
+ALIGNMENT_KEY = "general.alignment"
+DEFAULT_ALIGNMENT = 32
+
+# Limits no real file comes near. They bound the memory a hostile file can ask for: Python objects are larger than the
+# bytes they are read from.
+MAX_HEADER_BYTES = 128 << 20
+MAX_NAME_BYTES = 65535  # of a key (the format's own limit) or a tensor
+MAX_KEYS = 1 << 16
+MAX_ARRAYS = 1 << 16  # counting those inside arrays
+MAX_DEPTH = 4  # of arrays in arrays
+MAX_TENSORS = 1 << 17
+MAX_AXES = 4
+MAX_ELEMENTS = 1 << 48
+MAX_ALIGNMENT = 1 << 20
+MAX_SHARDS = (1 << 16) - 1  # split.count is a u16
+
+
+class Format(NamedTuple):
+    """How elements of a tensor are stored: `nbytes` for every `block` elements of the fastest axis."""
+
+    number: int
+    block: int
+    nbytes: int
+
+
+FORMATS: dict[str, Format] = {
+    "f32": Format(0, 1, 4),
+    "f16": Format(1, 1, 2),
+    "q4_0": Format(2, 32, 18),
+    "q4_1": Format(3, 32, 20),
+    "q5_0": Format(6, 32, 22),
+    "q5_1": Format(7, 32, 24),
+    "q8_0": Format(8, 32, 34),
+    "q8_1": Format(9, 32, 36),
+    "q2_k": Format(10, 256, 84),
+    "q3_k": Format(11, 256, 110),
+    "q4_k": Format(12, 256, 144),
+    "q5_k": Format(13, 256, 176),
+    "q6_k": Format(14, 256, 210),
+    "q8_k": Format(15, 256, 292),
+    "iq2_xxs": Format(16, 256, 66),
+    "iq2_xs": Format(17, 256, 74),
+    "iq3_xxs": Format(18, 256, 98),
+    "iq1_s": Format(19, 256, 50),
+    "iq4_nl": Format(20, 32, 18),
+    "iq3_s": Format(21, 256, 110),
+    "iq2_s": Format(22, 256, 82),
+    "iq4_xs": Format(23, 256, 136),
+    "i8": Format(24, 1, 1),
+    "i16": Format(25, 1, 2),
+    "i32": Format(26, 1, 4),
+    "i64": Format(27, 1, 8),
+    "f64": Format(28, 1, 8),
+    "iq1_m": Format(29, 256, 56),
+    "bf16": Format(30, 1, 2),
+    "tq1_0": Format(34, 256, 54),
+    "tq2_0": Format(35, 256, 66),
+    "mxfp4": Format(39, 32, 17),
+    "nvfp4": Format(40, 64, 36),
+    "q1_0": Format(41, 128, 18),
+    "q2_0": Format(42, 64, 18),
+}
+FORMAT_NAMES = {f.number: name for name, f in FORMATS.items()}
+
+
+class Scalar(NamedTuple):
+    """A type of metadata: its number in the file, its code for `struct` and its NumPy dtype."""
+
+    number: int
+    code: str
+    dtype: str
+
+
+SCALARS: dict[str, Scalar] = {
+    "u8": Scalar(0, "<B", "|u1"),
+    "i8": Scalar(1, "<b", "|i1"),
+    "u16": Scalar(2, "<H", "<u2"),
+    "i16": Scalar(3, "<h", "<i2"),
+    "u32": Scalar(4, "<I", "<u4"),
+    "i32": Scalar(5, "<i", "<i4"),
+    "f32": Scalar(6, "<f", "<f4"),
+    "bool": Scalar(7, "<?", "|b1"),
+    "u64": Scalar(10, "<Q", "<u8"),
+    "i64": Scalar(11, "<q", "<i8"),
+    "f64": Scalar(12, "<d", "<f8"),
+}
+SCALAR_NAMES = {s.number: name for name, s in SCALARS.items()}
+STRING, ARRAY = 8, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A metadata value with its type: "u32", "str", "[f32]", "[str]"; "[array]" holds a list of Typed arrays."""
+
+    type: str
+    value: Any
+
+
+def plain(typed: Typed) -> object:
+    """The value alone, also inside arrays of arrays."""
+    return [plain(item) for item in typed.value] if typed.type == "[array]" else typed.value
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of an open file; `offset` counts from the beginning of `file`, the slowest axis comes first."""
+
+    name: str
+    shape: tuple[int, ...]
+    format: str
+    nbytes: int
+    file: str
+    offset: int
+
+
+Bytes = Any  # anything with the buffer protocol: bytes, memoryview, a contiguous NumPy array
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A tensor to be written as it is: bytes of a format, or a function called for them when it is their turn."""
+
+    format: str
+    shape: tuple[int, ...]
+    data: Bytes | Callable[[], Bytes]
+
+
+def text_or_bytes(raw: bytes) -> str | bytes:
+    """Tokens may be parts of characters: what is not UTF-8 stays bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+class Strings(Sequence[str | bytes]):
+    """An array of strings, decoded when asked for: a vocabulary has hundreds of thousands, and few are looked at.
+
+    >>> words = Strings(b"\\1\\0\\0\\0\\0\\0\\0\\0a\\2\\0\\0\\0\\0\\0\\0\\0bc", array("I", [9, 19]))
+    >>> words[1], list(words)
+    ('bc', ['a', 'bc'])
+    """
+
+    __slots__ = ("data", "ends")
+
+    def __init__(self, data: bytes, ends: array[int]) -> None:
+        self.data, self.ends = data, ends  # as in the file: 8 bytes of length before each; where each ends in data
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str | bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str | bytes]: ...
+    def __getitem__(self, index: int | slice) -> str | bytes | list[str | bytes]:
+        places = range(len(self.ends))[index]
+        return self._at(places) if isinstance(places, int) else [self._at(i) for i in places]
+
+    def _at(self, i: int) -> str | bytes:
+        start = self.ends[i - 1] if i else 0
+        return text_or_bytes(self.data[start + 8 : self.ends[i]])
+
+    def __iter__(self) -> Iterator[str | bytes]:
+        data, start = self.data, 0
+        for end in self.ends:
+            yield text_or_bytes(data[start + 8 : end])
+            start = end
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Strings):
+            return self.data == other.data
+        return list(self) == other if isinstance(other, list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    def __repr__(self) -> str:
+        more = f", ... {len(self)} in all" if len(self) > 8 else ""
+        return f"Strings({', '.join(map(repr, self[:8]))}{more})"
+
+
+def shape_problem(format: str, shape: tuple[int, ...]) -> str | None:
+    """Why no tensor of a file has this format and shape, None if one may have it."""
+    if len(shape) > MAX_AXES:
+        return f"{len(shape)} axes, at most {MAX_AXES} are possible"
+    if any(not 0 < size <= MAX_ELEMENTS for size in shape) or math.prod(shape) > MAX_ELEMENTS:
+        return f"shape {shape}: sizes must be at least 1 and their product at most 2**48"
+    block = FORMATS[format].block
+    if (row := shape[-1] if shape else 1) % block:
+        return f"rows of {row} elements, but {format} stores blocks of {block}"
+    return None
+
+
+def tensor_bytes(format: str, shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor that has no shape_problem."""
+    return math.prod(shape) // FORMATS[format].block * FORMATS[format].nbytes
+
+
+def aligned(offset: int, alignment: int) -> int:
+    """The first multiple of the alignment at or behind the offset."""
+    return -(-offset // alignment) * alignment
+
+
+def is_alignment(value: int) -> bool:
+    return 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0
+
+
+def shown(name: str | bytes) -> str:
+    """A name from a file, in ASCII and of bounded length: it may hold anything."""
+    return ascii(name if len(name) <= 80 else name[:77]) + ("" if len(name) <= 80 else "...")
