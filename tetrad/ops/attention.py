@@ -1,0 +1,197 @@
+"""Ops, attention over a key-value cache: queries of many sequences, each against the keys of its own slot.
+
+Here is its meaning, its type and its test cases. The order in which compiled code adds is design D6: key blocks of 256,
+each with a maximum, a sum and an accumulator of its own, merged in ascending order (docs/attention.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32, i64
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.op import Case, op
+from tetrad.core.types import ArrayType
+from tetrad.ops.cases import Rng, pick
+from tetrad.ops.rules import Array, check_dtype
+
+KEYS = 256  # of a block: part of the meaning
+LANES = 16  # neighbouring keys that lie interleaved
+SCALED = 32  # neighbouring channels of a key or value of i8 that share a scale
+CACHES: tuple[DType, ...] = (f16, bf16, f32, i8)
+
+
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+def attention_type(
+    q: ArrayType,
+    k: ArrayType,
+    v: ArrayType,
+    layer: ArrayType,
+    slot: ArrayType,
+    position: ArrayType,
+    *scales: ArrayType,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> ArrayType:
+    check_dtype("attention", q.dtype, (f32,))
+    check_dtype("attention", k.dtype, CACHES)
+    _check_cache(q, k, v)
+    _check_tokens(q, layer, slot, position)
+    _check_scales(k, v, scales)
+    if window < 0 or softcap < 0:
+        raise ShapeError(f"attention: window and softcap must not be negative, got {window} and {softcap}")
+    return q
+
+
+def _check_cache(q: ArrayType, k: ArrayType, v: ArrayType) -> None:
+    if q.rank != 3 or k.rank != 6 or v.rank != 5:
+        raise ShapeError(
+            f"attention: expected q [T,H,D], k [L,S,G,C/16,D,16] and v [L,S,G,C,D], got {q}, {k} and {v}",
+            hint="docs/attention.md shows how a cache is laid out",
+        )
+    *outer, keys, channels = v.shape
+    if not all(isinstance(n, int) and n > 0 for n in (*v.shape, *q.shape[1:])):
+        raise ShapeError(f"attention: only the number of tokens may be a Dim, sizes are at least 1, got {q} and {v}")
+    if keys % KEYS or channels % LANES:  # type: ignore[operator]  # they are plain numbers
+        raise ShapeError(
+            f"attention: keys come in {KEYS}s and channels in {LANES}s, got {v}", hint="make room for more"
+        )
+    if k.shape != (*outer, keys // LANES, channels, LANES) or k.dtype is not v.dtype:  # type: ignore[operator]
+        raise ShapeError(f"attention: k and v are not one cache: {k} and {v}", hint="k is [L,S,G,C/16,D,16]")
+    if q.shape[2] != channels or q.shape[1] % v.shape[2]:  # type: ignore[operator]
+        raise ShapeError(f"attention: q {q} does not fit v {v}", hint="equal D, and H a multiple of G")
+
+
+def _check_tokens(q: ArrayType, layer: ArrayType, slot: ArrayType, position: ArrayType) -> None:
+    if layer.shape != () or slot.shape != q.shape[:1] or position.shape != q.shape[:1]:
+        raise ShapeError(
+            f"attention: needs one layer, and a slot and a position for each token of {q}, "
+            f"got {layer}, {slot} and {position}"
+        )
+    for numbers in (layer, slot, position):
+        check_dtype("attention", numbers.dtype, (i32, i64))
+
+
+def _check_scales(k: ArrayType, v: ArrayType, scales: tuple[ArrayType, ...]) -> None:
+    if k.dtype is not i8:
+        if scales:
+            raise DtypeError(f"attention: only a cache of i8 has scales, got {k}")
+        return
+    *outer, keys, channels = v.shape
+    parts, rest = divmod(channels, SCALED)  # type: ignore[operator, call-overload]
+    wanted = [(*outer, keys // LANES, parts, LANES), (*outer, keys, parts)]  # type: ignore[operator]
+    if rest or [s.shape for s in scales] != wanted or any(s.dtype is not f16 for s in scales):
+        shown = ", ".join(map(str, (k, v, *scales)))
+        raise ShapeError(
+            f"attention: a cache of i8 needs a scale for every {SCALED} channels, got {shown}",
+            hint="k_scale f16[L,S,G,C/16,D/32,16] and v_scale f16[L,S,G,C,D/32] follow the positions",
+        )
+
+
+# -- the meaning ------------------------------------------------------------------------------------------------------
+
+
+def cache_values(k: Array, v: Array, *scales: Array) -> tuple[Array, Array]:
+    """Keys and values [..., G, C, D] in f64, from the arrays of a cache."""
+    keys, values = k.astype(np.float64), v.astype(np.float64)
+    if scales:
+        keys = keys * np.repeat(scales[0].astype(np.float64), SCALED, axis=-2)
+        values = values * np.repeat(scales[1].astype(np.float64), SCALED, axis=-1)
+    return np.swapaxes(keys, -1, -2).reshape(values.shape), values
+
+
+def _attention_cases(rng: Rng) -> Case:
+    """Scores are exact and values positive, so the error of the result is that of a few roundings."""
+    group, heads, layers, slots = (pick(rng, choices) for choices in ((1, 2), (1, 2, 3, 4), (1, 2), (1, 2, 3)))
+    dtype, channels, tokens = pick(rng, CACHES), pick(rng, (16, 32)), pick(rng, range(1, 10))
+    length = pick(rng, (KEYS, 2 * KEYS))
+    channels = SCALED if dtype is i8 else channels
+    window, softcap = pick(rng, (0, 0, 1, 40, 300)), pick(rng, (0.0, 5.0))
+    q = (rng.integers(-8, 9, (tokens, heads * group, channels)) / 8).astype(np.float32)
+    cache = _random_cache(rng, dtype, (layers, slots, group, length, channels))
+    slot, position = (rng.integers(0, n, tokens).astype(np.int32) for n in (slots, length))
+    numbers = (np.int32(rng.integers(layers)).reshape(()), slot, position)
+    settings = {"scale": channels**-0.5, "window": window, "softcap": softcap}
+    return Case((q, *cache[:2], *numbers, *cache[2:]), settings)
+
+
+def _random_cache(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> list[Array]:
+    *outer, keys, channels = shape
+    turned = (*outer, keys // LANES, channels, LANES)
+    if dtype is not i8:
+        k, v = rng.integers(-8, 9, turned) / 8, rng.integers(4, 17, shape) / 8
+        return [k.astype(dtype.np), v.astype(dtype.np)]
+    codes = [rng.integers(-100, 101, turned).astype(np.int8), rng.integers(50, 127, shape).astype(np.int8)]
+    parts = channels // SCALED
+    places = ((*outer, keys // LANES, parts, LANES), (*outer, keys, parts))
+    return codes + [(rng.integers(1, 5, place) / 256).astype(np.float16) for place in places]
+
+
+@op(type=attention_type, kind="special", cases=_attention_cases, dtypes=(f32,), ulps={f32: 32}, public=False)
+def attention(
+    q: Array,  # f32[T,H,D]
+    k: Array,  # [L,S,G,C/16,D,16]: f16, bf16, f32 or i8, sixteen neighbouring keys interleaved
+    v: Array,  # [L,S,G,C,D]
+    layer: Array,  # i32[]
+    slot: Array,  # i32[T]
+    position: Array,  # i32[T]
+    *scales: Array,  # of i8: f16[L,S,G,C/16,D/32,16], f16[L,S,G,C,D/32]
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Array:
+    """Token t attends to keys 0 ... position[t] of its slot (the last `window` of them), every H/G heads to one of G.
+
+    A score is (q . k) * scale, with a softcap c it is c * tanh(score / c). A token with a negative position is padding:
+    it sees nothing and gives zeros.
+
+    >>> k, v = np.zeros((1, 1, 1, 16, 16, 16), np.float16), np.zeros((1, 1, 1, 256, 16), np.float16)
+    >>> v[..., :3, 0] = [2, 4, 6]
+    >>> q = np.ones((3, 1, 16), np.float32)
+    >>> attention(q, k, v, np.int32(0), np.int32([0, 0, 0]), np.int32([0, 1, 2]), scale=0.25)[:, 0, 0]
+    array([2., 3., 4.], dtype=float32)
+    """
+    _check_range(v.shape, layer, slot, position)
+    result = np.zeros(q.shape, np.float32)
+    for place in np.unique(slot):
+        mine = [np.asarray(a)[layer, place] for a in (k, v, *scales)]
+        keys, values = cache_values(*mine)
+        for t in np.flatnonzero((np.asarray(slot) == place) & (np.asarray(position) >= 0)):
+            last = int(position[t])
+            seen = slice(max(0, last - window + 1) if window else 0, last + 1)
+            result[t] = _token(q[t], keys[:, seen], values[:, seen], scale, softcap)
+    return result
+
+
+def _token(q: Array, keys: Array, values: Array, scale: float, softcap: float) -> Array:
+    """q [H,D], keys and values [G,n,D]."""
+    grouped = q.astype(np.float64).reshape(keys.shape[0], -1, q.shape[-1])
+    with np.errstate(all="ignore"):
+        scores = np.matmul(grouped, np.swapaxes(keys, 1, 2)) * scale
+        if softcap:
+            scores = softcap * np.tanh(scores / softcap)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        result = np.matmul(powers, values) / powers.sum(axis=-1, keepdims=True)
+        return result.reshape(q.shape).astype(np.float32)
+
+
+def _check_range(cache: tuple[int, ...], layer: Array, slot: Array, position: Array) -> None:
+    """Padding has a position below zero; everything else lies inside the cache."""
+    layers, slots, _, keys, _ = cache
+    lowest = np.iinfo(np.int64).min
+    for name, given, first, size in (
+        ("layer", layer, 0, layers),
+        ("slot", slot, 0, slots),
+        ("position", position, lowest, keys),
+    ):
+        numbers = np.atleast_1d(given)
+        wrong = numbers[(numbers < first) | (numbers >= size)]
+        if wrong.size:
+            raise BoundsError(out_of_range(name, size).format(value=wrong[0]))
+
+
+def out_of_range(name: str, size: int) -> str:
+    return f"attention: {name} {{value}} is out of range: the cache has {size} {name}s, counted from 0"
