@@ -121,11 +121,13 @@ def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
 
 
 def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
-    if cg.target.dot4 == "vnni512" and cg.lanes == 16:
+    if cg.target.dot4 == "vnni512" and cg.lanes == 16 and not node.signed:
         return dot4_vnni(cg, acc, u, s)
     if cg.target.dot4 in ("maddubs", "vnni512") and cg.lanes % 8 == 0:
+        if node.signed:
+            return dot4_signed(cg, acc, u, s)
         return dot4_short(cg, node, acc, u, s) if node.u_max <= 128 else dot4_pairs(cg, acc, u, s)
-    return dot4_portable(cg, acc, u, s, True)
+    return dot4_portable(cg, node, acc, u, s, True)
 
 
 def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
@@ -149,6 +151,20 @@ def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
         acc, most = before.acc, before.most + most
     cg.scopes[-1].chains[node] = Chain(acc, tuple(pairs), most)
     return add_words(cg, acc, [widened_pairs(cg, p) for p in pairs])
+
+
+def dot4_signed(cg: Codegen, acc: str, u: str, s: str) -> str:
+    """Both signed: |u| times s with the sign of u. |u| <= 128 and |s| <= 127, so a pair fits in 16 bits."""
+    parts = []
+    byte, word = "<32 x i8>", "<8 x i32>"
+    for part in eights(cg, u, s):
+        left, right = (cg.new(f"bitcast {word} {x} to {byte}") for x in part)
+        size = cg.call(byte, "llvm.abs.v32i8", (byte, left), ("i1", "false"))
+        turned = cg.call(byte, "llvm.x86.avx2.psign.b", (byte, right), (byte, left))
+        parts.append(
+            widened_pairs(cg, cg.call("<16 x i16>", "llvm.x86.avx2.pmadd.ub.sw", (byte, size), (byte, turned)))
+        )
+    return add_words(cg, acc, parts)
 
 
 def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
@@ -204,10 +220,11 @@ def pairs_wide(cg: Codegen, u: str, s: str) -> str:
     return cg.new(f"add {word} {even}, {odd}")
 
 
-def dot4_portable(cg: Codegen, acc: str, u: str, s: str, varying: bool) -> str:
+def dot4_portable(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str, varying: bool) -> str:
     w = Words(cg, varying)
     for byte in range(4):
-        left = w.op("and", w.op("lshr", u, 8 * byte), 255)
+        raised = w.op("shl", u, 24 - 8 * byte)
+        left = w.op("ashr" if node.signed else "lshr", raised, 24)
         right = w.op("ashr", w.op("shl", s, 24 - 8 * byte), 24)
         acc = w.op("add", acc, w.op("mul", left, right))
     return acc

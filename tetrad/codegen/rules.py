@@ -209,7 +209,7 @@ def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
     acc, u, s = (cg.operand(x, varying) for x in (node.acc, node.u, node.s))
     if varying:
         return Emitted(convert.dot4(cg, node, acc, u, s), None)
-    return Emitted(convert.dot4_portable(cg, acc, u, s, False), 0)
+    return Emitted(convert.dot4_portable(cg, node, acc, u, s, False), 0)
 
 
 # -- lanes ------------------------------------------------------------------------------------------------------------
@@ -614,4 +614,3 @@ done:
 def emit_region(cg: Codegen, node: n.Region) -> None:
     cg.line(f"; region {json.dumps(node.generator)}")
     cg.run(node.body)
-

@@ -21,7 +21,7 @@ import numpy as np
 
 from tetrad.codegen.module import TAG_SHIFT
 from tetrad.codegen.rules import BOUNDS_TRAP
-from tetrad.compiler.interpret import Dims, Memory, blank, interpret, value_of
+from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, value_of
 from tetrad.compiler.schedule import NUMBER, scratch_layout
 from tetrad.core.errors import BoundsError, CheckError
 from tetrad.core.flags import flag, flag_words
@@ -75,7 +75,7 @@ def run_checked(runner: Runner, storages: Sequence[Storage], threads: int | None
 
 def input_arrays(runner: Runner, storages: Sequence[Storage]) -> list[np.ndarray]:
     kinds = runner.compiled.lowered.inputs
-    shapes = [tuple(bind(n, runner.dims) for n in slot.type.shape) for slot in kinds]
+    shapes = [tuple(bind(n, runner.dims) for n in slot.type.storage_shape) for slot in kinds]
     triples = zip(storages, kinds, shapes, strict=True)
     return [held.as_numpy(slot.type.dtype.np, shape) for held, slot, shape in triples]
 
@@ -133,12 +133,11 @@ def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
     """Run one launch on the evaluator and on the machine; memory then holds its results."""
     dims = runner.dims
     groups = bind(launch.groups, dims)
-    for slot in launch.writes:
-        memory[slot] = blank(slot, dims)
+    prepare(launch, memory, dims)
     if groups == 0:
         return
     blocks = {s: Guarded.copy_of(value_of(s, memory, dims)) for s in dict.fromkeys(launch.slots)}
-    for slot in launch.writes:
+    for slot in launch.writes - launch.updates:
         blocks[slot].bytes[:] = UNWRITTEN
     is_large = groups * launch.program.lanes > MOST_INVOCATIONS
     wanted = None if is_large else evaluator_trap(launch, memory, dims, range(groups))
@@ -152,8 +151,7 @@ def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
 
 def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) -> KernelTrap | None:
     """Some workgroups on the evaluator, writing to memory; the trap that ended them, if one did."""
-    storage = [b for b in launch.program.buffers if not b.is_scratch]
-    buffers = {b.name: np.ravel(value_of(s, memory, dims)) for b, s in zip(storage, launch.slots, strict=True)}
+    buffers = buffers_of(launch, memory, dims)
     args = {name: bind(size, dims) for name, size in launch.args.items()}
     try:
         evaluate(launch.program, buffers, args, (bind(launch.groups, dims), 1, 1), groups)

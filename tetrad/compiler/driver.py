@@ -1,6 +1,6 @@
 """The driver: a graph in, a program that runs out. Ties the stages together in order and owns what they made.
 
-    graph --passes--> graph --lower--> launches --codegen--> machine code --schedule--> table --runtime--> arrays
+graph --passes--> graph --lower--> launches --codegen--> machine code --schedule--> table --runtime--> arrays
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ class Compiled:
         self.constants = Constants()
         self.scheduler = Scheduler(addresses, self.constants)
         self.takeover = donations(lowered, donated)
+        self.written = frozenset(s.position for step in lowered.steps for s in step.writes if s.kind == "input")
+        self.copied = self.written - set(donated)  # changed in place, but the caller's: the program gets copies
         self.runners: dict[tuple[int, ...], Runner] = {}
         self.lock = threading.Lock()
 
@@ -131,7 +133,7 @@ class Runner:
         if first != i:
             return "same", first
         if slot.kind == "input":
-            return "input", slot.position
+            return "donated" if slot.position in self.compiled.written else "input", slot.position
         if slot in self.compiled.takeover:
             return "donated", self.compiled.takeover[slot]
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
@@ -139,6 +141,8 @@ class Runner:
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.watch is not None and not profile:
             return self.watch(self, storages, threads)
+        if self.compiled.copied:
+            storages = [copied(s.ptr, s.nbytes) if i in self.compiled.copied else s for i, s in enumerate(storages)]
         outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
         bases = [s.ptr for s in storages]
         for made in outputs:
@@ -206,7 +210,7 @@ def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
 
 def fits_in_place(lowered: Lowered, result: Slot, source: Slot) -> bool:
     """Is the result only written once the source is no longer needed?"""
-    reads = [i for i, step in enumerate(lowered.steps) if source in step.reads]
+    reads = [i for i, step in enumerate(lowered.steps) if source in step.reads or source in step.writes]
     writes = [i for i, step in enumerate(lowered.steps) if result in step.writes]
     if source in lowered.outputs or not writes:
         return False

@@ -37,18 +37,29 @@ def interpret(
 
 def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
     groups = bind(launch.groups, dims)
-    for slot in launch.writes:
-        memory[slot] = blank(slot, dims)
+    prepare(launch, memory, dims)
     if groups == 0:
         return
-    storage = [b for b in launch.program.buffers if not b.is_scratch]
-    buffers = {b.name: np.ravel(value_of(s, memory, dims)) for b, s in zip(storage, launch.slots, strict=True)}
+    buffers = buffers_of(launch, memory, dims)
     args = {name: bind(size, dims) for name, size in launch.args.items()}
     try:
         evaluate(launch.program, buffers, args, (groups, 1, 1))
     except KernelTrap as trap:
         site = launch.traps[trap.code]
         raise BoundsError(site.message.format(value=trap.value), source=site.source) from None
+
+
+def prepare(launch: Launch, memory: Memory, dims: Dims) -> None:
+    """Memory for what a launch writes: fresh, or, where it changes what is there, a copy of that."""
+    for slot in launch.writes:
+        memory[slot] = value_of(slot, memory, dims).copy().ravel() if slot in launch.updates else blank(slot, dims)
+
+
+def buffers_of(launch: Launch, memory: Memory, dims: Dims) -> dict[str, np.ndarray]:
+    """The memory of each buffer, seen as elements of the type the kernel reads."""
+    storage = [b for b in launch.program.buffers if not b.is_scratch]
+    pairs = zip(storage, launch.slots, strict=True)
+    return {b.name: np.ravel(value_of(s, memory, dims)).view(b.dtype.np) for b, s in pairs}
 
 
 def blank(slot: Slot, dims: Dims) -> np.ndarray:
@@ -59,7 +70,7 @@ def blank(slot: Slot, dims: Dims) -> np.ndarray:
 
 
 def value_of(slot: Slot, memory: Memory, dims: Dims) -> np.ndarray:
-    shape = tuple(bind(n, dims) for n in slot.type.shape)
+    shape = tuple(bind(n, dims) for n in slot.type.storage_shape)
     if slot.literal is not None:
         return slot.literal.array.reshape(shape)
     if slot not in memory:

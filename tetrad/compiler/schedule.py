@@ -108,7 +108,7 @@ class Scheduler:
         groups = bind(launch.groups, dims)
         if groups == 0:
             return None
-        counts = [bind(slot.type.size, dims) for slot in launch.slots]
+        counts = [bind(slot.type.nbytes, dims) // b.dtype.np.itemsize for b, slot in launch.buffers()]
         args = [bind(launch.args[a], dims) for a in launch.program.args]
         numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]

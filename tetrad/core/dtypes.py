@@ -20,13 +20,20 @@ class DType:
 
     name: str  # as the IR prints it: f32
     long_name: str  # as the array API spells it: float32
-    kind: str  # f float, i signed, u unsigned, b bool, x index
+    kind: str  # f float, i signed, u unsigned, b bool, x index, q quantised in blocks
     bits: int
     storage_only: bool = False  # loaded, stored and cast, never computed with
+    block: int = 1  # kind q: elements of a block along the last axis ...
+    block_bytes: int = 0  # ... and its bytes
+    rows: int = 1  # kind q: rows that lie interleaved; their number is padded to a multiple
 
     @property
     def nbytes(self) -> int:
         return max(1, self.bits // 8)
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.kind == "q"
 
     @property
     def is_float(self) -> bool:
@@ -42,7 +49,8 @@ class DType:
 
     @property
     def np(self) -> np.dtype:
-        return NUMPY[self]
+        """What NumPy holds elements as; blocks of a quantised type are bytes."""
+        return NUMPY[u8] if self.kind == "q" else NUMPY[self]
 
     def __repr__(self) -> str:
         return self.name
@@ -83,11 +91,20 @@ NUMPY: dict[DType, np.dtype] = {
     index: np.dtype(np.int64),
 }
 ARRAY_DTYPES = tuple(d for d in NUMPY if d is not index)
-COMPILED_DTYPES = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8)
+COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8)
 
 _BY_NAME = {d.name: d for d in NUMPY} | {d.long_name: d for d in NUMPY}
 _BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}
 _BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32}
+
+
+def declare_quantized(name: str, block: int, block_bytes: int, rows: int = 1) -> DType:
+    """A type of quantised blocks: `block` elements of the last axis in `block_bytes` bytes; `rows` rows interleaved."""
+    made = DType(name, name, "q", 8 * block_bytes // block, True, block, block_bytes, rows)
+    if name in _BY_NAME:
+        raise ValueError(f"dtype {name} is declared twice")
+    _BY_NAME[name] = made
+    return made
 
 
 def named(name: str) -> DType:

@@ -55,6 +55,10 @@ class Op:
     dtypes: tuple[DType, ...] = ()  # operand types that are compiled
     promote: str = "none"  # how the public function treats operand types, see core.promotion
     public: bool = True
+    typed: bool = (
+        False  # the reference also wants the operands' types, as `types=`: quantised blocks are bytes to NumPy
+    )
+    in_place: bool = False  # the result lies where operand 0 lay, changed in some places
     cost: int = 1  # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones only
     lower_rule: Callable[..., Any] | None = None
     read_rule: Callable[..., Any] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tetrad.core.dtypes import DType
-from tetrad.core.sizes import Shape, Size, is_static, product
+from tetrad.core.sizes import Shape, Size, ceil_div, is_static, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,17 @@ class ArrayType:
 
     @property
     def nbytes(self) -> Size:
-        return self.size * self.dtype.nbytes
+        return product(self.storage_shape) * self.dtype.np.itemsize
+
+    @property
+    def storage_shape(self) -> Shape:
+        """The shape of the NumPy array that holds it: its own, or for quantised blocks the bytes of each row."""
+        if not self.dtype.is_quantized:
+            return self.shape
+        *outer, last = self.shape
+        if self.dtype.rows > 1:
+            outer[-1] = ceil_div(outer[-1], self.dtype.rows) * self.dtype.rows
+        return (*outer, last // self.dtype.block * self.dtype.block_bytes)
 
     @property
     def is_static(self) -> bool:

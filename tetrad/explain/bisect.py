@@ -327,7 +327,7 @@ def check_schedule(call: Call, look: Look) -> Checked:
 
 def results_of(call: Call) -> list[np.ndarray]:
     made = call.runner.run(call.storages())
-    shapes = [tuple(bind(n, call.dims) for n in slot.type.shape) for slot in call.compiled.lowered.outputs]
+    shapes = [tuple(bind(n, call.dims) for n in slot.type.storage_shape) for slot in call.compiled.lowered.outputs]
     kinds = [slot.type.dtype.np for slot in call.compiled.lowered.outputs]
     return [storage.as_numpy(kind, shape).copy() for storage, kind, shape in zip(made, kinds, shapes, strict=True)]
 
@@ -362,5 +362,7 @@ def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot], last: 
         if word.base != NUMBER:
             nbytes = bind(slot.type.nbytes, dims)
             part = Storage(held[word.base].ptr + word.value, nbytes, held[word.base])
-            contents[slot] = part.as_numpy(slot.type.dtype.np, tuple(bind(n, dims) for n in slot.type.shape)).copy()
+            contents[slot] = part.as_numpy(
+                slot.type.dtype.np, tuple(bind(n, dims) for n in slot.type.storage_shape)
+            ).copy()
     return contents

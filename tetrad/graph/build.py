@@ -62,8 +62,9 @@ def as_constant(value: Any, partner: Node) -> Node:
     return make_constant(np.asarray(value))
 
 
-def make_constant(array: np.ndarray) -> Node:
-    kind = ArrayType(as_dtype(array.dtype), tuple(array.shape))
+def make_constant(array: np.ndarray, kind: ArrayType | None = None) -> Node:
+    """An array as a node; `kind` says what bytes of quantised blocks are."""
+    kind = kind or ArrayType(as_dtype(array.dtype), tuple(array.shape))
     return intern(constant, (), (("value", Literal(array)),), (kind,), None)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import CheckError, DtypeError, ShapeError, TetradError
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
@@ -60,6 +59,8 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
     params = {name: bind_value(value, dims) for name, value in node.params}
     try:
         with np.errstate(all="ignore"):
+            if node.op.typed:
+                params["types"] = tuple(i.type for i in node.inputs)
             return (np.asarray(node.op.reference(*arrays, **params)),)
     except TetradError as error:
         if error.source is not None or node.source is None:
@@ -77,7 +78,7 @@ def bind_value(value: Any, dims: Mapping[str, int]) -> Any:
 def checked(node: Node, values: Values, dims: Dims) -> Values:
     """The values, once each has the dtype and the shape that the node's type promises."""
     for kind, value in zip(node.types, values, strict=True):
-        wanted = tuple(bind(size, dims) for size in kind.shape)
+        wanted = tuple(bind(size, dims) for size in kind.storage_shape)
         if value.dtype != kind.dtype.np or value.shape != wanted:
             came = f"{value.dtype} {list(value.shape)}"
             message = f"{node.op.name}: the reference gave {came} where the type rule promised {kind}"
@@ -93,11 +94,11 @@ def bind_dims(graph: Graph, arrays: Sequence[np.ndarray], given: Mapping[str, in
     if len(arrays) != len(graph.inputs):
         raise ShapeError(f"graph {graph.name}: takes {len(graph.inputs)} arrays, got {len(arrays)}")
     for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
-        if as_dtype(array.dtype) is not node.type.dtype:
+        if array.dtype != node.type.dtype.np:
             raise DtypeError(f"graph {graph.name}: input {position} is {node.type}, got an array of {array.dtype}")
         if array.ndim != node.type.rank:
             raise ShapeError(f"graph {graph.name}: input {position} is {node.type}, got shape {list(array.shape)}")
-    sizes = [size for node in graph.inputs for size in node.type.shape]
+    sizes = [size for node in graph.inputs for size in node.type.storage_shape]
     dims = solve_dims(list(zip(sizes, [n for array in arrays for n in array.shape], strict=True)), given)
     for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
         check_shape(graph, position, node.type, array, dims)
@@ -129,7 +130,7 @@ def solve(size: SizeExpr, actual: int, dim: Named, dims: Dims) -> int | None:
 
 
 def check_shape(graph: Graph, position: int, kind: ArrayType, array: np.ndarray, dims: Dims) -> None:
-    for axis, (size, actual) in enumerate(zip(kind.shape, array.shape, strict=True)):
+    for axis, (size, actual) in enumerate(zip(kind.storage_shape, array.shape, strict=True)):
         place = f"graph {graph.name}: input {position} is {kind}"
         for dim in dims_of(size):
             if dim.name not in dims:

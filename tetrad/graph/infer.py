@@ -23,7 +23,8 @@ def infer(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> tuple[
         return _call_types(inputs, **params)
     if op is item:
         return _item_types(*inputs, **params)
-    bound = _signature(op).bind(*inputs, **params)  # type rules often take any number of operands, the meaning does not
+    extra = {"types": ()} if op.typed else {}
+    bound = _signature(op).bind(*inputs, **params, **extra)  # type rules often take any number of operands, this not
     if len(bound.args) != len(inputs):
         raise TypeError(f"{op.name}: operands are positional, settings are named")
     return (op.type(*(i.type for i in inputs), **params),)

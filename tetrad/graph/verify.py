@@ -17,7 +17,7 @@ Receives a graph, returns nothing, or raises a `VerifyError` whose code names th
 
 from __future__ import annotations
 
-from tetrad.core.dtypes import as_dtype
+from tetrad.core.dtypes import as_dtype, u8
 from tetrad.core.errors import TetradError, VerifyError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import dims_of
@@ -91,6 +91,8 @@ def verify_constant(node: Node) -> None:
     if node.inputs or not isinstance(literal, Literal):
         raise _error("G009", node, "holds something other than one array")
     kind = ArrayType(as_dtype(literal.array.dtype), literal.array.shape)
+    if node.type.dtype.is_quantized and kind == ArrayType(u8, node.type.storage_shape):
+        return
     if node.types != (kind,):
         raise _error("G009", node, f"the array is {kind}, the node says {_shown(node.types)}")
 

@@ -40,14 +40,17 @@ def cast(x: Array, source: DType, target: DType) -> Array:
     return x.astype(target.np)
 
 
-def dot4(acc: Array, u: Array, s: Array) -> Array:
-    """acc + the four products of the unsigned bytes of u and the signed bytes of s, modulo 2**32."""
+def dot4(acc: Array, u: Array, s: Array, is_signed: bool = False) -> Array:
+    """acc + the four products of the bytes of u (signed or not) and the signed bytes of s, modulo 2**32."""
     total = acc
     for byte in range(4):
-        unsigned = ((u >> np.uint32(8 * byte)) & np.uint32(255)).view(np.int32)
-        signed = (s << np.uint32(24 - 8 * byte)).view(np.int32) >> np.int32(24)
-        total = total + unsigned * signed
+        left = signed_byte(u, byte) if is_signed else ((u >> np.uint32(8 * byte)) & np.uint32(255)).view(np.int32)
+        total = total + left * signed_byte(s, byte)
     return total
+
+
+def signed_byte(words: Array, byte: int) -> Array:
+    return (words << np.uint32(24 - 8 * byte)).view(np.int32) >> np.int32(24)
 
 
 def _float_to_int(x: Array, target: np.dtype[Any]) -> Array:

@@ -254,9 +254,9 @@ class KernelBuilder:
         x, y, z = (self.value(v, dtype).node for v in (a, b, c))
         return self._shared(("fma", x, y, z), lambda: n.Fma(dtype, x, y, z), (x, y, z))
 
-    def dot4(self, acc: object, u: object, s: object, u_max: int = 255) -> Val:
+    def dot4(self, acc: object, u: object, s: object, u_max: int = 255, *, signed: bool = False) -> Val:
         a, x, y = self.value(acc, i32).node, self._val(u).node, self._val(s).node
-        return self._shared(("dot4", a, x, y, u_max), lambda: n.Dot4(i32, a, x, y, u_max), (a, x, y))
+        return self._shared(("dot4", a, x, y, u_max, signed), lambda: n.Dot4(i32, a, x, y, u_max, signed), (a, x, y))
 
     def min(self, a: object, b: object) -> Val:
         return self.binary("min", a, b)

@@ -285,16 +285,18 @@ def _fma(run: Run, node: n.Fma, mask: Mask) -> None:
 
 def _dot4(run: Run, node: n.Dot4, mask: Mask) -> None:
     u = run.values[node.u]
-    if node.u_max < 255:
-        _check_bytes(run, u, node.u_max, mask)
-    run.values[node] = arith.dot4(run.values[node.acc], u, run.values[node.s])
+    if node.signed:
+        _check_bytes(run, run.values[node.s] ^ np.uint32(0x7F7F7F7F), 254, mask, "-128 where u is signed")
+    elif node.u_max < 255:
+        _check_bytes(run, u, node.u_max, mask, f"above its u_max {node.u_max}")
+    run.values[node] = arith.dot4(run.values[node.acc], u, run.values[node.s], node.signed)
 
 
-def _check_bytes(run: Run, u: Array, u_max: int, mask: Mask) -> None:
+def _check_bytes(run: Run, u: Array, most: int, mask: Mask, what: str) -> None:
     largest = np.ascontiguousarray(u)[..., None].view(np.uint8).max(axis=-1)
-    wrong = _active(largest > u_max, mask)
+    wrong = _active(largest > most, mask)
     if wrong.any():
-        raise run.fail("dot4", wrong, lambda at: f"has a byte {_pick(largest, at)} above its u_max {u_max}")
+        raise run.fail("dot4", wrong, lambda at: f"has a byte {_pick(largest, at)} {what}")
 
 
 def _shuffle(run: Run, node: n.Shuffle, mask: Mask) -> None:

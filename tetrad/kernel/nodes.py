@@ -165,12 +165,14 @@ class Dot4(Value):
     """acc + sum of four products: the bytes of `u` (u32) are unsigned and at most `u_max`, those of `s` (u32) signed.
 
     The result is exact modulo 2**32. u_max <= 128 lets targets without a 4-way dot use saturating pair products.
+    Where `signed`, the bytes of `u` are signed as well, and those of `s` are never -128.
     """
 
     acc: Value
     u: Value
     s: Value
     u_max: int = 255
+    signed: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

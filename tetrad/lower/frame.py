@@ -59,6 +59,17 @@ class Frame:
     def input(self, slot: Slot) -> Buffer:
         return self.buffer(slot, "read", "x")
 
+    def view(self, slot: Slot, dtype: DType, access: str = "read") -> Buffer:
+        """The memory of a slot seen as elements of another type: blocks of quantised types are read as words."""
+        if access != "read":
+            self.writes.add(slot)
+        *outer, last = slot.type.storage_shape
+        whole = isinstance(slot.type.nbytes, int)
+        count = slot.type.nbytes // dtype.nbytes if whole else product(outer) * (last // dtype.nbytes)
+        made = self.k.buffer(f"{'x' if access == 'read' else 'y'}{len(self.slots)}", dtype, access, count)
+        self.slots.append(slot)
+        return made
+
     def output(self, slot: Slot, access: str = "write") -> Buffer:
         self.writes.add(slot)
         return self.buffer(slot, access, "y")

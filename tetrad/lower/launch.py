@@ -14,7 +14,7 @@ from tetrad.core.sizes import Size
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal, Node
-from tetrad.kernel.nodes import Program
+from tetrad.kernel.nodes import Buffer, Program
 from tetrad.passes.fuse import Group
 
 
@@ -46,6 +46,7 @@ class Launch:
     groups: Size
     writes: frozenset[Slot]
     inplace: tuple[tuple[Slot, Slot], ...] = ()  # (output, input) pairs that may share memory
+    updates: frozenset[Slot] = frozenset()  # written slots whose other contents stay
     traps: Mapping[int, TrapSite] = field(default_factory=dict)
     flops: Size = 0
     source: Source | None = None
@@ -57,7 +58,11 @@ class Launch:
 
     @property
     def reads(self) -> frozenset[Slot]:
-        return frozenset(self.slots) - self.writes
+        return frozenset(self.slots) - (self.writes - self.updates)
+
+    def buffers(self) -> list[tuple[Buffer, Slot]]:
+        """Each storage buffer of the kernel with its slot."""
+        return list(zip((b for b in self.program.buffers if not b.is_scratch), self.slots, strict=True))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

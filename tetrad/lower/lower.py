@@ -15,12 +15,14 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.columns import lower_columns
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.lower.lowbit import lower_lowbit_matmul
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
 from tetrad.lower.reuse import Template, canonical, reused
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
+from tetrad.lower.updates import home, updated, updates_of, with_room_for_updates
 from tetrad.passes.fuse import Group, fuse, inputs_of
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
@@ -30,6 +32,7 @@ GENERATORS: dict[str, Generator] = {
     "columns": lower_columns,
     "transpose": lower_transpose,
     "matmul": lower_matmul,
+    "lowbit": lower_lowbit_matmul,
     "special": lower_special,
 }
 
@@ -50,6 +53,7 @@ class Lowerer:
 
     def lower(self, graph: Graph) -> Lowered:
         check_dtypes(graph)
+        graph = with_room_for_updates(graph)
         groups = fuse(graph)
         slots = assign_slots(graph, groups)
         memory = Memory(slots, self.target)
@@ -89,7 +93,8 @@ def with_copies(lowered: Lowered, target: Target) -> Lowered:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
-        if slot.kind != "output" or slot.position != i:
+        is_update = updated(lowered.graph.outputs[i]) is not None
+        if not is_update and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
     return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
@@ -98,18 +103,18 @@ def with_copies(lowered: Lowered, target: Target) -> Lowered:
 def check_dtypes(graph: Graph) -> None:
     for node in graph.nodes():
         for kind in node.types:
-            if kind.dtype not in COMPILED_DTYPES:
+            if kind.dtype not in COMPILED_DTYPES and not kind.dtype.is_quantized:
                 known = ", ".join(map(str, COMPILED_DTYPES))
                 message = f"{node.op.name}: {kind.dtype} is not compiled yet"
                 raise DtypeError(message, source=node.source, hint=f"compiled: {known}")
 
 
 def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
-    """Memory for inputs, constants, outputs and every node a group writes."""
+    """Memory for inputs, constants, outputs and every node a group writes; an update lies where its operand lies."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
         slots[node] = Slot(f"in{i}", node.type, "input", i)
-    for i, node in enumerate(graph.outputs):
+    for i, node in enumerate(map(home, graph.outputs)):
         if node not in slots and node.op.name != "constant":
             slots[node] = Slot(f"out{i}", node.type, "output", i)
     for node in graph.nodes():
@@ -117,18 +122,21 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
             slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
     for group in groups:
         for node in group.outputs:
-            if node not in slots and node.op.name != "call":
-                slots[node] = Slot(f"t{len(slots)}", node.type, "temp")
+            place = home(node)
+            if place not in slots and node.op.name != "call":
+                slots[place] = Slot(f"t{len(slots)}", node.type, "temp")
+    slots.update((n, slots[home(n)]) for n in graph.nodes() if home(n) is not n)
     return slots
 
 
 def call_outputs(node: Node, memory: Memory) -> tuple[Slot, ...]:
     """Where a call writes: the slots of its items; outputs nobody reads still need room."""
     found = {m.param("index"): slot for m, slot in memory.slots.items() if m.op.name == "item" and m.inputs[0] is node}
+    for i, operand in updates_of(node.param("graph")).items():
+        found[i] = memory.slots[node.inputs[operand]]
     spare = (memory.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types))
     return tuple(found.get(i, slot) for i, slot in enumerate(spare))
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:
     return tuple(slots[o] for o in graph.outputs)
-

@@ -12,20 +12,23 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
+from tetrad.lower.attention import lower_attention
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
+from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
 from tetrad.ops.rules import HALVES
 from tetrad.passes.fuse import Group
 
 
-def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch:
+def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[Launch]:
     name = group.root.op.name
     if name not in GENERATORS:
         raise UnsupportedError(f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit")
     frame = Frame(group.name, memory)
-    frame.reads(inputs)
+    changed = group.root.inputs[:1] if group.root.op.in_place else ()
+    frame.reads(i for i in inputs if i not in changed and not i.type.dtype.is_quantized)
     return GENERATORS[name](frame, group)
 
 
@@ -154,9 +157,13 @@ def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) ->
     return row
 
 
-GENERATORS: dict[str, Callable[[Frame, Group], Launch]] = {
+GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "argmax": lower_arg,
     "argmin": lower_arg,
+    "attention": lower_attention,
     "cumsum": lower_cumsum,
     "scatter_add": lower_scatter_add,
+    "quantize_rows": lower_quantize_rows,
+    "lowbit_rows": lower_lowbit_rows,
+    "put_cache": lower_put_cache,
 }

@@ -323,6 +323,25 @@ def pad_read(k: KernelBuilder, at: At, x: Reader, *, low: Shape, high: Shape, va
 # -- elements: gather -------------------------------------------------------------------------------------------------
 
 
+def copy_type(x: ArrayType, *, which: int = 0) -> ArrayType:
+    return x
+
+
+@op(type=copy_type, kind="movement", cases=lambda rng: Case((_any_array(rng),)), dtypes=ALL, public=False)
+def copy(x: Array, *, which: int = 0) -> Array:
+    """The same values in memory of their own; `which` tells copies of one array apart.
+
+    >>> copy(np.array([1, 2]))
+    array([1, 2])
+    """
+    return x.copy()
+
+
+@copy.read
+def copy_read(k: KernelBuilder, at: At, x: Reader, *, which: int = 0) -> Val:
+    return x(at)
+
+
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
     check_dtype("gather", table.dtype, ALL)
     check_index_dtype("gather", indices)

@@ -7,7 +7,7 @@ node is computed inside the kernels that read it. Kinds of group:
     rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
-    matmul    a contraction with the elementwise work on its result
+    matmul    a contraction with the elementwise work on its result;  lowbit  the same with a low-bit weight
     special   an op with a generator of its own;  call  a sub-graph
 """
 
@@ -20,6 +20,7 @@ from tetrad.core.sizes import Shape
 from tetrad.graph.nodes import Graph, Node
 
 LEAVES = ("parameter", "constant")
+PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit"}  # ops that take in elementwise work, and their kind of group
 CHEAP = 4  # operations an element may cost and still be computed twice
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
 
@@ -140,8 +141,8 @@ class _Fusion:
     # -- matmul epilogues -----------------------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
-        products = [node for node in self.nodes if node.op.name == "matmul"]
-        return [self.made("matmul", node, self.epilogue(node)) for node in products]
+        products = [node for node in self.nodes if node.op.name in PRODUCTS]
+        return [self.made(PRODUCTS[node.op.name], node, self.epilogue(node)) for node in products]
 
     def epilogue(self, product: Node) -> dict[Node, str]:
         """The product and the elementwise work on it."""
@@ -253,7 +254,9 @@ class _Fusion:
 
 
 def group_kind(node: Node) -> str:
-    if node.op.name in ("matmul", "call", "item"):
+    if node.op.name in PRODUCTS:
+        return PRODUCTS[node.op.name]
+    if node.op.name in ("call", "item"):
         return node.op.name
     if node.op.kind == "reduce":
         return "rows" if is_row_reduction(node) else "columns"

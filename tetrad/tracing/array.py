@@ -80,6 +80,14 @@ class Array:
         return made
 
     @staticmethod
+    def from_bytes(view: np.ndarray, kind: ArrayType) -> Array:
+        """An array of a quantised type over the bytes of its blocks, in place."""
+        made = Array.__new__(Array)
+        made.type = array_type(kind.dtype, kind.shape)
+        made._view, made._storage = view.reshape(made.type.storage_shape), None  # type: ignore[arg-type]
+        return made
+
+    @staticmethod
     def from_storage(kind: ArrayType, storage: Storage) -> Array:
         """An array over bytes that compiled code wrote."""
         made = Array.__new__(Array)
@@ -101,7 +109,8 @@ class Array:
             if self._storage is None:
                 message = f"this {self.type} was donated to a compiled function, its memory is now a result"
                 fail(TraceError, message, "keep a copy, or do not list the argument in donate_argnums")
-            self._view = self._storage.as_numpy(self.type.dtype.np, self.type.shape)  # type: ignore[arg-type]
+            kind = self.type
+            self._view = self._storage.as_numpy(kind.dtype.np, kind.storage_shape)  # type: ignore[arg-type]
         return self._view
 
     def storage(self, from_numpy: Callable[[np.ndarray], Storage]) -> Storage:
@@ -474,8 +483,9 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Array:
     arrays = [a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)) for a in args]
     views = [a.view for a in arrays]
     try:
-        kind = op.type(*(a.type for a in arrays), **params)
-        result = np.asarray(op.reference(*views, **params))
+        kinds = tuple(a.type for a in arrays)
+        kind = op.type(*kinds, **params)
+        result = np.asarray(op.reference(*views, **(params | {"types": kinds} if op.typed else params)))
     except TetradError as error:
         raise located(error) from None
     made = Array.__new__(Array)
@@ -517,7 +527,7 @@ def node_of(x: Array, trace: Trace) -> Node:
         # Large constants enter sub-graphs as arguments, so that equal layers with different weights stay equal.
         return trace.capture(x, id(x), x.type)
     if id(x) not in trace.constants:
-        trace.constants[id(x)] = (x, make_constant(x.view))
+        trace.constants[id(x)] = (x, make_constant(x.view, x.type))
     return trace.constants[id(x)][1]
 
 

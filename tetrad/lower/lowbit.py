@@ -1,0 +1,320 @@
+"""Lowering, low-bit products: rows in 8 bits times an interleaved weight, for any number of rows and any format.
+
+One generator for every format: what a format is comes from `quant.lanes` as data. A lane is a row of the weight. For
+each block of 32 columns the codes of sixteen weight rows are put together from their planes once and multiplied with
+as many rows of x as the target's registers hold; the order of the sum is that of `ops.lowbit`, whatever the tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
+from tetrad.core.sizes import ceil_div, product
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.lower.frame import LANES, Frame, Memory
+from tetrad.lower.launch import Launch
+from tetrad.lower.product import output_buffers, store_result
+from tetrad.ops.lowbit import FIELDS
+from tetrad.passes.fuse import Group
+from tetrad.quant.lanes import BLOCK, WORDS, lanes_of
+
+SCALE, SUM, WHOLE, HALF = range(FIELDS)  # words of a block of x beside its codes
+
+
+def lower_lowbit_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
+    return LowbitMatmul(group, inputs, memory).launch()
+
+
+class Weight:
+    """An interleaved weight inside a kernel: the codes and factors of sixteen rows, one a lane."""
+
+    def __init__(self, frame: Frame, node: Node) -> None:
+        self.k, self.lanes = frame.k, lanes_of(node.type.dtype)
+        slot = frame.memory.slots[node]
+        self.words, self.halves = frame.view(slot, u32), frame.view(slot, f16)
+        small = i8 if self.lanes.signed_scales else u8
+        self.bytes = frame.view(slot, small) if self.lanes.scale_bytes == 1 else None
+        self.supers = int(node.type.shape[1]) // self.lanes.format.block  # type: ignore[arg-type]
+
+    def group(self, index: Val) -> Val:
+        """The byte at which a group of sixteen rows begins."""
+        return index * (self.supers * self.lanes.super_bytes)
+
+    def block(self, group: Val, block: Val) -> Block:
+        lanes = self.lanes
+        if lanes.blocks == 1:
+            return Block(self, group, group + block * lanes.super_bytes)
+        head = group + (block // lanes.blocks) * lanes.super_bytes
+        return Block(self, head, head + lanes.head_bytes + (block % lanes.blocks) * lanes.block_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """32 columns of sixteen rows: where its super-block and itself begin, in bytes."""
+
+    weight: Weight
+    head: Val
+    start: Val
+
+    def codes(self) -> list[Val]:
+        """Eight words of four unsigned codes each."""
+        k, lanes = self.weight.k, self.weight.lanes
+        found: list[Val | None] = [None] * WORDS
+        at = 0
+        for which, bits in enumerate(lanes.bits):
+            words = [self.word(at + i) for i in range(bits)]
+            at += bits
+            for w in range(WORDS):
+                part = words[w % bits]
+                shift = lanes.shift_of(which) - w // bits * bits
+                if bits < 8:
+                    mask = k.const(((1 << bits) - 1 << lanes.shift_of(which)) * 0x01010101, u32)
+                    part = (part << shift if shift > 0 else part >> -shift) & mask
+                found[w] = part if found[w] is None else found[w] | part  # type: ignore[operator]
+        return found  # type: ignore[return-value]
+
+    def word(self, index: int) -> Val:
+        k = self.weight.k
+        return k.load(self.weight.words, (self.start // 4) + index * LANES + k.lane())
+
+    def factor(self, side: int, sub: int) -> Val:
+        """The scale (side 0) or what is added (side 1) of a sub-block, f32."""
+        k, weight, lanes = self.weight.k, self.weight, self.weight.lanes
+        at = self.start + lanes.code_bytes + LANES * lanes.scale_bytes * (side * lanes.sub_blocks + sub)
+        if weight.bytes is None:
+            return k.cast(k.load(weight.halves, at // 2 + k.lane()), f32)
+        whole = k.cast(k.load(weight.halves, self.head // 2 + side * LANES + k.lane()), f32)
+        return whole * k.cast(k.cast(k.load(weight.bytes, at + k.lane()), i32), f32)
+
+
+class Rows:
+    """Rows in 8 bits inside a kernel."""
+
+    def __init__(self, frame: Frame, node: Node) -> None:
+        slot = frame.memory.slots[node]
+        self.k, self.columns = frame.k, int(node.type.shape[1])  # type: ignore[arg-type]
+        self.words, self.floats, self.ints = frame.view(slot, u32), frame.view(slot, f32), frame.view(slot, i32)
+        self.blocks = self.columns // BLOCK
+        self.pitch = self.blocks * (WORDS + FIELDS)  # words of a row
+
+    def word(self, row: Val, block: Val, index: int) -> Val:
+        return self.k.load(self.words, row * self.pitch + block * WORDS + index)
+
+    def field(self, row: Val, block: Val, which: int) -> Val:
+        at = row * self.pitch + self.blocks * WORDS + block * FIELDS + which
+        return self.k.load(self.floats if which in (SCALE, SUM) else self.ints, at)
+
+
+class LowbitMatmul:
+    """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a tile at a time."""
+
+    def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
+        self.group, self.node = group, group.root
+        x, w = self.node.inputs
+        self.frame = Frame(group.name, memory)
+        self.frame.reads(i for i in inputs if i not in (x, w))
+        self.k, self.sizes = self.frame.k, self.frame.sizes
+        self.x, self.weight = Rows(self.frame, x), Weight(self.frame, w)
+        self.outputs = output_buffers(self.frame, group)
+        self.rows, self.columns = self.node.type.shape
+        self.tile = memory.target.lowbit_tokens
+        self.is_signed = self.weight.lanes.format.bits == 8 and memory.target.dot4 != "vnni512"
+
+    def launch(self) -> Launch:
+        k = self.k
+        self.start = self.weight.group(k.group_id())
+        self.column = k.group_id() * LANES + k.lane()
+        if isinstance(self.rows, int) and self.rows < self.tile:
+            self.run_tile(k.index(0), self.rows)
+        else:
+            self.walk_rows()
+        flops = product((self.rows, self.columns, self.x.columns)) * 2
+        return self.frame.finish(ceil_div(self.columns, LANES), self.group, flops=flops)
+
+    def walk_rows(self) -> None:
+        """Tiles from the first row; what is left over goes one row at a time."""
+        k, tile = self.k, self.tile
+        total = self.sizes.val(self.rows)
+        whole = total // tile * tile
+        with k.loop(whole, 0, tile) as row:
+            self.run_tile(row, tile)
+        with k.loop(total, whole) as row:
+            self.run_tile(row, 1)
+
+    def run_tile(self, first: Val, count: int) -> None:
+        k = self.k
+        accs = [k.local(0.0, f32) for _ in range(count)]
+        rows = [first + t for t in range(count)]
+        with k.loop(self.x.blocks) as b:
+            self.run_block(self.weight.block(self.start, b), b, rows, accs)
+        with self.frame.within(self.column, self.sizes.val(self.columns), self.columns):
+            for row, acc in zip(rows, accs, strict=True):
+                store_result(self.frame, self.node, self.outputs, (row, self.column), acc.get())
+
+    def run_block(self, block: Block, b: Val, rows: list[Val], accs: list[LocalVar]) -> None:
+        k, lanes = self.k, self.weight.lanes
+        codes = block.codes()
+        per = WORDS // lanes.sub_blocks
+        for sub in range(lanes.sub_blocks):
+            words = range(sub * per, (sub + 1) * per)
+            dots = [self.dot(codes, row, b, words, sub) for row in rows]
+            scale = block.factor(0, sub)
+            low = block.factor(1, sub) if lanes.has_mins else None
+            for row, acc, dot in zip(rows, accs, dots, strict=True):
+                total = k.fma(scale * self.x.field(row, b, SCALE), dot.cast(f32), acc)
+                acc.set(total if low is None else k.fma(low, self.x.field(row, b, SUM), total))
+
+    def dot(self, codes: list[Val], row: Val, b: Val, words: range, sub: int) -> Val:
+        """The exact dot of (code - offset) with the codes of x over some words of a block."""
+        k, format = self.k, self.weight.lanes.format
+        dot = k.const(0, i32)
+        for w in words:
+            code = codes[w] ^ k.const(0x80808080, u32) if self.is_signed else codes[w]
+            most = 128 if self.is_signed else (1 << format.bits) - 1
+            dot = k.dot4(dot, code, self.x.word(row, b, w), most, signed=self.is_signed)
+        if self.is_signed or format.offset == 0:
+            return dot
+        return dot - self.sum_of(row, b, sub) * format.offset
+
+    def sum_of(self, row: Val, b: Val, sub: int) -> Val:
+        """The sum of the codes of x in a sub-block."""
+        whole = self.x.field(row, b, WHOLE)
+        if self.weight.lanes.sub_blocks == 1:
+            return whole
+        half = self.x.field(row, b, HALF)
+        return half if sub == 0 else whole - half
+
+
+# -- rows of x --------------------------------------------------------------------------------------------------------
+
+
+def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
+    """One row a workgroup, a lane a block of 32 columns: the row is turned in scratch so that lanes read neighbours."""
+    node, k = group.root, frame.k
+    x = node.inputs[0]
+    blocks = int(x.type.shape[1]) // BLOCK  # type: ignore[arg-type]
+    slot = frame.memory.slots[node]
+    words, floats, ints = (frame.view(slot, kind, "write") for kind in (u32, f32, i32))
+    row = k.group_id()
+    base = row * (blocks * (WORDS + FIELDS))
+    with k.loop(blocks) as b:
+        quantize_block(frame, x, row, b, words, floats, ints, base, blocks)
+    return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4)
+
+
+def quantize_block(
+    frame: Frame, x: Node, row: Val, b: Val, words: Buffer, floats: Buffer, ints: Buffer, base: Val, blocks: int
+) -> None:
+    k: KernelBuilder = frame.k
+    halves = [frame.reading.read(x, (row, b * BLOCK + LANES * h + k.lane())) for h in range(2)]
+    top = k.reduce_lanes("max", k.max(k.abs(halves[0]), k.abs(halves[1])))
+    inverse = k.select(top.eq(0.0), k.const(0.0, f32), k.const(127.0, f32) / top)
+    codes = [k.cast(k.min(k.max(k.round_even(h * inverse), -127.0), 127.0), i32) for h in halves]
+    sums = [k.reduce_lanes("add", c) for c in codes]
+    for h, code in enumerate(codes):
+        store_bytes(k, words, base + b * WORDS + h * (WORDS // 2), code)
+    scale = top / 127.0
+    whole = sums[0] + sums[1]
+    at = base + blocks * WORDS + b * FIELDS
+    k.store(floats, at + SCALE, scale)
+    k.store(floats, at + SUM, scale * k.cast(whole, f32))
+    k.store(ints, at + WHOLE, whole)
+    k.store(ints, at + HALF, sums[0])
+
+
+def store_bytes(k: KernelBuilder, words: Buffer, at: Val, codes: Val) -> None:
+    """Sixteen codes, one a lane, as four words of bytes."""
+    raw = k.bitcast(codes, u32) & 255
+    shifted = raw << k.cast((k.lane() % 4) * 8, u32)
+    pairs = shifted | k.rotate(shifted, 1)
+    quads = pairs | k.rotate(pairs, 2)
+    packed = k.shuffle(quads, quads, tuple(4 * (i % 4) for i in range(LANES)))
+    with k.when(k.lane() < 4, guard=True):
+        k.store(words, at + k.lane(), packed)
+
+
+# -- rows of a weight -------------------------------------------------------------------------------------------------
+
+
+def lower_lowbit_rows(frame: Frame, group: Group) -> Launch:
+    """Row t of the result is row indices[t] of the weight: a workgroup takes a block of 32 columns of one row.
+
+    The sixteen rows a block holds are all decoded into scratch, and the wanted one is stored from there.
+    """
+    node, k = group.root, frame.k
+    w, indices = node.inputs
+    weight = Weight(frame, w)
+    out = frame.output(frame.memory.slots[node])
+    rows, columns = node.type.shape
+    blocks = int(columns) // BLOCK  # type: ignore[arg-type]
+    t, b = k.group_id() // blocks, k.group_id() % blocks
+    row = k.cast(frame.reading.wide(indices, (t,)), index)
+    size = frame.sizes.val(w.type.shape[0])
+    frame.reading.trap(node, w, (row < 0) | (row >= size), row)
+    block = weight.block(weight.group(row // LANES), b)
+    area = frame.scratch("block", f32, BLOCK * LANES)
+    decode_block(frame, weight, block, area)
+    k.barrier()
+    for h in range(BLOCK // LANES):
+        lane = h * LANES + k.lane()
+        k.store(out, t * frame.sizes.val(columns) + b * BLOCK + lane, k.load(area, lane * LANES + row % LANES))
+    return frame.finish(product((rows, blocks)), group, flops=product((rows, columns)) * 2)
+
+
+def decode_block(frame: Frame, weight: Weight, block: Block, area: Buffer) -> None:
+    """area[column][row] = the number a code stands for"""
+    k, lanes = frame.k, weight.lanes
+    for w, word in enumerate(block.codes()):
+        sub = w * 4 // lanes.format.sub_block
+        scale = block.factor(0, sub)
+        for byte in range(4):
+            code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.format.offset
+            value = k.cast(code, f32) * scale
+            if lanes.has_mins:
+                value = value + block.factor(1, sub)
+            k.store(area, (4 * w + byte) * LANES + k.lane(), value)
+
+
+# -- the KV cache -----------------------------------------------------------------------------------------------------
+
+
+def lower_put_cache(frame: Frame, group: Group) -> Launch:
+    """One token and head a workgroup, lanes along the channels; written where the cache lies."""
+    node, k = group.root, frame.k
+    cache, rows, layer, slot, position = node.inputs
+    shape = cache.type.shape
+    out = frame.output(frame.memory.slots[node], "readwrite")
+    heads, channels = int(shape[2]), int(shape[4])  # type: ignore[arg-type]
+    t, h = k.group_id() // heads, k.group_id() % heads
+    at_layer, at_slot, at = (
+        checked(frame, node, which, (() if which is layer else (t,)), size)
+        for which, size in ((layer, shape[0]), (slot, shape[1]), (position, positions(node)))
+    )
+    head = (at_layer * frame.sizes.val(shape[1]) + at_slot) * heads + h
+    length = positions(node)
+    with k.loop(channels, 0, LANES) as first:
+        lane = first + k.lane()
+        with frame.within(lane, k.index(channels), channels):
+            value = k.cast(frame.reading.wide(rows, (t, h, lane)), cache.type.dtype)
+            flat = (head * length + at) * channels + lane
+            if cache.type.rank == 6:
+                flat = ((head * (length // LANES) + at // LANES) * channels + lane) * LANES + at % LANES
+            k.store(out, flat, value)
+    updates = frozenset({frame.memory.slots[node]})
+    return frame.finish(product((rows.type.shape[0], heads)), group, updates=updates)
+
+
+def positions(node: Node) -> int:
+    """How many positions of a sequence a cache holds."""
+    shape = node.inputs[0].type.shape
+    return int(shape[3]) * (LANES if len(shape) == 6 else 1)  # type: ignore[arg-type]
+
+
+def checked(frame: Frame, node: Node, which: Node, at: tuple[Val, ...], size: object) -> Val:
+    k = frame.k
+    value = k.cast(frame.reading.wide(which, at), index)
+    frame.reading.trap(node, node, (value < 0) | (value >= size), value)
+    return value

@@ -1,0 +1,194 @@
+"""Ops on low-bit weights: activations in 8 bits, the product of the two, rows of a weight as floats.
+
+Weights lie interleaved (`quant.lanes`). The order of the product is part of its meaning (design D6): for each sub-block
+of a weight row an exact integer dot, then acc = fma(sw * sx, dot, acc), then, where the format has mins,
+acc = fma(mw, sumx, acc); sub-blocks ascend.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, declare_quantized, f32, i32
+from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.op import op
+from tetrad.core.types import ArrayType
+from tetrad.ops.rules import Array, check_index_dtype, ieee
+from tetrad.quant.lanes import BLOCK, ROWS, Lanes, lanes_of
+
+FIELDS = 4  # words a block has beside its codes: scale, scaled sum (f32), sum of all codes and of the first half (i32)
+q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)
+Types = tuple[ArrayType, ...]
+
+
+# -- activations ------------------------------------------------------------------------------------------------------
+
+
+def quantize_rows_type(x: ArrayType) -> ArrayType:
+    if x.dtype is not f32:
+        raise DtypeError(f"quantize_rows: expected f32, got {x}", hint="convert with astype")
+    if x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % BLOCK:
+        raise ShapeError(f"quantize_rows: expected rows of a multiple of {BLOCK} columns, got {x}")
+    return x.with_dtype(q8_row)
+
+
+@op(type=quantize_rows_type, kind="special", public=False)
+@ieee
+def quantize_rows(x: Array) -> Array:
+    """Rows in 8 bits, a scale for every 32 columns: code = x * 127 / max |x|, rounded to even.
+
+    A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of the first 16.
+    """
+    blocks = x.reshape(len(x), -1, BLOCK)
+    top = np.abs(blocks).max(axis=2, initial=0)
+    inverse = np.where(top == 0, np.float32(0), np.float32(127) / top)
+    codes = np.nan_to_num(np.clip(np.rint(blocks * inverse[..., None]), -127, 127), nan=0.0).astype(np.int8)
+    sums = codes.sum(axis=2, dtype=np.int32)
+    scale = top / np.float32(127)
+    fields = np.empty((*sums.shape, FIELDS), np.int32)
+    fields[..., 0] = scale.view(np.int32)
+    fields[..., 1] = (scale * sums.astype(np.float32)).view(np.int32)
+    fields[..., 2] = sums
+    fields[..., 3] = codes[..., : BLOCK // 2].sum(axis=2, dtype=np.int32)
+    parts = [codes.reshape(len(x), -1).view(np.uint8), fields.reshape(len(x), -1).view(np.uint8)]
+    return np.concatenate(parts, axis=1)
+
+
+def row_parts(rows: Array, columns: int) -> tuple[Array, Array, Array]:
+    """Codes i8[n, blocks, 32], scales and scaled sums f32[n, blocks] of quantised rows."""
+    codes = rows[:, :columns].view(np.int8).reshape(len(rows), -1, BLOCK)
+    fields = np.ascontiguousarray(rows[:, columns:]).view(np.float32).reshape(len(rows), -1, FIELDS)
+    return codes, fields[..., 0], fields[..., 1]
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def check_weight(name: str, w: ArrayType) -> Lanes:
+    if not w.dtype.is_quantized or w.dtype.rows != ROWS:
+        raise DtypeError(f"{name}: expected an interleaved low-bit weight, got {w}")
+    return lanes_of(w.dtype)
+
+
+def weight_parts(w: Array, kind: ArrayType) -> tuple[Array, Array, Array | None]:
+    """Codes minus offset i32[n, k], scales and what is added f32[n, sub-blocks], from interleaved bytes."""
+    lanes, (n, columns) = lanes_of(kind.dtype), (int(kind.shape[0]), int(kind.shape[1]))  # type: ignore[arg-type]
+    groups, supers = -(-n // ROWS), columns // lanes.format.block
+    whole = np.ascontiguousarray(w).reshape(groups, supers, lanes.super_bytes)
+    head = whole[..., : lanes.head_bytes].copy().view(np.float16).reshape(groups, supers, lanes.supers, ROWS)
+    body = whole[..., lanes.head_bytes :].reshape(groups, supers, lanes.blocks, lanes.block_bytes)
+    codes = _codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(groups * ROWS, columns)[:n]
+    scales = _factors(lanes, head, body, 0)[:n]
+    return (
+        codes.astype(np.int32) - lanes.format.offset,
+        scales,
+        _factors(lanes, head, body, 1)[:n] if lanes.has_mins else None,
+    )
+
+
+def _codes(lanes: Lanes, body: Array) -> Array:
+    """[group, super-block, block, column, row]"""
+    total = np.zeros((*body.shape[:3], BLOCK, ROWS), np.uint8)
+    at = 0
+    for which, bits in enumerate(lanes.bits):
+        size = 4 * bits * ROWS
+        words = body[..., at : at + size].reshape(*body.shape[:3], bits, ROWS, 4)
+        at += size
+        for word in range(BLOCK // 4):
+            part = (words[..., word % bits, :, :] >> np.uint8(word // bits * bits)) & np.uint8((1 << bits) - 1)
+            total[..., 4 * word : 4 * word + 4, :] |= np.swapaxes(part, -1, -2) << np.uint8(lanes.shift_of(which))
+    return total
+
+
+def _factors(lanes: Lanes, head: Array, body: Array, side: int) -> Array:
+    """Scales (side 0) or mins (side 1): f32[rows, sub-blocks]"""
+    size = ROWS * lanes.sub_blocks * lanes.scale_bytes
+    at = lanes.code_bytes + side * size
+    kind = np.float16 if lanes.scale_bytes == 2 else np.int8 if lanes.signed_scales else np.uint8
+    raw = body[..., at : at + size].copy().view(kind).reshape(*body.shape[:3], lanes.sub_blocks, ROWS)
+    values = raw.astype(np.float32)
+    if lanes.supers:
+        values = values * head[:, :, None, None, side, :].astype(np.float32)
+    return np.asarray(values.transpose(0, 4, 1, 2, 3).reshape(head.shape[0] * ROWS, -1))
+
+
+def lowbit_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
+    check_weight("lowbit_matmul", w)
+    if x.dtype is not q8_row:
+        raise DtypeError(f"lowbit_matmul: expected rows in 8 bits, got {x}", hint="quantize_rows makes them")
+    if x.rank != 2 or w.rank != 2 or x.shape[1] != w.shape[1]:
+        raise ShapeError(f"lowbit_matmul: inner sizes differ: rows {x}, weight {w}")
+    return ArrayType(f32, (x.shape[0], w.shape[0]))
+
+
+@op(type=lowbit_matmul_type, kind="special", typed=True, public=False)
+@ieee
+def lowbit_matmul(x: Array, w: Array, *, types: Types) -> Array:
+    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs]."""
+    codes, scales, sums = row_parts(x, int(types[0].shape[1]))  # type: ignore[arg-type]
+    weights, factors, lows = weight_parts(w, types[1])
+    size = BLOCK // (factors.shape[1] // scales.shape[1])
+    total = np.zeros((len(x), len(weights)), np.float64)
+    for i in range(factors.shape[1]):
+        part = slice(i * size, (i + 1) * size)
+        block = i * size // BLOCK
+        left = codes.reshape(len(x), -1)[:, part].astype(np.int32)
+        dot = left @ weights[:, part].T
+        total += (factors[:, i] * scales[:, block, None]) * dot.astype(np.float64)
+        if lows is not None:
+            total += lows[:, i].astype(np.float64) * sums[:, block, None]
+    return total.astype(np.float32)
+
+
+def lowbit_rows_type(w: ArrayType, indices: ArrayType) -> ArrayType:
+    check_weight("lowbit_rows", w)
+    check_index_dtype("lowbit_rows", indices)
+    if indices.rank != 1:
+        raise ShapeError(f"lowbit_rows: expected a list of row numbers, got {indices}")
+    return ArrayType(f32, (indices.shape[0], w.shape[1]))
+
+
+@op(type=lowbit_rows_type, kind="special", typed=True, public=False)
+@ieee
+def lowbit_rows(w: Array, indices: Array, *, types: Types) -> Array:
+    """Rows of a low-bit weight as floats: scale * code, plus the min, rounded as the file format says."""
+    weights, factors, lows = weight_parts(w, types[0])
+    if indices.size and (indices.min() < 0 or indices.max() >= len(weights)):
+        raise IndexError(f"lowbit_rows: row out of range for {types[0]}")
+    size = weights.shape[1] // factors.shape[1]
+    rows = weights[indices].reshape(len(indices), -1, size).astype(np.float32) * factors[indices][..., None]
+    if lows is not None:
+        rows = rows + lows[indices][..., None]
+    return np.asarray(rows.reshape(len(indices), -1))
+
+
+# -- the KV cache -----------------------------------------------------------------------------------------------------
+
+KEYS = 16  # neighbouring keys that lie interleaved
+CACHES: tuple[DType, ...] = ()
+
+
+def put_cache_type(
+    cache: ArrayType, rows: ArrayType, layer: ArrayType, slot: ArrayType, position: ArrayType
+) -> ArrayType:
+    heads = cache.shape[2], cache.shape[4]
+    if rows.rank != 3 or rows.shape[1:] != heads or slot.shape != rows.shape[:1] or position.shape != rows.shape[:1]:
+        raise ShapeError(f"put_cache: rows {rows}, slots {slot}, positions {position} do not fit a cache {cache}")
+    if any(kind.dtype is not i32 for kind in (layer, slot, position)) or rows.dtype is not f32:
+        raise DtypeError(f"put_cache: expected f32 rows and i32 places, got {rows}, {layer}, {slot}, {position}")
+    return cache
+
+
+@op(type=put_cache_type, kind="special", in_place=True, public=False)
+def put_cache(cache: Array, rows: Array, layer: Array, slot: Array, position: Array) -> Array:
+    """Row t [heads, channels] becomes key or value `position[t]` of sequence `slot[t]` in a layer.
+
+    A cache of rank 5 is [layer, slot, head, position, channel]; one of rank 6 keeps sixteen neighbouring positions
+    interleaved: [layer, slot, head, position / 16, channel, 16].
+    """
+    result, at = cache.copy(), int(layer)
+    if cache.ndim == 5:
+        result[at, slot, :, position] = rows
+    else:
+        result[at, slot, :, position // KEYS, :, position % KEYS] = rows
+    return result
