@@ -15,9 +15,11 @@ ANYTHING = FOLDERS | {API}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": frozenset(),
+    "text": frozenset({"core"}),
     "graph": frozenset({"core"}),
     "kernel": frozenset({"core"}),
     "quant": frozenset({"core"}),
+    "formats": frozenset({"core"}),
     "ops": frozenset({"core", "graph", "kernel"}),
     "tracing": frozenset({"core", "graph", "ops"}),
     "passes": frozenset({"core", "graph", "ops"}),

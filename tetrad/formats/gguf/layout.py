@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
+
+from tetrad.core.record import record
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)  # the same bytes; version 3 only added big-endian files
@@ -103,7 +104,7 @@ SCALAR_NAMES = {s.number: name for name, s in SCALARS.items()}
 STRING, ARRAY = 8, 9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Typed:
     """A metadata value with its type: "u32", "str", "[f32]", "[str]"; "[array]" holds a list of Typed arrays."""
 
@@ -116,7 +117,7 @@ def plain(typed: Typed) -> object:
     return [plain(item) for item in typed.value] if typed.type == "[array]" else typed.value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
     """One tensor of an open file; `offset` counts from the beginning of `file`, the slowest axis comes first."""
 
@@ -131,7 +132,7 @@ class Tensor:
 Bytes = Any  # anything with the buffer protocol: bytes, memoryview, a contiguous NumPy array
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Raw:
     """A tensor to be written as it is: bytes of a format, or a function called for them when it is their turn."""
 

@@ -11,7 +11,6 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +18,7 @@ from types import TracebackType
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
+from tetrad.core.record import record
 from tetrad.formats.gguf.cursor import Cursor
 from tetrad.formats.gguf.layout import (
     ALIGNMENT_KEY,
@@ -95,7 +95,7 @@ class File:
         return f"<gguf.File {self.path}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One file of a set, or the only one."""
 
@@ -179,7 +179,7 @@ def check_alignment(cursor: Cursor, value: Typed, at: int) -> None:
         cursor.fail(f"{value.type} {value.value!r:.40}: must be a u32, a power of two, at most {MAX_ALIGNMENT}", at)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """A tensor as the header describes it: the offset counts from the beginning of the data; `at` is the entry."""
 
