@@ -6,16 +6,16 @@ fields a format has is said in its own file. Everything is little-endian, as the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from tetrad.core.record import record
 
 U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plane:
     """Bytes that hold `bits` of every code, from bit `shift` of the code upward.
 

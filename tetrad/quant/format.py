@@ -8,7 +8,6 @@ values are checked here, so format files only say where things lie and how they 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
+from tetrad.core.record import record
 from tetrad.core.source import user_source
 from tetrad.quant.fields import F32, U8, Plane
 
@@ -24,7 +24,7 @@ CHUNK = 1 << 16  # elements worked on at a time: they stay in cache, and memory 
 Parts = tuple[U8, dict[int, U8]]  # codes u8[n, block], and the bytes of every other field by where it starts
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Format:
     """How `block` numbers lie in `nbytes` bytes.
 
@@ -79,7 +79,7 @@ class Format:
         out = np.empty((len(rows), self.nbytes), np.uint8)
         with np.errstate(all="ignore"):  # what overflows is found by _check_fit and reported
             for part in _chunks(len(rows), self.block):
-                numbers = rows[part].astype(np.float32)
+                numbers = np.ascontiguousarray(rows[part], np.float32)
                 out[part] = self._assemble(len(numbers), *self.encode(numbers))
                 self._check_fit(numbers, out[part])
         return out.reshape(*x.shape[:-1], x.shape[-1] // self.block * self.nbytes)

@@ -35,7 +35,7 @@ register(
         block=256,
         nbytes=176,
         bits=5,
-        budget=0.00835,
+        budget=0.0083,
         encode=encode,
         sub_block=32,
         planes=(Plane(start=48, nbytes=128, bits=4, run=32), Plane(start=16, nbytes=32, bits=1, run=32, shift=4)),

@@ -28,7 +28,7 @@ register(
         block=256,
         nbytes=210,
         bits=6,
-        budget=0.00407,
+        budget=0.004,
         encode=encode,
         sub_block=16,
         offset=32,

@@ -10,19 +10,19 @@ Arrays of elements are [elements, n, sub-blocks] in here: sums over the first ax
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
+from tetrad.core.record import record
 from tetrad.quant.fields import F32, U8, as_half
 from tetrad.quant.rounding import largest, over
 
-STRETCH = np.linspace(-1, 1, 21, dtype=np.float32)  # the range is divided into this many codes more than there are
+STRETCH = np.linspace(-2, 2, 21, dtype=np.float32)  # the range is divided into this many codes more than there are
 NEAR = (-1, 0, 1)
 Range = tuple[int, int]  # both ends included
 
 
-@dataclass(frozen=True)
+@record
 class Scales:
     """Scales factor * scales and mins min_factor * mins, one for each sub-block."""
 
