@@ -71,7 +71,7 @@ class Bytes:
 
 def small_file() -> Bytes:
     """About 2 kB with every type of value, arrays in arrays, and tensors of several formats."""
-    b = Bytes().head(tensors=5, keys=18)
+    b = Bytes().head(tensors=5, keys=20)
     b.key("general.architecture", STR, "llama").key("general.alignment", U32, 64)
     b.key("a.u8", U8, 200).key("a.i8", I8, -100).key("a.u16", U16, 60000).key("a.i16", I16, -30000)
     b.key("a.i32", I32, -5).key("a.u64", U64, 2**63 + 1).key("a.i64", I64, -(2**40))
@@ -79,6 +79,7 @@ def small_file() -> Bytes:
     b.array("tokens", STR, ["<s>", "", "é", "a longer token"]).array("scores", F32, [0.5, -1.0, 2.0])
     b.array("flags", BOOL, [0, 1, 1]).array("empty", I32, [])
     b.string("nested").u32(ARR).u32(ARR).u64(2).elements(U16, [1, 2, 3]).elements(STR, ["x", "y"])
+    b.key("split.no", U16, 0).key("split.count", U16, 1)
     b.tensor("token_embd.weight", [8, 4], 0, 0).tensor("blk.0.q", [32, 2], 2, 128).tensor("blk.0.k", [256], 12, 192)
     b.tensor("scalar", [], 26, 384).tensor("blk.0.norm", [2, 2, 2, 2], 1, 448)
     b.pad(64).raw(bytes(i % 251 for i in range(448 + 32)))

@@ -50,6 +50,8 @@ def test_values_of_every_type(small: gguf.File) -> None:
         "a.bytes": b"\xff\xfe",
         "tokens": ["<s>", "", "é", "a longer token"],
         "nested": small.metadata["nested"],
+        "split.no": 0,
+        "split.count": 1,
     }
     assert small.metadata["a.bool"] is True
 

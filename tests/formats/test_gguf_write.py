@@ -185,7 +185,7 @@ def test_a_tensor_that_cannot_be_stored(case: str, tmp_path: Path) -> None:
     assert caught.value.part == "tensor 'bad'" and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("value", [0, 48, 1 << 21, gguf.Typed("u64", 32), "32"])
+@pytest.mark.parametrize("value", [0, 48, 1 << 21, gguf.Typed("u64", 32), gguf.Typed("u32", "x"), "32"])
 def test_a_bad_alignment(value: object, tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match=r"key 'general\.alignment': .* must be a u32, a power of two"):
         gguf.write(tmp_path / "x.gguf", {"general.alignment": value}, {})

@@ -217,8 +217,8 @@ def aligned(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
-def is_alignment(value: int) -> bool:
-    return 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0
+def is_alignment(value: object) -> bool:
+    return isinstance(value, int) and 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0
 
 
 def shown(name: str | bytes) -> str:

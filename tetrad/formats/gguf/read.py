@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 import numpy as np
 
@@ -151,7 +152,7 @@ def read_counts(cursor: Cursor) -> tuple[int, int]:
     return n_tensors, cursor.count("keys", SMALLEST_KEY, MAX_KEYS)
 
 
-def fail_version(cursor: Cursor, version: int) -> None:
+def fail_version(cursor: Cursor, version: int) -> NoReturn:
     swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
     if swapped in VERSIONS:
         cursor.fail(

@@ -90,8 +90,7 @@ def write(
 @contextmanager
 def replaced(path: str) -> Iterator[BinaryIO]:
     """A new file that takes the name `path` once all of it is on disk; after an error there is no trace of it."""
-    folder, name = os.path.split(os.path.abspath(path))
-    temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(os.path.dirname(path), f".gguf-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as out:
             yield out
