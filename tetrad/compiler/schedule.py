@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from tetrad.codegen.module import TAG_SHIFT
 from tetrad.core.sizes import bind
 from tetrad.kernel.nodes import Program
@@ -51,11 +53,18 @@ class Constants:
         if slot not in self.storage:
             if slot.literal is None:
                 raise TypeError(f"{slot.name} is not a constant")
-            array = slot.literal.array
-            held = Storage.allocate(array.nbytes)
-            held.as_numpy(array.dtype, array.shape)[...] = array
-            self.storage[slot] = held
+            self.storage[slot] = held_in_place(slot.literal.array)
         return self.storage[slot].ptr
+
+
+def held_in_place(array: np.ndarray) -> Storage:
+    """The bytes of a constant where they lie, or a copy if that is not where kernels may expect them."""
+    in_place = Storage.from_numpy(array)
+    if in_place.ptr % ALIGNMENT == 0:
+        return in_place
+    held = Storage.allocate(array.nbytes)
+    held.as_numpy(array.dtype, array.shape)[...] = array
+    return held
 
 
 class Scheduler:

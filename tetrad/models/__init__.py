@@ -1,0 +1,1 @@
+"""Language models: one file per architecture, and what turns a model file into something that generates."""

@@ -1,0 +1,130 @@
+"""Models, layers: the pieces decoders are made of, on arrays of a ragged batch.
+
+T tokens stand side by side, each with the sequence (`slot`) it belongs to and its position there: one token of a
+decoding step, a chunk of a prompt, several sequences at once are all the same to a layer. Keys and values live in two
+caches that a layer updates and returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tetrad as td
+from tetrad.core.types import ArrayType
+from tetrad.models.config import Config, Rope
+from tetrad.ops.attention import attention as attention_op
+from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, put_cache, quantize_rows
+from tetrad.tracing.array import Array
+
+KEYS = 16  # neighbouring keys that lie interleaved in the cache
+BLOCK = 256  # positions of a cache are a multiple of this: attention reads whole blocks
+
+Weights = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the tokens of a step stand, and the caches of all layers."""
+
+    slot: Array  # i32[T]
+    position: Array  # i32[T]
+    keys: Array  # [layer, slot, head, position / 16, channel, 16]
+    values: Array  # [layer, slot, head, position, channel]
+
+
+def cache_types(config: Config, slots: int, context: int, dtype: Any) -> tuple[ArrayType, ArrayType]:
+    """The types of the two caches for `slots` sequences of `context` positions."""
+    length = -(-context // BLOCK) * BLOCK
+    front = (config.layers, slots, config.kv_heads)
+    keys = ArrayType(dtype, (*front, length // KEYS, config.head_size, KEYS))
+    return keys, ArrayType(dtype, (*front, length, config.head_size))
+
+
+def linear(x: Array, weights: Weights, name: str) -> Array:
+    """x w^T + b. Rows of x are in 8 bits where the weight is a low-bit one."""
+    y = product(x, weights[f"{name}.weight"])
+    bias = weights.get(f"{name}.bias")
+    return y if bias is None else y + bias
+
+
+def product(x: Array, weight: Array) -> Array:
+    if weight.dtype.is_quantized:
+        return lowbit_matmul(quantize_rows(x), weight)  # type: ignore[no-any-return]
+    return td.matmul(x, weight.astype(td.float32).T)  # type: ignore[no-any-return]
+
+
+def embedding(weight: Array, tokens: Array) -> Array:
+    if weight.dtype.is_quantized:
+        return lowbit_rows(weight, tokens)  # type: ignore[no-any-return]
+    return td.take(weight, tokens, axis=0).astype(td.float32)  # type: ignore[no-any-return]
+
+
+def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
+    """x / sqrt(mean(x^2) + epsilon) * weight, along the last axis."""
+    return x * td.rsqrt(td.mean(x * x, axis=-1, keepdims=True) + epsilon) * weight  # type: ignore[no-any-return]
+
+
+def norm(x: Array, weights: Weights, name: str, epsilon: float) -> Array:
+    """Normalised where the architecture has this norm, untouched where it has none."""
+    weight = weights.get(f"{name}.weight")
+    return x if weight is None else rms_norm(x, weight, epsilon)
+
+
+def rope_tables(rope: Rope, position: Array) -> tuple[Array, Array]:
+    """cos and sin of every token's angles: f32[T, pairs] each."""
+    angles = position.astype(td.float32)[:, None] * np.array(rope.speeds, np.float32)
+    return td.cos(angles) * rope.length, td.sin(angles) * rope.length
+
+
+def rotate(x: Array, tables: tuple[Array, Array]) -> Array:
+    """x [T, heads, channels]: channel i turns with channel i + pairs; channels past those carry no position."""
+    cos, sin = (table[:, None, :] for table in tables)
+    pairs = cos.shape[-1]
+    first, second = x[..., :pairs], x[..., pairs : 2 * pairs]
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    if x.shape[-1] > 2 * pairs:
+        turned.append(x[..., 2 * pairs :])
+    return td.concat(turned, axis=-1)  # type: ignore[no-any-return]
+
+
+def split_heads(x: Array, size: int) -> Array:
+    """[T, heads * size] -> [T, heads, size]"""
+    return td.reshape(x, (x.shape[0], x.shape[1] // size, size))  # type: ignore[no-any-return]
+
+
+def attention(
+    config: Config, weights: Weights, x: Array, place: Place, layer: Array, tables: tuple[Array, Array], window: int
+) -> tuple[Array, Place]:
+    """Queries, keys and values of x; keys and values into the caches; what the queries find there."""
+    q, k, v = (split_heads(part, config.head_size) for part in queries_keys_values(config, weights, x))
+    q = rotate(norm(q, weights, "attn_q_norm", config.epsilon), tables)
+    k = rotate(norm(k, weights, "attn_k_norm", config.epsilon), tables)
+    keys = put_cache(place.keys, k, layer, place.slot, place.position)
+    values = put_cache(place.values, v, layer, place.slot, place.position)
+    settings = {"scale": config.scale, "window": window, "softcap": config.score_cap}
+    mixed = attention_op(q, keys, values, layer, place.slot, place.position, **settings)
+    flat = td.reshape(mixed, (x.shape[0], config.heads * config.head_size))
+    return linear(flat, weights, "attn_output"), Place(place.slot, place.position, keys, values)
+
+
+def queries_keys_values(config: Config, weights: Weights, x: Array) -> list[Array]:
+    if "attn_qkv.weight" not in weights:
+        return [linear(x, weights, name) for name in ("attn_q", "attn_k", "attn_v")]
+    whole = linear(x, weights, "attn_qkv")
+    ends = np.cumsum([config.heads, config.kv_heads, config.kv_heads]) * config.head_size
+    return [whole[:, start:stop] for start, stop in zip((0, *ends[:-1].tolist()), ends.tolist(), strict=True)]
+
+
+def gated(weights: Weights, x: Array, activation: Any) -> Array:
+    """down(activation(gate(x)) * up(x))"""
+    if "ffn_gate.weight" in weights:
+        gate, up = linear(x, weights, "ffn_gate"), linear(x, weights, "ffn_up")
+    else:  # one matrix, the gate above the rest
+        whole = linear(x, weights, "ffn_up")
+        half = whole.shape[-1] // 2
+        gate, up = whole[:, :half], whole[:, half:]
+    return linear(activation(gate) * up, weights, "ffn_down")

@@ -1,0 +1,28 @@
+"""Llama and what is built like it (SmolLM2, Mistral, TinyLlama): pre-norm blocks, rotary positions, a gated feed-forward
+part. The file pairs rope channels (2i, 2i+1).
+"""
+
+from __future__ import annotations
+
+from tetrad import nn
+from tetrad.models.arch import Architecture, Tables, register
+from tetrad.models.config import Config, Metadata, base_config
+from tetrad.models.layers import Place, Weights, attention, gated, norm
+from tetrad.models.weights import Factors
+from tetrad.tracing.array import Array
+
+
+def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
+    fields = base_config(meta, vocab, factors("rope_freqs.weight"))
+    return Config(**fields, is_interleaved=True, window=meta.count("attention.sliding_window", 0, least=0))
+
+
+def block(
+    c: Config, weights: Weights, x: Array, place: Place, layer: Array, tables: Tables, window: int
+) -> tuple[Array, Place]:
+    y, place = attention(c, weights, norm(x, weights, "attn_norm", c.epsilon), place, layer, tables, window)
+    x = x + y
+    return x + gated(weights, norm(x, weights, "ffn_norm", c.epsilon), nn.silu), place
+
+
+register(Architecture("llama", config, block))

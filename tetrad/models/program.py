@@ -1,0 +1,86 @@
+"""Models, programs: the compiled steps of one model. Weights in, functions from tokens to logits out.
+
+One program serves chunks of any length (a Dim), one a single token; both are the same Python function, and each layer
+is a call, so equal layers are compiled once. Weights are constants of the programs: they lie where they were loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import tetrad as td
+from tetrad.core.dtypes import f16
+from tetrad.core.types import ArrayType
+from tetrad.models.arch import Architecture
+from tetrad.models.config import Config
+from tetrad.models.layers import Place, cache_types, embedding, product, rms_norm, rope_tables
+from tetrad.runtime.memory import Storage
+from tetrad.tracing.array import Array, array_type
+
+CHUNK = 512  # tokens of one step, at most
+
+
+class Programs:
+    """The step of a model, compiled when first used. `layers[i]` are the weights of block i by their short names."""
+
+    def __init__(
+        self, arch: Architecture, config: Config, outer: Mapping[str, Array], layers: list[dict[str, Array]]
+    ) -> None:
+        self.arch, self.config, self.outer, self.layers = arch, config, outer, layers
+        self._block = td.jit(self._run_block, static_argnames=("window",))
+
+    @cached_property
+    def chunk(self) -> Any:
+        """logits, keys, values = chunk(tokens, slot, position, rows, keys, values) for any number of tokens."""
+        count = {0: td.Dim("tokens", max=CHUNK)}
+        dims = {"tokens": count, "slot": count, "position": count, "rows": {0: td.Dim("rows", max=CHUNK)}}
+        return td.jit(self.step, donate_argnums=(4, 5), dims=dims)
+
+    @cached_property
+    def single(self) -> Any:
+        """The same for one token."""
+        return td.jit(self.step, donate_argnums=(4, 5))
+
+    def step(
+        self, tokens: Array, slot: Array, position: Array, rows: Array, keys: Array, values: Array
+    ) -> tuple[Array, Array, Array]:
+        """Logits after the tokens numbered `rows` of the batch, and the caches with all tokens in them."""
+        c = self.config
+        x = embedding(self.outer["token_embd.weight"], tokens)
+        if c.embedding_scale != 1.0:
+            x = x * c.embedding_scale
+        tables = {rope: rope_tables(rope, position) for rope in {c.rope_of(i) for i in range(c.layers)}}
+        for i, weights in enumerate(self.layers):
+            layer = np.int32(i)
+            x, keys, values = self._block(
+                weights, x, slot, position, keys, values, layer, tables[c.rope_of(i)], window=c.window_of(i)
+            )
+        x = rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
+        logits = product(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
+        if c.logit_cap:
+            logits = c.logit_cap * td.tanh(logits / c.logit_cap)
+        return logits, keys, values
+
+    def _run_block(
+        self, weights: Any, x: Any, slot: Any, position: Any, keys: Any, values: Any, layer: Any, tables: Any, *, window: int
+    ) -> Any:
+        place = Place(slot, position, keys, values)
+        x, place = self.arch.block(self.config, weights, x, place, layer, tables, window)
+        return x, place.keys, place.values
+
+    def caches(self, slots: int, context: int, dtype: Any = f16) -> tuple[Array, Array]:
+        """Zeroed caches; pages of memory come when they are first written."""
+        keys, values = (zeros(kind) for kind in cache_types(self.config, slots, context, dtype))
+        return keys, values
+
+
+def zeros(kind: ArrayType) -> Array:
+    """An array of zeros in memory that compiled code may take over."""
+    nbytes = int(kind.nbytes)  # type: ignore[arg-type]
+    raw = np.zeros(nbytes + 64, np.uint8)
+    start = raw.__array_interface__["data"][0]
+    return Array.from_storage(array_type(kind.dtype, kind.shape), Storage(start + -start % 64, nbytes, raw))
