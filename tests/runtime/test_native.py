@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from tests.runtime.kernels import aligned, kernel
 from tetrad.codegen.llvm import compile_object, load_object
 from tetrad.codegen.targets.x86_64 import LEVELS, host_target
 from tetrad.core.errors import CompileError
+from tetrad.core.record import replace
 from tetrad.runtime import pool
 from tetrad.runtime.native import CONTEXT, SYMBOLS, native_text
 from tetrad.runtime.table import LoopEntry, Table, Word

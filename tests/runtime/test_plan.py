@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tetrad.core.errors import CheckError
+from tetrad.core.record import replace
 from tetrad.runtime.plan import ALIGNMENT, Life, Plan, check_plan, lower_bound, packings, plan
 
 SIZES = st.sampled_from([0, 1, 63, 64, 65, 100, 128, 1000, 4096, 1 << 20])
