@@ -5,8 +5,7 @@ Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-5
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
-
+from tetrad.codegen.llvm import llvm
 from tetrad.core.errors import FlagError
 from tetrad.core.record import replace
 from tetrad.core.target import Target, Tile
@@ -24,13 +23,13 @@ V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 def host_target() -> Target:
     """The level the running processor reaches, with its own name and features (a name alone may promise too much)."""
-    found = dict(llvm.get_host_cpu_features())
+    found = dict(llvm().get_host_cpu_features())
     level = V3 if _has(found, V3_FEATURES) else BASELINE
     level = V4 if level is V3 and _has(found, V4_FEATURES) else level
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
     dot4 = "vnni512" if level is V4 and found.get("avx512vnni") else level.dot4
-    triple = llvm.get_process_triple()
-    return replace(level, name="host", triple=triple, cpu=llvm.get_host_cpu_name(), features=features, dot4=dot4)
+    triple = llvm().get_process_triple()
+    return replace(level, name="host", triple=triple, cpu=llvm().get_host_cpu_name(), features=features, dot4=dot4)
 
 
 def select_target(name: str) -> Target:
@@ -44,7 +43,7 @@ def select_target(name: str) -> Target:
 
 def missing_features(target: Target) -> tuple[str, ...]:
     """What `target` needs and the running processor lacks: code for it can be compiled here, not run."""
-    found = dict(llvm.get_host_cpu_features())
+    found = dict(llvm().get_host_cpu_features())
     needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
     return tuple(name for name in needed if not found.get(name))
 
