@@ -6,15 +6,14 @@ Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
 import numpy as np
 
 from tetrad.core.errors import DtypeError
+from tetrad.core.record import record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class DType:
     """An element type. There is exactly one object per type, so identity is equality."""
 

@@ -9,19 +9,19 @@ walk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tetrad.core.dtypes import DType
+from tetrad.core.record import field, record
 from tetrad.core.types import ArrayType
 
 TypeRule = Callable[..., ArrayType]
 Params = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """One test input of an op: arrays and settings."""
 
@@ -35,7 +35,7 @@ KINDS = ("elementwise", "movement", "reduce", "special", "structural")
 REGISTRY: dict[str, Op] = {}
 
 
-@dataclass(eq=False, slots=True)
+@record(frozen=False, eq=False)
 class Op:
     """A tensor op. `kind` says which lowering it takes part in:
 

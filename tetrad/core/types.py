@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tetrad.core.dtypes import DType
+from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, is_static, product
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArrayType:
     """Element type and axis sizes of a dense row-major array.
 

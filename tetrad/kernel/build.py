@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from tetrad.core.dtypes import DType, bool_, i32, index
 from tetrad.core.errors import VerifyError
+from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fold import fold_binary
@@ -129,7 +129,7 @@ class LocalVar:
         self.k._append(n.Set(self.node, self.k.value(value, self.node.dtype).node))
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Scope:
     """A block under construction. `kind`: body, loop, always (a loop with a trip or more), guard (an If whose lanes
     all do the same work) or branch."""

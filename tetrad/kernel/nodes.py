@@ -10,9 +10,8 @@ Printing is generic: an instruction's fields are its operands (`Instr`), nested 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from tetrad.core.dtypes import DType
+from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
 
 FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max", "copysign")
@@ -25,7 +24,7 @@ INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
 BOOL_UNARY = ("not",)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Buffer:
     """Named flat memory. Storage is shared by all invocations; scratch belongs to one workgroup at a time.
 
@@ -47,7 +46,7 @@ class Buffer:
         return self.access in ("write", "readwrite")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Instr:
     """Root of all instructions; those that yield a value have a dtype."""
 
@@ -55,28 +54,28 @@ class Instr:
 Block = tuple[Instr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Value(Instr):
     """An instruction that yields a value of type `dtype`."""
 
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Const(Value):
     """A literal; floats keep their exact value (a Python float holds any f32 or f64)."""
 
     value: bool | int | float
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Arg(Value):
     """An index argument of the program: the same for every invocation of a launch."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Id(Value):
     """Who am I: `group` (workgroup id) or `local` (invocation inside its workgroup), along `axis` 0, 1 or 2."""
 
@@ -84,7 +83,7 @@ class Id(Value):
     axis: int
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Load(Value):
     """buffer[at]. Inactive invocations do not touch memory."""
 
@@ -92,7 +91,7 @@ class Load(Value):
     at: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Store(Instr):
     """buffer[at] = value, by active invocations only. A uniform address is written once, with a uniform value."""
 
@@ -102,7 +101,7 @@ class Store(Instr):
     hint: str = ""  # "", "stream": write around the cache
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Binary(Value):
     """lhs op rhs, both of `dtype`. Integer add, sub, mul wrap; div truncates, x/0 = 0, MIN/-1 = MIN; mod has the sign
     of lhs, x mod 0 = 0; shift counts are taken modulo the width. Float min and max propagate NaN, and -0 < +0."""
@@ -112,7 +111,7 @@ class Binary(Value):
     rhs: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Compare(Value):
     """lhs op rhs -> bool; with NaN only `ne` holds."""
 
@@ -121,13 +120,13 @@ class Compare(Value):
     rhs: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Unary(Value):
     op: str
     x: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Select(Value):
     """a where cond holds, else b; bit-exact, both sides evaluated."""
 
@@ -136,7 +135,7 @@ class Select(Value):
     b: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Cast(Value):
     """Value conversion. Float to int truncates, saturates, NaN gives 0; to bool tests for nonzero (NaN is true);
     int to int wraps; anything to float rounds to nearest even."""
@@ -144,14 +143,14 @@ class Cast(Value):
     x: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Bitcast(Value):
     """Same bits, other type of the same width."""
 
     x: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Fma(Value):
     """a*b + c with one rounding."""
 
@@ -160,7 +159,7 @@ class Fma(Value):
     c: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Dot4(Value):
     """acc + sum of four products: the bytes of `u` (u32) are unsigned and at most `u_max`, those of `s` (u32) signed.
 
@@ -175,7 +174,7 @@ class Dot4(Value):
     signed: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Shuffle(Value):
     """Lane i of the workgroup's result is entry lanes[i] of the lanes of `a` followed by those of `b`.
 
@@ -187,7 +186,7 @@ class Shuffle(Value):
     lanes: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Broadcast(Value):
     """The value invocation `lane` of the workgroup holds, given to all: a uniform value."""
 
@@ -195,7 +194,7 @@ class Broadcast(Value):
     lane: int = 0
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Vote(Value):
     """`any` or `all` of the active invocations' condition: a uniform bool."""
 
@@ -203,19 +202,19 @@ class Vote(Value):
     x: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Local(Value):
     """A mutable variable, set to `init` where declared. Not a value: read it with Get, change it with Set."""
 
     init: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Get(Value):
     local: Local
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Set(Instr):
     """local = value, for active invocations."""
 
@@ -223,12 +222,12 @@ class Set(Instr):
     value: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Counter(Value):
     """The loop variable of a For; only its For defines it."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class For(Instr):
     """counter = start, start+step, ... while < stop. Bounds are uniform in the workgroup, step is positive."""
 
@@ -239,19 +238,19 @@ class For(Instr):
     body: Block
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class If(Instr):
     cond: Value
     then: Block
     orelse: Block = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Barrier(Instr):
     """Every invocation of the workgroup waits here; scratch written before is visible after."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Trap(Instr):
     """If `cond` holds for any active invocation: the launch fails with this code and that invocation's `value`."""
 
@@ -260,7 +259,7 @@ class Trap(Instr):
     value: Value  # index: what to report
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Prefetch(Instr):
     """A hint that buffer[at] will be read soon; never changes a result, may be out of range."""
 
@@ -268,7 +267,7 @@ class Prefetch(Instr):
     at: Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Region(Instr):
     """Provenance: the op that generated the body. No scope of its own."""
 
@@ -276,7 +275,7 @@ class Region(Instr):
     body: Block
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Program:
     """A kernel: immutable, hashable by identity; `kernel.text` gives its canonical form, the cache key."""
 

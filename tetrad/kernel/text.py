@@ -18,16 +18,15 @@ in field order, optional attributes by name where they differ from the default; 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from tetrad.core.dtypes import DType, index, named
 from tetrad.core.errors import DtypeError, ParseError, ShapeError
+from tetrad.core.record import defaults, field, fields, record
 from tetrad.core.sizes import Dim, Named, Size, ceil_div, dims_of
 from tetrad.kernel import nodes as n
 
@@ -37,7 +36,7 @@ ACCESSES = ("read", "write", "readwrite", "scratch")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """How the instructions of one class print: the field that is the word, and the others in order."""
 
@@ -50,11 +49,11 @@ class Form:
 
 
 def _form(cls: type[n.Instr]) -> Form:
-    fields = [f for f in dataclasses.fields(cls) if f.name not in ("dtype", "op")]
+    names = [name for name in fields(cls) if name not in ("dtype", "op")]
     hints = get_type_hints(cls)
-    kinds = {f.name: _kind(hints[f.name]) for f in fields}
-    optional = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
-    required = tuple(f.name for f in fields if f.name not in optional)
+    kinds = {name: _kind(hints[name]) for name in names}
+    optional = {name: default for name, default in defaults(cls).items() if name in kinds}
+    required = tuple(name for name in names if name not in optional)
     return Form(cls, issubclass(cls, n.Value), "op" in hints, kinds, required, optional)
 
 
@@ -194,7 +193,7 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
 # -- parsing ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Line:
     number: int
     indent: int
@@ -205,7 +204,7 @@ class _Line:
         return ParseError(f"line {self.number}: expected {what}, got {shown!r}")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Header:
     name: str = ""
     workgroup: tuple[int, int, int] | None = None
@@ -317,7 +316,7 @@ def _parse_size(line: _Line, text: str, dims: dict[str, Size]) -> Size:
     return result
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _SizeParser:
     """sum = [-] product {+- product};  product = atom {* atom};  atom = integer | dim | ceil(sum/integer)"""
 

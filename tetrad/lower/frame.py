@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tetrad.core.dtypes import DType
+from tetrad.core.record import record
 from tetrad.core.sizes import Size, product
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType, row_strides
@@ -26,7 +26,7 @@ STREAM_BYTES = 8 << 20  # results above this are not read again before they woul
 LANES = 16  # virtual lanes of every kernel (docs/adr/0001)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """The slots of materialised nodes, and how to ask for more."""
 

@@ -7,9 +7,9 @@ is one kernel program with the slots of its buffers, the formulas of its argumen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from tetrad.core.dtypes import u8
+from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
@@ -18,7 +18,7 @@ from tetrad.kernel.nodes import Buffer, Program
 from tetrad.passes.fuse import Group
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Slot:
     """Memory for one array. `kind`: input, output, constant, temp."""
 
@@ -29,7 +29,7 @@ class Slot:
     literal: Literal | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrapSite:
     """What a trap code of a launch means to the user."""
 
@@ -38,7 +38,7 @@ class TrapSite:
     source: Source | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Launch:
     program: Program
     slots: tuple[Slot, ...]  # one per storage buffer, in program order
@@ -65,7 +65,7 @@ class Launch:
         return list(zip((b for b in self.program.buffers if not b.is_scratch), self.slots, strict=True))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Invoke:
     """A `call`: the lowered sub-graph with the slots its inputs and outputs take."""
 
@@ -87,7 +87,7 @@ class Invoke:
 Step = Launch | Invoke
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Lowered:
     """A graph as steps in order; outputs[i] may be an input or a constant slot when nothing needs computing."""
 

@@ -14,8 +14,8 @@ node is computed inside the kernels that read it. Kinds of group:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from tetrad.core.record import record
 from tetrad.core.sizes import Shape
 from tetrad.graph.nodes import Graph, Node
 
@@ -25,7 +25,7 @@ CHEAP = 4  # operations an element may cost and still be computed twice
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Group:
     """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get memory."""
 
