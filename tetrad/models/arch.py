@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tetrad.core.errors import UnsupportedError
 from tetrad.models.config import Config, Metadata
 from tetrad.models.layers import Place, Weights
+from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
 
@@ -17,10 +18,12 @@ Block = Callable[[Config, Weights, Array, Place, Array, Tables, int], tuple[Arra
 
 @dataclass(frozen=True)
 class Architecture:
-    """`config` reads the numbers; `block` is one layer: stream in, stream and caches out."""
+    """`config` reads the numbers; `shapes` lists the tensors of a block by their short names; `block` is one layer:
+    stream in, stream and caches out."""
 
     name: str  # general.architecture of the file
     config: Callable[[Metadata, int, Factors], Config]
+    shapes: Callable[[Config], Iterable[Expected]]
     block: Block
 
 

@@ -14,7 +14,13 @@ import numpy as np
 
 from tetrad.core.errors import FileFormatError
 
-MOST = {"block_count": 1 << 12, "context_length": 1 << 27}  # far above any model; larger is a damaged file
+# Far above any model; larger is a damaged file.
+MOST = {
+    "block_count": 1 << 12,
+    "context_length": 1 << 27,
+    "attention.key_length": 1 << 12,
+    "rope.dimension_count": 1 << 12,
+}
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,11 @@ class Config:
 
 
 class Metadata:
-    """Metadata of one file: typed access that names the key when something is wrong."""
+    """Metadata of one file: typed access that names the key when something is wrong. `context` is the number of
+    positions the caller prepares for, 0 for all the model can."""
 
-    def __init__(self, values: Mapping[str, Any], path: str, arch: str) -> None:
-        self.values, self.path, self.arch = values, path, arch
+    def __init__(self, values: Mapping[str, Any], path: str, arch: str, context: int = 0) -> None:
+        self.values, self.path, self.arch, self.context = values, path, arch, context
 
     def error(self, key: str, problem: str) -> FileFormatError:
         return FileFormatError(f"{self.arch}: {problem}", file=self.path, part=f"key {key}")
@@ -99,7 +106,8 @@ def base_config(meta: Metadata, vocab: int, factors: np.ndarray | None = None) -
         raise meta.error(f"{meta.arch}.attention.head_count_kv", f"{heads} heads are not shared evenly by {kv_heads}")
     if head_size % 16 or meta.count("attention.value_length", head_size) != head_size:
         raise meta.error(f"{meta.arch}.attention.key_length", f"heads of {head_size} channels are not supported yet")
-    size = meta.count("rope.dimension_count", head_size)
+    if (size := meta.count("rope.dimension_count", head_size)) % 2 or size > head_size:
+        raise meta.error(f"{meta.arch}.rope.dimension_count", f"{size} of {head_size} channels cannot turn in pairs")
     return {
         "arch": meta.arch,
         "layers": meta.count("block_count"),
@@ -132,7 +140,9 @@ def read_rope(meta: Metadata, size: int, base: float, factors: np.ndarray | None
         return Rope(tuple((speeds / factor).tolist()), length)
     if kind == "yarn":
         return yarn(meta, speeds, size, base, factor, length)
-    raise meta.error(f"{meta.arch}.rope.scaling.type", f"{kind!r} is not supported; known: none, linear, yarn, longrope")
+    raise meta.error(
+        f"{meta.arch}.rope.scaling.type", f"{kind!r} is not supported; known: none, linear, yarn, longrope"
+    )
 
 
 def yarn(meta: Metadata, speeds: np.ndarray, size: int, base: float, factor: float, length: float) -> Rope:

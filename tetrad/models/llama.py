@@ -1,13 +1,16 @@
-"""Llama and what is built like it (SmolLM2, Mistral, TinyLlama): pre-norm blocks, rotary positions, a gated feed-forward
-part. The file pairs rope channels (2i, 2i+1).
+"""Llama and what is built like it (SmolLM2, Mistral, TinyLlama): pre-norm blocks, rotary positions, a gated
+feed-forward part. The file pairs rope channels (2i, 2i+1).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tetrad import nn
 from tetrad.models.arch import Architecture, Tables, register
 from tetrad.models.config import Config, Metadata, base_config
 from tetrad.models.layers import Place, Weights, attention, gated, norm
+from tetrad.models.shapes import Expected, attention_shapes, gated_shapes
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
 
@@ -15,6 +18,11 @@ from tetrad.tracing.array import Array
 def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
     fields = base_config(meta, vocab, factors("rope_freqs.weight"))
     return Config(**fields, is_interleaved=True, window=meta.count("attention.sliding_window", 0, least=0))
+
+
+def shapes(c: Config) -> Iterator[Expected]:
+    yield from attention_shapes(c)
+    yield from gated_shapes(c)
 
 
 def block(
@@ -25,4 +33,4 @@ def block(
     return x + gated(weights, norm(x, weights, "ffn_norm", c.epsilon), nn.silu), place
 
 
-register(Architecture("llama", config, block))
+register(Architecture("llama", config, shapes, block))

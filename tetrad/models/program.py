@@ -66,7 +66,17 @@ class Programs:
         return logits, keys, values
 
     def _run_block(
-        self, weights: Any, x: Any, slot: Any, position: Any, keys: Any, values: Any, layer: Any, tables: Any, *, window: int
+        self,
+        weights: Any,
+        x: Any,
+        slot: Any,
+        position: Any,
+        keys: Any,
+        values: Any,
+        layer: Any,
+        tables: Any,
+        *,
+        window: int,
     ) -> Any:
         place = Place(slot, position, keys, values)
         x, place = self.arch.block(self.config, weights, x, place, layer, tables, window)

@@ -1,20 +1,19 @@
 """Models, weights: tensors of a GGUF file as arrays that compiled code reads.
 
 Receives an open file, returns arrays: low-bit weights interleaved for the kernels (`quant.lanes`), others as they are.
-Every tensor is checked against the shape the config implies before a byte of it is read.
+`shapes` has checked every tensor before a byte of it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32
-from tetrad.core.errors import FileFormatError, UnsupportedError
+from tetrad.core.errors import UnsupportedError
 from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import File
-from tetrad.models.config import Config
 from tetrad.quant.lanes import DTYPES, LANES
 from tetrad.tracing.array import Array
 
@@ -79,35 +78,3 @@ def rope_order(heads: int, size: int, turned: int) -> np.ndarray:
     inside = np.arange(size)
     inside[:turned] = np.concatenate([np.arange(0, turned, 2), np.arange(1, turned, 2)])
     return (np.arange(heads)[:, None] * size + inside).reshape(-1)
-
-
-def check_shapes(file: File, shapes: Iterable[tuple[str, tuple[int, ...], bool]]) -> None:
-    """Tensors (name, shape, whether it must be there) against those of the file."""
-    for name, shape, needed in shapes:
-        tensor = file.tensors.get(name)
-        if tensor is None:
-            if needed:
-                raise FileFormatError(f"tensor {name} is missing", file=str(file.path), hint="is the file complete?")
-        elif tuple(tensor.shape) != shape:
-            message = f"expected shape {list(shape)} from the metadata, got {list(tensor.shape)}"
-            raise FileFormatError(message, file=str(file.path), part=f"tensor {name}", offset=tensor.offset)
-
-
-def expected_shapes(c: Config) -> Iterable[tuple[str, tuple[int, ...], bool]]:
-    """What a decoder of this config holds, by the names GGUF gives."""
-    q, kv = c.heads * c.head_size, c.kv_heads * c.head_size
-    yield "token_embd.weight", (c.vocab, c.width), True
-    yield "output_norm.weight", (c.width,), True
-    yield "output.weight", (c.vocab, c.width), False
-    for i in range(c.layers):
-        at = f"blk.{i}."
-        yield at + "attn_norm.weight", (c.width,), True
-        yield at + "attn_q.weight", (q, c.width), False
-        yield at + "attn_k.weight", (kv, c.width), False
-        yield at + "attn_v.weight", (kv, c.width), False
-        yield at + "attn_qkv.weight", (q + 2 * kv, c.width), False
-        yield at + "attn_output.weight", (c.width, q), True
-        yield at + "attn_q_norm.weight", (c.head_size,), False
-        yield at + "attn_k_norm.weight", (c.head_size,), False
-        yield at + "ffn_gate.weight", (c.hidden, c.width), False
-        yield at + "ffn_down.weight", (c.width, c.hidden), c.experts == 0

@@ -1,0 +1,94 @@
+"""Models, load: a GGUF file in, a model that generates out.
+
+The one place where the pieces meet: the file is opened, its architecture named, its numbers and shapes checked, its
+weights laid out for the kernels, its tokeniser and chat template made. What is done with them is `model`'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tetrad.core.errors import FileFormatError
+from tetrad.formats import gguf
+from tetrad.models import llama  # noqa: F401  (each architecture registers itself)
+from tetrad.models.arch import Architecture, architecture_named
+from tetrad.models.config import Config, Metadata
+from tetrad.models.program import Programs
+from tetrad.models.shapes import check_shapes, outer_shapes
+from tetrad.models.weights import factors_of, load_weight, rope_order
+from tetrad.text.chat import ChatTemplate, template_from_gguf
+from tetrad.text.tokenizer import Tokenizer, tokenizer_from_gguf
+from tetrad.tracing.array import Array
+
+TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a model is made of."""
+
+    path: str
+    metadata: Mapping[str, object]
+    config: Config
+    programs: Programs
+    tokenizer: Tokenizer
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """Compiled when first asked for: a file whose chat template is broken can still complete text."""
+        return template_from_gguf(self.metadata, self.tokenizer)
+
+
+def load_parts(path: str | os.PathLike[str], *, context: int = 0) -> Parts:
+    """Opens and checks a file and lays out its weights; `context` positions will be asked for (0: all it can).
+
+    Weights that are used as they lie in the file stay mapped, so the file must not change while the model lives.
+    """
+    with gguf.open_file(path) as file:
+        arch = architecture_named(file.metadata.get("general.architecture"), file.path)
+        config = read_config(file, arch, context)
+        check_shapes(file, outer_shapes(config), arch.shapes(config), config.layers)
+        tokenizer = read_tokenizer(file, config)
+        programs = Programs(arch, config, *read_weights(file, config))
+        return Parts(file.path, file.metadata, config, programs, tokenizer)
+
+
+def read_config(file: gguf.File, arch: Architecture, context: int) -> Config:
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise FileFormatError("expected a matrix token_embd.weight, there is none", file=file.path)
+    return arch.config(Metadata(file.metadata, file.path, arch.name, context), embedding.shape[0], factors_of(file))
+
+
+def read_weights(file: gguf.File, config: Config) -> tuple[dict[str, Array], list[dict[str, Array]]]:
+    """(outside the blocks, of each block by short names)."""
+    outer: dict[str, Array] = {}
+    layers: list[dict[str, Array]] = [{} for _ in range(config.layers)]
+    for name in file.tensors:
+        if name.startswith("blk."):
+            _, number, short = name.split(".", 2)
+            layers[int(number)][short] = load_weight(file, name, row_order(config, short))
+        else:
+            outer[name] = load_weight(file, name)
+    return outer, layers
+
+
+def row_order(config: Config, short: str) -> np.ndarray | None:
+    """The order in which rows of this tensor are wanted, None for that of the file."""
+    if not config.is_interleaved or not short.startswith(TURNED):
+        return None
+    heads = config.heads if short.startswith("attn_q.") else config.kv_heads
+    return rope_order(heads, config.head_size, 2 * len(config.rope.speeds))
+
+
+def read_tokenizer(file: gguf.File, config: Config) -> Tokenizer:
+    tokenizer = tokenizer_from_gguf(file.metadata)
+    if tokenizer.vocab_size > config.vocab:
+        message = f"{tokenizer.vocab_size} tokens have no more than {config.vocab} rows in token_embd.weight"
+        raise FileFormatError(message, file=file.path, part="key tokenizer.ggml.tokens")
+    return tokenizer
