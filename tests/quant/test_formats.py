@@ -252,4 +252,4 @@ def test_no_element_is_off_by_more_than_its_steps(format: Format, x: F32) -> Non
     step = span.astype(np.float64) / ((1 << format.bits) - 2)
     allowed = 3 if format.name in GGML else 1.1
     error = np.abs(format.unpack(format.pack(x)).astype(np.float64) - x)
-    assert (error <= allowed * step[:, None] + 1e-5).all()
+    assert (error <= allowed * step[:, None] + 128 * 2**-25).all()  # 128 codes of a scale off by half the least f16

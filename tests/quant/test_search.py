@@ -62,6 +62,19 @@ def test_scales_and_codes_stay_in_their_ranges() -> None:
     assert signed.scales.min() >= -32 and signed.scales.max() <= 31 and signed_codes.max() <= 7
 
 
+@pytest.mark.parametrize("size", [1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-2])
+def test_small_numbers_keep_what_scales_of_f16_can_hold(size: float) -> None:
+    """The least f16 is a step of 2^-24: 16 codes of it, and as much for the rounding of a min."""
+    x = (size * np.random.default_rng(0).uniform(-1, 1, (16, 256))).astype(np.float32)
+    with np.errstate(all="ignore"):
+        fit, codes = fit_with_mins(x, 32, 15, 63)
+        signed, signed_codes = fit_signed(x, 16, 32, 128)
+    numbers = codes.reshape(16, 8, 32) * (fit.factor * fit.scales)[..., None] - (fit.min_factor * fit.mins)[..., None]
+    assert np.abs(numbers.reshape(x.shape) - x).max() <= 2 * size / 15 + 2**-24
+    numbers = (signed_codes.reshape(16, 16, 16) - np.float32(32)) * (signed.factor * signed.scales)[..., None]
+    assert np.abs(numbers.reshape(x.shape) - x).max() <= 3 * size / 32 + 2**-24
+
+
 def test_numbers_that_have_codes_come_back() -> None:
     """Steps and lows that the block can hold exactly, every code in use."""
     codes = np.resize(np.arange(16), (1, 8, 32)).astype(np.float32)

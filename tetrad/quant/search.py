@@ -18,6 +18,7 @@ from tetrad.quant.fields import F32, U8, as_half
 from tetrad.quant.rounding import largest, over
 
 STRETCH = np.linspace(-2, 2, 21, dtype=np.float32)  # the range is divided into this many codes more than there are
+LEAST_HALF, LEAST_NORMAL_HALF = np.float32(2**-24), np.float32(2**-14)
 NEAR = (-1, 0, 1)
 Range = tuple[int, int]  # both ends included
 
@@ -36,7 +37,7 @@ def fit_with_mins(x: F32, sub_block: int, top: int, scale_top: int) -> tuple[Sca
     """Codes 0..top, scales and mins 0..scale_top; the codes are u8[n, block]."""
     groups = _groups(x, sub_block)
     step, low = _lines(groups, top)
-    factor, min_factor = (as_half(v.max(axis=1, keepdims=True) / np.float32(scale_top)) for v in (step, low))
+    factor, min_factor = (_factor(v.max(axis=1, keepdims=True) / np.float32(scale_top)) for v in (step, low))
     first = Scales(factor, np.rint(over(step, factor)), min_factor, np.rint(over(low, min_factor)))
     kept = _best_nearby(groups, first, (0, top), (0, scale_top), NEAR)
     return kept, _as_blocks(_codes(groups, kept, (0, top)), x)
@@ -47,10 +48,16 @@ def fit_signed(x: F32, sub_block: int, half: int, scale_half: int) -> tuple[Scal
     groups = _groups(x, sub_block)
     step = _steps(groups, half)
     # The largest scale goes to the end of the range that reaches further.
-    factor = as_half(largest(step, axis=1) / np.float32(-scale_half))
+    factor = _factor(largest(step, axis=1) / np.float32(-scale_half))
     first = Scales(factor, np.rint(over(step, factor)), np.zeros_like(factor), np.zeros_like(step))
     kept = _best_nearby(groups, first, (-half, half - 1), (-scale_half, scale_half - 1), (0,))
     return kept, _as_blocks(_codes(groups, kept, (-half, half - 1)) + np.float32(half), x)
+
+
+def _factor(wanted: F32) -> F32:
+    """The f16 nearest to what is wanted; among subnormals the next one outward, so that the integer scales suffice."""
+    outward = np.copysign(np.ceil(np.abs(wanted) / LEAST_HALF) * LEAST_HALF, wanted)
+    return np.where(np.abs(wanted) < LEAST_NORMAL_HALF, outward, as_half(wanted))
 
 
 def _groups(x: F32, sub_block: int) -> F32:
