@@ -121,6 +121,7 @@ def base_config(meta: Metadata, vocab: int, factors: np.ndarray | None = None) -
         "epsilon": meta.number("attention.layer_norm_rms_epsilon"),
         "rope": read_rope(meta, size, meta.number("rope.freq_base", 10000.0), factors),
         "scale": head_size**-0.5,
+        "window": meta.count("attention.sliding_window", 0, least=0),
     }
 
 
@@ -131,9 +132,11 @@ def read_rope(meta: Metadata, size: int, base: float, factors: np.ndarray | None
         if factors.shape != speeds.shape:
             raise meta.error("rope factors", f"expected {len(speeds)} of them, got {list(factors.shape)}")
         speeds = speeds / factors
+    if not scaled:
+        return Rope(tuple(speeds.tolist()))
     kind = meta.values.get(f"{meta.arch}.rope.scaling.type", "linear")
     length = float(meta.number("rope.scaling.attn_factor", 1.0))
-    if not scaled or kind in ("none", "longrope"):
+    if kind in ("none", "longrope"):
         return Rope(tuple(speeds.tolist()), length)
     factor = meta.number("rope.scaling.factor", 1.0)
     if kind == "linear":

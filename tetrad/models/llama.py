@@ -16,8 +16,7 @@ from tetrad.tracing.array import Array
 
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
-    fields = base_config(meta, vocab, factors("rope_freqs.weight"))
-    return Config(**fields, is_interleaved=True, window=meta.count("attention.sliding_window", 0, least=0))
+    return Config(**base_config(meta, vocab, factors("rope_freqs.weight")), is_interleaved=True)
 
 
 def shapes(c: Config) -> Iterator[Expected]:
