@@ -13,20 +13,19 @@ from dataclasses import dataclass
 
 from tetrad.core.dtypes import f32, index
 from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.target import Tile as RegisterTile
 from tetrad.graph.nodes import Node
 from tetrad.kernel import math
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.index import Space
-from tetrad.lower.launch import Launch, Slot, TrapSite
+from tetrad.lower.launch import Launch, TrapSite
 from tetrad.lower.reader import FIRST_TRAP
 from tetrad.ops.attention import KEYS, SCALED, out_of_range
 from tetrad.passes.fuse import Group
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
-PARTIALS = 4  # vectors of a block's sum; they meet in a tree
-STRETCH = PARTIALS * LANES  # keys a softmax takes at a time
 PITCH = KEYS + LANES  # between rows of scores: rows a power of two apart would share places in the cache
 UNROLL = 4  # steps of an inner loop written out
 LOWEST = -float("inf")
@@ -114,6 +113,9 @@ class Tokens:
         """The first key a token sees."""
         return self.k.max(self.position(token) - (self.window - 1), 0) if self.window else self.k.index(0)
 
+    def unless_padding(self, token: Val, value: Val) -> Val:
+        return self.k.select(self.position(token) < 0, 0.0, value)
+
     def blocks(self, token: Val) -> tuple[Val, Val]:
         """The blocks with a key it sees: first, and one past the last."""
         return self.first(token) // KEYS, (self.k.max(self.position(token), -1) + KEYS) // KEYS
@@ -188,8 +190,7 @@ class Tile:
         self.cache, self.area = cache, area
         self.tokens, self.heads, self.rows = tokens, heads, tokens * heads
         self.where = Tokens(frame, node)
-        tile = frame.memory.target.f32_tile
-        self.budget = max(1, tile.rows * tile.vectors // self.rows)  # vectors a row may keep in registers
+        self.most = most_vectors(frame.memory.target.f32_tile, self.rows)
         self.token, self.head = self.k.index(0), self.k.index(0)
 
     def start(self, token: Val, group: Val, head: Val) -> None:
@@ -200,13 +201,12 @@ class Tile:
             self.where.check(token + i)
         self.cache.select(self.where.layer(), self.where.slot(token), group)
         queries = self.frame.reading.operand(self.node.inputs[0])
-        with k.loop(extent.channels, 0, LANES, always=True) as channel:
-            for row in range(self.rows):
-                at = (*self.place(row), channel + k.lane())
-                k.store(self.area.queries, row * self.area.pitch + channel + k.lane(), queries(at))
+        with k.loop(self.rows, always=True) as row, k.loop(extent.channels, 0, LANES, always=True) as channel:
+            lane = channel + k.lane()
+            k.store(self.area.queries, row * self.area.pitch + lane, queries((*self.place(row), lane)))
         k.barrier()
 
-    def place(self, row: int) -> tuple[Val, Val]:
+    def place(self, row: int | Val) -> tuple[Val, Val]:
         """Token and query head of a row."""
         return self.token + row // self.heads, self.head + row % self.heads
 
@@ -229,7 +229,7 @@ class Tile:
 
     def score(self, block: Val, first: Val, stop: Val) -> None:
         """scores[row][key] = q . k * scale, for every vector of keys between first and stop."""
-        k, vectors = self.k, divisor(KEYS // LANES, self.budget)
+        k, vectors = self.k, divisor(KEYS // LANES, self.most)
         scale = k.const(self.node.param("scale"), f32)
         start = first // (vectors * LANES) * vectors
         with k.loop((stop + (LANES - 1)) // LANES, start, vectors) as vector:
@@ -254,53 +254,48 @@ class Tile:
                         acc.set(k.fma(left, value, acc))
 
     def softmax(self, row: Val, first: Val, stop: Val) -> None:
-        """Scores of the keys from first to stop become weights, those around them 0, in stretches of 64."""
+        """Scores of the keys from first to stop become weights, those of others beside them in a vector become 0."""
         k = self.k
-        self.cap(row, first, stop)
-        start, end = first // STRETCH * STRETCH, (stop + (STRETCH - 1)) // STRETCH * STRETCH
+        start, end = first // LANES * LANES, (stop + (LANES - 1)) // LANES * LANES
+        self.cap(row, start, end)
         if self.where.window:
             self.hide(row, start, first, lambda key: key >= first)
-        self.hide(row, stop, end, lambda key: key < stop)
+        self.hide(row, stop // LANES * LANES, end, lambda key: key < stop)
         here = self.highest(row, start, end)
-        shift = finite(k, here)
-        partials = [k.local(0.0, f32) for _ in range(PARTIALS)]
-        with k.loop(end, start, STRETCH) as key:
-            for i, partial in enumerate(partials):
-                at = self.score_at(row, key + i * LANES)
-                weight = math.exp(k, k.load(self.area.scores, at) - shift)
-                k.store(self.area.scores, at, weight)
-                partial.set(partial.get() + weight)
-        p, q, r, s = (partial.get() for partial in partials)
+        shift, total = finite(k, here), k.local(0.0, f32)
+        with k.loop(end, start, LANES) as key:
+            at = self.score_at(row, key)
+            weight = math.exp(k, k.load(self.area.scores, at) - shift)
+            k.store(self.area.scores, at, weight)
+            total.set(total.get() + weight)
         k.store(self.area.here, row, here)
-        k.store(self.area.sums, row, k.reduce_lanes("add", (p + r) + (q + s)))
+        k.store(self.area.sums, row, k.reduce_lanes("add", total))
 
     def score_at(self, row: Val, key: Val) -> Val:
         return row * PITCH + key + self.k.lane()
 
-    def cap(self, row: Val, first: Val, stop: Val) -> None:
+    def cap(self, row: Val, start: Val, end: Val) -> None:
         """score = c tanh(score / c), where there is a softcap c."""
         k, c = self.k, float(dict(self.node.params).get("softcap", 0.0))
         if not c:
             return
-        with k.loop(stop, first // LANES * LANES, LANES) as key:
+        with k.loop(end, start, LANES) as key:
             at = self.score_at(row, key)
             k.store(self.area.scores, at, math.tanh(k, k.load(self.area.scores, at) / c) * c)
 
-    def hide(self, row: Val, first: Val, stop: Val, is_seen: Callable[[Val], Val]) -> None:
+    def hide(self, row: Val, start: Val, end: Val, is_seen: Callable[[Val], Val]) -> None:
         """Keys that are not seen get the lowest score: never the maximum, and a weight of exactly 0."""
         k = self.k
-        with k.loop(stop, first // LANES * LANES, LANES) as key:
+        with k.loop(end, start, LANES) as key:
             at = self.score_at(row, key)
             k.store(self.area.scores, at, k.select(is_seen(key + k.lane()), k.load(self.area.scores, at), LOWEST))
 
     def highest(self, row: Val, start: Val, end: Val) -> Val:
         k = self.k
-        partials = [k.local(LOWEST, f32) for _ in range(PARTIALS)]
-        with k.loop(end, start, STRETCH) as key:
-            for i, partial in enumerate(partials):
-                partial.set(greater(k, k.load(self.area.scores, self.score_at(row, key + i * LANES)), partial.get()))
-        p, q, r, s = (partial.get() for partial in partials)
-        top = greater(k, greater(k, p, r), greater(k, q, s))
+        found = k.local(LOWEST, f32)
+        with k.loop(end, start, LANES) as key:
+            found.set(greater(k, k.load(self.area.scores, self.score_at(row, key)), found.get()))
+        top = found.get()
         for width in (8, 4, 2, 1):
             top = greater(k, k.rotate(top, width), top)
         return k.broadcast(top)
@@ -308,7 +303,7 @@ class Tile:
     def weigh(self, block: Val, sink: Sink) -> None:
         """Each row's sum of weight * value: one chain over the keys its token sees, ascending."""
         k, chunks = self.k, self.extent.channels // LANES
-        vectors = divisor(chunks, self.budget)
+        vectors = divisor(chunks, self.most)
         spans = self.spans(block)
         with k.loop(chunks, 0, vectors, always=True) as chunk:
             accs = self.locals(vectors)
@@ -382,6 +377,12 @@ def finite(k: KernelBuilder, top: Val) -> Val:
     return k.select(top.eq(LOWEST), 0.0, top)
 
 
+def most_vectors(tile: RegisterTile, rows: int) -> int:
+    """Vectors of accumulators a row may have. Beside them a vector of the right side stays in a register for the rows
+    to come; a single row uses it at once."""
+    return tile.rows * tile.vectors if rows == 1 else max(1, (tile.rows + 1) * tile.vectors // (rows + 1))
+
+
 def divisor(count: int, most: int) -> int:
     """The largest number up to `most` that divides `count`."""
     return max(n for n in range(1, most + 1) if count % n == 0)
@@ -408,23 +409,32 @@ def merged(k: KernelBuilder, before: Val, total: Val, here: Val, mine: Val) -> M
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """The query heads of a kv head in tiles of `size`; the last tile is moved up and leaves to others what is theirs."""
+class Split:
+    """Rows in tiles: `tokens` neighbouring tokens, `heads` of the query heads that share a kv head."""
 
-    shared: int
-    size: int
-
-    @property
-    def tiles(self) -> int:
-        return -(-self.shared // self.size)
-
-    def first(self, k: KernelBuilder, tile: Val) -> Val:
-        return k.min(tile * self.size, self.shared - self.size)
+    tokens: int
+    heads: int
 
 
-def heads_of(shared: int, most: int) -> Heads:
-    tiles = -(-shared // most)
-    return Heads(shared, -(-shared // tiles))
+def split_of(shared: int, tokens: Size, most: int) -> Split:
+    """The tile of up to `most` rows that has most of them; the heads of a token come in equal tiles."""
+    longest = tokens if isinstance(tokens, int) else most
+    splits = [Split(min(longest, most // n), n) for n in range(1, most + 1) if shared % n == 0]
+    return max(splits, key=lambda split: (split.tokens * split.heads, split.heads))
+
+
+def heads_alone(shared: int, most: int) -> int:
+    """Heads of a tile of one token: in as few tiles as possible, so that its keys are read few times."""
+    return -(-shared // -(-shared // most))
+
+
+def each_tile(k: KernelBuilder, shared: int, heads: int, visit: Callable[[Val], None]) -> None:
+    """Visit the first head of every tile; the last tile is moved up, and computes some heads twice, alike."""
+    if heads == shared:
+        visit(k.index(0))
+        return
+    with k.loop(shared, 0, heads, always=True) as head:
+        visit(k.min(head, shared - heads))
 
 
 class Whole:
@@ -434,23 +444,20 @@ class Whole:
         self.frame, self.group, self.node, self.k = frame, group, group.root, frame.k
         self.extent = extent_of(self.node)
         most = frame.memory.target.f32_tile.rows
-        self.heads = heads_of(self.extent.shared, most)
-        self.tokens = max(1, most // self.heads.size)
-        if isinstance(self.extent.tokens, int):
-            self.tokens = min(self.tokens, self.extent.tokens)
+        self.split = split_of(self.extent.shared, self.extent.tokens, most)
+        self.alone = heads_alone(self.extent.shared, most)
         self.out = frame.output(frame.memory.slots[self.node])
         self.cache = Cache(frame, self.node)
-        self.area = Area(frame, self.tokens * self.heads.size, self.extent.channels)
+        self.area = Area(frame, max(self.split.tokens * self.split.heads, self.alone), self.extent.channels)
 
     def launch(self) -> Launch:
         k, extent = self.k, self.extent
-        tiles = ceil_div(extent.tokens, self.tokens)
-        grid: Shape = (extent.groups, self.heads.tiles, tiles)
-        position = Space(k, self.frame.sizes, grid, k.group_id())
-        self.kv_head, self.part = position.span(0, 1), position.span(1, 2)
-        first = self.balanced(position.span(2, 3), self.frame.sizes.val(tiles)) * self.tokens
+        tiles = ceil_div(extent.tokens, self.split.tokens)
+        position = Space(k, self.frame.sizes, (extent.groups, tiles), k.group_id())
+        self.kv_head = position.span(0, 1)
+        first = self.balanced(position.span(1, 2), self.frame.sizes.val(tiles)) * self.split.tokens
         self.run(first, self.frame.sizes.val(extent.tokens))
-        return self.frame.finish(product(grid), self.group, flops=extent.flops)
+        return self.frame.finish(product((extent.groups, tiles)), self.group, flops=extent.flops)
 
     def balanced(self, tile: Val, tiles: Val) -> Val:
         """Early tokens see little, late ones much: first and last take turns, so neighbours have equal work."""
@@ -458,28 +465,30 @@ class Whole:
         return self.k.select((tile % 2).eq(0), half, tiles - 1 - half)
 
     def run(self, first: Val, end: Val) -> None:
-        """A tile of tokens of one slot together, others one by one."""
-        k = self.k
-        if self.tokens == 1:
-            self.run_tile(first, 1)
+        """Neighbouring tokens of one slot together, others one by one."""
+        k, tokens = self.k, self.split.tokens
+        if tokens == 1:
+            self.run_tokens(first, 1, self.alone)
             return
         where = Tokens(self.frame, self.node)
-        slots = [where.slot(k.min(first + i, end - 1)) for i in range(self.tokens)]
-        together = first + self.tokens <= end
+        slots = [where.slot(k.min(first + i, end - 1)) for i in range(tokens)]
+        together = first + tokens <= end
         for slot in slots[1:]:
             together = together & slot.eq(slots[0])
         with k.when(together):
-            self.run_tile(first, self.tokens)
-        with k.otherwise(), k.loop(k.min(first + self.tokens, end), first) as token:
-            self.run_tile(token, 1)
+            self.run_tokens(first, tokens, self.split.heads)
+        with k.otherwise(), k.loop(k.min(first + tokens, end), first) as token:
+            self.run_tokens(token, 1, self.alone)
 
-    def run_tile(self, token: Val, tokens: int) -> None:
+    def run_tokens(self, token: Val, tokens: int, heads: int) -> None:
+        tile = Tile(self.frame, self.node, self.cache, self.area, tokens, heads)
+        each_tile(self.k, self.extent.shared, heads, lambda head: self.run_tile(tile, token, head))
+
+    def run_tile(self, tile: Tile, token: Val, head: Val) -> None:
         k = self.k
-        tile = Tile(self.frame, self.node, self.cache, self.area, tokens, self.heads.size)
         self.clear(tile.rows)
-        tile.start(token, self.kv_head, self.heads.first(k, self.part))
-        ranges = [tile.where.blocks(token + i) for i in range(tokens)]
-        first, stop = hull(k, ranges)
+        tile.start(token, self.kv_head, head)
+        first, stop = hull(k, [tile.where.blocks(token + i) for i in range(tile.tokens)])
         with k.loop(stop, first) as block:
             tile.weights(block)
             self.merge()
@@ -517,14 +526,12 @@ class Whole:
         k.store(self.area.results, at, k.fma(acc, k.load(self.area.add, row), kept))
 
     def finish(self, tile: Tile) -> None:
-        k, extent = self.k, self.extent
-        with k.loop(extent.channels // LANES, always=True) as vector:
-            for row in range(tile.rows):
-                token, head = tile.place(row)
-                value = k.load(self.area.results, self.result_at(row, vector)) / k.load(self.area.totals, row)
-                value = k.select(tile.where.position(token) < 0, 0.0, value)
-                at = (token * extent.heads + head) * extent.channels + vector * LANES + k.lane()
-                k.store(self.out, at, value)
+        k, channels = self.k, self.extent.channels
+        with k.loop(tile.rows, always=True) as row, k.loop(channels, 0, LANES, always=True) as channel:
+            token, head = tile.place(row)
+            value = k.load(self.area.results, row * channels + channel + k.lane()) / k.load(self.area.totals, row)
+            at = (token * self.extent.heads + head) * channels + channel + k.lane()
+            k.store(self.out, at, tile.where.unless_padding(token, value))
 
 
 # -- blocks spread over workgroups ------------------------------------------------------------------------------------
@@ -544,35 +551,38 @@ class Spread:
         return [self.blocks(), self.join()]
 
     def blocks(self) -> Launch:
-        k, extent = self.k, self.extent
-        heads = heads_of(extent.shared, self.frame.memory.target.f32_tile.rows)
-        grid: Shape = (extent.tokens, extent.groups, heads.tiles, extent.blocks)
-        token, kv_head, part, block = (Space(k, self.frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(4))
-        buffers = [self.frame.output(slot) for slot in (self.here, self.sums, self.parts)]
-        cache, area = Cache(self.frame, self.node), Area(self.frame, heads.size, extent.channels)
-        tile = Tile(self.frame, self.node, cache, area, 1, heads.size)
+        k, extent, frame = self.k, self.extent, self.frame
+        grid: Shape = (extent.tokens, extent.groups, extent.blocks)
+        token, kv_head, block = (Space(k, frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(3))
+        buffers = [frame.output(slot) for slot in (self.here, self.sums, self.parts)]
+        heads = heads_alone(extent.shared, frame.memory.target.f32_tile.rows)
+        tile = Tile(frame, self.node, Cache(frame, self.node), Area(frame, heads, extent.channels), 1, heads)
         first, stop = tile.where.blocks(token)
-        with k.when((block >= first) & (block < stop)):
-            tile.start(token, kv_head, heads.first(k, part))
+
+        def run_tile(head: Val) -> None:
+            tile.start(token, kv_head, head)
             tile.weights(block)
             self.keep(tile, block, buffers)
-        return self.frame.finish(product(grid), self.group, flops=extent.flops)
+
+        with k.when((block >= first) & (block < stop)):
+            each_tile(k, extent.shared, heads, run_tile)
+        return frame.finish(product(grid), self.group, flops=extent.flops)
 
     def keep(self, tile: Tile, block: Val, buffers: list[Buffer]) -> None:
         k = self.k
         here, sums, parts = buffers
-        for row in range(tile.rows):
-            at = self.row_at(k, *tile.place(row)) + block
+        with k.loop(tile.rows, always=True) as row:
+            at = self.row_at(*tile.place(row)) + block
             k.store(here, at, k.load(tile.area.here, row))
             k.store(sums, at, k.load(tile.area.sums, row))
 
         def store(row: int, vector: Val, acc: Val) -> None:
-            at = self.row_at(k, *tile.place(row)) + block
+            at = self.row_at(*tile.place(row)) + block
             k.store(parts, at * self.extent.channels + vector * LANES + k.lane(), acc)
 
         tile.weigh(block, store)
 
-    def row_at(self, k: KernelBuilder, token: Val, head: Val) -> Val:
+    def row_at(self, token: Val, head: Val) -> Val:
         return (token * self.extent.heads + head) * self.extent.blocks
 
     def join(self) -> Launch:
@@ -590,7 +600,7 @@ class Spread:
         results = [k.local(0.0, f32) for _ in range(extent.channels // LANES)]
         first, stop = where.blocks(token)
         with k.loop(stop, first) as block:
-            at = self.row_at(k, token, head) + block
+            at = self.row_at(token, head) + block
             after = merged(k, top.get(), total.get(), k.load(here, at), k.load(sums, at))
             top.set(after.top)
             total.set(after.total)
@@ -598,6 +608,6 @@ class Spread:
                 acc = k.load(parts, at * extent.channels + v * LANES + k.lane())
                 result.set(k.fma(acc, after.add, result.get() * after.keep))
         for v, result in enumerate(results):
-            value = k.select(where.position(token) < 0, 0.0, result.get() / total.get())
+            value = where.unless_padding(token, result.get() / total.get())
             k.store(out, k.group_id() * extent.channels + v * LANES + k.lane(), value)
         return frame.finish(product(grid), self.group)

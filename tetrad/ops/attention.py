@@ -55,11 +55,11 @@ def _check_cache(q: ArrayType, k: ArrayType, v: ArrayType) -> None:
     *outer, keys, channels = v.shape
     if not all(isinstance(n, int) and n > 0 for n in (*v.shape, *q.shape[1:])):
         raise ShapeError(f"attention: only the number of tokens may be a Dim, sizes are at least 1, got {q} and {v}")
-    if keys % KEYS or channels % LANES:  # type: ignore[operator]  # they are plain numbers
+    if keys % KEYS or channels % LANES:
         raise ShapeError(
             f"attention: keys come in {KEYS}s and channels in {LANES}s, got {v}", hint="make room for more"
         )
-    if k.shape != (*outer, keys // LANES, channels, LANES) or k.dtype is not v.dtype:  # type: ignore[operator]
+    if k.shape != (*outer, keys // LANES, channels, LANES) or k.dtype is not v.dtype:
         raise ShapeError(f"attention: k and v are not one cache: {k} and {v}", hint="k is [L,S,G,C/16,D,16]")
     if q.shape[2] != channels or q.shape[1] % v.shape[2]:  # type: ignore[operator]
         raise ShapeError(f"attention: q {q} does not fit v {v}", hint="equal D, and H a multiple of G")
@@ -81,8 +81,8 @@ def _check_scales(k: ArrayType, v: ArrayType, scales: tuple[ArrayType, ...]) -> 
             raise DtypeError(f"attention: only a cache of i8 has scales, got {k}")
         return
     *outer, keys, channels = v.shape
-    parts, rest = divmod(channels, SCALED)  # type: ignore[operator, call-overload]
-    wanted = [(*outer, keys // LANES, parts, LANES), (*outer, keys, parts)]  # type: ignore[operator]
+    parts, rest = divmod(channels, SCALED)  # type: ignore[operator]
+    wanted = [(*outer, keys // LANES, parts, LANES), (*outer, keys, parts)]
     if rest or [s.shape for s in scales] != wanted or any(s.dtype is not f16 for s in scales):
         shown = ", ".join(map(str, (k, v, *scales)))
         raise ShapeError(
@@ -113,7 +113,7 @@ def _attention_cases(rng: Rng) -> Case:
     q = (rng.integers(-8, 9, (tokens, heads * group, channels)) / 8).astype(np.float32)
     cache = _random_cache(rng, dtype, (layers, slots, group, length, channels))
     slot, position = (rng.integers(0, n, tokens).astype(np.int32) for n in (slots, length))
-    numbers = (np.int32(rng.integers(layers)).reshape(()), slot, position)
+    numbers = (np.array(rng.integers(layers), np.int32), slot, position)
     settings = {"scale": channels**-0.5, "window": window, "softcap": softcap}
     return Case((q, *cache[:2], *numbers, *cache[2:]), settings)
 
