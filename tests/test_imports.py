@@ -28,6 +28,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "runtime": frozenset({"core", "kernel", "codegen"}),
     "compiler": ANYTHING - {"cli", "explain"},
     "explain": ANYTHING - {"cli"},
+    "hub": frozenset({"core", "formats"}),
+    "compat": ANYTHING - {"cli"},
     "cli": ANYTHING,
     API: ANYTHING,
 }

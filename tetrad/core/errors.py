@@ -66,6 +66,38 @@ class FileFormatError(TetradError, ValueError):
         super().__init__(f"{place}: {message}", hint=hint)
 
 
+class TextError(TetradError, ValueError):
+    """Text that cannot be encoded, or token ids that cannot be decoded."""
+
+
+class TemplateError(TetradError, ValueError):
+    """A chat template that is wrong, refuses its messages, or exceeds its limits."""
+
+
+class HubError(TetradError, RuntimeError):
+    """A model that is not there, cannot be fetched, or does not fit this machine."""
+
+
+class ContextError(TetradError, ValueError):
+    """A sequence longer than the context: `tokens` were asked for, `context` fit."""
+
+    def __init__(self, message: str, *, tokens: int, context: int, hint: str | None = None) -> None:
+        self.tokens, self.context = tokens, context
+        super().__init__(f"{message}: {tokens} tokens, the context holds {context}", hint=hint)
+
+
+class SettingError(TetradError, ValueError):
+    """A setting of a request with a value it cannot have: `name` says which."""
+
+    def __init__(self, name: str, expected: str, got: object, *, hint: str | None = None) -> None:
+        self.name = name
+        super().__init__(f"{name}: expected {expected}, got {got!r:.80}", hint=hint)
+
+
+class BusyError(TetradError, RuntimeError):
+    """Every slot holds a sequence that is not finished."""
+
+
 class FlagError(TetradError, ValueError):
     """An unknown flag or flag value."""
 

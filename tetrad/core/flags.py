@@ -87,8 +87,18 @@ FLAGS = {
             "a directory, or off",
             lambda _: True,
         ),
+        Flag("TETRAD_MODELS", "", "where models are (default: ~/.cache/tetrad/models)", "a directory", lambda _: True),
     )
 }
+
+# Every option of a command is also a variable: `--top-k 40` is TETRAD_TOP_K=40, and the option wins. The commands check
+# the values; here the names are known, so that a misspelt one is still an error.
+OPTIONS = frozenset(
+    f"TETRAD_{name}"
+    for name in (
+        "MODEL", "HF_REPO", "HF_FILE", "OFFLINE", "FORCE",
+    )
+)  # fmt: skip
 
 
 def flag(name: str, environ: Mapping[str, str] | None = None) -> str:
@@ -114,8 +124,9 @@ def check_environment(environ: Mapping[str, str] | None = None) -> None:
     """Refuse unknown TETRAD_ variables and bad values; called once, when the package is imported."""
     environ = os.environ if environ is None else environ
     for name in environ:
-        if name.startswith("TETRAD_") and name not in FLAGS:
-            raise FlagError(f"unknown flag {name}", hint="flags: " + ", ".join(FLAGS))
+        if name.startswith("TETRAD_") and name not in FLAGS and name not in OPTIONS:
+            hint = "flags: " + ", ".join(FLAGS) + "; and the options of commands: `tetrad COMMAND --help`"
+            raise FlagError(f"unknown flag {name}", hint=hint)
     for name in FLAGS:
         flag(name, environ)
 

@@ -1,0 +1,206 @@
+"""The hub, downloads: one file over HTTP, whole or not at all.
+
+Receives a URL and where the file shall be; returns when it is there, complete and checked. What has arrived lies in
+`FILE.part`: the next try goes on behind it. Two who fetch the same file agree by a lock, and the second finds it done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from tetrad.core.errors import HubError
+from tetrad.core.record import record
+from tetrad.hub.fits import check_fit, gib
+from tetrad.hub.folder import leftover
+
+PIECE = 1 << 20  # bytes read at a time
+TIMEOUT = 30.0  # seconds without a byte
+TRIES = 5
+PAUSE = 1.0  # seconds before the second try; twice as long before each further one
+
+Progress = Callable[[int, int | None], None]  # bytes there, bytes in all if known
+
+
+def silent(done: int, total: int | None) -> None:
+    """Progress for whoever wants none."""
+
+
+@record
+class Remote:
+    """A file elsewhere, and what is known about it."""
+
+    url: str
+    nbytes: int | None = None
+    sha256: str = ""
+    headers: Mapping[str, str] | None = None
+
+
+def download(
+    remote: Remote, target: Path, progress: Progress = silent, *, force: bool = False, pause: float = PAUSE
+) -> Path:
+    """The file at `target`. Raises HubError; a partial file stays for the next try unless its content is wrong."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        if target.exists():
+            return target
+        part = target.with_name(target.name + ".part")
+        for attempt in range(TRIES):
+            try:
+                receive(remote, part, progress, force)
+                break
+            except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
+                give_up(remote, error, attempt)
+                time.sleep(pause * 2**attempt)
+        check_content(remote, part)
+        publish(part, target)
+        tag_of(part).unlink(missing_ok=True)
+    return target
+
+
+@contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Only one process at a time works on `target`; the lock goes with the process that holds it."""
+    with leftover(target).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def give_up(remote: Remote, error: Exception, attempt: int) -> None:
+    """Raises when another try is of no use: the server's final word, or too many tries."""
+    if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429, 500, 502, 503, 504):
+        hints = {401: "the server wants a token: set HF_TOKEN", 403: "access is not granted: see the model's page"}
+        raise HubError(
+            f"{remote.url}: the server says {error.code} {error.reason}", hint=hints.get(error.code)
+        ) from None
+    if attempt == TRIES - 1:
+        reason = getattr(error, "reason", None) or error
+        raise HubError(
+            f"{remote.url}: {reason}; tried {TRIES} times",
+            hint="what has arrived is kept: the same command goes on from there",
+        ) from None
+
+
+def receive(remote: Remote, part: Path, progress: Progress, force: bool) -> None:
+    """Appends what is missing to the partial file, or starts anew if the server has another file by now."""
+    have = part.stat().st_size if part.exists() else 0
+    if remote.nbytes is not None and have == remote.nbytes:
+        return
+    with request(remote, have, tag_of(part)) as answer:
+        goes_on = answer.status == 206
+        start = have if goes_on else 0
+        total = whole_size(answer.headers, start, remote)
+        if total is not None:
+            check_fit(total, part.parent, part.stem, download=total - start, force=force)
+        remember(tag_of(part), answer.headers)
+        with part.open("ab" if goes_on else "wb") as file:
+            copy(answer, file, start, total, progress)
+    arrived = part.stat().st_size
+    if total is not None and arrived != total:
+        if arrived > total:
+            part.unlink()
+        raise ConnectionError(f"the connection ended after {arrived} of {total} bytes")
+
+
+def request(remote: Remote, have: int, tag: Path) -> Any:
+    """The open answer. `Range` only with a tag or a checksum: else a changed file could not be told from the old."""
+    headers = {"User-Agent": "tetrad", "Accept-Encoding": "identity", **(remote.headers or {})}
+    known = tag.read_text() if tag.exists() else ""
+    if have and (known or remote.sha256):
+        headers["Range"] = f"bytes={have}-"
+        if known:
+            headers["If-Range"] = known
+    opener = urllib.request.build_opener(Redirects())
+    try:
+        return opener.open(urllib.request.Request(remote.url, headers=headers), timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # the partial file is longer than the file
+            tag.unlink(missing_ok=True)
+            tag.with_suffix("").unlink(missing_ok=True)
+            raise ConnectionError("the partial file does not fit; starting anew") from None
+        raise
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """A token for one server is not shown to the server it redirects to."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        made = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if made is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
+            made.remove_header("Authorization")
+        return made
+
+
+def whole_size(headers: HTTPMessage, start: int, remote: Remote) -> int | None:
+    length = headers.get("Content-Length")
+    total = start + int(length) if length and length.isdecimal() else None
+    if total is not None and remote.nbytes is not None and total != remote.nbytes:
+        raise HubError(f"{remote.url}: expected {remote.nbytes} bytes, the server has {total}")
+    return remote.nbytes if total is None else total
+
+
+def copy(answer: Any, file: IO[bytes], start: int, total: int | None, progress: Progress) -> None:
+    done = start
+    progress(done, total)
+    try:
+        while piece := answer.read(PIECE):
+            file.write(piece)
+            done += len(piece)
+            progress(done, total)
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno is not None and error.filename is None and not isinstance(error, ConnectionError | TimeoutError):
+            hint = "make room, then give the same command: it goes on from there"
+            raise HubError(f"{file.name}: {error.strerror}, after {gib(done)}", hint=hint) from None
+        raise
+
+
+def tag_of(part: Path) -> Path:
+    return part.with_name(part.name + ".tag")
+
+
+def remember(tag: Path, headers: HTTPMessage) -> None:
+    """A strong tag says later whether the file on the server is still the same."""
+    value = headers.get("ETag", "")
+    if value and not value.startswith("W/"):
+        tag.write_text(value)
+    else:
+        tag.unlink(missing_ok=True)
+
+
+def check_content(remote: Remote, part: Path) -> None:
+    if not remote.sha256:
+        return
+    found = hash_file(part)
+    if found != remote.sha256:
+        part.unlink()
+        tag_of(part).unlink(missing_ok=True)
+        raise HubError(
+            f"{remote.url}: the content is wrong: sha256 {found}, expected {remote.sha256}",
+            hint="the partial file was deleted; try again",
+        )
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def publish(part: Path, target: Path) -> None:
+    """From here on the file is there, and it is whole: also after a loss of power."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, target)

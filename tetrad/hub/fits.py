@@ -1,0 +1,73 @@
+"""The hub, does it fit: disk and memory are looked at before a download begins.
+
+Receives sizes in bytes; returns nothing, or raises with what is there, what is needed and the way out.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tetrad.core.errors import HubError
+
+MARGIN = 64 << 20  # bytes that stay free: a full disk breaks other programs
+
+
+def check_fit(nbytes: int, folder: Path, name: str, *, download: int | None = None, force: bool = False) -> None:
+    """Is there disk for what is still to be fetched, and memory for the whole model?"""
+    if force:
+        return
+    check_disk(nbytes if download is None else download, folder, name)
+    memory = total_memory()
+    if memory is not None and nbytes > memory:
+        raise HubError(
+            f"{name} has {gib(nbytes)}, and this machine has {gib(memory)} of memory",
+            hint="take a smaller quant or model, or fetch it all the same with --force",
+        )
+
+
+def check_disk(nbytes: int, folder: Path, name: str) -> None:
+    free = shutil.disk_usage(existing(folder)).free
+    if nbytes + MARGIN > free:
+        raise HubError(
+            f"{name} needs {gib(nbytes)} more in {folder}, where {gib(free)} are free",
+            hint="make room (`tetrad list`, `tetrad rm MODEL`), set TETRAD_MODELS to another folder, or use --force",
+        )
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
+
+
+def total_memory(root: Path = Path("/")) -> int | None:
+    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if nobody says."""
+    limits = [machine_memory(root), number(root / "sys/fs/cgroup/memory.max")]
+    limits.append(number(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))
+    return min((limit for limit in limits if limit), default=None)
+
+
+def machine_memory(root: Path) -> int | None:
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = next((line.split() for line in lines if line.startswith("MemTotal:")), None)
+    return int(found[1]) << 10 if found else None
+
+
+def number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+def gib(nbytes: float) -> str:
+    """A size as people who fetch models read it.
+
+    >>> gib(4.1 * 2**30), gib(98 * 2**20)
+    ('4.10 GiB', '98.00 MiB')
+    """
+    return f"{nbytes / 2**30:.2f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.2f} MiB"
