@@ -13,8 +13,10 @@ from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.attention import lower_attention
+from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
+from tetrad.lower.interleave import lower_interleave
 from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
@@ -164,6 +166,9 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "cumsum": lower_cumsum,
     "scatter_add": lower_scatter_add,
     "quantize_rows": lower_quantize_rows,
+    "interleave": lower_interleave,
     "lowbit_rows": lower_lowbit_rows,
     "put_cache": lower_put_cache,
+    "top_experts": lower_top_experts,
+    "expert_matmul": lower_expert_matmul,
 }

@@ -94,8 +94,11 @@ class Metadata:
             raise self.error(f"{self.arch}.{name}", f"expected a whole number from {least} to {most}, got {value}")
         return int(value)
 
-    def has(self, name: str) -> bool:
-        return f"{self.arch}.{name}" in self.values
+    def flag(self, name: str, default: bool) -> bool:
+        key = f"{self.arch}.{name}"
+        if not isinstance(value := self.values.get(key, default), bool | np.bool_):
+            raise self.error(key, f"expected true or false, got {value!r:.60}")
+        return bool(value)
 
 
 def base_config(meta: Metadata, vocab: int, factors: np.ndarray | None = None) -> dict[str, Any]:
@@ -122,6 +125,19 @@ def base_config(meta: Metadata, vocab: int, factors: np.ndarray | None = None) -
         "rope": read_rope(meta, size, meta.number("rope.freq_base", 10000.0), factors),
         "scale": head_size**-0.5,
         "window": meta.count("attention.sliding_window", 0, least=0),
+    }
+
+
+def expert_config(meta: Metadata) -> dict[str, Any]:
+    """The fields of a mixture of experts."""
+    experts = meta.count("expert_count")
+    if (used := meta.count("expert_used_count")) > experts:
+        raise meta.error(f"{meta.arch}.expert_used_count", f"{used} experts a token, but there are only {experts}")
+    return {
+        "experts": experts,
+        "experts_used": used,
+        "expert_hidden": meta.count("expert_feed_forward_length", meta.count("feed_forward_length", 0, least=0)),
+        "normalises_experts": meta.flag("expert_weights_norm", True),
     }
 
 

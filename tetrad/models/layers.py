@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
+from tetrad import nn
 from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Rope
 from tetrad.ops.attention import attention as attention_op
+from tetrad.ops.experts import expert_matmul, top_experts
 from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, put_cache, quantize_rows
 from tetrad.tracing.array import Array
 
@@ -128,3 +130,25 @@ def gated(weights: Weights, x: Array, activation: Any) -> Array:
         half = whole.shape[-1] // 2
         gate, up = whole[:, :half], whole[:, half:]
     return linear(activation(gate) * up, weights, "ffn_down")
+
+
+def mixture(config: Config, weights: Weights, x: Array) -> Array:
+    """Each token goes to its likeliest experts; what they answer is added up by their shares."""
+    likelihood = nn.softmax(linear(x, weights, "ffn_gate_inp"))
+    chosen = top_experts(likelihood, used=config.experts_used)  # [T, experts used]
+    shares = td.take_along_axis(likelihood, chosen, axis=1)
+    if config.normalises_experts:
+        shares = shares / td.sum(shares, axis=1, keepdims=True)
+    gate, up = (of_experts(config, weights, name, x, chosen) for name in ("ffn_gate_exps", "ffn_up_exps"))
+    pairs = chosen.shape[0] * config.experts_used
+    hidden = td.reshape(nn.silu(gate) * up, (pairs, gate.shape[2]))
+    answers = of_experts(config, weights, "ffn_down_exps", hidden, td.reshape(chosen, (pairs, 1)))
+    each = td.reshape(answers, (*chosen.shape, answers.shape[2]))
+    return td.sum(each * shares[:, :, None], axis=1)
+
+
+def of_experts(config: Config, weights: Weights, name: str, x: Array, chosen: Array) -> Array:
+    """x times the matrices of the chosen experts: [T, experts chosen, outputs]"""
+    weight = weights[f"{name}.weight"]
+    rows = quantize_rows(x) if weight.dtype.is_quantized else x
+    return expert_matmul(rows, weight, chosen, experts=config.experts)  # type: ignore[no-any-return]

@@ -1,5 +1,5 @@
 """Llama and what is built like it (SmolLM2, Mistral, TinyLlama): pre-norm blocks, rotary positions, a gated
-feed-forward part. The file pairs rope channels (2i, 2i+1).
+feed-forward part, or (Mixtral) a mixture of such parts. The file pairs rope channels (2i, 2i+1).
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from collections.abc import Iterator
 
 from tetrad import nn
 from tetrad.models.arch import Architecture, Tables, register
-from tetrad.models.config import Config, Metadata, base_config
-from tetrad.models.layers import Place, Weights, attention, gated, norm
-from tetrad.models.shapes import Expected, attention_shapes, gated_shapes
+from tetrad.models.config import Config, Metadata, base_config, expert_config
+from tetrad.models.layers import Place, Weights, attention, gated, mixture, norm
+from tetrad.models.shapes import Expected, attention_shapes, expert_shapes, gated_shapes
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
 
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
-    return Config(**base_config(meta, vocab, factors("rope_freqs.weight")), is_interleaved=True)
+    experts = expert_config(meta) if meta.count("expert_count", 0, least=0) else {}
+    return Config(**base_config(meta, vocab, factors("rope_freqs.weight")), **experts, is_interleaved=True)
 
 
 def shapes(c: Config) -> Iterator[Expected]:
     yield from attention_shapes(c)
-    yield from gated_shapes(c)
+    yield from expert_shapes(c) if c.experts else gated_shapes(c)
 
 
 def block(
@@ -29,7 +30,8 @@ def block(
 ) -> tuple[Array, Place]:
     y, place = attention(c, weights, norm(x, weights, "attn_norm", c.epsilon), place, layer, tables, window)
     x = x + y
-    return x + gated(weights, norm(x, weights, "ffn_norm", c.epsilon), nn.silu), place
+    y = norm(x, weights, "ffn_norm", c.epsilon)
+    return x + (mixture(c, weights, y) if c.experts else gated(weights, y, nn.silu)), place
 
 
 register(Architecture("llama", config, shapes, block))

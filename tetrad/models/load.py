@@ -15,7 +15,7 @@ import numpy as np
 
 from tetrad.core.errors import FileFormatError
 from tetrad.formats import gguf
-from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3  # noqa: F401  (each registers itself)
+from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, qwen3moe  # noqa: F401  (they register)
 from tetrad.models.arch import Architecture, architecture_named
 from tetrad.models.config import Config, Metadata
 from tetrad.models.program import Programs

@@ -53,6 +53,15 @@ def gated_shapes(c: Config) -> Iterator[Expected]:
     yield Expected("ffn_down.weight", (c.width, c.hidden))
 
 
+def expert_shapes(c: Config) -> Iterator[Expected]:
+    """Norm, router, and the matrices of all experts of a feed-forward part."""
+    yield Expected("ffn_norm.weight", (c.width,))
+    yield Expected("ffn_gate_inp.weight", (c.experts, c.width))
+    yield Expected("ffn_gate_exps.weight", (c.experts, c.expert_hidden, c.width))
+    yield Expected("ffn_up_exps.weight", (c.experts, c.expert_hidden, c.width))
+    yield Expected("ffn_down_exps.weight", (c.experts, c.width, c.expert_hidden))
+
+
 def check_shapes(file: File, outer: Iterable[Expected], blocks: Iterable[Expected], layers: int) -> None:
     """The file's tensors against those outside the blocks and those of every block; more than these is an error."""
     expected = [*outer, *in_every_block(blocks, layers)]

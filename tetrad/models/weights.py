@@ -37,6 +37,8 @@ def load_weight(file: File, name: str, order: np.ndarray | None = None) -> Array
     tensor = file.tensors[name]
     if tensor.format in FLOATS:
         values = read_floats(file, name)
+        if values.ndim > 2:  # matrices above one another, as the low-bit ones are
+            values = values.reshape(-1, values.shape[-1])
         return Array.from_numpy(aligned(values if order is None else values[order]))
     if tensor.format not in LANES:
         known = ", ".join([*FLOATS, *LANES])

@@ -1,6 +1,19 @@
 """Every tensor op, one place each; importing this package fills the registry (`core.op.REGISTRY`)."""
 
-from tetrad.ops import arithmetic, attention, bits, compare, convert, lowbit, movement, reduce, special, transcendental
+from tetrad.ops import (
+    arithmetic,
+    attention,
+    bits,
+    compare,
+    convert,
+    experts,
+    interleave,
+    lowbit,
+    movement,
+    reduce,
+    special,
+    transcendental,
+)
 
 __all__ = [
     "arithmetic",
@@ -8,6 +21,8 @@ __all__ = [
     "bits",
     "compare",
     "convert",
+    "experts",
+    "interleave",
     "lowbit",
     "movement",
     "reduce",
