@@ -23,11 +23,10 @@ class NativeEngine:
     from_numpy: Callable[[np.ndarray], Storage] = staticmethod(Storage.from_numpy)
 
     def prepare(self) -> None:
-        importlib.import_module("tetrad.compiler.driver").loading_runtime()
+        importlib.import_module("tetrad.compiler.objects").loading_runtime()
 
     def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled:
-        driver = importlib.import_module("tetrad.compiler.driver")
-        compiled: Compiled = driver.compile_graph(graph, donated)
+        compiled: Compiled = importlib.import_module("tetrad.compiler.recall").compile_graph(graph, donated)
         return compiled
 
 

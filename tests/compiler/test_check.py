@@ -13,8 +13,9 @@ import tetrad as td
 from tetrad.codegen import rules as rules_module
 from tetrad.codegen.emitter import Codegen, Emitted
 from tetrad.codegen.rules import rules
-from tetrad.compiler import check, driver, kernels, schedule, stations
+from tetrad.compiler import check, driver, objects, ready, schedule, stations
 from tetrad.compiler.kernels import Kernels
+from tetrad.compiler.objects import Objects
 from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
 from tetrad.core.source import Source
@@ -41,8 +42,8 @@ class NoCache:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TETRAD_CHECK", raising=False)
     driver.current_target()
-    monkeypatch.setattr(driver, "KERNELS", Kernels())
-    monkeypatch.setattr(kernels, "disk_cache", NoCache)
+    monkeypatch.setattr(driver, "KERNELS", Kernels(Objects()))
+    monkeypatch.setattr(objects, "disk_cache", NoCache)
     yield
 
 
@@ -130,7 +131,7 @@ def test_an_index_out_of_range_is_still_the_users(mode: dict[str, str], monkeypa
 
 def test_interpreting_runs_no_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRAD_INTERPRET", "1")
-    monkeypatch.setattr(driver, "run", None)
+    monkeypatch.setattr(ready, "run", None)
     assert results(lambda x: x + 1, [data(9)]) == [(data(9) + 1).tobytes()]
 
 

@@ -11,7 +11,7 @@ import pytest
 import tetrad as td
 from tests.explain.programs import arrays, mix, mix_arguments, softmax
 from tetrad.codegen.rules import rules
-from tetrad.compiler import driver, kernels, schedule
+from tetrad.compiler import driver, kernels, objects, schedule
 from tetrad.explain.bisect import bisect
 from tetrad.kernel import nodes as n
 from tetrad.ops.transcendental import tanh
@@ -21,11 +21,11 @@ from tetrad.runtime.cache import ObjectCache
 from tetrad.runtime.plan import Life, Plan
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are compiled anew and kept nowhere: code from a faulty emitter must not be found by other tests."""
-    monkeypatch.setattr(kernels, "disk_cache", lambda: ObjectCache(None))
-    monkeypatch.setattr(driver, "KERNELS", kernels.Kernels())
+    monkeypatch.setattr(objects, "disk_cache", lambda: ObjectCache(None))
+    monkeypatch.setattr(driver, "KERNELS", kernels.Kernels(objects.Objects()))
 
 
 def squares(x: Any) -> Any:

@@ -64,12 +64,14 @@ def test_a_schedule_names_its_words() -> None:
     assert "intermediates" in printed and "bytes moved" in printed
 
 
-def test_time_lists_stages_and_kernels_of_every_call() -> None:
-    printed = stderr_of(TETRAD_TIME="1")
+def test_time_lists_stages_and_kernels_of_every_call(tmp_path: Path) -> None:
+    compiling, recalling = (stderr_of(TETRAD_TIME="1", TETRAD_CACHE_DIR=str(tmp_path / "new")) for _ in range(2))
     for stage in ("passes", "lower", "codegen", "schedule"):
-        assert f"tetrad: {stage:10} " in printed
-    assert "tetrad: run of program, " in printed
-    assert "1 x  layer" in printed and "1 x  matmul_tanh" in printed
+        assert f"tetrad: {stage:10} " in compiling and f"tetrad: {stage:10} " not in recalling
+    assert "tetrad: recall " in recalling
+    for printed in (compiling, recalling):
+        assert "tetrad: run of program, " in printed
+        assert "1 x  layer" in printed and "1 x  matmul_tanh" in printed
 
 
 def test_dump_saves_every_station(tmp_path: Path) -> None:

@@ -38,15 +38,15 @@ def llvm() -> Any:
     return found
 
 
-def machine(target: Target) -> Any:
+def machine(target: Target, optimise: bool) -> Any:
     """A fresh target machine: one must not be reused after it was handed to an engine."""
     found = llvm().Target.from_triple(target.triple)
     return found.create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True
+        cpu=target.cpu, features=target.features, opt=3 if optimise else 0, reloc="pic", codemodel="small", jit=True
     )
 
 
-def optimised(text: str, target: Target) -> tuple[Any, Any]:
+def optimised(text: str, target: Target, optimise: bool = True) -> tuple[Any, Any]:
     """The module after our passes, and the machine to emit it with."""
     with _lock:
         try:
@@ -58,7 +58,7 @@ def optimised(text: str, target: Target) -> tuple[Any, Any]:
         unknown = undeclared_externs(module)
         if unknown:
             raise CompileError(f"generated code calls unknown functions: {', '.join(unknown)}")
-        engine = machine(target)
+        engine = machine(target, optimise)
         passes = llvm().create_new_module_pass_manager()
         for name in PASSES:
             getattr(passes, f"add_{name}_pass")()
@@ -73,10 +73,10 @@ def undeclared_externs(module: Any) -> list[str]:
     return [name for name in declared if not name.startswith("llvm.") and name not in KNOWN_EXTERNS]
 
 
-def compile_object(text: str, target: Target) -> bytes:
-    """The relocatable object file of a module."""
+def compile_object(text: str, target: Target, optimise: bool = True) -> bytes:
+    """The relocatable object file of a module; not to optimise code is several times as quick."""
     with _lock:
-        module, engine = optimised(text, target)
+        module, engine = optimised(text, target, optimise)
         return bytes(engine.emit_object(module))
 
 

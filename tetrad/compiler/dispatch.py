@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from tetrad.codegen.module import TAG_SHIFT
-from tetrad.compiler.driver import current_target, loading_runtime
+from tetrad.compiler.driver import current_target
 from tetrad.compiler.grid import Grid, infer_grid
 from tetrad.compiler.kernels import KERNELS
+from tetrad.compiler.objects import loading_runtime
 from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError
 from tetrad.core.sizes import bind, dims_of

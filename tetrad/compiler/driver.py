@@ -5,16 +5,16 @@ graph --passes--> graph --lower--> launches --codegen--> machine code --schedule
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
 from tetrad.codegen.module import TAG_SHIFT
 from tetrad.codegen.targets.x86_64 import select_target
 from tetrad.compiler import check, stations
 from tetrad.compiler.kernels import KERNELS
+from tetrad.compiler.objects import loading_runtime
+from tetrad.compiler.ready import Ready
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
 from tetrad.core.errors import BoundsError
 from tetrad.core.flags import flag
@@ -26,8 +26,8 @@ from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.runtime.memory import Storage, shelf
-from tetrad.runtime.pool import Outcome, Trapped, run
+from tetrad.runtime.memory import Storage
+from tetrad.runtime.pool import Trapped
 
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
@@ -58,15 +58,6 @@ def current_target() -> Target:
     return select_target(flag("TETRAD_TARGET"))
 
 
-@cache
-def loading_runtime() -> Future[None]:
-    """The native schedule loop, loaded (at first: compiled) beside the Python work of the first compilation."""
-    loader = ThreadPoolExecutor(1, "tetrad-start")
-    future = loader.submit(KERNELS.load_runtime, select_target("host"))
-    loader.shutdown(wait=False)
-    return future
-
-
 def programs_of(lowered: Lowered) -> list[Program]:
     found: list[Program] = []
     for step in lowered.steps:
@@ -89,7 +80,7 @@ class Compiled:
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
         self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
         self.dims = tuple(sorted({d.name for t in self.inputs for n in t.shape for d in dims_of(n)}))
-        self.constants = Constants()
+        self.constants, self.code = Constants(), KERNELS.objects
         self.scheduler = Scheduler(addresses, self.constants)
         self.takeover = donations(lowered, donated)
         self.written = frozenset(s.position for step in lowered.steps for s in step.writes if s.kind == "input")
@@ -111,7 +102,7 @@ class Compiled:
 
 
 class Runner:
-    """A compiled program at given sizes: the table, the bytes of each output, arenas that are free."""
+    """A compiled program at given sizes: its schedule, and the table ready to run."""
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
         self.compiled, self.dims = compiled, dims
@@ -120,12 +111,17 @@ class Runner:
         self.table = self.scheduled.table
         if stations.wants("schedule"):
             stations.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
-        self.timing = flag("TETRAD_TIME") == "1"
         self.plan = [self.output_plan(i, slot, dims) for i, slot in enumerate(compiled.lowered.outputs)]
-        self.simple = all(kind == "fresh" for kind, _ in self.plan)
-        self.shelves = [(shelf(size), size) for kind, size in self.plan if kind == "fresh"]
-        self.needs_arena = self.table.base_count > len(compiled.inputs) + len(compiled.outputs)
-        self.arenas: list[Storage] = []
+        self.ready = Ready(
+            compiled.graph.name,
+            self.table,
+            self.scheduled.arena_bytes,
+            len(compiled.inputs),
+            self.plan,
+            compiled.copied,
+            lambda i: compiled.constants.address(compiled.lowered.outputs[i]),
+            self.explained,
+        )
 
     def output_plan(self, i: int, slot: Slot, dims: Mapping[str, int]) -> tuple[str, int]:
         """How output i gets its memory: (kind, detail)."""
@@ -141,58 +137,13 @@ class Runner:
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.watch is not None and not profile:
             return self.watch(self, storages, threads)
-        if self.compiled.copied:
-            storages = [copied(s.ptr, s.nbytes) if i in self.compiled.copied else s for i, s in enumerate(storages)]
-        outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
-        bases = [s.ptr for s in storages]
-        for made in outputs:
-            bases.append(made.ptr)
-        if self.needs_arena:
-            arena = self.take_arena()
-            bases.append(arena.ptr)
-        try:
-            outcome = run(self.table, bases, threads, profile or self.timing)
-        except Trapped as trap:
-            raise self.explained(trap) from None
-        if outcome is not None:
-            self.last_outcome: Outcome = outcome
-            if self.timing:
-                stations.show_times(self.compiled.graph.name, self.table.names, outcome.entry_ns, outcome.threads)
-        if self.needs_arena:
-            self.arenas.append(arena)
-        return outputs
-
-    def take_arena(self) -> Storage:
-        try:
-            return self.arenas.pop()
-        except IndexError:
-            return Storage.allocate(self.scheduled.arena_bytes)
-
-    def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
-        """Memory of each output: fresh, taken over from a donated input, or a copy of what it equals."""
-        made: list[Storage] = []
-        for (kind, detail), slot in zip(self.plan, self.compiled.lowered.outputs, strict=True):
-            if kind == "fresh":
-                made.append(Storage.allocate(detail))
-            elif kind == "constant":
-                made.append(copied(self.compiled.constants.address(slot), detail))
-            elif kind == "input":
-                made.append(copied(storages[detail].ptr, storages[detail].nbytes))
-            else:
-                made.append(storages[detail] if kind == "donated" else made[detail])
-        return made
+        return self.ready.run(storages, threads, profile)
 
     def explained(self, trap: Trapped) -> Exception:
         site: TrapSite | None = self.scheduled.traps.get(trap.code)
         if site is None:
             return check.left_buffer(self.scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, self.dims)
         return BoundsError(site.message.format(value=trap.value), source=site.source)
-
-
-def copied(address: int, nbytes: int) -> Storage:
-    made = Storage.allocate(nbytes)
-    ctypes.memmove(made.ptr, address, nbytes)
-    return made
 
 
 def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.compiler.driver import Compiled, Runner
+from tetrad.compiler.recall import Recalled
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten
@@ -60,8 +61,9 @@ def prepare(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     known = jitted.compiles
     start = time.perf_counter()
     bound = jitted._bind(arguments)
-    seconds = time.perf_counter() - start
     compiled = bound.program.compiled
+    compiled = compiled.full() if isinstance(compiled, Recalled) else compiled
+    seconds = time.perf_counter() - start
     if not isinstance(compiled, Compiled):
         raise TraceError(f"{jitted.signature.name}: compiled by {type(compiled).__name__}", hint="use td.jit")
     dims = dict(zip(compiled.dims, bound.dims, strict=True))

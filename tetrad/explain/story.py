@@ -149,7 +149,7 @@ def measure(call: Call) -> tuple[list[Outcome], int]:
     deadline = time.perf_counter() + BUDGET_SECONDS
     while len(outcomes) < FEWEST or (len(outcomes) < MOST and time.perf_counter() < deadline):
         call.runner.run(call.storages(), profile=True)
-        outcomes.append(call.runner.last_outcome)
+        outcomes.append(call.runner.ready.last_outcome)
         storages = call.storages()
         start = time.perf_counter_ns()
         call.runner.run(storages)

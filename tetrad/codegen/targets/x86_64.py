@@ -5,6 +5,8 @@ Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-5
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tetrad.codegen.llvm import llvm
 from tetrad.core.errors import FlagError
 from tetrad.core.record import replace
@@ -18,6 +20,7 @@ V4 = Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(12,
 LEVELS = {target.name: target for target in (BASELINE, V3, V4)}
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
+IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")  # of /proc/cpuinfo
 V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
@@ -30,6 +33,18 @@ def host_target() -> Target:
     dot4 = "vnni512" if level is V4 and found.get("avx512vnni") else level.dot4
     triple = llvm().get_process_triple()
     return replace(level, name="host", triple=triple, cpu=llvm().get_host_cpu_name(), features=features, dot4=dot4)
+
+
+def processor_identity() -> str | None:
+    """What Linux says about the processor: equal words mean an equal `host_target`. None where nobody says."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return None
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())  # of the first of them
+    first = {name.strip(): value.strip() for name, _, value in lines}
+    words = [first[name] for name in IDENTITY if name in first]
+    return ";".join(words) if len(words) == len(IDENTITY) else None
 
 
 def select_target(name: str) -> Target:

@@ -1,0 +1,120 @@
+"""The driver, objects: machine code of this process and where it lies on disk. Needs neither LLVM nor the compiler.
+
+Receives object files from `compiler.kernels` or names of cache entries from `compiler.recall`; gives addresses. Also
+starts the native schedule loop, which every program needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import llvmlite
+
+import tetrad
+from tetrad.codegen.llvm import Library, compile_object, load_object
+from tetrad.codegen.targets.x86_64 import processor_identity, select_target
+from tetrad.core.flags import code_key
+from tetrad.core.target import Target
+from tetrad.runtime import native, pool
+from tetrad.runtime.cache import ObjectCache, cache_key
+
+CODE_MAKERS = ("codegen", "runtime")
+
+
+class Objects:
+    """Symbol -> address, symbol -> cache entry, and the libraries that own the code."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, int] = {}
+        self.homes: dict[str, str] = {}
+        self.libraries: list[Library] = []
+        self.lock = threading.RLock()
+
+    def add(self, entry: str, image: bytes, symbols: Iterable[str]) -> None:
+        """Load an object file, the caller vouches for its bytes; `entry` is its name in the disk cache."""
+        library = load_object(image, tuple(symbols))
+        with self.lock:
+            self.libraries.append(library)
+            self.addresses.update(library.address)
+            self.homes.update(dict.fromkeys(library.address, entry))
+
+    def recall(self, homes: Mapping[str, str]) -> bool:
+        """Have these symbols, from the entries named; False when one is no longer there."""
+        with self.lock:
+            missing = [symbol for symbol in homes if symbol not in self.addresses]
+            for entry in {homes[symbol] for symbol in missing}:
+                image = disk_cache().get(entry)
+                if image is None:
+                    return False
+                self.add(entry, image, [symbol for symbol in missing if homes[symbol] == entry])
+        return True
+
+
+OBJECTS = Objects()
+
+
+@cache
+def disk_cache() -> ObjectCache:
+    return ObjectCache.from_flags()
+
+
+@cache
+def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
+    """What made the code: our sources in these folders, LLVM's version, the flags."""
+    digest = hashlib.sha256()
+    root = Path(tetrad.__file__).parent
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return f"{digest.hexdigest()};llvmlite {llvmlite.__version__};{code_key()}"
+
+
+# -- the native schedule loop -----------------------------------------------------------------------------------------
+
+
+def load_runtime() -> None:
+    """The native schedule loop, from the disk cache when it is there."""
+    processor = processor_identity() or host().key
+    entry = cache_key(build_identity(), processor, "runtime")
+    image = disk_cache().get(entry)
+    if image is None:
+        # Optimising would take five times as long, and the loop spends its time in kernels and atomic operations.
+        image = compile_object(native.native_text(host()), host(), optimise=False)
+        disk_cache().put(entry, image)
+    pool.use_library(load_object(image, native.SYMBOLS))
+
+
+@cache
+def host() -> Target:
+    return select_target("host")
+
+
+class Background:
+    """A call in a thread of its own; `result` waits for it and raises what it raised."""
+
+    def __init__(self, call: Callable[[], None], name: str) -> None:
+        self.call = call
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self.work, name=name)
+        self.thread.start()
+
+    def work(self) -> None:
+        try:
+            self.call()
+        except BaseException as error:  # raised again by whoever needs the result
+            self.error = error
+
+    def result(self) -> None:
+        self.thread.join()
+        if self.error is not None:
+            raise self.error
+
+
+@cache
+def loading_runtime() -> Background:
+    """The native schedule loop, loaded (at first: compiled) beside the Python work of the first compilation."""
+    return Background(load_runtime, "tetrad-start")

@@ -1,0 +1,91 @@
+"""The driver, ready programs: a table and how its outputs get their memory in, arrays in memory out, call after call.
+
+Knows nothing of how the table was made: the driver schedules one, `compiler.recall` reads one from disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+
+from tetrad.compiler import stations
+from tetrad.core.flags import flag
+from tetrad.runtime.memory import Storage, shelf
+from tetrad.runtime.pool import Outcome, Trapped, run
+from tetrad.runtime.table import Table
+
+# How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of that input), donated
+# (the memory of that input), same (as that output).
+OutputPlan = tuple[str, int]
+
+
+class Ready:
+    """A program at given sizes. Safe to call from several threads: every call has its own arena."""
+
+    def __init__(
+        self,
+        name: str,
+        table: Table,
+        arena_bytes: int,
+        inputs: int,
+        plan: Sequence[OutputPlan],
+        copied_inputs: frozenset[int],
+        constant: Callable[[int], int],
+        explained: Callable[[Trapped], Exception],
+    ) -> None:
+        self.name, self.table, self.arena_bytes, self.plan = name, table, arena_bytes, plan
+        self.copied = copied_inputs  # changed in place, but the caller's: the program gets copies
+        self.constant, self.explained = constant, explained  # the address of an output that is one; what a trap means
+        self.timing = flag("TETRAD_TIME") == "1"
+        self.simple = all(kind == "fresh" for kind, _ in plan)
+        self.shelves = [(shelf(size), size) for kind, size in plan if kind == "fresh"]
+        self.needs_arena = table.base_count > inputs + len(plan)
+        self.arenas: list[Storage] = []
+
+    def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+        if self.copied:
+            storages = [copied(s.ptr, s.nbytes) if i in self.copied else s for i, s in enumerate(storages)]
+        outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
+        bases = [s.ptr for s in storages]
+        for made in outputs:
+            bases.append(made.ptr)
+        if self.needs_arena:
+            arena = self.take_arena()
+            bases.append(arena.ptr)
+        try:
+            outcome = run(self.table, bases, threads, profile or self.timing)
+        except Trapped as trap:
+            raise self.explained(trap) from None
+        if outcome is not None:
+            self.last_outcome: Outcome = outcome
+            if self.timing:
+                stations.show_times(self.name, self.table.names, outcome.entry_ns, outcome.threads)
+        if self.needs_arena:
+            self.arenas.append(arena)
+        return outputs
+
+    def take_arena(self) -> Storage:
+        try:
+            return self.arenas.pop()
+        except IndexError:
+            return Storage.allocate(self.arena_bytes)
+
+    def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
+        """Memory of each output: fresh, taken over from a donated input, or a copy of what it equals."""
+        made: list[Storage] = []
+        for i, (kind, detail) in enumerate(self.plan):
+            if kind == "fresh":
+                made.append(Storage.allocate(detail))
+            elif kind == "constant":
+                made.append(copied(self.constant(i), detail))
+            elif kind == "input":
+                made.append(copied(storages[detail].ptr, storages[detail].nbytes))
+            else:
+                made.append(storages[detail] if kind == "donated" else made[detail])
+        return made
+
+
+def copied(address: int, nbytes: int) -> Storage:
+    made = Storage.allocate(nbytes)
+    ctypes.memmove(made.ptr, address, nbytes)
+    return made
