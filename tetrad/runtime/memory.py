@@ -7,6 +7,7 @@ for the next request of the same size class (fresh pages cost more than most ker
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Storage:
         if 0 in shape:
             return np.empty(shape, dtype)
         raw = np.asarray(_View(self, self.nbytes))
-        return raw[: dtype.itemsize * int(np.prod(shape, dtype=object))].view(dtype).reshape(shape)
+        return raw[: dtype.itemsize * math.prod(shape)].view(dtype).reshape(shape)
 
 
 class _Owned(Storage):

@@ -130,6 +130,10 @@ class Jitted:
         arguments = self.signature.arguments(args, kwargs)
         return self._trace(arguments, self._symbolic(arguments, kinds_of(self.signature, arguments))).graph
 
+    def bound(self, *args: Any) -> Bound:
+        """The program for arguments of these types and sizes: its `run` takes storages, without asking again."""
+        return self._bind(self.signature.arguments(args, {}))
+
     # one call
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

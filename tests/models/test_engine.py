@@ -1,0 +1,252 @@
+"""The engine: one sequence has the same bits alone, in company, in pieces, from the cache, and after an interrupt."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models.tiny import tiny_model
+from tetrad.core.errors import BusyError, ContextError, SettingError, TextError, TraceError
+from tetrad.formats import gguf
+from tetrad.models.engine import Batch, Engine, Sequence, Work, batch_size, shares_of
+from tetrad.models.load import load_parts
+from tetrad.models.program import Programs
+
+TEXT = (17 + 97 * np.arange(200)) % 300
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    path: Path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    gguf.write(path, *tiny_model("llama", context=256))
+    return load_parts(path).programs
+
+
+@pytest.fixture
+def engine(programs: Programs) -> Engine:
+    return Engine(programs, slots=3, context=256)
+
+
+@pytest.fixture(scope="module")
+def alone(programs: Programs) -> np.ndarray:
+    """Logits after each token of TEXT, one token at a time."""
+    engine = Engine(programs, context=256)
+    sequence = engine.start(TEXT[:1])
+    return np.concatenate([engine.step([(sequence, [token])]) for token in TEXT])
+
+
+def fresh(engine: Engine) -> Sequence:
+    """A sequence that finds nothing of use in the cache."""
+    sequence = engine.start([0])
+    engine.rewind(sequence, 0)
+    return sequence
+
+
+def test_pieces_of_any_size_give_the_bits_of_single_tokens(engine: Engine, alone: np.ndarray) -> None:
+    sequence = engine.start(TEXT)
+    at = 0
+    for size in (1, 7, 9, 16, 17, 64, 86):
+        logits = engine.step([(sequence, TEXT[at : at + size])])
+        at += size
+        assert np.array_equal(logits, alone[at - 1 : at])
+    assert at == len(TEXT) == sequence.length
+
+
+def test_a_whole_prompt_and_the_logits_of_every_token(engine: Engine, alone: np.ndarray) -> None:
+    sequence = fresh(engine)
+    assert np.array_equal(engine.step_every(sequence, TEXT), alone)
+    assert np.array_equal(engine.advance(sequence, 5), engine.step([(fresh(engine), [*TEXT, 5])]))
+
+
+def test_sequences_side_by_side(engine: Engine, alone: np.ndarray) -> None:
+    first, second, third = (fresh(engine) for _ in range(3))
+    engine.step([(second, TEXT[:40])])
+    logits = engine.step([(first, TEXT[:3]), (second, TEXT[40:41]), (third, TEXT[:150])])
+    assert np.array_equal(logits, alone[[2, 40, 149]])
+    logits = engine.step([(first, TEXT[3:4]), (second, TEXT[41:42]), (third, TEXT[150:151])])
+    assert np.array_equal(logits, alone[[3, 41, 150]])
+
+
+def test_what_the_cache_holds_is_not_evaluated_again(engine: Engine, alone: np.ndarray) -> None:
+    first = engine.start(TEXT)
+    engine.step([(first, TEXT[:100])])
+    engine.free(first)
+    second = engine.start(TEXT)
+    assert second.length == second.cached == 100
+    assert np.array_equal(engine.step([(second, TEXT[100:])]), alone[-1:])
+
+
+def test_the_last_token_is_always_evaluated(engine: Engine, alone: np.ndarray) -> None:
+    first = engine.start(TEXT)
+    engine.step([(first, TEXT)])
+    engine.free(first)
+    second = engine.start(TEXT)
+    assert second.cached == len(TEXT) - 1
+    assert np.array_equal(engine.step([(second, TEXT[-1:])]), alone[-1:])
+
+
+def test_a_beginning_is_copied_from_a_slot_in_use(engine: Engine, alone: np.ndarray) -> None:
+    first = engine.start(TEXT)
+    engine.step([(first, TEXT[:90])])
+    second = engine.start([*TEXT[:77], 5, 6])
+    assert second.slot is not first.slot and second.cached == 77
+    engine.step([(second, [5, 6])])
+    engine.rewind(second, 77)
+    assert np.array_equal(engine.step([(second, TEXT[77:120])]), alone[119:120])
+    assert np.array_equal(engine.step([(first, TEXT[90:91])]), alone[90:91])
+
+
+def test_other_tokens_left_in_a_slot_do_not_matter(engine: Engine, alone: np.ndarray) -> None:
+    for _ in range(3):
+        engine.step([(fresh(engine), TEXT[::-1])])
+    for slot in engine.slots:
+        engine.free(slot.sequence)
+    assert np.array_equal(engine.step([(engine.start(TEXT), TEXT[:50])]), alone[49:50])
+
+
+def test_a_new_conversation_takes_the_slot_that_loses_least(engine: Engine) -> None:
+    first = engine.start(TEXT)
+    engine.step([(first, TEXT[:60])])
+    engine.free(first)
+    assert engine.start([3, 4, 5]).slot is not first.slot
+    assert engine.start(TEXT).slot is first.slot
+
+
+def test_shifting_keeps_the_beginning_and_the_newer_half(engine: Engine) -> None:
+    sequence = engine.start(TEXT)
+    engine.step([(sequence, TEXT[:100])])
+    engine.shift(sequence, keep=10)
+    kept = [*TEXT[:10], *TEXT[55:100]]
+    assert sequence.tokens.tolist() == kept
+    assert np.array_equal(engine.advance(sequence, 7), engine.step([(fresh(engine), [*kept, 7])]))
+
+
+def test_too_long(engine: Engine) -> None:
+    with pytest.raises(ContextError, match="the prompt is too long: 300 tokens, the context holds 256"):
+        engine.start(np.zeros(300, int))
+    sequence = engine.start([1])
+    engine.step([(sequence, np.zeros(256, int))])
+    for step in (lambda: engine.step([(sequence, [1])]), lambda: engine.advance(sequence, 1)):
+        with pytest.raises(ContextError, match="the sequence is too long: 257 tokens, the context holds 256"):
+            step()
+
+
+@pytest.mark.parametrize("tokens", [[], [300], [-1], [[1]], [0.5], ["a"]])
+def test_what_are_no_tokens(engine: Engine, tokens: Any) -> None:
+    with pytest.raises(TextError, match="tokens: expected"):
+        engine.start(tokens)
+    with pytest.raises(TextError, match="tokens: expected"):
+        engine.step([(engine.start([1]), tokens)])
+
+
+def test_settings(programs: Programs) -> None:
+    for wrong in ({"slots": 0}, {"context": -1}, {"kv": "q3"}):
+        with pytest.raises(SettingError, match=next(iter(wrong))):
+            Engine(programs, **wrong)
+
+
+def test_no_slot_left(programs: Programs) -> None:
+    engine = Engine(programs, context=256)
+    first = engine.start([1])
+    with pytest.raises(BusyError, match="all 1 slots"):
+        engine.start([1])
+    found = []
+    other = threading.Thread(target=lambda: found.append(engine.start([1])))
+    other.start()
+    engine.free(first)
+    other.join(10)
+    assert found and found[0].is_open
+    with pytest.raises(SettingError, match="freed"):
+        engine.step([(first, [1])])
+
+
+def test_an_interrupted_step_can_be_repeated(
+    engine: Engine, alone: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequence = engine.start(TEXT)
+    engine.step([(sequence, TEXT[:30])])
+    run = Batch.run
+
+    def interrupted(self: Batch, caches: Any) -> np.ndarray:
+        run(self, caches)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Batch, "run", interrupted)
+    for step in (lambda: engine.step([(sequence, TEXT[30:60])]), lambda: engine.advance(sequence, 3)):
+        with pytest.raises(KeyboardInterrupt):
+            step()
+    monkeypatch.undo()
+    assert sequence.length == 30 and not engine.queue and not engine.is_running
+    assert np.array_equal(engine.step([(sequence, TEXT[30:60])]), alone[59:60])
+
+
+def test_nobody_gets_the_error_of_another(engine: Engine, alone: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = engine.start(TEXT), engine.start([1, 2])
+    run = Batch.run
+
+    def failing(self: Batch, caches: Any) -> np.ndarray:
+        if bad.slot.number in self.slot:
+            raise TraceError("this sequence fails")
+        return run(self, caches)
+
+    monkeypatch.setattr(Batch, "run", failing)
+    with pytest.raises(TraceError, match="this sequence fails"):
+        engine.step([(good, TEXT[:20]), (bad, [1, 2])])
+    assert np.array_equal(engine.step([(good, TEXT[20:22])]), alone[21:22])
+
+
+def test_threads_share_batches_and_get_their_own_bits(programs: Programs, alone: np.ndarray) -> None:
+    engine = Engine(programs, slots=4, context=256)
+    wrong: list[int] = []
+
+    def follow(start: int) -> None:
+        sequence = fresh(engine)
+        engine.step([(sequence, TEXT[:start])])
+        for i in range(start, start + 20):
+            if not np.array_equal(engine.advance(sequence, int(TEXT[i])), alone[i : i + 1]):
+                wrong.append(i)
+        engine.free(sequence)
+
+    threads = [threading.Thread(target=follow, args=(n,)) for n in (1, 30, 64, 70, 111, 150, 180)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong and not engine.queue and all(slot.sequence is None for slot in engine.slots)
+
+
+# -- what goes into a batch -------------------------------------------------------------------------------------------
+
+
+def test_there_are_few_sizes_of_batches() -> None:
+    sizes = {batch_size(n) for n in range(1, 513)}
+    assert sizes == {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 48, 64, 128, 256, 512}
+    assert all(batch_size(n) >= n for n in range(1, 513))
+
+
+class Fake:
+    """A sequence nobody evaluates."""
+
+    length = 0
+
+
+def works(*counts: int, every: bool = False) -> Iterator[Work]:
+    return (Work(Fake(), np.zeros(n, np.int32), every) for n in counts)  # type: ignore[arg-type]
+
+
+def counts(*sizes: int, every: bool = False) -> list[int]:
+    return [share.count for share in shares_of(list(works(*sizes, every=every)))]
+
+
+def test_short_works_go_first_and_long_ones_fill_up() -> None:
+    assert counts(1000, 1, 1) == [1, 1, 510]
+    assert counts(300, 1) == [1, 255]
+    assert counts(60) == [60]
+    assert counts(70, 100, 1) == [1, 70, 57]
+    assert counts(1000, every=True) == [64]
+    assert [share.rows for share in shares_of(list(works(700, 2)))] == [1, 0]

@@ -1,0 +1,407 @@
+"""Models, engine: sequences in the slots of a key-value cache, and the steps that carry them on.
+
+Receives tokens of any number of sequences, returns logits. Sequences join and leave between steps; all that is asked
+for at the same time, from any thread, is packed into one ragged batch. A new sequence begins with what the cache
+already holds of it. The bits of a sequence's logits do not depend on what runs beside it, nor on where it began.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import bf16, f16, f32
+from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
+from tetrad.models.program import CHUNK, Programs
+from tetrad.runtime.memory import Storage
+from tetrad.tracing.array import Array
+from tetrad.tracing.jit import Jitted
+
+KINDS = {"f16": f16, "bf16": bf16, "f32": f32}  # what keys and values may be kept in
+FLOAT = np.dtype(np.float32)
+EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory
+TILE = 16  # then multiples of this ...
+SMALL = 64  # ... up to here, then powers of two
+EVERY = 64  # tokens of a batch whose logits are all wanted, at most
+
+
+class Sequence:
+    """Tokens in one slot of the cache; the first `length` of them are evaluated. Made by `Engine.start`."""
+
+    __slots__ = ("cached", "is_open", "slot", "thread")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot, self.cached, self.is_open = slot, 0, True
+        self.thread = threading.get_ident()
+
+    @property
+    def length(self) -> int:
+        return self.slot.length
+
+    @property
+    def tokens(self) -> np.ndarray:
+        return self.slot.tokens[: self.slot.length]
+
+
+class Slot:
+    """A place for one sequence: the tokens whose keys and values it holds, also after the sequence is gone."""
+
+    __slots__ = ("length", "number", "sequence", "tokens", "used")
+
+    def __init__(self, number: int, context: int) -> None:
+        self.number, self.length, self.used = number, 0, 0
+        self.tokens = np.zeros(context, np.int32)
+        self.sequence: Sequence | None = None
+
+    def common(self, tokens: np.ndarray) -> int:
+        """How many tokens at the start are the same, short of all of `tokens`: the last one is always evaluated."""
+        n = min(self.length, len(tokens) - 1)
+        differs = self.tokens[:n] != tokens[:n]
+        return int(differs.argmax()) if differs.any() else n
+
+
+class Memory:
+    """One of the arrays of the cache. Compiled code changes it in place; what interrupts a step cannot lose it."""
+
+    __slots__ = ("kind", "storage")
+
+    def __init__(self, array: Array) -> None:
+        self.kind, self.storage = array.type, array.storage(Storage.from_numpy)
+
+    def array(self) -> Array:
+        return Array.from_storage(self.kind, self.storage)
+
+    def view(self) -> np.ndarray:
+        return self.storage.as_numpy(self.kind.dtype.np, self.kind.storage_shape)  # type: ignore[arg-type]
+
+
+class Work:
+    """Tokens of one sequence that wait to be evaluated."""
+
+    __slots__ = ("batch", "error", "every", "parts", "row", "sequence", "start", "tokens")
+
+    def __init__(self, sequence: Sequence, tokens: np.ndarray, every: bool) -> None:
+        self.sequence, self.tokens, self.every = sequence, tokens, every
+        self.start, self.row = sequence.length, 0
+        self.batch: np.ndarray | None = None  # logits of the batch that ended this work; its own are from `row` on
+        self.parts: dict[int, np.ndarray] = {}  # logits by the number of tokens done before
+        self.error: TetradError | None = None
+
+    @property
+    def done(self) -> int:
+        return self.sequence.length - self.start
+
+    @property
+    def left(self) -> int:
+        return len(self.tokens) - self.done
+
+    @property
+    def is_done(self) -> bool:
+        return self.error is not None or self.done == len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a work that goes into a batch."""
+
+    work: Work
+    count: int
+    rows: int  # logits it gets
+
+
+def share_of(work: Work, count: int) -> Share:
+    return Share(work, count, count if work.every else int(count == work.left))
+
+
+class Batch:
+    """The arguments of a step of one size, written anew for every step."""
+
+    def __init__(self, program: Jitted, tokens: int, rows: int, caches: list[Memory]) -> None:
+        self.tokens, self.slot, self.position = (np.zeros(tokens, np.int32) for _ in range(3))
+        self.rows = np.zeros(rows, np.int32)
+        arrays = [Array.from_numpy(x) for x in (self.tokens, self.slot, self.position, self.rows)]
+        self.bound = program.bound(*arrays, *[memory.array() for memory in caches])
+        self.storages = [x.storage(Storage.from_numpy) for x in arrays]
+        self.logits = self.bound.outputs[0].shape
+
+    def run(self, caches: list[Memory]) -> np.ndarray:
+        """The logits. The caches are changed where they are, or have moved."""
+        made, *moved = self.bound.run([*self.storages, *[memory.storage for memory in caches]], self.bound.dims)
+        for memory, storage in zip(caches, moved, strict=True):
+            memory.storage = storage
+        return made.as_numpy(FLOAT, self.logits)  # type: ignore[arg-type]
+
+
+class Engine:
+    """Caches for `slots` sequences of at most `context` tokens, and the steps over them. Threads may share it."""
+
+    def __init__(self, programs: Programs, *, slots: int = 1, context: int = 0, kv: str = "f16") -> None:
+        if slots < 1 or context < 0:
+            raise SettingError("slots" if slots < 1 else "context", "a positive number", min(slots, context))
+        if kv not in KINDS:
+            raise SettingError("kv", f"one of {', '.join(KINDS)}", kv)
+        self.programs, self.context = programs, context or programs.config.context
+        self.slots = [Slot(i, self.context) for i in range(slots)]
+        # One slot more than there are: tokens that only fill up a batch are written there.
+        self.caches = [Memory(array) for array in programs.caches(slots + 1, self.context, KINDS[kv])]
+        self.batches: dict[tuple[int, int], Batch] = {}
+        self.turn = threading.Condition()
+        self.queue: list[Work] = []
+        self.is_running = False
+        self.clock = 0
+
+    # -- sequences ----------------------------------------------------------------------------------------------------
+
+    def start(self, tokens: Tokens[int] | np.ndarray, *, wait: bool = True) -> Sequence:
+        """A sequence that will begin with `tokens`; its `length` says how many of them are in the cache already.
+
+        Where every slot is taken it waits for another thread to free one, or says so.
+        """
+        wanted = self.checked(tokens)
+        if len(wanted) > self.context:
+            hint = "load with a larger context, or shorten the prompt"
+            raise ContextError("the prompt is too long", tokens=len(wanted), context=self.context, hint=hint)
+        with self.turn:
+            while self.is_running or not any(s.sequence is None for s in self.slots):
+                self._check_may_wait(wait)
+                self.turn.wait()
+            return self._take(wanted)
+
+    def _check_may_wait(self, wait: bool) -> None:
+        mine = threading.get_ident()
+        taken = [s.sequence for s in self.slots if s.sequence is not None]
+        if len(taken) == len(self.slots) and (not wait or all(s.thread == mine for s in taken)):
+            hint = "close the streams that are not finished, or load with more slots"
+            raise BusyError(f"all {len(self.slots)} slots hold unfinished sequences", hint=hint)
+
+    def _take(self, tokens: np.ndarray) -> Sequence:
+        """The free slot that gives up least, with all that any slot holds of these tokens."""
+        common = {s: s.common(tokens) for s in self.slots}
+        source = max(self.slots, key=lambda s: (common[s], s.sequence is None))
+        free = [s for s in self.slots if s.sequence is None]
+        slot = min(free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used))
+        if common[source] == common[slot]:
+            source = slot
+        slot.sequence = sequence = Sequence(slot)
+        self._copy(source, slot, common[source])
+        slot.length = sequence.cached = common[source]
+        slot.tokens[: slot.length] = tokens[: slot.length]
+        return sequence
+
+    def _copy(self, source: Slot, target: Slot, count: int) -> None:
+        """The keys and values of the first tokens of another slot."""
+        target.length = min(target.length, count)
+        for memory in self.caches if source is not target and count else ():
+            view = memory.view()  # [layer, slot, head, position or sixteen of them, ...]
+            units = -(-count * view.shape[3] // self.positions)
+            view[:, target.number, :, :units] = view[:, source.number, :, :units]
+
+    @property
+    def positions(self) -> int:
+        """Positions the cache has room for."""
+        return int(self.caches[1].kind.shape[3])  # type: ignore[arg-type]
+
+    def free(self, sequence: Sequence) -> None:
+        """The sequence is over; what it held may be the beginning of another."""
+        with self.turn:
+            if not sequence.is_open:
+                return
+            sequence.is_open = False
+            self.clock += 1
+            sequence.slot.used, sequence.slot.sequence = self.clock, None
+            self.turn.notify_all()
+
+    def rewind(self, sequence: Sequence, length: int) -> None:
+        """Forget the tokens after the first `length`."""
+        if not 0 <= length <= sequence.length:
+            raise SettingError("length", f"0 to {sequence.length}", length)
+        sequence.slot.length = length
+
+    def shift(self, sequence: Sequence, keep: int = 0) -> None:
+        """Drop the older half of the tokens after the first `keep`, and evaluate the others at their new places."""
+        tokens = sequence.tokens.copy()
+        keep = min(keep, len(tokens) // 2)
+        rest = tokens[keep + -(-(len(tokens) - keep) // 2) :]
+        self.rewind(sequence, keep)
+        if len(rest):
+            self.step([(sequence, rest)])
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, work: Tokens[tuple[Sequence, Any]]) -> np.ndarray:
+        """Evaluate more tokens of some sequences; f32[n, vocabulary]: the logits after the last token of each."""
+        return self._finish([self._work(sequence, tokens, False) for sequence, tokens in work])
+
+    def step_every(self, sequence: Sequence, tokens: Any) -> np.ndarray:
+        """Evaluate more tokens of a sequence; the logits after every one of them."""
+        return self._finish([self._work(sequence, tokens, True)])
+
+    def advance(self, sequence: Sequence, token: int) -> np.ndarray:
+        """One more token of one sequence: `step` by a shorter way, where nothing else waits."""
+        slot, mine = sequence.slot, False
+        try:
+            with self.turn:
+                if not (self.is_running or self.queue):
+                    mine = self.is_running = True
+            is_plain = sequence.is_open and slot.length < self.context and 0 <= token < self.programs.config.vocab
+            if mine and is_plain and (batch := self.batches.get((1, 1))) is not None:
+                batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
+                logits = batch.run(self.caches)
+                slot.tokens[slot.length] = token
+                slot.length += 1
+                return logits
+        finally:
+            if mine:
+                self._yield_turn()
+        return self.step([(sequence, [token])])
+
+    def _yield_turn(self) -> None:
+        with self.turn:
+            self.is_running = False
+            self.turn.notify_all()
+
+    def checked(self, tokens: Any) -> np.ndarray:
+        """Tokens as the programs take them; what is no token of the model is an error."""
+        found = np.asarray(tokens)
+        if found.ndim != 1 or not found.size or found.dtype.kind not in "iu":
+            raise TextError(f"tokens: expected at least one token id, got {found.dtype} {list(found.shape)}")
+        vocab = self.programs.config.vocab
+        wrong = found[(found < 0) | (found >= vocab)]
+        if wrong.size:
+            raise TextError(f"tokens: expected ids from 0 to {vocab - 1}, got {wrong[0]}")
+        return found.astype(np.int32)
+
+    def _work(self, sequence: Sequence, tokens: Any, every: bool) -> Work:
+        if not sequence.is_open:
+            raise SettingError("sequence", "one that is not over", "one that was freed")
+        wanted = self.checked(tokens)
+        if sequence.length + len(wanted) > self.context:
+            total = sequence.length + len(wanted)
+            hint = "load with a larger context, generate fewer tokens, or let it shift (shift=True)"
+            raise ContextError("the sequence is too long", tokens=total, context=self.context, hint=hint)
+        return Work(sequence, wanted, every)
+
+    def _finish(self, works: list[Work]) -> np.ndarray:
+        """Wait for the works, evaluating batches of everything that waits whenever nobody else does."""
+        try:
+            with self.turn:
+                self.queue.extend(works)
+            while not all(work.is_done for work in works):
+                self._round(works)
+        finally:
+            with self.turn:
+                self.queue = [work for work in self.queue if work not in works]
+        for work in works:
+            if work.error is not None:
+                raise work.error
+        return logits_of(works)
+
+    def _round(self, works: list[Work]) -> None:
+        mine = False
+        try:
+            with self.turn:
+                if self.is_running:
+                    self.turn.wait()
+                    return
+                shares = shares_of(self.queue)
+                mine = self.is_running = True
+            self._evaluate(shares)
+        finally:
+            if mine:
+                self._yield_turn()
+
+    def _evaluate(self, shares: list[Share]) -> None:
+        """One batch. What goes wrong in it is tried again, one sequence at a time: nobody gets another's error."""
+        try:
+            self._run(shares)
+        except TetradError as error:
+            if len(shares) == 1:
+                shares[0].work.error = error
+                return
+            for share in shares:
+                self._evaluate([share])
+
+    def _run(self, shares: list[Share]) -> None:
+        tokens, rows = (batch_size(sum(parts)) for parts in zip(*[(s.count, s.rows) for s in shares], strict=True))
+        batch = self.batches.get((tokens, rows))
+        if batch is None:
+            program = self.programs.single if tokens == 1 else self.programs.chunk
+            batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
+        self._fill(batch, shares)
+        self._settle(shares, batch.run(self.caches))
+
+    def _fill(self, batch: Batch, shares: list[Share]) -> None:
+        """Write the shares side by side; filling goes to the slot that nobody reads."""
+        at = row = 0
+        for share in shares:
+            work, slot, end = share.work, share.work.sequence.slot, at + share.count
+            batch.tokens[at:end] = work.tokens[work.done : work.done + share.count]
+            batch.slot[at:end] = slot.number
+            batch.position[at:end] = np.arange(slot.length, slot.length + share.count)
+            batch.rows[row : row + share.rows] = np.arange(end - share.rows, end)
+            at, row = end, row + share.rows
+        batch.tokens[at:] = 0
+        batch.slot[at:] = len(self.slots)
+        batch.position[at:] = np.arange(len(batch.tokens) - at)
+        batch.rows[row:] = at - 1
+
+    def _settle(self, shares: list[Share], logits: np.ndarray) -> None:
+        """The tokens are in the cache now. A new length is all that says so: an interrupt leaves nothing half done."""
+        row = 0
+        for share in shares:
+            work, slot = share.work, share.work.sequence.slot
+            slot.tokens[slot.length : slot.length + share.count] = work.tokens[work.done : work.done + share.count]
+            if share.rows:
+                work.batch, work.row = logits, row
+                work.parts[work.done] = logits[row : row + share.rows]
+            row += share.rows
+            slot.length += share.count
+
+
+def batch_size(count: int) -> int:
+    """The size of batch that takes `count` tokens or rows: few sizes, as each has tables and memory of its own."""
+    if count <= EXACT:
+        return max(1, count)
+    return -(-count // TILE) * TILE if count <= SMALL else 1 << (count - 1).bit_length()
+
+
+def shares_of(queue: list[Work]) -> list[Share]:
+    """What goes into the next batch: the short works whole, of the longest what fits without filling."""
+    waiting = sorted((work for work in queue if not work.is_done), key=lambda work: work.left)
+    room, shares = CHUNK, []
+    for work in waiting:
+        count = min(work.left, room, EVERY if work.every else CHUNK)
+        if count:
+            shares.append(share_of(work, count))
+            room -= count
+    return trimmed(shares)
+
+
+def trimmed(shares: list[Share]) -> list[Share]:
+    """A batch too large for the small sizes is cut down to a power of two, at the end of its longest works."""
+    total = sum(share.count for share in shares)
+    surplus = total - (1 << (total.bit_length() - 1)) if total > SMALL else 0
+    kept = list(shares)
+    while surplus:
+        last = kept.pop()
+        cut = min(surplus, last.count)
+        surplus -= cut
+        if last.count > cut:
+            kept.append(share_of(last.work, last.count - cut))
+    return kept
+
+
+def logits_of(works: list[Work]) -> np.ndarray:
+    """The rows of all works one after another; in place where they are neighbours in one batch."""
+    if len(works) == 1 and len(works[0].parts) == 1:
+        return next(iter(works[0].parts.values()))
+    first, last = works[0], works[-1]
+    neighbours = all(a.batch is b.batch and a.row + 1 == b.row for a, b in pairwise(works))
+    if neighbours and first.batch is not None and not any(work.every for work in works):
+        return first.batch[first.row : last.row + 1]
+    return np.concatenate([part for work in works for part in work.parts.values()])
