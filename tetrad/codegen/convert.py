@@ -1,12 +1,12 @@
-"""Code generation, conversions: casts between element types, the 4-way byte dot product, tests for tails.
+"""Code generation, conversions: casts between element types, tests for tails.
 
-Receives LLVM operands and kernel types, returns LLVM operands. What the target lacks (half precision, byte dots) is
-written in integer arithmetic here, so the rules need not ask.
+Receives LLVM operands and kernel types, returns LLVM operands. What the target lacks (half precision) is written in
+integer arithmetic here, so the rules need not ask.
 """
 
 from __future__ import annotations
 
-from tetrad.codegen.emitter import Chain, Codegen
+from tetrad.codegen.emitter import Codegen
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, index, u32
 from tetrad.kernel import nodes as n
 
@@ -117,119 +117,6 @@ def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
     return cg.new(f"bitcast {w.i16} {bits16} to {w.half}")
 
 
-# -- byte dot products ------------------------------------------------------------------------------------------------
-
-
-def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
-    if cg.target.dot4 == "vnni512" and cg.lanes == 16 and not node.signed:
-        return dot4_vnni(cg, acc, u, s)
-    if cg.target.dot4 in ("maddubs", "vnni512") and cg.lanes % 8 == 0:
-        if node.signed:
-            return dot4_signed(cg, acc, u, s)
-        return dot4_short(cg, node, acc, u, s) if node.u_max <= 128 else dot4_pairs(cg, acc, u, s)
-    return dot4_portable(cg, node, acc, u, s, True)
-
-
-def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
-    word, byte = "<16 x i32>", "<64 x i8>"
-    operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in (u, s)]
-    return cg.call(word, "llvm.x86.avx512.vpdpbusd.512", (word, acc), *operands)
-
-
-def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
-    """Eight lanes at a time with AVX2's pair products of 16 bits, which pmaddwd widens.
-
-    pmaddubsw saturates: with u_max <= 128 a pair lies in -2*128*128 .. 2*128*127 and fits. A dot of a dot goes on in 16
-    bits while the largest possible sum fits, so a chain is widened once; what the dots in between would give is dropped
-    unless somebody reads it.
-    """
-    most = 2 * 128 * node.u_max
-    pairs = [pair_products(cg, *part) for part in eights(cg, u, s)]
-    before = cg.find_chain(node.acc)
-    if before is not None and before.most + most < 1 << 15:
-        pairs = [cg.new(f"add <16 x i16> {a}, {b}") for a, b in zip(before.pairs, pairs, strict=True)]
-        acc, most = before.acc, before.most + most
-    cg.scopes[-1].chains[node] = Chain(acc, tuple(pairs), most)
-    return add_words(cg, acc, [widened_pairs(cg, p) for p in pairs])
-
-
-def dot4_signed(cg: Codegen, acc: str, u: str, s: str) -> str:
-    """Both signed: |u| times s with the sign of u. |u| <= 128 and |s| <= 127, so a pair fits in 16 bits."""
-    parts = []
-    byte, word = "<32 x i8>", "<8 x i32>"
-    for part in eights(cg, u, s):
-        left, right = (cg.new(f"bitcast {word} {x} to {byte}") for x in part)
-        size = cg.call(byte, "llvm.abs.v32i8", (byte, left), ("i1", "false"))
-        turned = cg.call(byte, "llvm.x86.avx2.psign.b", (byte, right), (byte, left))
-        parts.append(
-            widened_pairs(cg, cg.call("<16 x i16>", "llvm.x86.avx2.pmadd.ub.sw", (byte, size), (byte, turned)))
-        )
-    return add_words(cg, acc, parts)
-
-
-def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
-    """Any bytes: even and odd ones are widened to 16 bits and pmaddwd adds them exactly."""
-    return add_words(cg, acc, [pairs_wide(cg, *part) for part in eights(cg, u, s)])
-
-
-def eights(cg: Codegen, u: str, s: str) -> list[tuple[str, str]]:
-    """Both operands, eight lanes at a time."""
-    starts = range(0, cg.lanes, 8)
-    lanes = [", ".join(f"i32 {start + i}" for i in range(8)) for start in starts]
-    return [(slice_words(cg, u, part), slice_words(cg, s, part)) for part in lanes]
-
-
-def add_words(cg: Codegen, acc: str, parts: list[str]) -> str:
-    """acc + the parts of eight lanes, side by side."""
-    width = 8
-    while len(parts) > 1:
-        parts = [join_words(cg, a, b, width) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        width *= 2
-    return cg.new(f"add <{cg.lanes} x i32> {acc}, {parts[0]}")
-
-
-def slice_words(cg: Codegen, x: str, lanes: str) -> str:
-    wide = f"<{cg.lanes} x i32>"
-    return cg.new(f"shufflevector {wide} {x}, {wide} poison, <8 x i32> <{lanes}>")
-
-
-def join_words(cg: Codegen, a: str, b: str, width: int) -> str:
-    lanes = ", ".join(f"i32 {i}" for i in range(2 * width))
-    kind = f"<{width} x i32>"
-    return cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{2 * width} x i32> <{lanes}>")
-
-
-def pair_products(cg: Codegen, u: str, s: str) -> str:
-    byte, short, word = "<32 x i8>", "<16 x i16>", "<8 x i32>"
-    operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in (u, s)]
-    return cg.call(short, "llvm.x86.avx2.pmadd.ub.sw", *operands)
-
-
-def widened_pairs(cg: Codegen, pairs: str) -> str:
-    return cg.call("<8 x i32>", "llvm.x86.avx2.pmadd.wd", ("<16 x i16>", pairs), ("<16 x i16>", "splat (i16 1)"))
-
-
-def pairs_wide(cg: Codegen, u: str, s: str) -> str:
-    short, word = "<16 x i16>", "<8 x i32>"
-    u16, s16 = (cg.new(f"bitcast {word} {x} to {short}") for x in (u, s))
-    even_u, odd_u = cg.new(f"and {short} {u16}, splat (i16 255)"), cg.new(f"lshr {short} {u16}, splat (i16 8)")
-    raised = cg.new(f"shl {short} {s16}, splat (i16 8)")
-    even_s, odd_s = cg.new(f"ashr {short} {raised}, splat (i16 8)"), cg.new(f"ashr {short} {s16}, splat (i16 8)")
-    even = cg.call(word, "llvm.x86.avx2.pmadd.wd", (short, even_u), (short, even_s))
-    odd = cg.call(word, "llvm.x86.avx2.pmadd.wd", (short, odd_u), (short, odd_s))
-    return cg.new(f"add {word} {even}, {odd}")
-
-
-def dot4_portable(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str, varying: bool) -> str:
-    w = Words(cg, varying)
-    for byte in range(4):
-        raised = w.op("shl", u, 24 - 8 * byte)
-        left = w.op("ashr" if node.signed else "lshr", raised, 24)
-        right = w.op("ashr", w.op("shl", s, 24 - 8 * byte), 24)
-        acc = w.op("add", acc, w.op("mul", left, right))
-    return acc
-
-
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
@@ -244,4 +131,4 @@ def is_guard(cg: Codegen, cond: n.Value) -> bool:
     )
 
 
-__all__ = ["cast", "dot4", "is_guard"]
+__all__ = ["Words", "cast", "is_guard"]

@@ -81,6 +81,7 @@ class Codegen:
         self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
         self.mask: str | None = None
         self.scopes = [Scope()]
+        self.last_dot: n.Instr | None = None  # the byte dot product emitted last
         self.entry: list[str] = []  # allocas
         self.declares: dict[str, str] = {}
         self.uses_nontemporal = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from tetrad.codegen import convert
+from tetrad.codegen import convert, dots
 from tetrad.codegen.emitter import Codegen, Emitted, Rules, operand_name
 from tetrad.core.dtypes import DType, bool_, i32, index
 from tetrad.kernel import nodes as n
@@ -208,8 +208,8 @@ def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
     varying = cg.is_varying(node)
     acc, u, s = (cg.operand(x, varying) for x in (node.acc, node.u, node.s))
     if varying:
-        return Emitted(convert.dot4(cg, node, acc, u, s), None)
-    return Emitted(convert.dot4_portable(cg, node, acc, u, s, False), 0)
+        return Emitted(dots.dot4(cg, node, acc, u, s), None)
+    return Emitted(dots.dot4_portable(cg, node, acc, u, s, False), 0)
 
 
 # -- lanes ------------------------------------------------------------------------------------------------------------

@@ -59,22 +59,22 @@ class Block:
     head: Val
     start: Val
 
-    def codes(self) -> list[Val]:
-        """Eight words of four unsigned codes each."""
+    def codes(self, w: int) -> Val:
+        """Four unsigned codes: word w of the block, put together from the planes."""
         k, lanes = self.weight.k, self.weight.lanes
-        found: list[Val | None] = [None] * WORDS
+        found: Val | None = None
         at = 0
         for which, bits in enumerate(lanes.bits):
-            words = [self.word(at + i) for i in range(bits)]
+            part = self.word(at + w % bits)
             at += bits
-            for w in range(WORDS):
-                part = words[w % bits]
+            if bits < 8:
                 shift = lanes.shift_of(which) - w // bits * bits
-                if bits < 8:
-                    mask = k.const(((1 << bits) - 1 << lanes.shift_of(which)) * 0x01010101, u32)
-                    part = (part << shift if shift > 0 else part >> -shift) & mask
-                found[w] = part if found[w] is None else found[w] | part  # type: ignore[operator]
-        return found  # type: ignore[return-value]
+                mask = k.const(((1 << bits) - 1 << lanes.shift_of(which)) * 0x01010101, u32)
+                part = (part << shift if shift > 0 else part >> -shift) & mask
+            found = part if found is None else found | part
+        if found is None:
+            raise TypeError(f"{lanes.name} has no codes")
+        return found
 
     def word(self, index: int) -> Val:
         k = self.weight.k
@@ -120,8 +120,8 @@ class LowbitMatmul:
         self.x, self.weight = Rows(self.frame, x), Weight(self.frame, w)
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
-        self.tile = memory.target.lowbit_tokens
         self.is_signed = self.weight.lanes.format.bits == 8 and memory.target.dot4 != "vnni512"
+        self.tile = memory.target.lowbit_tokens
 
     def launch(self) -> Launch:
         k = self.k
@@ -156,28 +156,27 @@ class LowbitMatmul:
 
     def run_block(self, block: Block, b: Val, rows: list[Val], accs: list[LocalVar]) -> None:
         k, lanes = self.k, self.weight.lanes
-        codes = block.codes()
-        per = WORDS // lanes.sub_blocks
         for sub in range(lanes.sub_blocks):
-            words = range(sub * per, (sub + 1) * per)
-            dots = [self.dot(codes, row, b, words, sub) for row in rows]
+            dots = self.dots(block, b, rows, sub)
             scale = block.factor(0, sub)
             low = block.factor(1, sub) if lanes.has_mins else None
             for row, acc, dot in zip(rows, accs, dots, strict=True):
                 total = k.fma(scale * self.x.field(row, b, SCALE), dot.cast(f32), acc)
                 acc.set(total if low is None else k.fma(low, self.x.field(row, b, SUM), total))
 
-    def dot(self, codes: list[Val], row: Val, b: Val, words: range, sub: int) -> Val:
-        """The exact dot of (code - offset) with the codes of x over some words of a block."""
-        k, format = self.k, self.weight.lanes.format
-        dot = k.const(0, i32)
-        for w in words:
-            code = codes[w] ^ k.const(0x80808080, u32) if self.is_signed else codes[w]
-            most = 128 if self.is_signed else (1 << format.bits) - 1
-            dot = k.dot4(dot, code, self.x.word(row, b, w), most, signed=self.is_signed)
+    def dots(self, block: Block, b: Val, rows: list[Val], sub: int) -> list[Val]:
+        """The exact dot of (code - offset) with each row of x over a sub-block: word by word, so few are held at once."""
+        k, format, per = self.k, self.weight.lanes.format, WORDS // self.weight.lanes.sub_blocks
+        most = 128 if self.is_signed else (1 << format.bits) - 1
+        dots = [k.const(0, i32) for _ in rows]
+        for w in self.weight.lanes.word_order(range(sub * per, (sub + 1) * per)):
+            code = block.codes(w)
+            code = code ^ k.const(0x80808080, u32) if self.is_signed else code
+            words = [self.x.word(row, b, w) for row in rows]
+            dots = [k.dot4(dot, code, x, most, signed=self.is_signed) for dot, x in zip(dots, words, strict=True)]
         if self.is_signed or format.offset == 0:
-            return dot
-        return dot - self.sum_of(row, b, sub) * format.offset
+            return dots
+        return [dot - self.sum_of(row, b, sub) * format.offset for dot, row in zip(dots, rows, strict=True)]
 
     def sum_of(self, row: Val, b: Val, sub: int) -> Val:
         """The sum of the codes of x in a sub-block."""
@@ -267,8 +266,8 @@ def lower_lowbit_rows(frame: Frame, group: Group) -> Launch:
 def decode_block(frame: Frame, weight: Weight, block: Block, area: Buffer) -> None:
     """area[column][row] = the number a code stands for"""
     k, lanes = frame.k, weight.lanes
-    for w, word in enumerate(block.codes()):
-        sub = w * 4 // lanes.format.sub_block
+    for w in range(WORDS):
+        word, sub = block.codes(w), w * 4 // lanes.format.sub_block
         scale = block.factor(0, sub)
         for byte in range(4):
             code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.format.offset

@@ -12,13 +12,12 @@ is decoded, rounded or lost: `docs/layouts.md` draws it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tetrad.core.dtypes import DType, declare_quantized
-from tetrad.quant.fields import U8, read_half, read_six_bit_pairs
+from tetrad.quant.fields import U8, read_six_bit_pairs
 from tetrad.quant.format import Format, format_named
 
 ROWS = 16
@@ -27,16 +26,17 @@ WORDS = BLOCK // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Scales:
-    """What scales the codes of some blocks, as the file has it.
+class Source:
+    """Where a block of the file keeps what scales its codes, in bytes from its start.
 
-    `supers` are f16 factors of a super-block: of the scales, then of the mins. `scales` and `mins` have one entry a
-    sub-block: f16 where there is no super-block, else integers.
+    Without factors, a scale is an f16, and so is the min, which is added. With them, scales and mins are integers of
+    the sub-blocks; the file subtracts the mins, so their factor, the second, is negated here.
     """
 
-    supers: tuple[np.ndarray, ...]  # f16[n] each
-    scales: np.ndarray  # [n, sub-blocks]
-    mins: np.ndarray | None  # what is added to the scaled code
+    scale: int  # the first one
+    low: int | None = None  # the min
+    factors: tuple[int, ...] = ()  # f16 each
+    has_pairs: bool = False  # six-bit scales and mins in twelve bytes, as q4_k has them
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,15 +44,26 @@ class Lanes:
     """A format in the interleaved layout. Bytes and offsets are those of sixteen rows."""
 
     format: Format
-    read: Callable[[U8], Scales]
-    supers: int = 0  # f16 factors in front of a super-block
-    scale_bytes: int = 2  # of one sub-block scale: f16, or an integer that a factor multiplies
+    source: Source
     signed_scales: bool = False
-    has_mins: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.format.name}x{ROWS}"
+
+    @property
+    def supers(self) -> int:
+        """f16 factors in front of a super-block."""
+        return len(self.source.factors)
+
+    @property
+    def scale_bytes(self) -> int:
+        """Of one sub-block scale: f16, or an integer that a factor multiplies."""
+        return 1 if self.supers else 2
+
+    @property
+    def has_mins(self) -> bool:
+        return self.source.has_pairs or self.source.low is not None
 
     @property
     def bits(self) -> tuple[int, ...]:
@@ -104,16 +115,28 @@ class Lanes:
 
     def _parts(self, blocks: U8) -> list[U8]:
         """Head [n, factors, 2] and, for each field of the blocks, [n, blocks, words or sub-blocks, bytes]."""
-        n, scales = len(blocks), self.read(blocks)
-        front = np.zeros((n, self.supers), "<f2")
-        for i, factor in enumerate(scales.supers):
-            front[:, i] = factor
-        fields = [self._plane(self.format._read_codes(blocks), i) for i in range(len(self.bits))]
-        for values in (scales.scales, scales.mins):
-            if values is not None:
-                raw = np.ascontiguousarray(values).view(np.uint8)
-                fields.append(raw.reshape(n, self.blocks, self.sub_blocks, self.scale_bytes))
-        return [front.view(np.uint8).reshape(n, self.supers, 2), *fields]
+        n = len(blocks)
+        codes = self.format._read_codes(blocks)
+        fields = [self._plane(codes, i) for i in range(len(self.bits))]
+        for raw in self._scales(blocks):
+            fields.append(raw.reshape(n, self.blocks, self.sub_blocks, self.scale_bytes))
+        return [self._head(blocks), *fields]
+
+    def _head(self, blocks: U8) -> U8:
+        """Bits are kept: a signalling nan stays one."""
+        front = np.empty((len(blocks), self.supers, 2), np.uint8)
+        for i, start in enumerate(self.source.factors):
+            front[:, i] = blocks[:, start : start + 2]
+        front[:, 1:, 1] ^= np.uint8(0x80)
+        return front
+
+    def _scales(self, blocks: U8) -> list[U8]:
+        """The bytes of the scales and, where there are any, of the mins."""
+        source, size = self.source, self.blocks * self.sub_blocks * self.scale_bytes
+        if source.has_pairs:
+            return list(read_six_bit_pairs(blocks, source.scale))
+        starts = [source.scale] if source.low is None else [source.scale, source.low]
+        return [np.ascontiguousarray(blocks[:, start : start + size]) for start in starts]
 
     def _plane(self, codes: U8, which: int) -> U8:
         """[n, blocks, words of the plane, 4]"""
@@ -123,43 +146,26 @@ class Lanes:
         places = np.arange(0, 8, bits, dtype=np.uint8)[:, None, None]
         return np.asarray(np.bitwise_or.reduce(words << places, axis=2))
 
+    def word_order(self, words: range) -> list[int]:
+        """Words of a block so that those which share a word of the widest plane follow each other."""
+        return sorted(words, key=lambda w: (w % self.bits[0], w))
+
     def shift_of(self, which: int) -> int:
         """Where the bits of a plane stand in the code: the widest plane holds the lowest bits."""
         return sum(self.bits[:which])
 
 
-def _half(blocks: U8, start: int) -> np.ndarray:
-    return read_half(blocks, start).astype(np.float16)
-
-
-def _simple(blocks: U8) -> Scales:
-    return Scales((), _half(blocks, 0), None)
-
-
-def _with_min(blocks: U8) -> Scales:
-    return Scales((), _half(blocks, 0), _half(blocks, 2))
-
-
-def _with_pairs(blocks: U8) -> Scales:
-    """q4_k, q5_k: the file subtracts the mins, so their factor is negated here."""
-    return Scales((_half(blocks, 0)[:, 0], -_half(blocks, 2)[:, 0]), *read_six_bit_pairs(blocks, 4))
-
-
-def _q6_k(blocks: U8) -> Scales:
-    return Scales((_half(blocks, 208)[:, 0],), blocks[:, 192:208], None)
-
-
 LANES: dict[str, Lanes] = {
     made.format.name: made
     for made in (
-        Lanes(format_named("q4_0"), _simple),
-        Lanes(format_named("q4_1"), _with_min, has_mins=True),
-        Lanes(format_named("q5_0"), _simple),
-        Lanes(format_named("q5_1"), _with_min, has_mins=True),
-        Lanes(format_named("q8_0"), _simple),
-        Lanes(format_named("q4_k"), _with_pairs, supers=2, scale_bytes=1, has_mins=True),
-        Lanes(format_named("q5_k"), _with_pairs, supers=2, scale_bytes=1, has_mins=True),
-        Lanes(format_named("q6_k"), _q6_k, supers=1, scale_bytes=1, signed_scales=True),
+        Lanes(format_named("q4_0"), Source(0)),
+        Lanes(format_named("q4_1"), Source(0, 2)),
+        Lanes(format_named("q5_0"), Source(0)),
+        Lanes(format_named("q5_1"), Source(0, 2)),
+        Lanes(format_named("q8_0"), Source(0)),
+        Lanes(format_named("q4_k"), Source(4, factors=(0, 2), has_pairs=True)),
+        Lanes(format_named("q5_k"), Source(4, factors=(0, 2), has_pairs=True)),
+        Lanes(format_named("q6_k"), Source(192, factors=(208,)), signed_scales=True),
     )
 }
 DTYPES: dict[str, DType] = {
