@@ -1,9 +1,8 @@
 """Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in order (design D6).
 
-Rows of a register tile are the query heads that share a kv head, of one token or of neighbouring tokens of one slot, so
-a key is converted once for all of them. In a block a lane is first a key (scores), then a channel (values). Two
-schedules give the same bits: `Whole` takes a tile through all its blocks; `Spread`, for a few tokens, gives every block
-a workgroup and merges in a second launch. Only keys a token sees take part: what others hold, NaN too, does not matter.
+Two schedules give the same bits: `Whole` takes a tile of rows through all the blocks it sees; `Spread`, for a few
+tokens, gives every block a workgroup and merges in a second launch. What happens in a block is in
+`lower.attention_block`.
 """
 
 from __future__ import annotations
@@ -11,398 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tetrad.core.dtypes import f32, index
+from tetrad.core.dtypes import f32
 from tetrad.core.sizes import Shape, Size, ceil_div, product
-from tetrad.core.target import Tile as RegisterTile
-from tetrad.graph.nodes import Node
-from tetrad.kernel import math
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
+from tetrad.lower.attention_block import LOWEST, Area, Cache, Tile, Tokens, extent_of, hull, merged
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.index import Space
-from tetrad.lower.launch import Launch, TrapSite
-from tetrad.lower.reader import FIRST_TRAP
-from tetrad.ops.attention import KEYS, SCALED, out_of_range
+from tetrad.lower.launch import Launch
 from tetrad.passes.fuse import Group
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
-PITCH = KEYS + LANES  # between rows of scores: rows a power of two apart would share places in the cache
-UNROLL = 4  # steps of an inner loop written out
-LOWEST = -float("inf")
-
-Sink = Callable[[int, Val, Val], None]  # row, vector of channels, the block's result there
 
 
 def lower_attention(frame: Frame, group: Group) -> list[Launch]:
     extent = extent_of(group.root)
     few = isinstance(extent.tokens, int) and extent.tokens <= FEW_TOKENS
     return Spread(frame, group).launches() if few and extent.blocks > 1 else [Whole(frame, group).launch()]
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Sizes, named as in the op: q [T,H,D], v [L,S,G,C,D]."""
-
-    tokens: Size
-    heads: int
-    channels: int
-    layers: int
-    slots: int
-    groups: int
-    keys: int
-
-    @property
-    def shared(self) -> int:
-        """Query heads of a kv head."""
-        return self.heads // self.groups
-
-    @property
-    def blocks(self) -> int:
-        return self.keys // KEYS
-
-    @property
-    def flops(self) -> Size:
-        """If every token saw every key."""
-        return self.tokens * (4 * self.heads * self.channels * self.keys)
-
-
-def extent_of(node: Node) -> Extent:
-    tokens, heads, channels = node.inputs[0].type.shape
-    layers, slots, groups, keys, _ = node.inputs[2].type.shape
-    return Extent(tokens, *(int(n) for n in (heads, channels, layers, slots, groups, keys)))  # type: ignore[arg-type]
-
-
-# -- operands ---------------------------------------------------------------------------------------------------------
-
-
-class Tokens:
-    """Where tokens belong: their slots and positions, checked, and the keys they see."""
-
-    def __init__(self, frame: Frame, node: Node) -> None:
-        self.frame, self.k, self.node, self.extent = frame, frame.k, node, extent_of(node)
-        self.window = int(dict(node.params).get("window", 0))
-
-    def number(self, operand: int, at: tuple[Val, ...]) -> Val:
-        return self.k.cast(self.frame.reading.wide(self.node.inputs[operand], at), index)
-
-    def layer(self) -> Val:
-        return self.number(3, ())
-
-    def slot(self, token: Val) -> Val:
-        return self.number(4, (token,))
-
-    def position(self, token: Val) -> Val:
-        return self.number(5, (token,))
-
-    def check(self, token: Val) -> None:
-        """Stop the program where a token lies outside the cache."""
-        size, zero = self.extent, self.k.index(0)
-        for name, value, count in (("layer", self.layer(), size.layers), ("slot", self.slot(token), size.slots)):
-            self.trap(name, count, (value < zero) | (value >= count), value)
-        position = self.position(token)
-        self.trap("position", size.keys, position >= size.keys, position)
-
-    def trap(self, name: str, count: int, bad: Val, value: Val) -> None:
-        traps, message = self.frame.reading.traps, out_of_range(name, count)
-        known = (code for code, site in traps.items() if site.message == message)
-        code = next(known, FIRST_TRAP + len(traps))
-        traps[code] = TrapSite("attention", message, self.node.source)
-        self.k.trap(bad, code, value)
-
-    def first(self, token: Val) -> Val:
-        """The first key a token sees."""
-        return self.k.max(self.position(token) - (self.window - 1), 0) if self.window else self.k.index(0)
-
-    def unless_padding(self, token: Val, value: Val) -> Val:
-        return self.k.select(self.position(token) < 0, 0.0, value)
-
-    def blocks(self, token: Val) -> tuple[Val, Val]:
-        """The blocks with a key it sees: first, and one past the last."""
-        return self.first(token) // KEYS, (self.k.max(self.position(token), -1) + KEYS) // KEYS
-
-    def seen(self, token: Val, block: Val) -> tuple[Val, Val]:
-        """The keys of a block it sees: first, and one past the last, counted from the block's first."""
-        k, base = self.k, block * KEYS
-        stop = k.min(k.max(self.position(token) + 1 - base, 0), KEYS)
-        return (k.min(k.max(self.first(token) - base, 0), KEYS) if self.window else k.index(0)), stop
-
-
-class Cache:
-    """The keys and values one kv head has for one slot, element by element. Other storage changes only this class."""
-
-    def __init__(self, frame: Frame, node: Node) -> None:
-        self.k, self.extent = frame.k, extent_of(node)
-        made = frame.reading.buffers
-        self.buffers = [
-            made.get(i) or frame.input(frame.memory.slots[i]) for i in (*node.inputs[1:3], *node.inputs[6:])
-        ]
-        self.is_scaled = len(self.buffers) == 4
-        self.span = SCALED if self.is_scaled else self.extent.channels  # channels of a key with one scale
-        self.line = self.k.index(0)  # of the cache seen as [L*S*G, C, D]
-
-    def select(self, layer: Val, slot: Val, head: Val) -> None:
-        self.line = (layer * self.extent.slots + slot) * self.extent.groups + head
-
-    def read_key(self, vector: Val, start: Val, channel: Val) -> Val:
-        """Sixteen keys at a channel; `start` is where its stretch of `span` channels begins."""
-        k, channels = self.k, self.extent.channels
-        row = (self.line * (self.extent.keys // LANES) + vector) * channels
-        value = self.number(0, (row + channel) * LANES + k.lane())
-        if not self.is_scaled:
-            return value
-        return value * self.number(2, (row // SCALED + start // SCALED) * LANES + k.lane())
-
-    def read_value(self, key: Val, vector: Val) -> Val:
-        """Sixteen channels of a value."""
-        k, channels = self.k, self.extent.channels
-        row = (self.line * self.extent.keys + key) * channels
-        value = self.number(1, row + vector * LANES + k.lane())
-        if not self.is_scaled:
-            return value
-        return value * self.number(3, row // SCALED + (vector * LANES) // SCALED)
-
-    def number(self, which: int, at: Val) -> Val:
-        return self.k.cast(self.k.load(self.buffers[which], at), f32)
-
-
-class Area:
-    """Scratch of a workgroup: the rows of a tile on their way through the blocks."""
-
-    def __init__(self, frame: Frame, rows: int, channels: int) -> None:
-        self.pitch = channels + LANES
-        self.queries = frame.scratch("queries", f32, rows * self.pitch)
-        self.scores = frame.scratch("scores", f32, rows * PITCH)
-        self.here, self.sums = (frame.scratch(name, f32, LANES) for name in ("here", "sums"))  # of this block, by row
-        self.tops, self.totals, self.keep, self.add = (
-            frame.scratch(name, f32, LANES) for name in ("tops", "totals", "keep", "add")
-        )
-        self.results = frame.scratch("results", f32, rows * channels)
-
-
-# -- one block --------------------------------------------------------------------------------------------------------
-
-
-class Tile:
-    """Rows `token * heads + head` against a block of keys."""
-
-    def __init__(self, frame: Frame, node: Node, cache: Cache, area: Area, tokens: int, heads: int) -> None:
-        self.frame, self.k, self.node, self.extent = frame, frame.k, node, extent_of(node)
-        self.cache, self.area = cache, area
-        self.tokens, self.heads, self.rows = tokens, heads, tokens * heads
-        self.where = Tokens(frame, node)
-        self.most = most_vectors(frame.memory.target.f32_tile, self.rows)
-        self.token, self.head = self.k.index(0), self.k.index(0)
-
-    def start(self, token: Val, group: Val, head: Val) -> None:
-        """Take the rows from this token and this head of the kv head on."""
-        k, extent = self.k, self.extent
-        self.token, self.head = token, group * extent.shared + head
-        for i in range(self.tokens):
-            self.where.check(token + i)
-        self.cache.select(self.where.layer(), self.where.slot(token), group)
-        queries = self.frame.reading.operand(self.node.inputs[0])
-        with k.loop(self.rows, always=True) as row, k.loop(extent.channels, 0, LANES, always=True) as channel:
-            lane = channel + k.lane()
-            k.store(self.area.queries, row * self.area.pitch + lane, queries((*self.place(row), lane)))
-        k.barrier()
-
-    def place(self, row: int | Val) -> tuple[Val, Val]:
-        """Token and query head of a row."""
-        return self.token + row // self.heads, self.head + row % self.heads
-
-    def locals(self, vectors: int) -> list[list[LocalVar]]:
-        return [[self.k.local(0.0, f32) for _ in range(vectors)] for _ in range(self.rows)]
-
-    def spans(self, block: Val) -> list[tuple[Val, Val]]:
-        """What each token sees of a block."""
-        return [self.where.seen(self.token + i, block) for i in range(self.tokens)]
-
-    def weights(self, block: Val) -> None:
-        """scores[row][key] = exp(score - maximum); maximum and sum of every row in `here` and `sums`."""
-        spans = self.spans(block)
-        self.score(block, *hull(self.k, spans))
-        self.k.barrier()
-        with self.k.loop(self.rows, always=True) as row:
-            token = self.token if self.tokens == 1 else self.token + row // self.heads
-            self.softmax(row, *self.where.seen(token, block))
-        self.k.barrier()
-
-    def score(self, block: Val, first: Val, stop: Val) -> None:
-        """scores[row][key] = q . k * scale, for every vector of keys between first and stop."""
-        k, vectors = self.k, divisor(KEYS // LANES, self.most)
-        scale = k.const(self.node.param("scale"), f32)
-        start = first // (vectors * LANES) * vectors
-        with k.loop((stop + (LANES - 1)) // LANES, start, vectors) as vector:
-            accs = self.locals(vectors)
-            self.dot(accs, [block * (KEYS // LANES) + vector + v for v in range(vectors)])
-            for row, line in enumerate(accs):
-                for v, acc in enumerate(line):
-                    k.store(self.area.scores, row * PITCH + (vector + v) * LANES + k.lane(), acc.get() * scale)
-
-    def dot(self, accs: list[list[LocalVar]], keys: list[Val]) -> None:
-        """One chain over channels, ascending."""
-        k, span = self.k, self.cache.span
-        with (
-            k.loop(self.extent.channels, 0, span, always=True) as start,
-            k.loop(start + span, start, UNROLL, always=True) as channel,
-        ):
-            for u in range(UNROLL):
-                right = [self.cache.read_key(vector, start, channel + u) for vector in keys]
-                for row, line in enumerate(accs):
-                    left = k.load(self.area.queries, row * self.area.pitch + channel + u)
-                    for acc, value in zip(line, right, strict=True):
-                        acc.set(k.fma(left, value, acc))
-
-    def softmax(self, row: Val, first: Val, stop: Val) -> None:
-        """Scores of the keys from first to stop become weights, those of others beside them in a vector become 0."""
-        k = self.k
-        start, end = first // LANES * LANES, (stop + (LANES - 1)) // LANES * LANES
-        self.cap(row, start, end)
-        if self.where.window:
-            self.hide(row, start, first, lambda key: key >= first)
-        self.hide(row, stop // LANES * LANES, end, lambda key: key < stop)
-        here = self.highest(row, start, end)
-        shift, total = finite(k, here), k.local(0.0, f32)
-        with k.loop(end, start, LANES) as key:
-            at = self.score_at(row, key)
-            weight = math.exp(k, k.load(self.area.scores, at) - shift)
-            k.store(self.area.scores, at, weight)
-            total.set(total.get() + weight)
-        k.store(self.area.here, row, here)
-        k.store(self.area.sums, row, k.reduce_lanes("add", total))
-
-    def score_at(self, row: Val, key: Val) -> Val:
-        return row * PITCH + key + self.k.lane()
-
-    def cap(self, row: Val, start: Val, end: Val) -> None:
-        """score = c tanh(score / c), where there is a softcap c."""
-        k, c = self.k, float(dict(self.node.params).get("softcap", 0.0))
-        if not c:
-            return
-        with k.loop(end, start, LANES) as key:
-            at = self.score_at(row, key)
-            k.store(self.area.scores, at, math.tanh(k, k.load(self.area.scores, at) / c) * c)
-
-    def hide(self, row: Val, start: Val, end: Val, is_seen: Callable[[Val], Val]) -> None:
-        """Keys that are not seen get the lowest score: never the maximum, and a weight of exactly 0."""
-        k = self.k
-        with k.loop(end, start, LANES) as key:
-            at = self.score_at(row, key)
-            k.store(self.area.scores, at, k.select(is_seen(key + k.lane()), k.load(self.area.scores, at), LOWEST))
-
-    def highest(self, row: Val, start: Val, end: Val) -> Val:
-        k = self.k
-        found = k.local(LOWEST, f32)
-        with k.loop(end, start, LANES) as key:
-            found.set(greater(k, k.load(self.area.scores, self.score_at(row, key)), found.get()))
-        top = found.get()
-        for width in (8, 4, 2, 1):
-            top = greater(k, k.rotate(top, width), top)
-        return k.broadcast(top)
-
-    def weigh(self, block: Val, sink: Sink) -> None:
-        """Each row's sum of weight * value: one chain over the keys its token sees, ascending."""
-        k, chunks = self.k, self.extent.channels // LANES
-        vectors = divisor(chunks, self.most)
-        spans = self.spans(block)
-        with k.loop(chunks, 0, vectors, always=True) as chunk:
-            accs = self.locals(vectors)
-            self.walk_keys(accs, block, chunk, spans)
-            for row, line in enumerate(accs):
-                for v, acc in enumerate(line):
-                    self.offer(sink, row, chunk + v, acc, spans[row // self.heads])
-
-    def offer(self, sink: Sink, row: int, vector: Val, acc: LocalVar, span: tuple[Val, Val]) -> None:
-        """A row that sees nothing of the block stays as it is. (A tile of one token only walks blocks it sees.)"""
-        if self.tokens == 1:
-            sink(row, vector, acc.get())
-            return
-        with self.k.when(span[1] > span[0]):
-            sink(row, vector, acc.get())
-
-    def walk_keys(self, accs: list[list[LocalVar]], block: Val, chunk: Val, spans: list[tuple[Val, Val]]) -> None:
-        """Keys that every token sees go four at a time, those before and after one at a time, to who sees them."""
-        k = self.k
-        first, stop = hull(k, spans)
-        common = stop if self.tokens == 1 else least([s for _, s in spans], k.min)
-        begin = first if self.tokens == 1 else k.min(least([s for s, _ in spans], k.max), stop)
-        end = begin + k.max(common - begin, 0) // UNROLL * UNROLL
-        if self.where.window and self.tokens > 1:
-            with k.loop(begin, first) as key:
-                self.weigh_key(accs, block, chunk, key, spans)
-        with k.loop(end, begin, UNROLL) as key:
-            for u in range(UNROLL):
-                self.weigh_key(accs, block, chunk, key + u, [])
-        with k.loop(stop, end) as key:
-            self.weigh_key(accs, block, chunk, key, spans)
-
-    def weigh_key(
-        self, accs: list[list[LocalVar]], block: Val, chunk: Val, key: Val, spans: list[tuple[Val, Val]]
-    ) -> None:
-        """One key for all rows; with spans, for the rows of tokens that see it."""
-        k, heads = self.k, self.heads
-        right = [self.cache.read_value(block * KEYS + key, chunk + v) for v in range(len(accs[0]))]
-        if not spans or self.tokens == 1:
-            self.add_weighted(accs, 0, key, right)
-            return
-        for i, (first, stop) in enumerate(spans):
-            with k.when((key >= first) & (key < stop)):
-                self.add_weighted(accs[i * heads : (i + 1) * heads], i * heads, key, right)
-
-    def add_weighted(self, accs: list[list[LocalVar]], top: int, key: Val, right: list[Val]) -> None:
-        for row, line in enumerate(accs, top):
-            left = self.k.load(self.area.scores, row * PITCH + key)
-            for acc, value in zip(line, right, strict=True):
-                acc.set(self.k.fma(left, value, acc))
-
-
-def hull(k: KernelBuilder, spans: list[tuple[Val, Val]]) -> tuple[Val, Val]:
-    return least([first for first, _ in spans], k.min), least([stop for _, stop in spans], k.max)
-
-
-def least(values: list[Val], join: Callable[[Val, Val], Val]) -> Val:
-    found = values[0]
-    for value in values[1:]:
-        found = join(found, value)
-    return found
-
-
-def greater(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """The maximum of two scores, y where x is NaN: a NaN finds its way into the sum by its own weight."""
-    return k.select(x > y, x, y)
-
-
-def finite(k: KernelBuilder, top: Val) -> Val:
-    """What to subtract before exp: nothing, where all scores are -inf."""
-    return k.select(top.eq(LOWEST), 0.0, top)
-
-
-def most_vectors(tile: RegisterTile, rows: int) -> int:
-    """Vectors of accumulators a row may have. Beside them a vector of the right side stays in a register for the rows
-    to come; a single row uses it at once."""
-    return tile.rows * tile.vectors if rows == 1 else max(1, (tile.rows + 1) * tile.vectors // (rows + 1))
-
-
-def divisor(count: int, most: int) -> int:
-    """The largest number up to `most` that divides `count`."""
-    return max(n for n in range(1, most + 1) if count % n == 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Two runs of blocks become one: the maximum and the sum of both, and what the results of each count."""
-
-    top: Val
-    total: Val
-    keep: Val
-    add: Val
-
-
-def merged(k: KernelBuilder, before: Val, total: Val, here: Val, mine: Val) -> Merge:
-    after = greater(k, here, before)
-    shift = finite(k, after)
-    keep, add = math.exp(k, before - shift), math.exp(k, here - shift)
-    return Merge(after, k.fma(total, keep, mine * add), keep, add)
 
 
 # -- all blocks in one workgroup --------------------------------------------------------------------------------------
@@ -448,7 +72,12 @@ class Whole:
         self.alone = heads_alone(self.extent.shared, most)
         self.out = frame.output(frame.memory.slots[self.node])
         self.cache = Cache(frame, self.node)
-        self.area = Area(frame, max(self.split.tokens * self.split.heads, self.alone), self.extent.channels)
+        rows, channels = max(self.split.tokens * self.split.heads, self.alone), self.extent.channels
+        self.area = Area(frame, rows, channels)
+        self.tops, self.totals, self.keep, self.add = (  # by row: of all blocks so far, and how to go on
+            frame.scratch(name, f32, LANES) for name in ("tops", "totals", "keep", "add")
+        )
+        self.results = frame.scratch("results", f32, rows * channels)
 
     def launch(self) -> Launch:
         k, extent = self.k, self.extent
@@ -498,22 +127,23 @@ class Whole:
 
     def clear(self, rows: int) -> None:
         k, lane = self.k, self.k.lane()
-        for buffer, value in ((self.area.tops, LOWEST), (self.area.here, LOWEST)):
-            k.store(buffer, lane, k.const(value, f32))
-        for buffer in (self.area.totals, self.area.sums):
-            k.store(buffer, lane, k.const(0.0, f32))
+        zero = k.const(0.0, f32)
+        for buffer in (self.tops, self.area.here):
+            k.store(buffer, lane, k.const(LOWEST, f32))
+        for buffer in (self.totals, self.area.sums):
+            k.store(buffer, lane, zero)
         with k.loop(rows * self.extent.channels, 0, LANES, always=True) as at:
-            k.store(self.area.results, at + lane, k.const(0.0, f32))
+            k.store(self.results, at + lane, zero)
 
     def merge(self) -> None:
         """All rows at once, a row a lane."""
-        k, lane, area = self.k, self.k.lane(), self.area
-        operands = (k.load(b, lane) for b in (area.tops, area.totals, area.here, area.sums))
+        k, lane = self.k, self.k.lane()
+        operands = (k.load(buffer, lane) for buffer in (self.tops, self.totals, self.area.here, self.area.sums))
         after = merged(k, *operands)
-        for buffer, value in ((area.tops, after.top), (area.totals, after.total)):
-            k.store(buffer, lane, value)
-        for buffer, value in ((area.keep, after.keep), (area.add, after.add)):
-            k.store(buffer, lane, value)
+        k.store(self.tops, lane, after.top)
+        k.store(self.totals, lane, after.total)
+        k.store(self.keep, lane, after.keep)
+        k.store(self.add, lane, after.add)
         k.barrier()
 
     def result_at(self, row: int, vector: Val) -> Val:
@@ -522,14 +152,14 @@ class Whole:
     def collect(self, row: int, vector: Val, acc: Val) -> None:
         """result = result * keep + acc * add"""
         k, at = self.k, self.result_at(row, vector)
-        kept = k.load(self.area.results, at) * k.load(self.area.keep, row)
-        k.store(self.area.results, at, k.fma(acc, k.load(self.area.add, row), kept))
+        kept = k.load(self.results, at) * k.load(self.keep, row)
+        k.store(self.results, at, k.fma(acc, k.load(self.add, row), kept))
 
     def finish(self, tile: Tile) -> None:
         k, channels = self.k, self.extent.channels
         with k.loop(tile.rows, always=True) as row, k.loop(channels, 0, LANES, always=True) as channel:
             token, head = tile.place(row)
-            value = k.load(self.area.results, row * channels + channel + k.lane()) / k.load(self.area.totals, row)
+            value = k.load(self.results, row * channels + channel + k.lane()) / k.load(self.totals, row)
             at = (token * self.extent.heads + head) * channels + channel + k.lane()
             k.store(self.out, at, tile.where.unless_padding(token, value))
 
@@ -588,26 +218,29 @@ class Spread:
     def join(self) -> Launch:
         extent = self.extent
         frame = Frame(self.group.name + "_join", self.frame.memory)
-        frame.reads([*self.node.inputs[3:6]])
-        k, sizes = frame.k, frame.sizes
-        out = frame.output(frame.memory.slots[self.node])
-        here, sums, parts = (frame.input(slot) for slot in (self.here, self.sums, self.parts))
-        grid: Shape = (extent.tokens, extent.heads)
-        token, head = (Space(k, sizes, grid, k.group_id()).span(i, i + 1) for i in range(2))
-        where = Tokens(frame, self.node)
+        frame.reads(self.node.inputs[3:6])
+        k, grid = frame.k, (extent.tokens, extent.heads)
+        token, head = (Space(k, frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(2))
+        where, out = Tokens(frame, self.node), frame.output(frame.memory.slots[self.node])
         where.check(token)
-        top, total = k.local(LOWEST, f32), k.local(0.0, f32)
-        results = [k.local(0.0, f32) for _ in range(extent.channels // LANES)]
-        first, stop = where.blocks(token)
-        with k.loop(stop, first) as block:
-            at = self.row_at(token, head) + block
-            after = merged(k, top.get(), total.get(), k.load(here, at), k.load(sums, at))
-            top.set(after.top)
-            total.set(after.total)
-            for v, result in enumerate(results):
-                acc = k.load(parts, at * extent.channels + v * LANES + k.lane())
-                result.set(k.fma(acc, after.add, result.get() * after.keep))
+        total, results = self.merge_blocks(frame, where.blocks(token), self.row_at(token, head))
         for v, result in enumerate(results):
             value = where.unless_padding(token, result.get() / total.get())
             k.store(out, k.group_id() * extent.channels + v * LANES + k.lane(), value)
         return frame.finish(product(grid), self.group)
+
+    def merge_blocks(self, frame: Frame, span: tuple[Val, Val], row: Val) -> tuple[LocalVar, list[LocalVar]]:
+        """The sum and the result of a row."""
+        k, channels = frame.k, self.extent.channels
+        here, sums, parts = (frame.input(slot) for slot in (self.here, self.sums, self.parts))
+        top, total = k.local(LOWEST, f32), k.local(0.0, f32)
+        results = [k.local(0.0, f32) for _ in range(channels // LANES)]
+        with k.loop(span[1], span[0]) as block:
+            at = row + block
+            after = merged(k, top.get(), total.get(), k.load(here, at), k.load(sums, at))
+            top.set(after.top)
+            total.set(after.total)
+            for v, result in enumerate(results):
+                acc = k.load(parts, at * channels + v * LANES + k.lane())
+                result.set(k.fma(acc, after.add, result.get() * after.keep))
+        return total, results
