@@ -39,7 +39,7 @@ class ArrayType:
         *outer, last = self.shape
         if self.dtype.rows > 1:
             outer[-1] = ceil_div(outer[-1], self.dtype.rows) * self.dtype.rows
-        return (*outer, last // self.dtype.block * self.dtype.block_bytes)
+        return (*outer, ceil_div(last, self.dtype.block) * self.dtype.block_bytes)
 
     @property
     def is_static(self) -> bool:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tetrad.core.dtypes import DType
 from tetrad.core.record import record
-from tetrad.core.sizes import Size, product
+from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.nodes import Node
@@ -63,9 +63,8 @@ class Frame:
         """The memory of a slot seen as elements of another type: blocks of quantised types are read as words."""
         if access != "read":
             self.writes.add(slot)
-        *outer, last = slot.type.storage_shape
-        whole = isinstance(slot.type.nbytes, int)
-        count = slot.type.nbytes // dtype.nbytes if whole else product(outer) * (last // dtype.nbytes)
+        nbytes = slot.type.nbytes
+        count = nbytes // dtype.nbytes if isinstance(nbytes, int) else ceil_div(nbytes, dtype.nbytes)
         made = self.k.buffer(f"{'x' if access == 'read' else 'y'}{len(self.slots)}", dtype, access, count)
         self.slots.append(slot)
         return made
