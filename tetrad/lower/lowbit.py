@@ -7,6 +7,7 @@ as many rows of x as the target's registers hold; the order of the sum is that o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
@@ -17,10 +18,11 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.launch import Launch
 from tetrad.lower.product import output_buffers, store_result
-from tetrad.ops.lowbit import FIELDS
+from tetrad.ops.lowbit import FIELDS, SCALE_OF_TOP, SMALLEST
 from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK, WORDS, lanes_of
 
+ROUNDER, ROUNDER_BITS = 1.5 * 2**23, 0x4B400000
 SCALE, SUM, WHOLE, HALF = range(FIELDS)  # words of a block of x beside its codes
 
 
@@ -191,48 +193,50 @@ class LowbitMatmul:
 
 
 def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
-    """One row a workgroup, a lane a block of 32 columns: the row is turned in scratch so that lanes read neighbours."""
+    """One row a workgroup, 32 columns at a time in two vectors."""
     node, k = group.root, frame.k
     x = node.inputs[0]
     blocks = int(x.type.shape[1]) // BLOCK  # type: ignore[arg-type]
     slot = frame.memory.slots[node]
-    words, floats, ints = (frame.view(slot, kind, "write") for kind in (u32, f32, i32))
+    codes, floats, ints = (frame.view(slot, kind, "write") for kind in (i8, f32, i32))
     row = k.group_id()
     base = row * (blocks * (WORDS + FIELDS))
     with k.loop(blocks) as b:
-        quantize_block(frame, x, row, b, words, floats, ints, base, blocks)
+        halves = [frame.reading.read(x, (row, b * BLOCK + LANES * h + k.lane())) for h in range(2)]
+        quantized, scale, half, whole = quantize_block(k, halves)
+        for h, code in enumerate(quantized):
+            k.store(codes, base * 4 + b * BLOCK + h * LANES + k.lane(), k.cast(code, i8))
+        at = base + blocks * WORDS + b * FIELDS
+        k.store(floats, at + SCALE, scale)
+        k.store(floats, at + SUM, scale * k.cast(whole, f32))
+        k.store(ints, at + WHOLE, whole)
+        k.store(ints, at + HALF, half)
     return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4)
 
 
-def quantize_block(
-    frame: Frame, x: Node, row: Val, b: Val, words: Buffer, floats: Buffer, ints: Buffer, base: Val, blocks: int
-) -> None:
-    k: KernelBuilder = frame.k
-    halves = [frame.reading.read(x, (row, b * BLOCK + LANES * h + k.lane())) for h in range(2)]
-    top = k.reduce_lanes("max", k.max(k.abs(halves[0]), k.abs(halves[1])))
-    inverse = k.select(top.eq(0.0), k.const(0.0, f32), k.const(127.0, f32) / top)
-    codes = [k.cast(k.min(k.max(k.round_even(h * inverse), -127.0), 127.0), i32) for h in halves]
-    sums = [k.reduce_lanes("add", c) for c in codes]
-    for h, code in enumerate(codes):
-        store_bytes(k, words, base + b * WORDS + h * (WORDS // 2), code)
-    scale = top / 127.0
-    whole = sums[0] + sums[1]
-    at = base + blocks * WORDS + b * FIELDS
-    k.store(floats, at + SCALE, scale)
-    k.store(floats, at + SUM, scale * k.cast(whole, f32))
-    k.store(ints, at + WHOLE, whole)
-    k.store(ints, at + HALF, sums[0])
+def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, Val, Val]:
+    """Codes (i32), scale, and the sums of the first half and of all codes.
+
+    Magnitudes are compared as integers, which orders floats alike and puts NaN on top. Adding 1.5 * 2**23 leaves the
+    number rounded to even in the low bits; whatever does not fit is cut off afterwards.
+    """
+    sizes = [k.bitcast(k.abs(h), i32) for h in halves]
+    top = k.bitcast(k.broadcast(butterfly(k, k.max(sizes[0], sizes[1]), k.max, (8, 4, 2, 1))), f32)
+    inverse = k.select(top < SMALLEST, k.const(0.0, f32), k.const(127.0, f32) / top)
+    scale = k.select(top < float("inf"), top * SCALE_OF_TOP, k.const(float("nan"), f32))
+    codes = [k.bitcast(h * inverse + ROUNDER, i32) - ROUNDER_BITS for h in halves]
+    codes = [k.max(k.min(c, 127), -127) for c in codes]
+    both = k.select(k.lane() < LANES // 2, *(butterfly(k, c, lambda a, b: a + b, (8,)) for c in codes))
+    sums = butterfly(k, both, lambda a, b: a + b, (4, 2, 1))
+    half = k.broadcast(sums, 0)
+    return codes, scale, half, half + k.broadcast(sums, LANES // 2)
 
 
-def store_bytes(k: KernelBuilder, words: Buffer, at: Val, codes: Val) -> None:
-    """Sixteen codes, one a lane, as four words of bytes."""
-    raw = k.bitcast(codes, u32) & 255
-    shifted = raw << k.cast((k.lane() % 4) * 8, u32)
-    pairs = shifted | k.rotate(shifted, 1)
-    quads = pairs | k.rotate(pairs, 2)
-    packed = k.shuffle(quads, quads, tuple(4 * (i % 4) for i in range(LANES)))
-    with k.when(k.lane() < 4, guard=True):
-        k.store(words, at + k.lane(), packed)
+def butterfly(k: KernelBuilder, x: Val, join: Callable[[Val, Val], Val], steps: tuple[int, ...]) -> Val:
+    """Each lane joined with the one whose number differs in one bit, bit by bit."""
+    for step in steps:
+        x = join(x, k.shuffle(x, x, tuple(i ^ step for i in range(LANES))))
+    return x
 
 
 # -- rows of a weight -------------------------------------------------------------------------------------------------

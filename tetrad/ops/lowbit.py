@@ -17,6 +17,8 @@ from tetrad.ops.rules import Array, check_index_dtype, ieee
 from tetrad.quant.lanes import BLOCK, ROWS, Lanes, lanes_of
 
 FIELDS = 4  # words a block has beside its codes: scale, scaled sum (f32), sum of all codes and of the first half (i32)
+SCALE_OF_TOP = 1 / 127
+SMALLEST = 2.0**-110  # a block below this is zero: 127 / max would overflow
 q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)
 Types = tuple[ArrayType, ...]
 
@@ -35,16 +37,18 @@ def quantize_rows_type(x: ArrayType) -> ArrayType:
 @op(type=quantize_rows_type, kind="special", public=False)
 @ieee
 def quantize_rows(x: Array) -> Array:
-    """Rows in 8 bits, a scale for every 32 columns: code = x * 127 / max |x|, rounded to even.
+    """Rows in 8 bits, a scale for every 32 columns: code = x * (127 / max |x|), rounded to even; scale = max |x| / 127.
 
+    A block with NaN or infinity has the scale NaN, and so has whatever is computed from it.
     A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of the first 16.
     """
     blocks = x.reshape(len(x), -1, BLOCK)
     top = np.abs(blocks).max(axis=2, initial=0)
-    inverse = np.where(top == 0, np.float32(0), np.float32(127) / top)
-    codes = np.nan_to_num(np.clip(np.rint(blocks * inverse[..., None]), -127, 127), nan=0.0).astype(np.int8)
+    inverse = np.where(top < SMALLEST, np.float32(0), np.float32(127) / top)
+    scaled = np.nan_to_num(np.rint(blocks * inverse[..., None]), nan=127.0)
+    codes = np.clip(scaled, -127, 127).astype(np.int8)
     sums = codes.sum(axis=2, dtype=np.int32)
-    scale = top / np.float32(127)
+    scale = np.where(top < np.inf, top * np.float32(SCALE_OF_TOP), np.float32(np.nan))
     fields = np.empty((*sums.shape, FIELDS), np.int32)
     fields[..., 0] = scale.view(np.int32)
     fields[..., 1] = (scale * sums.astype(np.float32)).view(np.int32)
