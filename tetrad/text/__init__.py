@@ -1,0 +1,1 @@
+"""Text for language models: tokenisers out of GGUF metadata, chat templates, and text while it streams."""

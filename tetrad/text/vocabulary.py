@@ -1,0 +1,193 @@
+"""The tables of a tokeniser as a GGUF file carries them, checked.
+
+Receives the metadata of the file; returns a `Vocabulary`: tokens with kind and score, merges, and the ids with a role.
+What the tables mean is said by the model files beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
+
+import numpy as np
+
+from tetrad.core.errors import FileFormatError, UnsupportedError
+
+T = TypeVar("T")
+
+
+class Kind(IntEnum):
+    """`tokenizer.ggml.token_type`, numbered as in the file."""
+
+    UNDEFINED = 0
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+SPECIAL = (Kind.CONTROL, Kind.UNKNOWN)
+SPLIT_FIRST = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
+MODELS = ("gpt2", "gemma4", "llama", "t5", "bert")
+MAX_TOKENS = 1 << 24
+MAX_SPECIAL_LENGTH = 1024  # characters; bounds what looking for special tokens can cost
+NO_ID = (-1, 0xFFFFFFFF)  # how writers say "none"
+
+# Tokens that end a turn, whatever role the file gives them.
+END_NAMES = frozenset(
+    (
+        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>"),
+        *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]"),
+        *("<end_of_utterance>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~["),
+    )
+)
+TURN_NAMES = (  # tried in this order where the file names no end of turn
+    *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<EOT>", "_<EOT>", "[EOT]"),
+    "<end_of_utterance>",
+)
+
+# Ids that hold where a file of this model does not say.
+DEFAULT_IDS: dict[str, dict[str, int]] = {
+    "llama": {"bos": 1, "eos": 2, "unknown": 0},
+    "t5": {"eos": 1, "unknown": 2, "padding": 0},
+    "bert": {"bos": 101, "seperator": 102, "unknown": 100, "padding": 0},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Tokens by id, and the roles of some of them (None: no token has it)."""
+
+    model: str
+    tokens: tuple[str, ...]
+    kinds: bytes  # one Kind per token
+    scores: np.ndarray  # f32 per token
+    merges: Sequence[str]
+    bos: int | None
+    eos: int | None
+    eot: int | None
+    sep: int | None
+    unk: int | None
+    pad: int | None
+
+    def ids_of(self, *kinds: Kind) -> list[int]:
+        """Every token of these kinds.
+
+        >>> read_vocabulary({"tokenizer.ggml.model": "t5", "tokenizer.ggml.tokens": ["a", "b"],
+        ...                  "tokenizer.ggml.token_type": [1, 3]}).ids_of(Kind.CONTROL)
+        [1]
+        """
+        wanted = np.isin(np.frombuffer(self.kinds, np.uint8), kinds)
+        return [int(i) for i in np.flatnonzero(wanted)]
+
+
+def wrong(key: str, expected: str, got: object) -> FileFormatError:
+    return FileFormatError(f"expected {expected}, got {got}", file="", part=key)
+
+
+def entry(metadata: Mapping[str, object], key: str, kind: type[T]) -> T | None:
+    """A scalar of the metadata, or None where it is absent."""
+    value = metadata.get(key)
+    if value is None or isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    if kind in (int, bool) and isinstance(value, np.generic) and isinstance(value.item(), kind):
+        return value.item()  # type: ignore[no-any-return]
+    raise wrong(key, f"a value of type {kind.__name__}", f"{type(value).__name__} ({str(value)[:40]})")
+
+
+def strings(metadata: Mapping[str, object], key: str) -> list[str]:
+    """An array of strings; bytes are those the reader could not decode as UTF-8."""
+    value = metadata.get(key)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise wrong(key, "an array of strings", type(value).__name__)
+    texts = list(value)
+    if set(map(type, texts)) - {str}:
+        at = next(i for i, text in enumerate(texts) if type(text) is not str)
+        raise wrong(f"{key}[{at}]", "a string of valid UTF-8", repr(texts[at])[:60])
+    return texts
+
+
+def numbers(metadata: Mapping[str, object], key: str, count: int, fill: float) -> np.ndarray:
+    """One number per token, `fill` where the key is absent."""
+    value = metadata.get(key)
+    if value is None:
+        return np.full(count, fill, np.float32)
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes):
+        raise wrong(key, "an array of numbers", type(value).__name__)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or array.shape != (count,):
+        raise wrong(key, f"{count} numbers, one for each token", f"shape {array.shape} of {array.dtype}")
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise wrong(f"{key}[{at}]", "a finite number", str(array[at]))
+    return array.astype(np.float32)
+
+
+def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> int | None:
+    """The id with this role: from the file, else the model's default where the vocabulary reaches that far."""
+    key = f"tokenizer.ggml.{name}_token_id"
+    value = entry(metadata, key, int)
+    if value is None:
+        default = DEFAULT_IDS.get(model, {}).get(name, count)
+        return default if default < count else None
+    if value in NO_ID:
+        return None
+    if not 0 <= value < count:
+        raise wrong(key, f"an id below the {count} tokens of the vocabulary", value)
+    return value
+
+
+def read_kinds(metadata: Mapping[str, object], tokens: list[str], roles: Sequence[int | None]) -> bytes:
+    """The kind of each token; tokens whose name or role says so are control tokens, whatever the file claims."""
+    array = numbers(metadata, "tokenizer.ggml.token_type", len(tokens), Kind.NORMAL)
+    kinds = np.where((array >= 0) & (array <= max(Kind)), array, Kind.UNDEFINED).astype(np.uint8)
+    if metadata.get("tokenizer.ggml.token_type") is None:
+        kinds[[i for i in roles if i is not None]] = Kind.CONTROL
+    ends = {i: text for i, text in enumerate(tokens) if text in END_NAMES}
+    if "<|tool_response>" in ends.values():  # Gemma 4 also has HTML tags as tokens, </s> among them
+        ends = {i: text for i, text in ends.items() if text != "</s>"}
+    kinds[list(ends)] = Kind.CONTROL
+    return kinds.tobytes()
+
+
+def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
+    """The vocabulary that `metadata` describes, every table checked against the number of tokens."""
+    model = entry(metadata, "tokenizer.ggml.model", str)
+    if model not in MODELS:
+        raise UnsupportedError(
+            f"tokenizer.ggml.model: tokeniser {model!r} is not supported",
+            hint=f"supported are {', '.join(MODELS)}",
+        )
+    tokens = strings(metadata, "tokenizer.ggml.tokens")
+    if not 0 < len(tokens) <= MAX_TOKENS:
+        raise wrong("tokenizer.ggml.tokens", f"1 to {MAX_TOKENS} tokens", len(tokens))
+    ids = {
+        name: role(metadata, model, name, len(tokens))
+        for name in ("bos", "eos", "eot", "seperator", "unknown", "padding", "cls")
+    }
+    if model == "bert" and metadata.get("tokenizer.ggml.bos_token_id") is None and ids["cls"] is not None:
+        ids["bos"] = ids["cls"]
+    kinds = read_kinds(metadata, tokens, list(ids.values()))
+    return Vocabulary(
+        model=model,
+        tokens=tuple(tokens),
+        kinds=kinds,
+        scores=numbers(metadata, "tokenizer.ggml.scores", len(tokens), 0.0),
+        merges=strings(metadata, "tokenizer.ggml.merges") if model in ("gpt2", "gemma4") else (),
+        bos=ids["bos"],
+        eos=ids["eos"],
+        eot=ids["eot"] if ids["eot"] is not None else end_of_turn(tokens, kinds),
+        sep=ids["seperator"],
+        unk=ids["unknown"],
+        pad=ids["padding"],
+    )
+
+
+def end_of_turn(tokens: list[str], kinds: bytes) -> int | None:
+    """The token that ends a turn, by its name, where the file names none."""
+    named = {text: i for i, text in enumerate(tokens) if kinds[i] == Kind.CONTROL}
+    return next((named[name] for name in TURN_NAMES if name in named), None)
