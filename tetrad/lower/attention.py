@@ -72,12 +72,12 @@ class Whole:
         self.alone = heads_alone(self.extent.shared, most)
         self.out = frame.output(frame.memory.slots[self.node])
         self.cache = Cache(frame, self.node)
-        rows, channels = max(self.split.tokens * self.split.heads, self.alone), self.extent.channels
-        self.area = Area(frame, rows, channels)
+        rows, channels = [self.split.tokens * self.split.heads, self.alone], self.extent.channels
+        self.area = Area(frame, self.cache, rows, channels)
         self.tops, self.totals, self.keep, self.add = (  # by row: of all blocks so far, and how to go on
             frame.scratch(name, f32, LANES) for name in ("tops", "totals", "keep", "add")
         )
-        self.results = frame.scratch("results", f32, rows * channels)
+        self.results = frame.scratch("results", f32, max(rows) * channels)
 
     def launch(self) -> Launch:
         k, extent = self.k, self.extent
@@ -186,7 +186,8 @@ class Spread:
         token, kv_head, block = (Space(k, frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(3))
         buffers = [frame.output(slot) for slot in (self.here, self.sums, self.parts)]
         heads = heads_alone(extent.shared, frame.memory.target.f32_tile.rows)
-        tile = Tile(frame, self.node, Cache(frame, self.node), Area(frame, heads, extent.channels), 1, heads)
+        cache = Cache(frame, self.node)
+        tile = Tile(frame, self.node, cache, Area(frame, cache, [heads], extent.channels), 1, heads)
         first, stop = tile.where.blocks(token)
 
         def run_tile(head: Val) -> None:

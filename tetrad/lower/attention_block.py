@@ -7,8 +7,9 @@ part: what others hold, NaN too, does not matter. `lower.attention` walks the bl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tetrad.core.dtypes import f32, index
 from tetrad.core.sizes import Size
@@ -16,6 +17,7 @@ from tetrad.core.target import Tile as RegisterTile
 from tetrad.graph.nodes import Node
 from tetrad.kernel import math
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import TrapSite
 from tetrad.lower.reader import FIRST_TRAP
@@ -27,6 +29,7 @@ LOWEST = -float("inf")
 
 Locals = list[list[LocalVar]]  # accumulators: rows, vectors
 Pairs = list[tuple[Val, Val]]
+Left = tuple[Buffer, int]  # rows in scratch, and the pitch between them
 Sink = Callable[[int, Val, Val], None]  # row, vector of channels, the block's result there
 
 
@@ -168,13 +171,35 @@ class Cache:
         return value * k.load(self.scales[1], key * self.parts + column[1]) if self.packed else value
 
 
-class Area:
-    """Scratch of a tile in a block: queries, scores that become weights, and by row their maximum and their sum."""
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Accumulators of a row, in vectors, and copies of the left side.
 
-    def __init__(self, frame: Frame, rows: int, channels: int) -> None:
+    Beside its accumulators a tile holds the vectors of the right side, until the last row has used them. Where that
+    leaves too few accumulators to keep the multipliers busy, vectors come one by one, each with its copy of the left
+    side: elements at one address would be read once, and held.
+    """
+
+    vectors: int
+    copies: int
+
+
+def registers_of(tile: RegisterTile, rows: int, is_scaled: bool) -> Registers:
+    most, held = tile.rows * tile.vectors // rows, (tile.rows + 1) * tile.vectors // (rows + 1)
+    if rows == 1:
+        return Registers(most, 1)
+    return Registers(most, most) if held == 1 < most and not is_scaled else Registers(max(held, 1), 1)
+
+
+class Area:
+    """Scratch of tiles in a block: queries, scores that become weights, and by row their maximum and their sum."""
+
+    def __init__(self, frame: Frame, cache: Cache, rows: list[int], channels: int) -> None:
+        tile, is_scaled = frame.memory.target.f32_tile, bool(cache.packed)
+        lines = max(n * registers_of(tile, n, is_scaled).copies for n in rows)
         self.pitch = channels + LANES
-        self.queries = frame.scratch("queries", f32, rows * self.pitch)
-        self.scores = frame.scratch("scores", f32, rows * PITCH)
+        self.queries = frame.scratch("queries", f32, lines * self.pitch)
+        self.scores = frame.scratch("scores", f32, lines * PITCH)
         self.here, self.sums = (frame.scratch(name, f32, LANES) for name in ("here", "sums"))
 
 
@@ -189,7 +214,7 @@ class Tile:
         self.cache, self.area = cache, area
         self.tokens, self.heads, self.rows = tokens, heads, tokens * heads
         self.where = Tokens(frame, node)
-        self.most = most_vectors(frame.memory.target.f32_tile, self.rows)
+        self.registers = registers_of(frame.memory.target.f32_tile, self.rows, bool(cache.packed))
         self.token, self.head = self.k.index(0), self.k.index(0)
 
     def start(self, token: Val, group: Val, head: Val) -> None:
@@ -202,7 +227,9 @@ class Tile:
         queries = self.frame.reading.operand(self.node.inputs[0])
         with k.loop(self.rows, always=True) as row, k.loop(extent.channels, 0, LANES, always=True) as channel:
             lane = channel + k.lane()
-            k.store(self.area.queries, row * self.area.pitch + lane, queries((*self.place(row), lane)))
+            value = queries((*self.place(row), lane))
+            for copy in range(self.registers.copies):
+                k.store(self.area.queries, (row + copy * self.rows) * self.area.pitch + lane, value)
         k.barrier()
 
     def place(self, row: int | Val) -> tuple[Val, Val]:
@@ -228,7 +255,7 @@ class Tile:
 
     def score(self, first: Val, stop: Val) -> None:
         """scores[row][key] = q . k * scale, for every vector of keys between first and stop."""
-        k, vectors = self.k, divisor(KEYS // LANES, self.most)
+        k, vectors = self.k, divisor(KEYS // LANES, self.registers.vectors)
         scale = k.const(self.node.param("scale"), f32)
         start = first // (vectors * LANES) * vectors
         with k.loop((stop + (LANES - 1)) // LANES, start, vectors) as vector:
@@ -246,11 +273,23 @@ class Tile:
             k.loop(start + span, start, UNROLL, always=True) as channel,
         ):
             for u in range(UNROLL):
-                right = [self.cache.read_key(vector, start, channel + u) for vector in keys]
-                for row, line in enumerate(accs):
-                    left = k.load(self.area.queries, row * self.area.pitch + channel + u)
-                    for acc, value in zip(line, right, strict=True):
-                        acc.set(k.fma(left, value, acc))
+                right = [partial(self.cache.read_key, vector, start, channel + u) for vector in keys]
+                self.multiply_add(accs, 0, (self.area.queries, self.area.pitch), channel + u, right)
+
+    def multiply_add(self, accs: Locals, top: int, left: Left, at: Val, right: Sequence[Callable[[], Val]]) -> None:
+        """accs[row][v] += left[row][at] * right[v], the rows counted from `top`."""
+        if self.registers.copies > 1:
+            for v, read in enumerate(right):
+                self.add_products([[line[v]] for line in accs], top + v * self.rows, left, at, [read()])
+            return
+        self.add_products(accs, top, left, at, [read() for read in right])
+
+    def add_products(self, accs: Locals, top: int, left: Left, at: Val, right: list[Val]) -> None:
+        buffer, pitch = left
+        for row, line in enumerate(accs, top):
+            x = self.k.load(buffer, row * pitch + at)
+            for acc, value in zip(line, right, strict=True):
+                acc.set(self.k.fma(x, value, acc))
 
     def softmax(self, row: Val, first: Val, stop: Val) -> None:
         """Scores of the keys from first to stop become weights, those of others beside them in a vector become 0."""
@@ -265,7 +304,8 @@ class Tile:
         with k.loop(end, start, LANES) as key:
             at = self.score_at(row, key)
             weight = math.exp(k, k.load(self.area.scores, at) - shift)
-            k.store(self.area.scores, at, weight)
+            for copy in range(self.registers.copies):
+                k.store(self.area.scores, at + copy * self.rows * PITCH, weight)
             total.set(total.get() + weight)
         k.store(self.area.here, row, here)
         k.store(self.area.sums, row, k.reduce_lanes("add", total))
@@ -302,7 +342,7 @@ class Tile:
     def weigh(self, block: Val, sink: Sink) -> None:
         """Each row's sum of weight * value: one chain over the keys its token sees, ascending."""
         k, chunks = self.k, self.extent.channels // LANES
-        vectors = divisor(chunks, self.most)
+        vectors = divisor(chunks, self.registers.vectors)
         spans = self.spans(block)
         with k.loop(chunks, 0, vectors, always=True) as chunk:
             accs = self.locals(vectors)
@@ -339,19 +379,14 @@ class Tile:
     def weigh_key(self, accs: Locals, columns: Pairs, key: Val, spans: Pairs) -> None:
         """One key for all rows; with spans, for the rows of tokens that see it."""
         k, heads = self.k, self.heads
-        right = [self.cache.read_value(key, column) for column in columns]
+        left, right = (self.area.scores, PITCH), [partial(self.cache.read_value, key, column) for column in columns]
         if not spans or self.tokens == 1:
-            self.add_weighted(accs, 0, key, right)
+            self.multiply_add(accs, 0, left, key, right)
             return
+        values = [read() for read in right]
         for i, (first, stop) in enumerate(spans):
             with k.when((key >= first) & (key < stop)):
-                self.add_weighted(accs[i * heads : (i + 1) * heads], i * heads, key, right)
-
-    def add_weighted(self, accs: Locals, top: int, key: Val, right: list[Val]) -> None:
-        for row, line in enumerate(accs, top):
-            left = self.k.load(self.area.scores, row * PITCH + key)
-            for acc, value in zip(line, right, strict=True):
-                acc.set(self.k.fma(left, value, acc))
+                self.add_products(accs[i * heads : (i + 1) * heads], i * heads, left, key, values)
 
 
 def hull(k: KernelBuilder, spans: Pairs) -> tuple[Val, Val]:
@@ -373,12 +408,6 @@ def greater(k: KernelBuilder, x: Val, y: Val) -> Val:
 def finite(k: KernelBuilder, top: Val) -> Val:
     """What to subtract before exp: nothing, where all scores are -inf."""
     return k.select(top.eq(LOWEST), 0.0, top)
-
-
-def most_vectors(tile: RegisterTile, rows: int) -> int:
-    """Vectors of accumulators a row may have. Beside them a vector of the right side stays in a register for the rows
-    to come; a single row uses it at once."""
-    return tile.rows * tile.vectors if rows == 1 else max(1, (tile.rows + 1) * tile.vectors // (rows + 1))
 
 
 def divisor(count: int, most: int) -> int:
