@@ -13,7 +13,7 @@ from tetrad.codegen.module import TAG_SHIFT
 from tetrad.codegen.targets.x86_64 import select_target
 from tetrad.compiler import check, stations
 from tetrad.compiler.kernels import KERNELS
-from tetrad.compiler.objects import loading_runtime
+from tetrad.compiler.objects import host, loading_runtime
 from tetrad.compiler.ready import Ready
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
 from tetrad.core.errors import BoundsError
@@ -55,7 +55,8 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
 
 @cache
 def current_target() -> Target:
-    return select_target(flag("TETRAD_TARGET"))
+    name = flag("TETRAD_TARGET")
+    return host() if name == "host" else select_target(name)
 
 
 def programs_of(lowered: Lowered) -> list[Program]:

@@ -7,10 +7,10 @@ starts the native schedule loop, which every program needs.
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 
 import llvmlite
 
@@ -66,11 +66,16 @@ def disk_cache() -> ObjectCache:
 def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
     """What made the code: our sources in these folders, LLVM's version, the flags."""
     digest = hashlib.sha256()
-    root = Path(tetrad.__file__).parent
     for folder in folders:
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+        for path in sources(os.path.join(os.path.dirname(tetrad.__file__), folder)):
+            with open(path, "rb") as source:
+                digest.update(source.read())
     return f"{digest.hexdigest()};llvmlite {llvmlite.__version__};{code_key()}"
+
+
+def sources(folder: str) -> list[str]:
+    found = (os.path.join(where, name) for where, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if path.endswith(".py"))
 
 
 # -- the native schedule loop -----------------------------------------------------------------------------------------
@@ -90,6 +95,7 @@ def load_runtime() -> None:
 
 @cache
 def host() -> Target:
+    """Asked for once: LLVM answers only when it is done compiling for another thread."""
     return select_target("host")
 
 

@@ -58,6 +58,8 @@ def select_target(name: str) -> Target:
 
 def missing_features(target: Target) -> tuple[str, ...]:
     """What `target` needs and the running processor lacks: code for it can be compiled here, not run."""
+    if target.name == "host":
+        return ()
     found = dict(llvm().get_host_cpu_features())
     needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
     return tuple(name for name in needed if not found.get(name))
