@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from tetrad.codegen.module import TAG_SHIFT
+from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step, TrapSite
@@ -28,7 +28,7 @@ SLICE_NS = 5_000_000  # between two looks at the stop word
 NUMBER = -1  # base of a word that is a plain number
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Scheduled:
     """A table, its arena, and what its trap codes mean."""
 

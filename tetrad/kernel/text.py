@@ -22,7 +22,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, get_type_hints
+from inspect import get_annotations
+from typing import Any
 
 from tetrad.core.dtypes import DType, index, named
 from tetrad.core.errors import DtypeError, ParseError, ShapeError
@@ -50,19 +51,22 @@ class Form:
 
 def _form(cls: type[n.Instr]) -> Form:
     names = [name for name in fields(cls) if name not in ("dtype", "op")]
-    hints = get_type_hints(cls)
+    # As they are written: to evaluate them all would take longer than to import the rest of the file.
+    hints = {name: hint for part in reversed(cls.__mro__) for name, hint in get_annotations(part).items()}
     kinds = {name: _kind(hints[name]) for name in names}
     optional = {name: default for name, default in defaults(cls).items() if name in kinds}
     required = tuple(name for name in names if name not in optional)
     return Form(cls, issubclass(cls, n.Value), "op" in hints, kinds, required, optional)
 
 
-def _kind(hint: object) -> str:
-    if hint is n.Local:
-        return "local"
-    if isinstance(hint, type) and issubclass(hint, n.Value):
+def _kind(hint: str) -> str:
+    named = getattr(n, hint, None)
+    if isinstance(named, type) and issubclass(named, n.Value) and named is not n.Local:
         return "value"
-    return {n.Buffer: "buffer", int: "int", str: "str", tuple[int, ...]: "ints"}.get(hint, "number")  # type: ignore[call-overload, no-any-return]
+    return KINDS.get(hint, "number")
+
+
+KINDS = {"Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints"}
 
 
 FORMS = {cls: _form(cls) for cls in n.INSTRUCTIONS if cls not in (n.For, n.If, n.Region)}

@@ -8,9 +8,9 @@ tokens, gives every block a workgroup and merges in a second launch. What happen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tetrad.core.dtypes import f32
+from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
@@ -32,7 +32,7 @@ def lower_attention(frame: Frame, group: Group) -> list[Launch]:
 # -- all blocks in one workgroup --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """Rows in tiles: `tokens` neighbouring tokens, `heads` of the query heads that share a kv head."""
 

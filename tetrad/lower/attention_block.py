@@ -8,10 +8,10 @@ part: what others hold, NaN too, does not matter. `lower.attention` walks the bl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tetrad.core.dtypes import f32, index
+from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.target import Tile as RegisterTile
 from tetrad.graph.nodes import Node
@@ -33,7 +33,7 @@ Left = tuple[Buffer, int]  # rows in scratch, and the pitch between them
 Sink = Callable[[int, Val, Val], None]  # row, vector of channels, the block's result there
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extent:
     """Sizes, named as in the op: q [T,H,D], v [L,S,G,C,D]."""
 
@@ -171,7 +171,7 @@ class Cache:
         return value * k.load(self.scales[1], key * self.parts + column[1]) if self.packed else value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registers:
     """Accumulators of a row, in vectors, and copies of the left side.
 
@@ -415,7 +415,7 @@ def divisor(count: int, most: int) -> int:
     return max(n for n in range(1, most + 1) if count % n == 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Merge:
     """Two runs of blocks become one: the maximum and the sum of both, and what the results of each count."""
 

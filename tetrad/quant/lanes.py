@@ -12,11 +12,10 @@ is decoded, rounded or lost: `docs/layouts.md` draws it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tetrad.core.dtypes import DType, declare_quantized
+from tetrad.core.record import record
 from tetrad.quant.fields import U8, read_six_bit_pairs
 from tetrad.quant.format import Format, format_named
 
@@ -25,7 +24,7 @@ BLOCK = 32  # columns a kernel takes in one step
 WORDS = BLOCK // 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """Where a block of the file keeps what scales its codes, in bytes from its start.
 
@@ -39,7 +38,7 @@ class Source:
     has_pairs: bool = False  # six-bit scales and mins in twelve bytes, as q4_k has them
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Lanes:
     """A format in the interleaved layout. Bytes and offsets are those of sixteen rows."""
 
