@@ -14,7 +14,7 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch, Slot, TrapSite
-from tetrad.lower.lowbit import LowbitMatmul, Rows, Weight
+from tetrad.lower.lowbit import Sums
 from tetrad.lower.reader import FIRST_TRAP
 from tetrad.passes.fuse import Group
 
@@ -132,21 +132,19 @@ def list_pairs(frame: Frame, group: Group, listed: Slot) -> Launch:
     return frame.finish(1, group)
 
 
-class ExpertMatmul(LowbitMatmul):
+class ExpertMatmul:
     """The kernel of one low-bit product: sixteen outputs of one expert, for one pair or for all its pairs."""
 
     def __init__(self, frame: Frame, group: Group) -> None:
         self.group, self.node, self.frame = group, group.root, frame
         x, w, expert = self.node.inputs
-        self.k, self.sizes = frame.k, frame.sizes
-        self.x, self.weight = Rows(frame, x), Weight(frame, w)
+        self.k, self.sums = frame.k, Sums(frame, x, w)
         self.out = frame.output(frame.memory.slots[self.node])
         self.used, self.pairs = int(expert.type.shape[1]), product(expert.type.shape)  # type: ignore[arg-type]
-        self.experts, self.outputs_of_one = int(self.node.param("experts")), int(self.node.type.shape[2])  # type: ignore[arg-type]
-        self.groups = self.outputs_of_one // LANES
-        target = frame.memory.target
-        self.tile = target.lowbit_tokens
-        self.is_signed = self.weight.lanes.format.bits == 8 and target.dot4 != "vnni512"
+        self.experts = int(self.node.param("experts"))
+        self.outputs = int(self.node.type.shape[2])  # type: ignore[arg-type]
+        self.groups = self.outputs // LANES  # of one expert
+        self.tile = frame.memory.target.lowbit_tokens
 
     def each_pair(self) -> Launch:
         k = self.k
@@ -178,21 +176,16 @@ class ExpertMatmul(LowbitMatmul):
         return self.finish((self.experts + 1) * self.groups)
 
     def run(self, pairs: list[Val], expert: Val, part: Val) -> None:
-        k = self.k
-        accs = [k.local(0.0, f32) for _ in pairs]
         rows = [pair // self.used for pair in pairs]
-        start = self.weight.group(expert * self.groups + part)
-        with k.loop(self.x.blocks) as b:
-            self.run_block(self.weight.block(start, b), b, rows, accs)
-        self.store(pairs, part, [acc.get() for acc in accs])
+        self.store(pairs, part, self.sums.run(expert * self.groups + part, rows))
 
     def store(self, pairs: list[Val], part: Val, values: list[Val]) -> None:
         column = part * LANES + self.k.lane()
         for pair, value in zip(pairs, values, strict=True):
-            self.k.store(self.out, pair * self.outputs_of_one + column, value)
+            self.k.store(self.out, pair * self.outputs + column, value)
 
     def finish(self, groups: Size) -> Launch:
-        flops = product((self.pairs, self.outputs_of_one, self.x.columns)) * 2
+        flops = product((self.pairs, self.outputs, self.sums.x.columns)) * 2
         return self.frame.finish(groups, self.group, flops=flops)
 
 

@@ -110,51 +110,22 @@ class Rows:
         return self.k.load(self.floats if which in (SCALE, SUM) else self.ints, at)
 
 
-class LowbitMatmul:
-    """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a tile at a time."""
+class Sums:
+    """Rows of x times sixteen rows of a weight, in the order that is the meaning of every low-bit product."""
 
-    def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
-        self.group, self.node = group, group.root
-        x, w = self.node.inputs
-        self.frame = Frame(group.name, memory)
-        self.frame.reads(i for i in inputs if i not in (x, w))
-        self.k, self.sizes = self.frame.k, self.frame.sizes
-        self.x, self.weight = Rows(self.frame, x), Weight(self.frame, w)
-        self.outputs = output_buffers(self.frame, group)
-        self.rows, self.columns = self.node.type.shape
-        self.is_signed = self.weight.lanes.format.bits == 8 and memory.target.dot4 != "vnni512"
-        self.tile = memory.target.lowbit_tokens
+    def __init__(self, frame: Frame, x: Node, w: Node) -> None:
+        self.k, target = frame.k, frame.memory.target
+        self.x, self.weight = Rows(frame, x), Weight(frame, w)
+        self.is_signed = self.weight.lanes.format.bits == 8 and target.dot4 != "vnni512"
 
-    def launch(self) -> Launch:
+    def run(self, group: Val, rows: list[Val]) -> list[Val]:
+        """The products of some rows of x with a group of sixteen rows of the weight, one a lane."""
         k = self.k
-        self.start = self.weight.group(k.group_id())
-        self.column = k.group_id() * LANES + k.lane()
-        if isinstance(self.rows, int) and self.rows < self.tile:
-            self.run_tile(k.index(0), self.rows)
-        else:
-            self.walk_rows()
-        flops = product((self.rows, self.columns, self.x.columns)) * 2
-        return self.frame.finish(ceil_div(self.columns, LANES), self.group, flops=flops)
-
-    def walk_rows(self) -> None:
-        """Tiles from the first row; what is left over goes one row at a time."""
-        k, tile = self.k, self.tile
-        total = self.sizes.val(self.rows)
-        whole = total // tile * tile
-        with k.loop(whole, 0, tile) as row:
-            self.run_tile(row, tile)
-        with k.loop(total, whole) as row:
-            self.run_tile(row, 1)
-
-    def run_tile(self, first: Val, count: int) -> None:
-        k = self.k
-        accs = [k.local(0.0, f32) for _ in range(count)]
-        rows = [first + t for t in range(count)]
+        accs = [k.local(0.0, f32) for _ in rows]
+        start = self.weight.group(group)
         with k.loop(self.x.blocks) as b:
-            self.run_block(self.weight.block(self.start, b), b, rows, accs)
-        with self.frame.within(self.column, self.sizes.val(self.columns), self.columns):
-            for row, acc in zip(rows, accs, strict=True):
-                store_result(self.frame, self.node, self.outputs, (row, self.column), acc.get())
+            self.run_block(self.weight.block(start, b), b, rows, accs)
+        return [acc.get() for acc in accs]
 
     def run_block(self, block: Block, b: Val, rows: list[Val], accs: list[LocalVar]) -> None:
         k, lanes = self.k, self.weight.lanes
@@ -167,7 +138,7 @@ class LowbitMatmul:
                 acc.set(total if low is None else k.fma(low, self.x.field(row, b, SUM), total))
 
     def dots(self, block: Block, b: Val, rows: list[Val], sub: int) -> list[Val]:
-        """The exact dot of (code - offset) with each row of x over a sub-block: word by word, so few are held at once."""
+        """The exact dot of (code - offset) with each row of x over a sub-block: word by word: few are held at once."""
         k, format, per = self.k, self.weight.lanes.format, WORDS // self.weight.lanes.sub_blocks
         most = 128 if self.is_signed else (1 << format.bits) - 1
         dots = [k.const(0, i32) for _ in rows]
@@ -187,6 +158,48 @@ class LowbitMatmul:
             return whole
         half = self.x.field(row, b, HALF)
         return half if sub == 0 else whole - half
+
+
+class LowbitMatmul:
+    """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a tile at a time."""
+
+    def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
+        self.group, self.node = group, group.root
+        x, w = self.node.inputs
+        self.frame = Frame(group.name, memory)
+        self.frame.reads(i for i in inputs if i not in (x, w))
+        self.k, self.sizes = self.frame.k, self.frame.sizes
+        self.sums = Sums(self.frame, x, w)
+        self.outputs = output_buffers(self.frame, group)
+        self.rows, self.columns = self.node.type.shape
+        self.tile = memory.target.lowbit_tokens
+
+    def launch(self) -> Launch:
+        k = self.k
+        self.column = k.group_id() * LANES + k.lane()
+        if isinstance(self.rows, int) and self.rows < self.tile:
+            self.run_tile(k.index(0), self.rows)
+        else:
+            self.walk_rows()
+        flops = product((self.rows, self.columns, self.sums.x.columns)) * 2
+        return self.frame.finish(ceil_div(self.columns, LANES), self.group, flops=flops)
+
+    def walk_rows(self) -> None:
+        """Tiles from the first row; what is left over goes one row at a time."""
+        k, tile = self.k, self.tile
+        total = self.sizes.val(self.rows)
+        whole = total // tile * tile
+        with k.loop(whole, 0, tile) as row:
+            self.run_tile(row, tile)
+        with k.loop(total, whole) as row:
+            self.run_tile(row, 1)
+
+    def run_tile(self, first: Val, count: int) -> None:
+        rows = [first + t for t in range(count)]
+        sums = self.sums.run(self.k.group_id(), rows)
+        with self.frame.within(self.column, self.sizes.val(self.columns), self.columns):
+            for row, total in zip(rows, sums, strict=True):
+                store_result(self.frame, self.node, self.outputs, (row, self.column), total)
 
 
 # -- rows of x --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.lowbit import Types, check_weight, lowbit_matmul, q8_row
-from tetrad.ops.rules import Array, ieee
+from tetrad.ops.rules import Array
 from tetrad.quant.lanes import ROWS
 
 FLOATS = (f32, f16, bf16)
@@ -59,7 +59,6 @@ def expert_matmul_type(x: ArrayType, w: ArrayType, expert: ArrayType, *, experts
 
 
 @op(type=expert_matmul_type, kind="special", typed=True, public=False)
-@ieee
 def expert_matmul(x: Array, w: Array, expert: Array, *, experts: int, types: Types) -> Array:
     """Row t times the matrix of each of its experts: f32[tokens, experts of each, outputs]; expert -1 gives zeros."""
     if expert.size and (expert.min() < NONE or expert.max() >= experts):
@@ -67,7 +66,8 @@ def expert_matmul(x: Array, w: Array, expert: Array, *, experts: int, types: Typ
     if types[1].dtype.is_quantized:
         whole = lowbit_matmul.reference(x, w, types=types[:2])
     else:
-        whole = (x.astype(np.float64) @ w.astype(np.float64).T).astype(np.float32)
+        with np.errstate(all="ignore"):
+            whole = (x.astype(np.float64) @ w.astype(np.float64).T).astype(np.float32)
     each = whole.reshape(len(x), experts, whole.shape[1] // experts)
     found = each[np.arange(len(x))[:, None], np.maximum(expert, 0)]
     return np.asarray(np.where(expert[..., None] == NONE, np.float32(0), found))
