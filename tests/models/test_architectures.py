@@ -61,7 +61,7 @@ def test_a_half_precision_cache_is_close(arch: str) -> None:
     model, tokens = loaded(arch, "f32"), prompt(LENGTH)
     expected = model.expected(tokens)
     apart = (model.run(model.caches(td.float16), tokens) - expected) / expected.std()
-    # Rounded to 11 bits, keys and values are off by 0.03 % (rms); scores spread by 2, so twice that comes out, per layer.
+    # Rounded to 11 bits, keys and values are off by 0.03 % (rms); scores spread by 2, which doubles it, in each layer.
     assert np.sqrt((apart**2).mean()) < 3 * 2 * 3e-4
 
 

@@ -87,6 +87,11 @@ class Metadata:
             raise self.error(key, f"expected a number, got {'nothing' if value is None else repr(value)[:60]}")
         return value
 
+    def positive(self, name: str, default: float | None = None, above: float = 0.0) -> float:
+        if (value := self.number(name, default)) <= above:
+            raise self.error(f"{self.arch}.{name}", f"expected a number above {above:g}, got {value}")
+        return value
+
     def count(self, name: str, default: int | None = None, least: int = 1) -> int:
         value = self.number(name, default)
         most = MOST.get(name, 1 << 24)
@@ -121,8 +126,8 @@ def base_config(meta: Metadata, vocab: int, factors: np.ndarray | None = None) -
         "hidden": meta.count("feed_forward_length", 0, least=0),
         "vocab": vocab,
         "context": meta.count("context_length"),
-        "epsilon": meta.number("attention.layer_norm_rms_epsilon"),
-        "rope": read_rope(meta, size, meta.number("rope.freq_base", 10000.0), factors),
+        "epsilon": meta.positive("attention.layer_norm_rms_epsilon"),
+        "rope": read_rope(meta, size, meta.positive("rope.freq_base", 10000.0, above=1.0), factors),
         "scale": head_size**-0.5,
         "window": meta.count("attention.sliding_window", 0, least=0),
     }
@@ -145,16 +150,17 @@ def read_rope(meta: Metadata, size: int, base: float, factors: np.ndarray | None
     """Speeds of `size` channels: base^(-2i/size), slowed down by the file's factors and scaling."""
     speeds = base ** (-np.arange(0, size, 2, dtype=np.float64) / size)
     if factors is not None:
-        if factors.shape != speeds.shape:
-            raise meta.error("rope factors", f"expected {len(speeds)} of them, got {list(factors.shape)}")
+        if factors.shape != speeds.shape or not (np.isfinite(factors) & (factors > 0)).all():
+            got = factors.min(initial=np.inf) if factors.shape == speeds.shape else f"shape {list(factors.shape)}"
+            raise meta.error("rope factors", f"expected {len(speeds)} numbers above 0, got {got}")
         speeds = speeds / factors
     if not scaled:
         return Rope(tuple(speeds.tolist()))
     kind = meta.values.get(f"{meta.arch}.rope.scaling.type", "linear")
-    length = float(meta.number("rope.scaling.attn_factor", 1.0))
+    length = float(meta.positive("rope.scaling.attn_factor", 1.0))
     if kind in ("none", "longrope"):
         return Rope(tuple(speeds.tolist()), length)
-    factor = meta.number("rope.scaling.factor", 1.0)
+    factor = meta.positive("rope.scaling.factor", 1.0)
     if kind == "linear":
         return Rope(tuple((speeds / factor).tolist()), length)
     if kind == "yarn":
@@ -169,7 +175,10 @@ def yarn(meta: Metadata, speeds: np.ndarray, size: int, base: float, factor: flo
     trained = meta.count("rope.scaling.original_context_length", meta.count("context_length"))
     low, high = (
         size * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
-        for turns in (meta.number("rope.scaling.yarn_beta_fast", 32.0), meta.number("rope.scaling.yarn_beta_slow", 1.0))
+        for turns in (
+            meta.positive("rope.scaling.yarn_beta_fast", 32.0),
+            meta.positive("rope.scaling.yarn_beta_slow", 1.0),
+        )
     )
     low, high = max(math.floor(low), 0), min(math.ceil(high), size - 1)
     ramp = np.clip((np.arange(size // 2) - low) / max(high - low, 0.001), 0, 1)

@@ -25,7 +25,7 @@ def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
     return Config(
         **fields,
         window_period=meta.count("attention.sliding_window_pattern", PERIOD),
-        local_rope=read_rope(meta, turned, meta.number("rope.freq_base_swa", 10000.0), None, scaled=False),
+        local_rope=read_rope(meta, turned, meta.positive("rope.freq_base_swa", 10000.0, above=1.0), None, scaled=False),
         score_cap=meta.number("attn_logit_softcapping", 0.0),
         logit_cap=meta.number("final_logit_softcapping", 0.0),
         embedding_scale=math.sqrt(fields["width"]),

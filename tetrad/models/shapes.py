@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
-from tetrad.formats.gguf import File
+from tetrad.formats.gguf import File, Tensor
 from tetrad.models.config import Config
+from tetrad.models.weights import FLOATS
 
 FACTORS = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}  # the config holds these
 
@@ -84,5 +85,18 @@ def check_tensor(file: File, expected: Expected) -> None:
         if expected.is_needed:
             raise FileFormatError(f"tensor {expected.name} is missing", file=file.path, hint="is the file complete?")
     elif tuple(tensor.shape) != expected.shape:
-        message = f"expected shape {list(expected.shape)} from the metadata, got {list(tensor.shape)}"
-        raise FileFormatError(message, file=tensor.file, part=f"tensor {expected.name}", offset=tensor.offset)
+        raise wrong(tensor, f"expected shape {list(expected.shape)} from the metadata, got {list(tensor.shape)}")
+    elif len(tensor.shape) == 1 and tensor.format not in FLOATS:
+        raise wrong(tensor, f"expected a list of {', '.join(FLOATS)}, got {tensor.format}")
+
+
+def check_factors(file: File, most: int) -> None:
+    """The factors of a rope, which are read before the rest is checked: floats, at most `most`."""
+    for name in FACTORS & file.tensors.keys():
+        tensor = file.tensors[name]
+        if tensor.format not in FLOATS or len(tensor.shape) != 1 or tensor.shape[0] > most:
+            raise wrong(tensor, f"expected a short list of floats, got {tensor.format} {list(tensor.shape)}")
+
+
+def wrong(tensor: Tensor, message: str) -> FileFormatError:
+    return FileFormatError(message, file=tensor.file, part=f"tensor {tensor.name}", offset=tensor.offset)

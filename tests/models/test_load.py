@@ -1,0 +1,177 @@
+"""Loading: what a file says is checked against what it holds before anything is allocated."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models.tiny import tiny_model
+from tetrad.core.errors import FileFormatError, UnsupportedError
+from tetrad.formats import gguf
+from tetrad.models.load import Parts, load_parts
+
+
+def load_changed(
+    folder: Path, arch: str = "llama", keys: dict[str, Any] | None = None, tensors: dict[str, Any] | None = None
+) -> Parts:
+    """A tiny model with other metadata and tensors; None takes one away."""
+    metadata, weights = tiny_model(arch)
+    metadata, weights = metadata | (keys or {}), weights | (tensors or {})
+    path = folder / "model.gguf"
+    gguf.write(
+        path,
+        {key: value for key, value in metadata.items() if value is not None},
+        {name: tensor for name, tensor in weights.items() if tensor is not None},
+    )
+    return load_parts(path)
+
+
+def test_the_parts_are_those_of_the_file(tmp_path: Path) -> None:
+    parts = load_changed(tmp_path, "qwen3moe")
+    assert parts.path == str(tmp_path / "model.gguf")
+    assert parts.metadata["general.name"] == "tiny-qwen3moe"
+    assert (parts.config.experts, parts.config.experts_used, parts.config.expert_hidden) == (8, 3, 96)
+    assert parts.tokenizer.decode(parts.tokenizer.encode("the world")) == "the world"
+    assert "<|im_start|>user\nHi<|im_end|>" in parts.template.render([{"role": "user", "content": "Hi"}])
+
+
+def test_a_broken_chat_template_does_not_keep_the_model_from_loading(tmp_path: Path) -> None:
+    parts = load_changed(tmp_path, keys={"tokenizer.chat_template": "{% for"})
+    assert parts.config.layers == 2
+
+
+def test_float_weights_stay_in_the_file(tmp_path: Path) -> None:
+    parts = load_changed(tmp_path, "qwen2")
+    weight = parts.programs.layers[0]["ffn_down.weight"]
+    base = np.asarray(weight)
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    assert type(base.base).__name__ in ("mmap", "memoryview")
+
+
+# -- what is wrong is named -------------------------------------------------------------------------------------------
+
+
+def test_unknown_architecture(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"'mamba' is not known\n.*gemma2, gemma3, llama, phi3, qwen2, qwen3"):
+        load_changed(tmp_path, keys={"general.architecture": "mamba"})
+    with pytest.raises(UnsupportedError, match="None is not known"):
+        load_changed(tmp_path, keys={"general.architecture": None})
+
+
+@pytest.mark.parametrize(
+    ("arch", "name"),
+    [
+        ("llama", "blk.1.attn_v.weight"),
+        ("llama", "output_norm.weight"),
+        ("llama", "token_embd.weight"),
+        ("mixtral", "blk.0.ffn_gate_inp.weight"),
+        ("qwen2", "blk.0.attn_k.bias"),
+        ("qwen3", "blk.2.attn_q_norm.weight"),
+        ("qwen3moe", "blk.1.ffn_up_exps.weight"),
+        ("phi3", "blk.0.attn_qkv.weight"),
+        ("gemma2", "blk.1.post_ffw_norm.weight"),
+        ("gemma3", "blk.6.attn_k_norm.weight"),
+    ],
+)
+def test_a_missing_tensor(tmp_path: Path, arch: str, name: str) -> None:
+    with pytest.raises(FileFormatError, match=name):
+        load_changed(tmp_path, arch, tensors={name: None})
+
+
+@pytest.mark.parametrize(
+    ("arch", "name", "shape"),
+    [
+        ("llama", "blk.1.attn_q.weight", (64, 32)),
+        ("llama", "output.weight", (299, 64)),
+        ("phi3", "blk.0.ffn_up.weight", (160, 64)),
+        ("qwen3moe", "blk.0.ffn_down_exps.weight", (8, 96, 64)),
+        ("gemma3", "blk.3.post_attention_norm.weight", (64, 1)),
+    ],
+)
+def test_a_tensor_of_another_shape(tmp_path: Path, arch: str, name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(FileFormatError, match=rf"tensor {name}, byte \d+: expected shape .* got \[{shape[0]}, "):
+        load_changed(tmp_path, arch, tensors={name: np.zeros(shape, np.float32)})
+
+
+def test_a_tensor_nobody_would_use(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"blk\.0\.attn_sinks\.weight"):
+        load_changed(tmp_path, tensors={"blk.0.attn_sinks.weight": np.zeros(4, np.float32)})
+
+
+def test_a_format_without_a_kernel(tmp_path: Path) -> None:
+    raw = gguf.Raw("q8_k", (64, 256), np.zeros(64 * 292, np.uint8))
+    with pytest.raises((UnsupportedError, FileFormatError), match=r"q8_k|output\.weight"):
+        load_changed(tmp_path, tensors={"output.weight": raw})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("block_count", None),
+        ("block_count", "two"),
+        ("block_count", 1 << 31),
+        ("block_count", 3),
+        ("embedding_length", 1 << 31),
+        ("embedding_length", 0),
+        ("attention.head_count", 3),
+        ("attention.head_count", 1 << 24),
+        ("attention.head_count_kv", 3),
+        ("attention.key_length", 1 << 30),
+        ("attention.key_length", 17),
+        ("rope.dimension_count", 1 << 30),
+        ("rope.dimension_count", 18),
+        ("rope.freq_base", float("nan")),
+        ("rope.freq_base", 0.0),
+        ("rope.freq_base", -1.0),
+        ("rope.scaling.factor", 0.0),
+        ("rope.scaling.type", "fast"),
+        ("context_length", 1 << 31),
+        ("context_length", 2.5),
+        ("feed_forward_length", 1 << 31),
+        ("attention.layer_norm_rms_epsilon", None),
+        ("attention.layer_norm_rms_epsilon", -1.0),
+        ("expert_count", 1 << 31),
+    ],
+)
+def test_wrong_numbers_fail_before_anything_is_allocated(tmp_path: Path, key: str, value: object) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises((FileFormatError, UnsupportedError), match=r"llama|tensor"):
+            load_changed(tmp_path, keys={f"llama.{key}": value})
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_experts_wanted_than_there_are(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="9 experts a token, but there are only 8"):
+        load_changed(tmp_path, "qwen3moe", keys={"qwen3moe.expert_used_count": 9})
+
+
+def test_more_tokens_than_rows(tmp_path: Path) -> None:
+    short = {name: np.zeros((290, 64), np.float32) for name in ("token_embd.weight", "output.weight")}
+    with pytest.raises(FileFormatError, match=r"tokenizer\.ggml\.tokens"):
+        load_changed(tmp_path, tensors=short)
+
+
+@pytest.mark.parametrize("factors", [np.ones(7), np.zeros(8), np.full(8, np.nan)])
+def test_rope_factors_that_do_not_fit(tmp_path: Path, factors: np.ndarray) -> None:
+    with pytest.raises(FileFormatError, match="expected 8 numbers above 0, got"):
+        load_changed(tmp_path, tensors={"rope_freqs.weight": factors.astype(np.float32)})
+
+
+@pytest.mark.parametrize("name", ["rope_freqs.weight", "blk.0.ffn_norm.weight"])
+def test_lists_in_a_low_bit_format(tmp_path: Path, name: str) -> None:
+    raw = gguf.Raw("q8_0", (64,), np.zeros(68, np.uint8))
+    with pytest.raises(FileFormatError, match=rf"tensor {name}, byte \d+: expected .*, got q8_0"):
+        load_changed(tmp_path, tensors={name: raw})
+
+
+def test_an_endless_list_of_rope_factors(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="expected a short list of floats"):
+        load_changed(tmp_path, tensors={"rope_freqs.weight": np.ones(1 << 20, np.float32)})
