@@ -20,6 +20,7 @@ from tetrad.lower.interleave import lower_interleave
 from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
+from tetrad.lower.sample import lower_sample, lower_top_tokens
 from tetrad.ops.rules import HALVES
 from tetrad.passes.fuse import Group
 
@@ -169,6 +170,8 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "interleave": lower_interleave,
     "lowbit_rows": lower_lowbit_rows,
     "put_cache": lower_put_cache,
+    "sample": lower_sample,
+    "top_tokens": lower_top_tokens,
     "top_experts": lower_top_experts,
     "expert_matmul": lower_expert_matmul,
 }

@@ -11,6 +11,7 @@ from tetrad.ops import (
     lowbit,
     movement,
     reduce,
+    sample,
     special,
     transcendental,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "lowbit",
     "movement",
     "reduce",
+    "sample",
     "special",
     "transcendental",
 ]

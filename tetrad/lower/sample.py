@@ -1,0 +1,447 @@
+"""Lowering, choosing tokens: one workgroup a row of logits, lanes along the vocabulary.
+
+Nothing is sorted. Filters keep a row's largest, so each is a threshold: it is found bit by bit, by counting (top_k) or
+adding up (top_p) what lies above. First a bound is found from the maxima of short stretches, and only what reaches it
+is gathered: a few tokens of a vocabulary, unless the settings let everything through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tetrad.core.dtypes import bool_, f32, f64, i32, index, u32
+from tetrad.core.sizes import product
+from tetrad.graph.nodes import Node
+from tetrad.kernel import math
+from tetrad.kernel.build import LocalVar, Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.kernel.philox import philox
+from tetrad.lower.frame import LANES, Frame
+from tetrad.lower.launch import Launch, TrapSite
+from tetrad.lower.reader import FIRST_TRAP
+from tetrad.ops.sample import (
+    BITS,
+    FREQUENCY,
+    INDEX,
+    MESSAGES,
+    MIN_P,
+    PRESENCE,
+    REPEAT,
+    SEED,
+    SEED_OF_ZERO,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+)
+from tetrad.passes.fuse import Group
+
+STRETCH = 1024  # tokens whose maxima, one a lane, are remembered; also the tokens of a sum of weights
+PARTS = 4  # independent maxima on the way
+LOWEST = -3.4028234663852886e38  # the least finite f32
+INF = float("inf")
+SIGN = 0x80000000
+ONE = 0x3F800000  # bits of 1.0
+NONE = 0x7FFFFFFF
+
+
+def lower_sample(frame: Frame, group: Group) -> Launch:
+    return Sampling(frame, group).launch()
+
+
+class Row:
+    """What both ops begin with: where a row of logits lies, and how trouble is told."""
+
+    def __init__(self, frame: Frame, node: Node) -> None:
+        self.frame, self.k, self.node = frame, frame.k, node
+        self.vocab = int(node.inputs[0].type.shape[1])  # type: ignore[arg-type]
+        self.row = frame.k.group_id()
+
+    def logit(self, at: Val) -> Val:
+        return self.frame.reading.read(self.node.inputs[0], (self.row, at))
+
+    def trap(self, which: str, bad: Val, value: Val) -> None:
+        traps = self.frame.reading.traps
+        code = FIRST_TRAP + len(traps)
+        traps[code] = TrapSite(self.node.op.name, MESSAGES[which], self.node.source)
+        self.k.trap(bad, code, value)
+
+
+class Sampling(Row):
+    """The kernel of `sample`. `area` holds the edited logits of the row, padded, and behind them the maxima; `values`
+    and `tokens` the candidates; `weights` what they weigh."""
+
+    def __init__(self, frame: Frame, group: Group) -> None:
+        super().__init__(frame, group.root)
+        self.group = group
+        self.has_mask = len(group.root.inputs) == 7
+        self.stretches = -(-self.vocab // STRETCH)
+        self.padded = self.stretches * STRETCH
+        self.area = frame.scratch("area", f32, self.padded + self.stretches * LANES)
+        self.values = frame.scratch("values", f32, self.padded + LANES)
+        self.tokens = frame.scratch("tokens", i32, self.padded + LANES)
+        self.weights = frame.scratch("weights", f32, self.padded + LANES)
+        self.sums = frame.scratch("sums", f64, self.stretches + 1)
+        self.warm_first = dict(group.root.params).get("warm_first", False)
+
+    def launch(self) -> Launch:
+        k, node = self.k, self.node
+        out = self.frame.output(self.frame.memory.slots[node])
+        self.check_settings()
+        self.copy()
+        self.edit()
+        top = self.find_top()
+        chosen = k.local(0, i32)
+        with k.when(self.setting(TEMPERATURE).eq(0.0)):
+            chosen.set(self.first_of(top))
+        with k.otherwise():
+            chosen.set(self.drawn(top))
+        k.store(out, self.row, chosen.get())
+        return self.frame.finish(node.type.shape[0], self.group, flops=product(node.inputs[0].type.shape) * 8)
+
+    # -- operands -----------------------------------------------------------------------------------------------------
+
+    def operand(self, position: int, *at: Val | int) -> Val:
+        """An element of this row of operand `position`."""
+        return self.frame.reading.read(self.node.inputs[position], (self.row, *(self.k.index(i) for i in at)))
+
+    def setting(self, which: int) -> Val:
+        return self.operand(1, which)
+
+    def number(self, which: int) -> Val:
+        return self.operand(2, which)
+
+    def check_settings(self) -> None:
+        temperature, top_p, min_p = (self.setting(i) for i in (TEMPERATURE, TOP_P, MIN_P))
+        bad = ~(temperature >= 0.0) | top_p.ne(top_p) | min_p.ne(min_p)
+        self.trap("settings", bad, self.row)
+
+    # -- the edited row -----------------------------------------------------------------------------------------------
+
+    def copy(self) -> None:
+        """The row in scratch, -inf behind it."""
+        k, whole = self.k, self.vocab // LANES * LANES
+        with k.loop(self.padded, whole, LANES) as at:
+            k.store(self.area, at + k.lane(), k.const(-INF, f32))
+        with k.loop(whole, 0, LANES) as at:
+            k.store(self.area, at + k.lane(), self.logit(at + k.lane()))
+        if whole < self.vocab:
+            at = k.index(whole) + k.lane()
+            with k.when(at < self.vocab, guard=True):
+                k.store(self.area, at, self.logit(at))
+
+    def edit(self) -> None:
+        """Bias, mask, penalties, and where it comes first the temperature."""
+        k, shapes = self.k, [i.type.shape for i in self.node.inputs]
+        with k.loop(self.frame.sizes.val(shapes[4][1])) as i:
+            self.change(self.operand(4, i), lambda old: old + self.operand(5, i))
+        if self.has_mask:
+            self.every(lambda at, x: k.select(self.is_allowed(at), x, k.const(-INF, f32)))
+        with k.loop(self.frame.sizes.val(shapes[3][1])) as i:
+            count = self.operand(3, i, 1)
+            with k.when(count > 0):
+                self.change(self.operand(3, i, 0), partial(self.penalised, count))
+        if self.warm_first:
+            divisor = self.divisor()
+            self.every(lambda at, x: x / divisor)
+
+    def change(self, token: Val, rule: Callable[[Val], Val]) -> None:
+        """The logit of one token; -1 is none."""
+        k, at = self.k, self.k.cast(token, index)
+        self.trap("token", at >= self.vocab, at)
+        with k.when((at >= 0) & (at < self.vocab)):
+            k.store(self.area, at, rule(k.load(self.area, at)))
+
+    def every(self, rule: Callable[[Val, Val], Val]) -> None:
+        with self.k.loop(self.padded, 0, LANES) as start:
+            at = start + self.k.lane()
+            self.k.store(self.area, at, rule(start, self.k.load(self.area, at)))
+
+    def is_allowed(self, start: Val) -> Val:
+        """Bits of the mask for sixteen tokens; what lies behind the vocabulary is -inf anyway."""
+        k, words = self.k, -(-self.vocab // BITS)
+        word = self.operand(6, k.min(start // BITS, k.index(words - 1)))
+        return ((word >> k.cast(start % BITS + k.lane(), u32)) & 1).ne(0)
+
+    def penalised(self, count: Val, old: Val) -> Val:
+        k, repeat = self.k, self.setting(REPEAT)
+        milder = k.select(old <= 0.0, old * repeat, old / repeat)
+        return milder - (k.cast(count, f32) * self.setting(FREQUENCY) + self.setting(PRESENCE))
+
+    def divisor(self) -> Val:
+        return self.k.max(self.setting(TEMPERATURE), 1e-6)
+
+    # -- the largest --------------------------------------------------------------------------------------------------
+
+    def find_top(self) -> Val:
+        """The largest logit; on the way the maxima of stretches. A NaN anywhere is the maximum."""
+        k, top = self.k, self.k.local(-INF, f32)
+        with k.loop(self.stretches) as s:
+            parts = [k.local(-INF, f32) for _ in range(PARTS)]
+            with k.loop(STRETCH, 0, LANES * PARTS) as at:
+                for i, part in enumerate(parts):
+                    part.set(k.max(part, k.load(self.area, s * STRETCH + at + i * LANES + k.lane())))
+            found = k.max(k.max(parts[0], parts[1]), k.max(parts[2], parts[3]))
+            k.store(self.area, s * LANES + self.padded + k.lane(), found)
+            top.set(k.max(top, found))
+        highest = k.reduce_lanes("max", top.get())
+        self.trap("logits", highest.ne(highest) | highest.eq(INF), self.row)
+        self.trap("nothing", highest.eq(-INF), self.row)
+        return highest
+
+    def first_of(self, value: Val) -> Val:
+        """The first token with this logit."""
+        k, found = self.k, self.k.local(NONE, i32)
+        with k.loop(self.stretches) as s:
+            here = k.load(self.area, s * LANES + self.padded + k.lane()).eq(value)
+            with k.when(k.any(here) & found.get().eq(NONE)):
+                best = k.local(NONE, i32)
+                with k.loop(STRETCH, 0, LANES) as at:
+                    token = s * STRETCH + at + k.lane()
+                    best.set(k.min(best, k.select(k.load(self.area, token).eq(value), k.cast(token, i32), NONE)))
+                found.set(k.reduce_lanes("min", best.get()))
+        return found.get()
+
+    # -- the draw -----------------------------------------------------------------------------------------------------
+
+    def drawn(self, top: Val) -> Val:
+        k = self.k
+        has_top_k = self.number(TOP_K).ne(0) & (k.cast(self.number(TOP_K), index) < self.vocab)
+        bound, whole = k.local(LOWEST, f32), k.local(0.0, f32)
+        with k.when(has_top_k):
+            bound.set(self.bound_of_top_k())
+        with k.otherwise():
+            bound.set(self.bound_of_shares(top, whole))
+        count = self.candidates_above(bound.get())
+        with k.when(has_top_k):
+            self.cut_below(self.threshold(self.values, k.index(0), count.get(), self.number(TOP_K)), count)
+        with k.when((self.setting(TOP_P) < 1.0) | (self.setting(MIN_P) > 0.0)):
+            self.weigh(top, count, k.const(1.0, f32))
+            with k.when(has_top_k):
+                whole.set(self.sum_above(count, k.const(0.0, f32)))
+            self.cut_shares(count, whole.get())
+        self.weigh(top, count, k.const(1.0, f32) if self.warm_first else self.divisor())
+        return self.pick(count)
+
+    def bound_of_top_k(self) -> Val:
+        """No more than the k-th largest logit: where there are as many maxima of stretches, the k-th of those."""
+        k, wanted = self.k, self.number(TOP_K)
+        maxima = self.stretches * LANES
+        few = k.cast(wanted, index) <= maxima
+        start, stop = k.select(few, k.index(self.padded), k.index(0)), k.select(few, k.index(maxima), k.index(0))
+        return self.threshold(self.area, start, k.index(self.padded) + stop, wanted)
+
+    def threshold(self, buffer: Buffer, start: Val, stop: Val, wanted: Val) -> Val:
+        """The `wanted`-th largest of some floats, found bit by bit; LOWEST where so many are not finite."""
+        k, key, need = self.k, self.k.local(0, u32), self.k.cast(wanted, i32)
+        with k.loop(32) as i:
+            trial = key.get() | (k.const(SIGN, u32) >> k.cast(i, u32))
+            least, count = self.float_of(trial), k.local(0, i32)
+            with k.loop(stop, start, LANES) as at:
+                count.set(count.get() + k.select(k.load(buffer, at + k.lane()) >= least, k.const(1, i32), 0))
+            key.set(k.select(k.reduce_lanes("add", count.get()) >= need, trial, key.get()))
+        found = self.float_of(key.get())
+        return k.select(found >= LOWEST, found, LOWEST)  # keys below all numbers are NaN
+
+    def float_of(self, key: Val) -> Val:
+        """Keys count as the floats do: with the sign bit set the rest is a positive float, else all bits are turned."""
+        k = self.k
+        return k.bitcast(k.select((key & SIGN).ne(0), key ^ SIGN, ~key), f32)
+
+    def bound_of_shares(self, top: Val, whole: LocalVar) -> Val:
+        """What lies below can be in no share that top_p or min_p leaves, by a wide margin; `whole` is set to the sum.
+
+        Were all V tokens below c = (1 - top_p) / V of the whole, top_p would still be reached without them.
+        """
+        k, bound = self.k, self.k.local(LOWEST, f32)
+        top_p, min_p = self.setting(TOP_P), self.setting(MIN_P)
+        with k.when(top_p < 1.0):
+            total = k.local(0.0, f32)
+            with k.loop(self.padded, 0, LANES) as at:
+                total.set(total.get() + math.exp(k, k.load(self.area, at + k.lane()) - top))
+            whole.set(k.reduce_lanes("add", total.get()))
+            share = (k.const(1.0, f32) - k.max(top_p, 0.0)) * whole.get() * (0.5 / self.vocab)
+            bound.set(k.max(bound, top + math.log(k, k.max(share, 1e-37))))
+        with k.when(min_p > 0.0):
+            bound.set(k.max(bound, top + math.log(k, k.min(min_p, 1.0)) - 0.01))
+        return k.min(bound, top)
+
+    def candidates_above(self, bound: Val) -> LocalVar:
+        """How many tokens reach the bound; they are `values` and `tokens`, in order, -inf after the last."""
+        k, count = self.k, self.k.local(self.padded, index)
+        with k.when(bound > LOWEST):
+            self.gather(bound, count)
+        with k.otherwise(), k.loop(self.padded, 0, LANES) as start:
+            at = start + k.lane()
+            k.store(self.values, at, k.load(self.area, at))
+            k.store(self.tokens, at, k.cast(at, i32))
+        k.store(self.values, count.get() + k.lane(), k.const(-INF, f32))
+        k.store(self.tokens, count.get() + k.lane(), k.const(0, i32))
+        return count
+
+    def gather(self, least: Val, count: LocalVar) -> None:
+        k = self.k
+        count.set(0)
+        with k.loop(self.padded, 0, LANES) as start:
+            at = start + k.lane()
+            value = k.load(self.area, at)
+            hit = value >= least
+            with k.when(k.any(hit)):
+                places = self.running(k.select(hit, k.const(1, i32), 0))
+                where = count.get() + (k.cast(places, index) - 1)
+                with k.when(hit):
+                    k.store(self.values, where, value)
+                    k.store(self.tokens, where, k.cast(at, i32))
+                count.set(count.get() + k.cast(k.broadcast(places, LANES - 1), index))
+
+    def running(self, x: Val) -> Val:
+        """Lane i gets the sum of lanes 0 to i."""
+        k, width = self.k, 1
+        while width < LANES:
+            moved = k.rotate(x, LANES - width)
+            x = x + k.select(k.lane() >= width, moved, 0)
+            width *= 2
+        return x
+
+    def candidates(self, count: LocalVar, rule: Callable[[Val], None]) -> None:
+        """Every sixteen candidates; `rule` gets their places."""
+        with self.k.loop(count.get(), 0, LANES) as start:
+            rule(start + self.k.lane())
+
+    def cut_below(self, least: Val, count: LocalVar) -> None:
+        k = self.k
+
+        def rule(at: Val) -> None:
+            value = k.load(self.values, at)
+            k.store(self.values, at, k.select(value >= least, value, -INF))
+
+        self.candidates(count, rule)
+
+    def weigh(self, top: Val, count: LocalVar, divisor: Val) -> None:
+        """weights = exp((values - top) / divisor), and their sums over stretches.
+
+        In f64: in f32 the many unlikely tokens would be lost beside the few likely ones."""
+        k, total = self.k, count.get()
+        with k.loop((total + (STRETCH - 1)) // STRETCH) as s:
+            lanes = k.local(0.0, f64)
+            with k.loop(k.min(total - s * STRETCH, k.index(STRETCH)), 0, LANES) as start:
+                at = s * STRETCH + start + k.lane()
+                weight = math.exp(k, (k.load(self.values, at) - top) / divisor)
+                k.store(self.weights, at, weight)
+                lanes.set(lanes.get() + k.cast(weight, f64))
+            k.store(self.sums, s, k.reduce_lanes("add", lanes.get()))
+
+    def sum_above(self, count: LocalVar, least: Val, strictly: bool = False) -> Val:
+        k, total = self.k, self.k.local(0.0, f32)
+
+        def rule(at: Val) -> None:
+            weight = k.load(self.weights, at)
+            total.set(total.get() + k.select(weight > least if strictly else weight >= least, weight, 0.0))
+
+        self.candidates(count, rule)
+        return k.reduce_lanes("add", total.get())
+
+    def cut_shares(self, count: LocalVar, whole: Val) -> None:
+        """top_p and min_p: what is cut is -inf afterwards."""
+        k = self.k
+        least = k.local(k.min(self.setting(MIN_P), 1.0))
+        with k.when(self.setting(TOP_P) < 1.0):
+            wanted = k.max(self.setting(TOP_P) * whole, 1e-30)
+            edge = self.edge_of(count, wanted)
+            self.cut_equals(count, edge, wanted)
+            least.set(k.max(least, edge))
+
+        def rule(at: Val) -> None:
+            value = k.select(k.load(self.weights, at) >= least.get(), k.load(self.values, at), -INF)
+            k.store(self.values, at, value)
+
+        self.candidates(count, rule)
+
+    def edge_of(self, count: LocalVar, wanted: Val) -> Val:
+        """The largest weight such that those not below it add up to `wanted`: bit by bit, as no weight exceeds 1."""
+        k, bits = self.k, self.k.local(0, u32)
+        with k.loop(30) as i:
+            trial = bits.get() | (k.const(1 << 29, u32) >> k.cast(i, u32))
+            enough = self.sum_above(count, k.bitcast(trial, f32)) >= wanted
+            bits.set(k.select(enough & (trial <= ONE), trial, bits.get()))
+        return k.bitcast(bits.get(), f32)
+
+    def cut_equals(self, count: LocalVar, edge: Val, wanted: Val) -> None:
+        """Of the candidates at the edge only the first ones are needed."""
+        k, total = self.k, self.k.local(self.sum_above(count, edge, strictly=True))
+        with k.loop(count.get(), 0, LANES) as start:
+            some = k.any(k.load(self.weights, start + k.lane()).eq(edge))
+            with k.when(some), k.loop(LANES) as i, k.when(k.load(self.weights, start + i).eq(edge)):
+                with k.when(total.get() >= wanted):
+                    k.store(self.values, start + i, k.const(-INF, f32))
+                total.set(total.get() + edge)
+
+    def pick(self, count: LocalVar) -> Val:
+        """The first candidate at which the running sum of the weights exceeds the drawn part of it."""
+        k, stretches = self.k, (count.get() + (STRETCH - 1)) // STRETCH
+        total = k.local(0.0, f64)
+        with k.loop(stretches) as s:
+            total.set(total.get() + k.load(self.sums, s))
+        target = self.uniform() * total.get()
+        before, where = self.stretch_of(stretches, target)
+        chosen, last, found, sum_ = k.local(0, index), k.local(0, index), k.local(False, bool_), k.local(before)
+        first = where * STRETCH
+        with k.loop(k.min(first + STRETCH, count.get()), first) as at:
+            weight = k.cast(k.load(self.weights, at), f64)
+            sum_.set(sum_.get() + weight)
+            some = weight > 0.0
+            reached = some & (sum_.get() > target) & ~found.get()
+            chosen.set(k.select(reached, at, chosen.get()))
+            found.set(found.get() | reached)
+            last.set(k.select(some, at, last.get()))
+        return k.load(self.tokens, k.select(found.get(), chosen.get(), last.get()))
+
+    def stretch_of(self, stretches: Val, target: Val) -> tuple[Val, Val]:
+        """The stretch of candidates the target falls into (rounding: else the last that weighs), and the sum before."""
+        k = self.k
+        sum_, before, where, found = k.local(0.0, f64), k.local(0.0, f64), k.local(0, index), k.local(False, bool_)
+        with k.loop(stretches) as s:
+            weight = k.load(self.sums, s)
+            takes = (weight > 0.0) & ~found.get()
+            before.set(k.select(takes, sum_.get(), before.get()))
+            where.set(k.select(takes, s, where.get()))
+            sum_.set(sum_.get() + weight)
+            found.set(found.get() | (takes & (sum_.get() > target)))
+        return before.get(), where.get()
+
+    def uniform(self) -> Val:
+        """24 bits of word `index` of the stream, as a number in [0, 1)."""
+        k = self.k
+        low, high = self.number(SEED), self.number(SEED + 1)
+        at, above = self.number(INDEX), self.number(INDEX + 1)
+        low = k.select((low | high).eq(0), k.const(SEED_OF_ZERO, u32), low)
+        counter = [(at >> 2) | (above << 30), above >> 2, k.const(0, u32), k.const(0, u32)]
+        words = philox(k, counter, (low, high))
+        word = words[3]
+        for i in range(3):
+            word = k.select((at & 3).eq(i), words[i], word)
+        return k.cast(word >> 8, f64) * (1 / 2**24)
+
+
+def lower_top_tokens(frame: Frame, group: Group) -> Launch:
+    """One sweep over the row for each token wanted: the largest of those that come after the one before."""
+    node, row = group.root, Row(frame, group.root)
+    k, count = frame.k, node.param("count")
+    out = frame.output(frame.memory.slots[node])
+    value, token, is_nan = k.local(INF, f32), k.local(-1, i32), k.local(False, bool_)
+    with k.loop(count) as i:
+        best, where = k.local(-INF, f32), k.local(NONE, i32)
+        with k.loop(row.vocab, 0, LANES) as start:
+            at = start + k.lane()
+            with frame.within(at, k.index(row.vocab), row.vocab):
+                x, here = row.logit(at), k.cast(at, i32)
+                is_nan.set(is_nan.get() | x.ne(x))
+                comes = (x < value.get()) | (x.eq(value.get()) & (here > token.get()))
+                better = comes & ((x > best.get()) | where.get().eq(NONE))
+                where.set(k.select(better, here, where.get()))
+                best.set(k.select(better, x, best.get()))
+        value.set(k.reduce_lanes("max", best.get()))
+        token.set(k.reduce_lanes("min", k.select(best.get().eq(value.get()), where.get(), NONE)))
+        k.store(out, row.row * count + i, token.get())
+    row.trap("logits", is_nan.get(), row.row)
+    return frame.finish(node.type.shape[0], group, flops=product(node.inputs[0].type.shape) * 4 * count)

@@ -1,0 +1,212 @@
+"""Ops that choose tokens: draw one from logits by the settings of its row, and the n most likely.
+
+Here is their meaning, types and test cases. Every setting is an operand, so nothing is compiled again when one changes,
+and every row is drawn by its own seed and number: what stands beside it does not matter (docs/decoding.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.core.dtypes import f32, i32, u32
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.op import Case, op
+from tetrad.core.types import ArrayType
+from tetrad.kernel.philox import philox_words
+from tetrad.ops.cases import Rng, pick
+from tetrad.ops.rules import Array
+
+TEMPERATURE, TOP_P, MIN_P, REPEAT, PRESENCE, FREQUENCY = range(6)  # columns of `settings`
+TOP_K, SEED, INDEX = 0, 1, 3  # columns of `numbers`: seed and index take two each, low word first
+SETTINGS, NUMBERS = 6, 5
+BITS = 32  # of a word of a mask
+SEED_OF_ZERO = 0xDEADBEEF
+MESSAGES = {
+    "settings": "sample: row {value}: temperature, top_p or min_p is negative or not a number",
+    "logits": "sample: row {value}: the logits hold NaN or infinity",
+    "nothing": "sample: row {value}: no token is left to choose: every logit is -inf",
+    "token": "sample: token {value} of the bias or of the tokens seen is not in the vocabulary",
+}
+
+
+def failed(which: str, value: int) -> BoundsError:
+    return BoundsError(MESSAGES[which].format(value=value))
+
+
+def sample_type(
+    logits: ArrayType,
+    settings: ArrayType,
+    numbers: ArrayType,
+    seen: ArrayType,
+    biased: ArrayType,
+    bias: ArrayType,
+    *mask: ArrayType,
+    warm_first: bool = False,
+) -> ArrayType:
+    if logits.rank != 2 or not isinstance(logits.shape[1], int) or logits.shape[1] < 1:
+        raise ShapeError(f"sample: expected logits f32[rows,vocabulary] of one token or more, got {logits}")
+    rows, vocab = logits.shape
+    wanted = [
+        ("settings", settings, f32, (rows, SETTINGS)),
+        ("numbers", numbers, u32, (rows, NUMBERS)),
+        ("seen", seen, i32, (rows, *seen.shape[1:2], 2)),
+        ("biased", biased, i32, (rows, *biased.shape[1:2])),
+        ("bias", bias, f32, biased.shape),
+        *(("mask", m, u32, (rows, -(-vocab // BITS))) for m in mask),
+    ]
+    for name, came, dtype, shape in wanted:
+        if came.shape != shape:
+            raise ShapeError(f"sample: {name}: expected {ArrayType(dtype, shape)}, got {came}")
+    for name, came, dtype, _ in (("logits", logits, f32, ()), *wanted):
+        if came.dtype is not dtype:
+            raise DtypeError(f"sample: {name}: expected {dtype}, got {came}")
+    if len(mask) > 1:
+        raise ShapeError(f"sample: expected at most one mask, got {len(mask)}")
+    return ArrayType(i32, (rows,))
+
+
+def _sample_cases(rng: Rng) -> Case:
+    """Logits apart by more than rounding, so that every decision is clear; one token is most likely by far."""
+    rows, vocab, few = pick(rng, (1, 2, 5)), pick(rng, (1, 2, 7, 33, 300, 1100, 2500)), pick(rng, (1, 3))
+    logits = np.stack([rng.permutation(vocab) for _ in range(rows)]).astype(np.float32) / 4 - vocab / 8
+    settings = np.ones((rows, SETTINGS), np.float32)
+    settings[:, TEMPERATURE] = pick(rng, (0.0, 0.01, 0.02))
+    settings[:, TOP_P] = pick(rng, (0.0, 0.5, 1.0))
+    settings[:, MIN_P] = pick(rng, (0.0, 0.1))
+    settings[:, REPEAT:] = pick(rng, ((1.0, 0.0, 0.0), (1.5, 0.25, 0.5)))
+    numbers = rng.integers(0, 1 << 32, (rows, NUMBERS), dtype=np.uint32)
+    numbers[:, TOP_K] = pick(rng, (0, 1, 3, 40, 700))
+    seen = np.stack([rng.integers(-1, vocab, (rows, few)), rng.integers(0, 3, (rows, few))], axis=-1).astype(np.int32)
+    biased = rng.integers(-1, vocab, (rows, few)).astype(np.int32)
+    bias = rng.choice(pick(rng, ([0.0], [-20.125, 20.125, -np.inf])), (rows, few))
+    bias = np.where(biased == 0, 0.0, bias).astype(np.float32)  # so that a token is left
+    mask = rng.integers(0, 1 << 32, (rows, -(-vocab // BITS)), dtype=np.uint32) | np.uint32(
+        rng.integers(0, 2) << 31 | 1
+    )
+    masks = (mask,) if pick(rng, (0, 1)) else ()
+    return Case((logits, settings, numbers, seen, biased, bias, *masks), {"warm_first": bool(pick(rng, (0, 1)))})
+
+
+@op(type=sample_type, kind="special", cases=_sample_cases, dtypes=(f32,), public=False)
+def sample(
+    logits: Array,  # f32[R,V]
+    settings: Array,  # f32[R,6]: temperature, top_p, min_p, repeat, presence and frequency penalty
+    numbers: Array,  # u32[R,5]: top_k, seed (2 words), index of the draw (2 words)
+    seen: Array,  # i32[R,S,2]: tokens the penalties are for, each once, and how often they came; -1: none
+    biased: Array,  # i32[R,B]: tokens with a bias; -1: none
+    bias: Array,  # f32[R,B]
+    *mask: Array,  # u32[R,V/32]: bit i of word j allows token 32 j + i
+    warm_first: bool = False,
+) -> Array:
+    """A token of each row: bias, mask, penalties, then top_k, top_p, min_p and temperature, then a draw.
+
+    top_k keeps the k largest and their equals (0: all), top_p the most likely until their share reaches it, min_p those
+    at least so likely in relation to the first. Temperature 0 takes the largest, the first of equals. The draw number n
+    uses word n of the Philox stream of the seed. With `warm_first` logits are divided by the temperature before top_k.
+    """
+    result = np.zeros(len(logits), np.int32)
+    for row in range(len(logits)):
+        allowed = [np.unpackbits(m[row].view(np.uint8), bitorder="little")[: logits.shape[1]] != 0 for m in mask]
+        edited = _edited(logits[row], settings[row], seen[row], biased[row], bias[row], allowed)
+        result[row] = _choice(edited, settings[row], numbers[row].tolist(), row, warm_first)
+    return result
+
+
+def _edited(logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, allowed: list[Array]) -> Array:
+    """Logits after bias, mask and penalties."""
+    found = logits.copy()
+    for token, value in zip(biased.tolist(), bias, strict=True):
+        _check_token(token, len(found))
+        if token >= 0:
+            found[token] += value
+    for mask in allowed:
+        found[~mask] = -np.inf
+    for token, count in seen.tolist():
+        _check_token(token, len(found))
+        if token >= 0 and count > 0:
+            old, repeat = found[token], settings[REPEAT]
+            milder = old * repeat if old <= 0 else old / repeat
+            found[token] = milder - (np.float32(count) * settings[FREQUENCY] + settings[PRESENCE])
+    return found
+
+
+def _check_token(token: int, vocab: int) -> None:
+    if token >= vocab:
+        raise failed("token", token)
+
+
+def _choice(logits: Array, settings: Array, numbers: list[int], row: int, warm_first: bool) -> int:
+    temperature, top_p, min_p = settings[:REPEAT]
+    if not (temperature >= 0 and top_p == top_p and min_p == min_p):
+        raise failed("settings", row)
+    if np.isnan(logits).any() or np.isposinf(logits).any():
+        raise failed("logits", row)
+    if np.isneginf(logits).all():
+        raise failed("nothing", row)
+    if temperature == 0:
+        return int(logits.argmax())
+    divisor = np.maximum(temperature, np.float32(1e-6))
+    tempered = logits / divisor if warm_first else logits
+    kept = _kept(tempered, numbers[TOP_K], top_p, min_p)
+    with np.errstate(under="ignore"):
+        weights = np.where(kept, np.exp((tempered - tempered.max()) / (1 if warm_first else divisor)), np.float32(0))
+    sums = np.cumsum(weights, dtype=np.float64)  # in f32 the many unlikely ones would be lost beside the few likely
+    return _first_above(weights, sums, draw_of(numbers) * sums[-1])
+
+
+def _kept(logits: Array, top_k: int, top_p: float, min_p: float) -> Array:
+    """Which tokens the filters leave."""
+    kept: Array = ~np.isneginf(logits)
+    if 0 < top_k < len(logits):
+        kept &= logits >= np.partition(logits, -top_k)[-top_k]
+    with np.errstate(under="ignore", invalid="ignore"):
+        shares = np.where(kept, np.exp(logits - logits.max()), np.float32(0))
+    if top_p < 1:
+        order = np.argsort(-shares, kind="stable")
+        before = np.concatenate([[np.float32(0)], np.cumsum(shares[order], dtype=np.float32)[:-1]])
+        outside = order[np.flatnonzero(before >= top_p * shares.sum(dtype=np.float32))]
+        kept[outside[outside != order[0]]] = False
+    return kept & (shares >= min(min_p, 1))
+
+
+def _first_above(weights: Array, sums: Array, target: float) -> int:
+    """The first token at which the running sum exceeds the target; rounding may leave none, then the last possible."""
+    above = np.flatnonzero((weights > 0) & (sums > target))
+    return int(above[0] if above.size else np.flatnonzero(weights)[-1])
+
+
+def draw_of(numbers: list[int]) -> float:
+    """The uniform number in [0, 1) of a row: 24 bits of word `index` of the stream of its seed."""
+    seed = numbers[SEED] | numbers[SEED + 1] << 32
+    at = numbers[INDEX] | numbers[INDEX + 1] << 32
+    return (philox_words(seed or SEED_OF_ZERO, at // 4)[at % 4] >> 8) / 2**24
+
+
+# -- the most likely --------------------------------------------------------------------------------------------------
+
+
+def top_tokens_type(logits: ArrayType, *, count: int) -> ArrayType:
+    if logits.dtype is not f32:
+        raise DtypeError(f"top_tokens: expected f32, got {logits}", hint="convert with astype")
+    if logits.rank != 2 or not isinstance(logits.shape[1], int) or not 1 <= count <= logits.shape[1]:
+        raise ShapeError(f"top_tokens: expected at least {max(count, 1)} logits in a row, got {logits}")
+    return ArrayType(i32, (logits.shape[0], count))
+
+
+def _top_cases(rng: Rng) -> Case:
+    rows, vocab = pick(rng, (1, 2, 5)), pick(rng, (1, 2, 16, 33, 300, 1100))
+    logits = rng.integers(-9, 9, (rows, vocab)).astype(np.float32)
+    logits[rng.random((rows, vocab)) < 0.2] = -np.inf
+    return Case((logits,), {"count": min(vocab, pick(rng, (1, 2, 20)))})
+
+
+@op(type=top_tokens_type, kind="special", cases=_top_cases, dtypes=(f32,), public=False)
+def top_tokens(logits: Array, *, count: int) -> Array:
+    """The `count` most likely tokens of each row, the most likely first, of equals the first.
+
+    >>> top_tokens(np.float32([[1, 5, 2, 5]]), count=3)
+    array([[1, 3, 2]], dtype=int32)
+    """
+    for row in np.flatnonzero(np.isnan(logits).any(axis=1)):
+        raise failed("logits", int(row))
+    return np.argsort(-logits, axis=1, kind="stable")[:, :count].astype(np.int32)
