@@ -168,11 +168,12 @@ class ExpertMatmul:
         with k.when(expert.eq(self.experts)), k.loop(last, first) as at:
             self.store(pairs(at, 1), part, [k.const(0.0, f32)])
         with k.otherwise():
-            whole = first + (last - first) // self.tile * self.tile
-            with k.loop(whole, first, self.tile) as at:
-                self.run(pairs(at, self.tile), expert, part)
-            with k.loop(last, whole) as at:
-                self.run(pairs(at, 1), expert, part)
+            # Tiles as large as registers hold, then smaller ones: an expert seldom has many tokens.
+            for size in sorted({self.tile, *(n for n in (4, 2, 1) if n < self.tile)}, reverse=True):
+                end = first + (last - first) // size * size
+                with k.loop(end, first, size) as at:
+                    self.run(pairs(at, size), expert, part)
+                first = end
         return self.finish((self.experts + 1) * self.groups)
 
     def run(self, pairs: list[Val], expert: Val, part: Val) -> None:
