@@ -23,7 +23,7 @@ from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
 from tetrad.lower.updates import home, updated, updates_of, with_room_for_updates
-from tetrad.passes.fuse import Group, fuse, inputs_of
+from tetrad.passes.fuse import Group, fuse, group_kind, inputs_of
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {
@@ -60,6 +60,8 @@ class Lowerer:
         kept = {o for g in groups for o in g.outputs}
         steps: list[Step] = []
         for group in groups:
+            if is_view(group, graph):
+                continue
             steps.extend(self.steps_of(group, inputs_of(group, kept), memory))
         return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots), slots)
 
@@ -121,12 +123,24 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
         if node.op.name == "constant" and node not in slots:
             slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
     for group in groups:
+        if is_view(group, graph):
+            slots[group.root] = slots[group.root.inputs[0]]
+            continue
         for node in group.outputs:
             place = home(node)
             if place not in slots and node.op.name != "call":
                 slots[place] = Slot(f"t{len(slots)}", node.type, "temp")
     slots.update((n, slots[home(n)]) for n in graph.nodes() if home(n) is not n)
     return slots
+
+
+def is_view(group: Group, graph: Graph) -> bool:
+    """A reshape of something in memory, that others read from memory: it is the same memory."""
+    root = group.root
+    if root.op.name != "reshape" or group.members != (root,) or root in graph.outputs:
+        return False
+    source = root.inputs[0]
+    return source.op.name == "parameter" or group_kind(source) != "map"
 
 
 def call_outputs(node: Node, memory: Memory) -> tuple[Slot, ...]:

@@ -46,7 +46,7 @@ def updates_of(graph: Graph) -> dict[int, int]:
 
 
 def with_room_for_updates(graph: Graph) -> Graph:
-    """The graph with a copy in front of every update whose operand is needed elsewhere, or is no array of its own."""
+    """The graph with a copy in front of every update whose operand is needed elsewhere, or has no memory of its own."""
     counts = uses(graph)
     done: dict[Node, Node] = {}
     copies = 0
@@ -54,7 +54,7 @@ def with_room_for_updates(graph: Graph) -> Graph:
         inputs = [done[i] for i in node.inputs]
         for position in overwritten(node):
             operand = node.inputs[position]
-            if counts[operand] > 1 or operand.op.name == "constant":
+            if counts[operand] > 1 or operand.op.name in ("constant", "reshape"):
                 inputs[position] = apply(copy, [inputs[position]], {"which": copies}, node.source)
                 copies += 1
         done[node] = with_inputs(node, tuple(inputs))

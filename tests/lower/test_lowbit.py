@@ -1,0 +1,113 @@
+"""Low-bit products: every format against NumPy on the same numbers, equal bits for any batch, threads and target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.types import ArrayType
+from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows, row_parts
+from tetrad.quant import pack, unpack
+from tetrad.quant.lanes import DTYPES, LANES
+from tetrad.tracing.array import Array
+
+SHAPES = [(16, 256), (32, 512), (20, 256), (1, 256), (47, 768)]
+product = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w))
+quantized = td.jit(quantize_rows)
+rows_of = td.jit(lowbit_rows)
+
+
+def weight(name: str, shape: tuple[int, int], seed: int = 0) -> tuple[Array, np.ndarray]:
+    """An interleaved weight, and the numbers it stands for."""
+    raw = pack(np.random.default_rng(seed).standard_normal(shape, dtype=np.float32), name)
+    kind = ArrayType(DTYPES[name], shape)
+    return Array.from_bytes(LANES[name].interleave(raw), kind), unpack(raw, name, shape)
+
+
+def exact(x: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The product of what 8 bits keep of x with the numbers of the weight, in f64."""
+    codes, scales, _ = row_parts(np.asarray(quantize_rows(td.asarray(x)).view), x.shape[1])
+    kept = codes.astype(np.float64) * scales[..., None]
+    return kept.reshape(x.shape) @ numbers.T.astype(np.float64)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", LANES)
+def test_rows_are_what_the_file_format_says(name: str, shape: tuple[int, int]) -> None:
+    w, numbers = weight(name, shape)
+    every = np.arange(shape[0], dtype=np.int32)[::-1].copy()
+    for found in (lowbit_rows(w, td.asarray(every)), rows_of(w, td.asarray(every))):
+        np.testing.assert_array_equal(np.asarray(found), numbers[every])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", LANES)
+def test_products_agree_with_numpy(name: str, shape: tuple[int, int]) -> None:
+    w, numbers = weight(name, shape)
+    x = np.random.default_rng(1).standard_normal((5, shape[1]), dtype=np.float32)
+    want = exact(x, numbers)
+    bound = 1e-6 * (np.abs(x) @ np.abs(numbers.T)) + 1e-12  # rounding of one f32 accumulator
+    for found in (product(x, w), lowbit_matmul(quantize_rows(td.asarray(x)), w)):
+        assert (np.abs(np.asarray(found) - want) <= bound).all()
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_bits_do_not_depend_on_the_batch(name: str) -> None:
+    w, _ = weight(name, (48, 512))
+    x = np.random.default_rng(2).standard_normal((19, 512), dtype=np.float32)
+    together = np.asarray(product(x, w))
+    for count in (1, 2, 3, 4, 5, 8):
+        parts = [np.asarray(product(x[i : i + count], w)) for i in range(0, 19, count)]
+        np.testing.assert_array_equal(np.concatenate(parts).view(np.uint32), together.view(np.uint32))
+
+
+def test_any_number_of_rows_is_one_program() -> None:
+    w, _ = weight("q4_k", (32, 256))
+    many = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=64)}, None))
+    x = np.random.default_rng(3).standard_normal((33, 256), dtype=np.float32)
+    for count in (1, 3, 4, 7, 33):
+        np.testing.assert_array_equal(np.asarray(many(x[:count], w)), np.asarray(product(x[:count], w)))
+    assert many.compiles == 1
+
+
+def test_elementwise_work_joins_the_product() -> None:
+    w, _ = weight("q4_0", (32, 64))
+    v, _ = weight("q8_0", (32, 64), seed=5)
+    x = np.random.default_rng(4).standard_normal((6, 64), dtype=np.float32)
+
+    def gated(x: Array, w: Array, v: Array) -> Array:
+        q = quantize_rows(x)
+        return td.nn.silu(lowbit_matmul(q, w)) * lowbit_matmul(q, v) + 1  # type: ignore[no-any-return]
+
+    found, want = np.asarray(td.jit(gated)(x, w, v)), np.asarray(gated(td.asarray(x), w, v))
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+
+
+def test_eight_bits_keep_the_largest_and_know_nan() -> None:
+    x = np.random.default_rng(5).standard_normal((6, 96)).astype(np.float32)
+    x[1, :32], x[2, 3], x[3, 40], x[4, :32] = 0, np.nan, np.inf, x[4, :32] * np.float32(1e-40)
+    for rows in (quantized(x), quantize_rows(td.asarray(x))):
+        codes, scales, sums = row_parts(np.asarray(rows.view), 96)
+        assert np.isnan(scales[2, 0]) and np.isnan(scales[3, 1]) and np.isfinite(scales[[0, 1, 4, 5]]).all()
+        back = codes * scales[..., None]
+        kept = np.abs(back - x.reshape(6, 3, 32))[[0, 1, 4, 5]]
+        tops = np.abs(x.reshape(6, 3, 32)).max(-1, keepdims=True)[[0, 1, 4, 5]]
+        assert (kept <= tops / 253 + 2.0**-110).all()  # blocks of smaller numbers are zero
+        np.testing.assert_allclose(sums[0], (codes[0].astype(int).sum(-1) * scales[0]), rtol=1e-6)
+    plain = [0, 1, 4, 5]
+    np.testing.assert_array_equal(
+        np.asarray(quantized(x).view)[plain], np.asarray(quantize_rows(td.asarray(x)).view)[plain]
+    )
+
+
+def test_rows_out_of_range_and_wrong_operands_are_errors() -> None:
+    w, _ = weight("q4_0", (32, 64))
+    with pytest.raises(IndexError):
+        rows_of(w, td.asarray([32], dtype=td.int32))
+    with pytest.raises(td.errors.ShapeError, match="inner sizes differ"):
+        product(np.zeros((2, 96), np.float32), w)
+    with pytest.raises(td.errors.DtypeError, match="8 bits"):
+        lowbit_matmul(td.zeros((2, 64)), w)
+    with pytest.raises(td.errors.ShapeError, match="multiple of 32"):
+        quantize_rows(td.zeros((2, 40)))

@@ -1,0 +1,92 @@
+"""Arrays changed in place: what a program sees is as if every update made a new array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.ops.lowbit import put_cache
+from tetrad.tracing.array import Array
+
+LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32
+SLOT, POSITION = np.array([0, 2, 1], np.int32), np.array([5, 17, 31], np.int32)
+ROWS = np.random.default_rng(0).standard_normal((3, HEADS, CHANNELS)).astype(np.float32)
+
+
+def caches() -> tuple[np.ndarray, np.ndarray]:
+    front = (LAYERS, SLOTS, HEADS)
+    keys = np.zeros((*front, LENGTH // 16, CHANNELS, 16), np.float16)
+    return keys, np.zeros((*front, LENGTH, CHANNELS), np.float16)
+
+
+@td.jit
+def layer(keys: Array, values: Array, rows: Array, index: Array) -> tuple[Array, Array, Array]:
+    keys = put_cache(keys, rows, index, SLOT, POSITION)
+    values = put_cache(values, rows * 2, index, SLOT, POSITION)
+    return td.sum(keys.astype(td.float32)) + td.sum(values.astype(td.float32)), keys, values
+
+
+def network(keys: Array, values: Array, rows: Array) -> tuple[Array, Array, Array]:
+    total = td.zeros(())
+    for i in range(LAYERS):
+        part, keys, values = layer(keys, values, rows, np.int32(i))
+        total = total + part
+    return total, keys, values
+
+
+def expected() -> tuple[np.ndarray, np.ndarray]:
+    keys, values = caches()
+    for t, (s, p) in enumerate(zip(SLOT, POSITION, strict=True)):
+        keys[:, s, :, p // 16, :, p % 16] = ROWS[t]
+        values[:, s, :, p] = 2 * ROWS[t]
+    return keys, values
+
+
+def test_updates_reach_through_calls_and_leave_the_callers_arrays_alone() -> None:
+    given = [td.asarray(c) for c in caches()]
+    _, keys, values = td.jit(network)(*given, ROWS)
+    np.testing.assert_array_equal(np.asarray(keys), expected()[0])
+    np.testing.assert_array_equal(np.asarray(values), expected()[1])
+    assert not any(np.asarray(c).any() for c in given)
+
+
+def test_a_donated_array_is_changed_where_it_lies() -> None:
+    owned = td.jit(lambda a, b: (a + 0, b + 0))(*caches())
+    places = [a._storage.ptr for a in owned]
+    _, keys, values = td.jit(network, donate_argnums=(0, 1))(*owned, ROWS)
+    assert [keys._storage.ptr, values._storage.ptr] == places
+    assert all(a.is_deleted for a in owned)
+    np.testing.assert_array_equal(np.asarray(keys), expected()[0])
+
+
+def test_what_others_still_need_is_copied_first() -> None:
+    def twice(keys: Array, rows: Array) -> tuple[Array, Array, Array]:
+        zero = np.int32(0)
+        return put_cache(keys, rows, zero, SLOT, POSITION), put_cache(keys, -rows, zero, SLOT, POSITION), keys
+
+    first, second, old = (np.asarray(a) for a in td.jit(twice)(caches()[0], ROWS))
+    np.testing.assert_array_equal(first, -second)
+    assert first.any() and not old.any()
+
+
+def test_a_constant_and_a_reshaped_array_can_be_updated() -> None:
+    keys, values = caches()
+    inside = td.jit(lambda rows: put_cache(td.asarray(values), rows, np.int32(1), SLOT, POSITION))
+    flat = td.jit(
+        lambda v, rows: (put_cache(td.reshape(v, values.shape), rows, np.int32(1), SLOT, POSITION), v.sum()),
+        donate_argnums=0,
+    )
+    want = values.copy()
+    want[1, SLOT, :, POSITION] = ROWS
+    np.testing.assert_array_equal(np.asarray(inside(ROWS)), want)
+    np.testing.assert_array_equal(np.asarray(inside(ROWS)), want)
+    np.testing.assert_array_equal(np.asarray(flat(td.asarray(values.reshape(-1)), ROWS)[0]), want)
+
+
+@pytest.mark.parametrize("position", [-1, 32])
+def test_positions_outside_the_cache_are_errors(position: int) -> None:
+    places = np.array([5, 17, position], np.int32)
+    put = td.jit(lambda v, rows: put_cache(v, rows, np.int32(0), SLOT, places))
+    with pytest.raises(IndexError, match="put_cache"):
+        put(caches()[1], ROWS)
