@@ -99,6 +99,17 @@ def test_views_live_longer_than_the_file(small: gguf.File) -> None:
     small.close()
 
 
+def test_pages_that_were_given_back_come_again(tmp_path: Path) -> None:
+    values = {name: np.arange(5000, dtype=np.float32) + i for i, name in enumerate("abc")}
+    gguf.write(tmp_path / "x.gguf", {}, values)
+    with gguf.open_file(tmp_path / "x.gguf") as file:
+        view = file.data("b")
+        file.release("b")
+        for name, numbers in values.items():
+            np.testing.assert_array_equal(file.data(name).view(np.float32), numbers)
+        np.testing.assert_array_equal(view.view(np.float32), values["b"])
+
+
 def test_a_tensor_that_is_not_there(small: gguf.File) -> None:
     with pytest.raises(FileFormatError, match=r"no tensor 'blk\.9\.q'(?s:.)*hint: `tensors` lists the 5"):
         small.data("blk.9.q")

@@ -13,9 +13,11 @@ from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
+from tetrad.ops.interleave import LINE
 from tetrad.passes.fuse import Group
 from tetrad.quant.fields import Plane
-from tetrad.quant.lanes import WORDS, Lanes, lanes_of
+from tetrad.quant.lanes import LANES as LAYOUTS
+from tetrad.quant.lanes import WORDS, Lanes
 
 LONG = 64  # units: above this, gathers take a second to compile (q6_k)
 BYTES = 0x01010101  # a number in each byte of a word
@@ -24,19 +26,20 @@ SPREAD = 0x00204081  # times four bits: each stands in the lowest place of a byt
 
 def lower_interleave(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
-    raw, order = node.inputs
-    lanes, (rows, blocks, _) = lanes_of(node.type.dtype), raw.type.shape
+    _, raw, order, _ = node.inputs
+    lanes, (rows, blocks, _) = LAYOUTS[node.param("format")], raw.type.shape
     source, result = Source(frame, node, lanes), Result(frame, node, lanes)
-    first = k.group_id() * frame.sizes.val(blocks)
     with k.loop(frame.sizes.val(blocks)) as b:
         source.begin_block(b)
-        result.block = first + b
+        result.begin_super(b)
         copy_factors(source, result)
         for i in range(lanes.blocks):
             result.begin_block(i)
             copy_codes(source, result, i)
             copy_scales(source, result, i)
-    return frame.finish(ceil_div(order.type.shape[0], LANES), group, flops=work(rows, blocks, lanes))
+    updates = frozenset({frame.memory.slots[node]})
+    groups = ceil_div(order.type.shape[0], LANES)
+    return frame.finish(groups, group, flops=work(rows, blocks, lanes), updates=updates)
 
 
 def work(rows: Size, blocks: Size, lanes: Lanes) -> Size:
@@ -48,12 +51,12 @@ class Source:
     """Rows as the file has them: reads at a byte of the current block, one row a lane.
 
     Blocks begin at multiples of 4 bytes or of 2, so they are read in such units. Short blocks are gathered where they
-    lie. Of long ones that would be much code: they are turned in scratch, from where a unit of sixteen rows is one load.
+    lie. For long ones that would be much code: they are turned in scratch, where a unit of sixteen rows is one load.
     """
 
     def __init__(self, frame: Frame, node: Node, lanes: Lanes) -> None:
         self.frame, self.k, self.lanes = frame, frame.k, lanes
-        self.node, (raw, self.order) = node, node.inputs
+        _, raw, self.order, _ = node.inputs
         self.unit = u32 if lanes.format.nbytes % u32.nbytes == 0 else u16
         self.units = lanes.format.nbytes // self.unit.nbytes
         self.memory = frame.view(frame.memory.slots[raw], self.unit)
@@ -125,23 +128,30 @@ class Result:
 
     def __init__(self, frame: Frame, node: Node, lanes: Lanes) -> None:
         self.k, self.lanes = frame.k, lanes
+        k, (target, raw, order, start) = frame.k, node.inputs
         slot = frame.memory.slots[node]
-        self.views = {kind: frame.view(slot, kind, "write") for kind in (u8, u16, u32)}
-        self.block, self.at = frame.k.index(0), 0
+        self.views = {kind: frame.view(slot, kind, "readwrite") for kind in (u8, u16, u32)}
+        blocks, groups = frame.sizes.val(raw.type.shape[1]), frame.sizes.val(ceil_div(order.type.shape[0], LANES))
+        first = k.cast(frame.reading.wide(start, ()), index)
+        end = first * LINE + groups * blocks * lanes.super_bytes
+        frame.reading.trap(node, target, (first < 0) | (end > frame.sizes.val(target.type.shape[0]) * LINE), first)
+        self.start = first * LINE + k.group_id() * (blocks * lanes.super_bytes)
+
+    def begin_super(self, block: Val) -> None:
+        self.begin, self.at = self.start + block * self.lanes.super_bytes, 0
 
     def begin_block(self, i: int) -> None:
         self.at = self.lanes.head_bytes + i * self.lanes.block_bytes
 
     def store(self, kind: DType, value: Val) -> None:
         k, size = self.k, kind.nbytes
-        where = self.block * (self.lanes.super_bytes // size) + self.at // size + k.lane()
+        where = self.begin // size + self.at // size + k.lane()
         k.store(self.views[kind], where, k.cast(value, kind))
         self.at += LANES * size
 
 
 def copy_factors(source: Source, result: Result) -> None:
     """The f16 factors of a super-block; that of the mins is negated."""
-    result.at = 0
     for i, at in enumerate(source.lanes.source.factors):
         half = source.part(at, u16)
         result.store(u16, half ^ 0x8000 if i else half)

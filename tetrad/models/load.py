@@ -17,10 +17,11 @@ from tetrad.core.errors import FileFormatError
 from tetrad.formats import gguf
 from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, qwen3moe  # noqa: F401  (they register)
 from tetrad.models.arch import Architecture, architecture_named
-from tetrad.models.config import Config, Metadata
+from tetrad.models.config import MOST, Config, Metadata
+from tetrad.models.packed import load_weights
 from tetrad.models.program import Programs
-from tetrad.models.shapes import check_shapes, outer_shapes
-from tetrad.models.weights import factors_of, load_weight, rope_order
+from tetrad.models.shapes import check_factors, check_shapes, outer_shapes
+from tetrad.models.weights import factors_of, rope_order
 from tetrad.text.chat import ChatTemplate, template_from_gguf
 from tetrad.text.tokenizer import Tokenizer, tokenizer_from_gguf
 from tetrad.tracing.array import Array
@@ -62,6 +63,7 @@ def read_config(file: gguf.File, arch: Architecture, context: int) -> Config:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise FileFormatError("expected a matrix token_embd.weight, there is none", file=file.path)
+    check_factors(file, MOST["rope.dimension_count"])
     return arch.config(Metadata(file.metadata, file.path, arch.name, context), embedding.shape[0], factors_of(file))
 
 
@@ -69,17 +71,18 @@ def read_weights(file: gguf.File, config: Config) -> tuple[dict[str, Array], lis
     """(outside the blocks, of each block by short names)."""
     outer: dict[str, Array] = {}
     layers: list[dict[str, Array]] = [{} for _ in range(config.layers)]
-    for name in file.tensors:
+    for name, weight in load_weights(file, lambda name: row_order(config, name)).items():
         if name.startswith("blk."):
             _, number, short = name.split(".", 2)
-            layers[int(number)][short] = load_weight(file, name, row_order(config, short))
+            layers[int(number)][short] = weight
         else:
-            outer[name] = load_weight(file, name)
+            outer[name] = weight
     return outer, layers
 
 
-def row_order(config: Config, short: str) -> np.ndarray | None:
+def row_order(config: Config, name: str) -> np.ndarray | None:
     """The order in which rows of this tensor are wanted, None for that of the file."""
+    short = name.split(".", 2)[-1] if name.startswith("blk.") else name
     if not config.is_interleaved or not short.startswith(TURNED):
         return None
     heads = config.heads if short.startswith("attn_q.") else config.kv_heads

@@ -1,7 +1,7 @@
-"""Models, weights: tensors of a GGUF file as arrays that compiled code reads.
+"""Models, weights: tensors of floats of a GGUF file as arrays that compiled code reads, and the order of their rows.
 
-Receives an open file, returns arrays: low-bit weights interleaved for the kernels (`quant.lanes`), others as they are.
-`shapes` has checked every tensor before a byte of it is read.
+Receives an open file, returns arrays, in place where that can be; low-bit tensors are `packed`'s. `shapes` has checked
+every tensor before a byte of it is read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32
-from tetrad.core.errors import UnsupportedError
-from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import File
-from tetrad.quant.lanes import DTYPES, LANES
 from tetrad.tracing.array import Array
 
 Factors = Callable[[str], np.ndarray | None]  # a small tensor of floats by name, or None where the file has none
 FLOATS = {"f32": f32, "f16": f16, "bf16": bf16}
-STAGE = 1 << 22  # elements interleaved at a time: bounds the memory that needs
 
 
 def read_floats(file: File, name: str) -> np.ndarray:
@@ -32,32 +28,12 @@ def factors_of(file: File) -> Factors:
     return lambda name: read_floats(file, name).astype(np.float64) if name in file.tensors else None
 
 
-def load_weight(file: File, name: str, order: np.ndarray | None = None) -> Array:
-    """One tensor as an array; `order` puts its rows in another order."""
-    tensor = file.tensors[name]
-    if tensor.format in FLOATS:
-        values = read_floats(file, name)
-        if values.ndim > 2:  # matrices above one another, as the low-bit ones are
-            values = values.reshape(-1, values.shape[-1])
-        return Array.from_numpy(aligned(values if order is None else values[order]))
-    if tensor.format not in LANES:
-        known = ", ".join([*FLOATS, *LANES])
-        message = f"{file.path}: tensor {name} has the format {tensor.format}, which is not supported yet"
-        raise UnsupportedError(message, hint=f"supported: {known}")
-    return interleaved(file.data(name), tensor.format, tensor.shape, order)
-
-
-def interleaved(data: np.ndarray, format: str, shape: tuple[int, ...], order: np.ndarray | None) -> Array:
-    *outer, columns = shape
-    rows = int(np.prod(outer))
-    lanes, kind = LANES[format], ArrayType(DTYPES[format], (rows, columns))
-    packed = data.reshape(rows, -1)
-    made = aligned_bytes(int(kind.nbytes)).reshape(kind.storage_shape)  # type: ignore[arg-type, call-overload]
-    step = max(1, STAGE // columns // 16) * 16
-    for start in range(0, rows, step):
-        part = packed[start : start + step] if order is None else packed[order[start : start + step]]
-        made[start : start + len(part) + -len(part) % 16] = lanes.interleave(part)
-    return Array.from_bytes(made, kind)
+def load_floats(file: File, name: str, order: np.ndarray | None) -> Array:
+    """A tensor of floats where it lies, or copied if kernels want it elsewhere or its rows in another order."""
+    values = read_floats(file, name)
+    if values.ndim > 2:  # matrices above one another, as the low-bit ones are
+        values = values.reshape(-1, values.shape[-1])
+    return Array.from_numpy(aligned(values if order is None else values[order]))
 
 
 def aligned(values: np.ndarray) -> np.ndarray:

@@ -80,6 +80,17 @@ class File:
             raise ValueError(f"{self.path} is closed")
         return np.frombuffer(self._maps[tensor.file], np.uint8, tensor.nbytes, tensor.offset)
 
+    def release(self, name: str) -> None:
+        """Take the pages of a tensor out of this process's memory, for whoever has made something of them.
+
+        Views stay valid: a page that is read again comes back. Pages shared with a neighbour stay.
+        """
+        tensor = self.tensors[name]
+        first = -(-tensor.offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = (tensor.offset + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+        if size > 0 and hasattr(mmap, "MADV_DONTNEED"):
+            self._maps[tensor.file].madvise(mmap.MADV_DONTNEED, first, size)
+
     def close(self) -> None:
         maps, self._maps = self._maps, {}
         for mapped in maps.values():
