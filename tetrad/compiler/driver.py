@@ -123,6 +123,7 @@ class Runner:
             lambda i: compiled.constants.address(compiled.lowered.outputs[i]),
             self.explained,
         )
+        self.run = self.ready.run if self.watch is None else self.watched
 
     def output_plan(self, i: int, slot: Slot, dims: Mapping[str, int]) -> tuple[str, int]:
         """How output i gets its memory: (kind, detail)."""
@@ -135,7 +136,7 @@ class Runner:
             return "donated", self.compiled.takeover[slot]
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
-    def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+    def watched(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.watch is not None and not profile:
             return self.watch(self, storages, threads)
         return self.ready.run(storages, threads, profile)

@@ -29,7 +29,7 @@ class Case:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-Cases = Callable[[np.random.Generator], Case]  # draws a random case; sizes 0, 1, primes and special values included
+Cases = Callable[["np.random.Generator"], Case]  # draws a random case; sizes 0, 1, primes and special values included
 
 KINDS = ("elementwise", "movement", "reduce", "special", "structural")
 REGISTRY: dict[str, Op] = {}

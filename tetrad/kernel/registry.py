@@ -42,7 +42,7 @@ class Sample:
 
 Builder = Callable[..., n.Program]
 Cases = Callable[[], list[Case]]
-Sampler = Callable[[np.random.Generator], Sample]
+Sampler = Callable[["np.random.Generator"], Sample]
 
 
 class Entry:

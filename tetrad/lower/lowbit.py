@@ -8,9 +8,9 @@ as many rows of x as the target's registers hold; the order of the sum is that o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
+from tetrad.core.record import record
 from tetrad.core.sizes import ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
@@ -53,7 +53,7 @@ class Weight:
         return Block(self, head, head + lanes.head_bytes + (block % lanes.blocks) * lanes.block_bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """32 columns of sixteen rows: where its super-block and itself begin, in bytes."""
 

@@ -7,7 +7,7 @@ goes wrong (NaN, infinities, -0.0, subnormals, the ends of the integers).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tetrad.core.dtypes import DType, bool_
 from tetrad.core.op import Case, Cases
 
 Array = Any  # np.ndarray: NumPy's stubs give Any for arrays of any dtype
-Rng = np.random.Generator
+Rng: TypeAlias = "np.random.Generator"  # by name: NumPy loads its random numbers when they are mentioned
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65)
 MOST = 4096  # elements of one operand
