@@ -154,6 +154,13 @@ def test_through_jit() -> None:
     assert difference(np.asarray(got), result(kind, data)) is None
 
 
+@pytest.mark.parametrize("dtype", [f16, i8], ids=str)
+def test_bisect_finds_every_station_in_order(dtype: DType) -> None:
+    kind = Kind(2, channels=32, dtype=dtype)
+    story = str(td.bisect(lambda *args: attention(*args, **kind.settings))(*data_of(kind, [300]).arrays()))
+    assert "every station gives the same answer" in story, story
+
+
 @pytest.mark.parametrize("kind", [Kind(2, window=100, slots=2), Kind(1, channels=32, dtype=i8)], ids=["mixed", "i8"])
 def test_machine_code_is_the_evaluator(kind: Kind) -> None:
     data = data_of(kind, [0, 256, 257, 258, 30], np.arange(5) // 4 % kind.slots)
@@ -291,6 +298,12 @@ def test_tiles_are_full() -> None:
 
 def launches(target: Target, kind: Kind, count: Size) -> list[Launch]:
     return [step for step in Lowerer(target).lower(graph_of(kind, count)).steps if isinstance(step, Launch)]
+
+
+def test_blocks_nobody_sees_are_left_alone() -> None:
+    """Checks then expect no results there."""
+    blocks, join = launches(V3, Kind(keys=1024), 1)
+    assert blocks.updates == blocks.writes and not join.updates
 
 
 @pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)

@@ -109,11 +109,21 @@ def cumsum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[f
     return 2.0 * sizes[0].shape[axis], np.cumsum(sizes[0], axis)
 
 
+def attention_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
+    """A score is off by units of sum |q| |k|, its weight by as much of itself; weights add up to one."""
+    q, k, v = sizes[:3]
+    key_scale, value_scale = (np.max(scale) for scale in sizes[6:]) if sizes[6:] else (1.0, 1.0)
+    score = np.max(np.sum(q, -1), initial=0.0) * np.max(k) * key_scale * abs(node.param("scale"))
+    depth = 2 * (q.shape[-1] + 4) * score + v.shape[-2]
+    return float(depth), np.full(q.shape, np.max(v) * value_scale)
+
+
 # Ops that add in an order of their own: (additions an element passes, sum of what is added without signs).
 SUMS = {
     "reduce_sum": sum_magnitude,
     "matmul": matmul_magnitude,
     "cumsum": cumsum_magnitude,
+    "attention": attention_magnitude,
 }
 
 

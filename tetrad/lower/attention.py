@@ -162,6 +162,7 @@ class Whole:
             value = k.load(self.results, row * channels + channel + k.lane()) / k.load(self.totals, row)
             at = (token * self.extent.heads + head) * channels + channel + k.lane()
             k.store(self.out, at, tile.where.unless_padding(token, value))
+        k.barrier()
 
 
 # -- blocks spread over workgroups ------------------------------------------------------------------------------------
@@ -197,7 +198,8 @@ class Spread:
 
         with k.when((block >= first) & (block < stop)):
             each_tile(k, extent.shared, heads, run_tile)
-        return frame.finish(product(grid), self.group, flops=extent.flops)
+        left_alone = frozenset((self.here, self.sums, self.parts))  # where a block is not seen; `join` does not look
+        return frame.finish(product(grid), self.group, flops=extent.flops, updates=left_alone)
 
     def keep(self, tile: Tile, block: Val, buffers: list[Buffer]) -> None:
         k = self.k
