@@ -28,9 +28,14 @@ class Programs:
     """The step of a model, compiled when first used. `layers[i]` are the weights of block i by their short names."""
 
     def __init__(
-        self, arch: Architecture, config: Config, outer: Mapping[str, Array], layers: list[dict[str, Array]]
+        self,
+        arch: Architecture,
+        config: Config,
+        outer: Mapping[str, Array],
+        layers: list[dict[str, Array]],
+        has_head: bool = True,
     ) -> None:
-        self.arch, self.config, self.outer, self.layers = arch, config, outer, layers
+        self.arch, self.config, self.outer, self.layers, self.has_head = arch, config, outer, layers, has_head
         self._block = td.jit(self._run_block, static_argnames=("window",))
 
     @cached_property
@@ -60,10 +65,16 @@ class Programs:
                 weights, x, slot, position, keys, values, layer, tables[c.rope_of(i)], window=c.window_of(i)
             )
         x = rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
+        if not self.has_head:
+            return x, keys, values
         logits = product(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
         if c.logit_cap:
             logits = c.logit_cap * td.tanh(logits / c.logit_cap)
         return logits, keys, values
+
+    def without_head(self) -> Programs:
+        """The same model, whose steps give hidden states in place of logits."""
+        return Programs(self.arch, self.config, self.outer, self.layers, has_head=False)
 
     def _run_block(
         self,
