@@ -1,0 +1,237 @@
+"""Models, sampling: the settings of a request, checked, and the sampler that applies them token by token.
+
+Receives logits of one position, returns the token and, where asked for, what was likely. The choice itself is the op
+`sample`; here is what it needs to know of a request, kept in place from token to token: nothing walks the vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import tetrad as td
+from tetrad.core.errors import SettingError
+from tetrad.ops.sample import BITS, INDEX, NUMBERS, SEED, TOP_K, sample, top_tokens
+from tetrad.tracing.array import Array
+
+MOST_LOGPROBS = 20
+TOPS = (1, 5, MOST_LOGPROBS)  # how many of the most likely are asked of compiled code
+WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How tokens are chosen. The names and defaults are those of llama.cpp; every value is checked here."""
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] | None = None
+    seed: int | None = None
+    logprobs: int = 0
+    used_seed: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, 0.0)
+        check_number("top_p", self.top_p, 0.0, 1.0)
+        check_number("min_p", self.min_p, 0.0, 1.0)
+        check_number("presence_penalty", self.presence_penalty)
+        check_number("frequency_penalty", self.frequency_penalty)
+        check_number("repeat_penalty", self.repeat_penalty, 0.0)
+        if self.repeat_penalty == 0:
+            raise SettingError("repeat_penalty", "a number above 0", self.repeat_penalty)
+        check_count("top_k", self.top_k, -1)
+        check_count("repeat_last_n", self.repeat_last_n, -1)
+        check_count("logprobs", self.logprobs, 0, MOST_LOGPROBS)
+        if self.seed is not None:
+            check_count("seed", self.seed, -1, 2**64 - 1)
+        # Drawn once, and told: the same seed gives the same answer again.
+        drawn = self.seed is None or self.seed == -1
+        object.__setattr__(self, "used_seed", 1 + secrets.randbelow(WORD) if drawn else self.seed)
+
+    @property
+    def penalises(self) -> bool:
+        return (self.repeat_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
+
+    def row(self) -> np.ndarray:
+        """`settings` of the op."""
+        chances = (self.temperature, self.top_p, self.min_p)
+        return np.array([[*chances, self.repeat_penalty, self.presence_penalty, self.frequency_penalty]], np.float32)
+
+
+def check_number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise SettingError(name, "a number", value)
+    if not least <= value <= most:
+        between = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
+        raise SettingError(name, f"a number {between}", value)
+
+
+def check_count(name: str, value: object, least: int, most: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        between = f"from {least} to {most}" if math.isfinite(most) else f"of at least {least}"
+        raise SettingError(name, f"a whole number {between}", value)
+
+
+class Recent:
+    """How often each of the last `size` tokens came: `table` i32[1, n, 2] has every token once, free rows are -1."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.table = np.full((1, 1, 2), -1, np.int32)
+        self.rows: dict[int, int] = {}
+        self.order: deque[int] = deque()
+
+    def add(self, token: int) -> None:
+        if self.size == 0:
+            return
+        self.order.append(token)
+        row = self.rows.get(token)
+        if row is None:
+            self._put(token)
+        else:
+            self.table[0, row, 1] += 1
+        if len(self.order) > self.size:
+            self._drop(self.order.popleft())
+
+    def _put(self, token: int) -> None:
+        row = len(self.rows)
+        if row == self.table.shape[1]:
+            self.table = np.concatenate([self.table, np.full_like(self.table, -1)], axis=1)
+        self.rows[token] = row
+        self.table[0, row] = token, 1
+
+    def _drop(self, token: int) -> None:
+        """One fewer of a token; the row of one that is gone is taken by the last."""
+        row = self.rows[token]
+        self.table[0, row, 1] -= 1
+        if self.table[0, row, 1]:
+            return
+        del self.rows[token]
+        last = len(self.rows)
+        if row != last:
+            moved = int(self.table[0, last, 0])
+            self.table[0, row] = self.table[0, last]
+            self.rows[moved] = row
+        self.table[0, last] = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """A token and the logarithm of its probability, before any setting."""
+
+    token: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The token that was chosen, how likely it was, and the most likely ones where they were asked for."""
+
+    token: int
+    logprob: float | None = None
+    top: tuple[Chance, ...] = ()
+
+
+class Sampler:
+    """Chooses the tokens of one request. `before` are the tokens of its prompt, which penalties count as well."""
+
+    def __init__(self, settings: Settings, vocab: int, before: Iterable[int] = (), context: int = 1 << 20) -> None:
+        self.settings, self.vocab = settings, vocab
+        last = context if settings.repeat_last_n < 0 else settings.repeat_last_n
+        self.recent = Recent(last if settings.penalises else 0)
+        for token in before if self.recent.size else ():
+            self.recent.add(int(token))
+        self.index = 0  # of the draw: that of the token in the answer
+        self.numbers = numbers_row(settings)
+        self.fixed = [Array.from_numpy(x) for x in (settings.row(), self.numbers)]
+        self.bias = [Array.from_numpy(x) for x in bias_rows(settings.logit_bias, vocab)]
+        self.seen = Array.from_numpy(self.recent.table)
+
+    def choose(self, logits: np.ndarray, mask: np.ndarray | None = None) -> Choice:
+        """The next token of the answer, from its logits f32[1, vocab]; `mask` u32[1, words] says which are allowed."""
+        self.numbers[0, INDEX], self.numbers[0, INDEX + 1] = self.index & WORD, self.index >> 32
+        if self.seen.view is not self.recent.table:
+            self.seen = Array.from_numpy(self.recent.table)
+        given = Array.from_numpy(logits)
+        masks = () if mask is None else (Array.from_numpy(mask),)
+        token = int(compiled_sample()(given, *self.fixed, self.seen, *self.bias, *masks).view[0])
+        self.index += 1
+        self.recent.add(token)
+        if not self.settings.logprobs:
+            return Choice(token)
+        return self._with_logprobs(token, given, logits[0])
+
+    def _with_logprobs(self, token: int, given: Array, logits: np.ndarray) -> Choice:
+        wanted = self.settings.logprobs
+        total = float(compiled_log_sum()(given).view[0])
+        count = min(self.vocab, next(n for n in TOPS if n >= wanted))
+        tops = compiled_top(count)(given).view[0, :wanted].tolist()
+        chances = tuple(Chance(i, float(logits[i]) - total) for i in tops)
+        return Choice(token, float(logits[token]) - total, chances)
+
+
+def numbers_row(settings: Settings) -> np.ndarray:
+    row = np.zeros((1, NUMBERS), np.uint32)
+    row[0, TOP_K] = max(0, settings.top_k)
+    row[0, SEED], row[0, SEED + 1] = settings.used_seed & WORD, settings.used_seed >> 32
+    return row
+
+
+def bias_rows(bias: Mapping[int, float] | None, vocab: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and what is added to their logits, filled up to a power of two."""
+    if not bias:
+        return np.full((1, 1), -1, np.int32), np.zeros((1, 1), np.float32)
+    for token, value in bias.items():
+        check_count("logit_bias", token, 0, vocab - 1)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value < math.inf:
+            raise SettingError("logit_bias", f"a number or -inf for token {token}", value)
+    size = 1 << (len(bias) - 1).bit_length()
+    tokens, values = np.full((1, size), -1, np.int32), np.zeros((1, size), np.float32)
+    tokens[0, : len(bias)], values[0, : len(bias)] = list(bias), list(bias.values())
+    return tokens, values
+
+
+# -- compiled when first used -----------------------------------------------------------------------------------------
+
+
+@cache
+def compiled_sample() -> Any:
+    def choose(logits: Any, settings: Any, numbers: Any, seen: Any, biased: Any, bias: Any, *mask: Any) -> Any:
+        return sample(logits, settings, numbers, seen, biased, bias, *mask)
+
+    biases = {1: td.Dim("biased", max=1 << 24)}
+    return td.jit(choose, dims={"seen": {1: td.Dim("seen", max=1 << 24)}, "biased": biases, "bias": biases})
+
+
+@cache
+def compiled_top(count: int) -> Any:
+    return td.jit(lambda logits: top_tokens(logits, count=count))
+
+
+@cache
+def compiled_log_sum() -> Any:
+    """log of the sum of exp, of every row."""
+
+    def log_sum(logits: Array) -> Array:
+        top = td.max(logits, axis=-1, keepdims=True)
+        return (td.log(td.sum(td.exp(logits - top), axis=-1, keepdims=True)) + top)[:, 0]  # type: ignore[no-any-return]
+
+    return td.jit(log_sum)
+
+
+def mask_words(vocab: int) -> int:
+    """Words of a mask."""
+    return -(-vocab // BITS)
