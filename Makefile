@@ -10,10 +10,15 @@ RUN_READY := $(VENV)/.run-ready
 TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
 N ?= 2000
+PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test test-slow lint bench peers fuzz clean
+.PHONY: run demo test test-slow lint bench peers fuzz clean
 
+# A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
+	$(VENV)/bin/tetrad run --verbose -n 128 -s 7 -p "$(PROMPT)" < /dev/null
+
+demo: $(RUN_READY)
 	$(VENV)/bin/python -m tetrad.demo
 
 test: lint
@@ -50,11 +55,11 @@ $(PEERS)/bin/python:
 
 # The stamps are order-only on the interpreter: pip touches files in the environment, that is no reason to reinstall.
 $(RUN_READY): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --editable .
+	$(VENV)/bin/python -m pip install --quiet --editable '.[lm]'
 	touch $@
 
 $(TEST_READY): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[lm,test]'
 	touch $@ $(RUN_READY)
 
 $(PEERS_READY): pyproject.toml | $(PEERS)/bin/python

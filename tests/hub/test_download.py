@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_refused_before_it_is_fetched(
 ) -> None:
     site.files["/file"] = DATA
     monkeypatch.setattr("tetrad.hub.fits.total_memory", lambda: 1_000_000)
-    with pytest.raises(HubError, match=r"file has 2.86 MiB, and this machine has 0.95 MiB of memory(.|\n)*--force"):
+    with pytest.raises(HubError, match=r"file has 2.86 MiB, and this machine has 976.56 KiB of memory(.|\n)*--force"):
         get(site, tmp_path / "file")
     assert not (tmp_path / "file.part").exists()
     download(Remote(f"{site.address}/file"), tmp_path / "file", force=True)

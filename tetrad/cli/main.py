@@ -1,106 +1,100 @@
-"""Command line: `tetrad COMMAND`. Each command is one function here that hands over to the package and prints.
+"""Command line: `tetrad COMMAND`. Here are the names of the commands; each has a module that is loaded when used.
 
-Receives words, returns an exit code: 0 fine, 1 trouble found, 2 a command or option that does not exist.
+Receives words, returns an exit code: 0 fine, 1 trouble found, 2 a command or option that does not exist, 130 Ctrl-C,
+141 whoever read the output went away.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+from typing import Any
+
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import tetrad
-from tetrad.cli.doctor import Finding, examine
-from tetrad.core.errors import TetradError
-from tetrad.core.flags import flag
-from tetrad.explain.report import bytes_text
-from tetrad.runtime.cache import ObjectCache, default_directory
+from tetrad.core.errors import TetradError, UnsupportedError
 
-console = Console(highlight=False, markup=False)
-
+# name: (module of tetrad.cli, one line for --help)
+COMMANDS = {
+    "run": ("run", "Answer one prompt, or chat if there is none."),
+    "chat": ("chat", "Talk with a model."),
+    "pull": ("models", "Fetch a model, the small one if none is named."),
+    "list": ("models", "The models on this machine."),
+    "show": ("models", "What a model is and what it needs."),
+    "rm": ("models", "Delete a model."),
+    "bench": ("bench", "Measure reading and writing, in the table of llama-bench."),
+    "perplexity": ("perplexity", "How well a model predicts a text."),
+    "tokenize": ("tokenize", "The tokens of a text."),
+    "inspect": ("inspect", "The keys and tensors of a model file; as a page also the kernels of a step."),
+    "doctor": ("health", "Look at this machine, the flags and the cache, and compile something to see that it works."),
+    "cache": ("cache", "The compile cache on disk."),
+}
+INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal, as shells report it
 
 Resolved = tuple[str | None, click.Command | None, list[str]]
 
 
-class Commands(click.Group):
-    """Errors raised on purpose read as they are, without a traceback; an unknown command lists the known ones."""
+class Group(click.Group):
+    """An unknown command is answered with close ones and the known."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            ctx.fail(f"there is no command {args[0]!r}; commands: {', '.join(sorted(self.commands))}")
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            close = get_close_matches(args[0], known)
+            meant = f"did you mean {' or '.join(close)}? " if close else ""
+            ctx.fail(f"there is no command {args[0]!r}; {meant}commands: {', '.join(sorted(known))}")
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> object:
+
+class Commands(Group):
+    """The outermost group: loads commands when they are used, and turns what ends them into exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
         try:
-            return super().invoke(ctx)
+            module = importlib.import_module(f"tetrad.cli.{COMMANDS[cmd_name][0]}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("tetrad"):
+                raise
+            message = f"tetrad {cmd_name} needs the package {error.name}, which is not installed"
+            raise UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
+        command: click.Command = module.COMMANDS[cmd_name]
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Errors raised on purpose read as they are, without a traceback."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except TetradError as error:
             raise click.ClickException(str(error)) from None
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            discard_output()
+            ctx.exit(BROKEN_PIPE)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def discard_output() -> None:
+    """What is still buffered goes nowhere: Python would complain about it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(tetrad.__version__, package_name="tetrad", message="tetrad %(version)s")
 def main() -> None:
-    """Tetrad: an ML compiler and runtime in Python."""
-
-
-@main.command()
-@click.pass_context
-def doctor(ctx: click.Context) -> None:
-    """Look at this machine, the flags and the cache, and compile something to see that it works."""
-    findings = []
-    for title, found in examine():
-        console.print(section(title, found), "")
-        findings += found
-    trouble = [finding for finding in findings if finding.state == "bad"]
-    console.print(verdict(trouble))
-    ctx.exit(1 if trouble else 0)
-
-
-MARKS = {"good": Text("ok", "green"), "bad": Text("BAD", "red"), "info": Text("")}
-
-
-def section(title: str, findings: list[Finding]) -> Table:
-    table = Table(title=Text(title, "bold"), title_justify="left", show_header=False, box=None, padding=(0, 2))
-    for finding in findings:
-        # As Text: what is found may contain brackets, which are no markup.
-        table.add_row(MARKS[finding.state], Text(finding.name), Text(finding.text), Text(finding.note))
-    return table
-
-
-def verdict(trouble: list[Finding]) -> Text:
-    if not trouble:
-        return Text("all is well", "green")
-    return Text(f"trouble: {'; '.join(finding.name for finding in trouble)}", "red")
-
-
-@main.group(cls=Commands)
-def cache() -> None:
-    """The compile cache on disk."""
-
-
-@cache.command()
-def stats() -> None:
-    """Where it is, how many entries it has, how large they are."""
-    stats = ObjectCache.from_flags().stats()
-    console.print(f"directory  {cache_place()}")
-    console.print(f"entries    {stats.entries}")
-    console.print(f"size       {bytes_text(stats.bytes)}")
-    if stats.trouble:
-        raise click.ClickException(stats.trouble)
-
-
-@cache.command()
-def clear() -> None:
-    """Delete every entry; nothing else in the directory is touched."""
-    held = ObjectCache.from_flags()
-    before = held.stats()
-    try:
-        held.clear()
-    except OSError as error:
-        raise click.ClickException(f"{cache_place()}: {error}") from None
-    console.print(f"deleted {before.entries} entries, {bytes_text(before.bytes)}, from {cache_place()}")
-
-
-def cache_place() -> str:
-    return flag("TETRAD_CACHE_DIR") or str(default_directory() or "none: there is no home directory")
+    """Tetrad: an ML compiler and runtime in Python; language models on your CPU."""

@@ -57,11 +57,11 @@ class Description:
 
     @property
     def architecture(self) -> str:
-        return str(self.metadata.get("general.architecture", "?"))
+        return printable(self.metadata.get("general.architecture", "?"))
 
     @property
     def title(self) -> str:
-        return str(self.metadata.get("general.name", ""))
+        return printable(self.metadata.get("general.name", ""))
 
     @property
     def quant(self) -> str:
@@ -107,6 +107,16 @@ class Description:
 def describe(path: str) -> Description:
     with gguf.open_file(path) as file:
         return Description(file.path, file.metadata, file.tensors)
+
+
+def printable(value: object) -> str:
+    """Text of a file as it may be shown: what would steer a terminal is left out, what is endless is cut.
+
+    >>> printable("a\\x1b[2Jb")
+    'a[2Jb'
+    """
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return "".join(c for c in text[:200] if c.isprintable())
 
 
 def count_text(n: float) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tetrad.core.errors import HubError
 
+UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 MARGIN = 64 << 20  # bytes that stay free: a full disk breaks other programs
 
 
@@ -67,7 +68,8 @@ def number(path: Path) -> int | None:
 def gib(nbytes: float) -> str:
     """A size as people who fetch models read it.
 
-    >>> gib(4.1 * 2**30), gib(98 * 2**20)
-    ('4.10 GiB', '98.00 MiB')
+    >>> gib(4.1 * 2**30), gib(98 * 2**20), gib(2304)
+    ('4.10 GiB', '98.00 MiB', '2.25 KiB')
     """
-    return f"{nbytes / 2**30:.2f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.2f} MiB"
+    unit, size = next(((u, s) for u, s in UNITS if nbytes >= s), UNITS[-1])
+    return f"{nbytes / size:.2f} {unit}"

@@ -1,0 +1,122 @@
+"""pull, list, show, rm, tokenize and inspect, on a tiny model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Invoke
+from tests.hub.server import serving
+from tetrad.formats import gguf
+from tetrad.hub.fits import gib
+
+
+@pytest.fixture
+def held(folder: Path, tiny_file: Path) -> Path:
+    path = folder / "org/tiny-GGUF/tiny-F32.gguf"
+    path.parent.mkdir(parents=True)
+    shutil.copy(tiny_file, path)
+    return path
+
+
+def test_pull_fetches_once(invoke: Invoke, folder: Path, tiny_file: Path) -> None:
+    with serving() as site:
+        site.files["/tiny.gguf"] = tiny_file.read_bytes()
+        printed = invoke("pull", f"{site.address}/tiny.gguf").stdout
+        assert f"{folder / 'tiny.gguf'}: " in printed and "KiB in" in printed
+        assert "is there already" in invoke("pull", f"{site.address}/tiny.gguf").stdout
+        assert len(site.seen) == 1
+
+
+def test_pull_of_something_unknown(invoke: Invoke) -> None:
+    assert "Error: there is no model 'no-such-model'" in invoke("pull", "no-such-model", code=1).output
+
+
+def test_list(invoke: Invoke, held: Path) -> None:
+    heads, line = invoke("list").stdout.splitlines()
+    assert heads.split() == ["NAME", "SIZE", "QUANT", "PARAMS", "CONTEXT"]
+    assert line.split() == ["org/tiny-GGUF/tiny-F32", *gib(held.stat().st_size).split(), "F32", "125K", "512"]
+    (found,) = json.loads(invoke("list", "--json").stdout)
+    assert found["name"] == "org/tiny-GGUF/tiny-F32" and found["bytes"] == held.stat().st_size
+
+
+def test_list_shows_a_damaged_file_and_the_others(invoke: Invoke, held: Path, folder: Path) -> None:
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    lines = invoke("list").stdout.splitlines()
+    assert lines[1].split()[0] == "broken" and "damaged" in lines[1] and len(lines) == 3
+
+
+def test_list_of_nothing(invoke: Invoke, folder: Path) -> None:
+    assert "`tetrad pull` fetches a small one" in invoke("list").stderr
+
+
+@pytest.mark.parametrize("words", [("org/tiny-GGUF",), ("tiny",), ("-m", "tiny-F32"), ("-hf", "org/tiny-GGUF:F32")])
+def test_show(invoke: Invoke, held: Path, words: tuple[str, ...]) -> None:
+    printed = invoke("show", *words).stdout
+    for text in ("architecture    llama", "125K (124,736)", "context         512", "F32", "-ctk f16 -ctv f16"):
+        assert text in printed
+    facts = json.loads(invoke("show", *words, "-c", "300", "--json").stdout)
+    assert facts["memory"] == {
+        "context": 300,
+        "weights": 4 * 124736,
+        "cache": {"f32": 262144, "f16": 131072, "bf16": 131072, "q8_0": 69632},
+    }
+
+
+def test_rm(invoke: Invoke, held: Path, folder: Path) -> None:
+    assert "there is no model 'other'" in invoke("rm", "org/tiny-GGUF", "other", code=1).output
+    assert held.exists()  # all names are looked up before anything is deleted
+    assert "deleted org/tiny-GGUF/tiny-F32: " in invoke("rm", "org/tiny-GGUF").stdout
+    assert not held.exists() and not (folder / "org").exists()
+
+
+def test_nothing_is_fetched_offline(invoke: Invoke) -> None:
+    printed = invoke("show", "org/repo", "--offline", code=1).output
+    assert "Error: org/repo is not on this machine, and --offline fetches nothing" in printed
+
+
+def test_tokenize(invoke: Invoke, tiny_file: Path) -> None:
+    lines = invoke("tokenize", tiny_file, "Hi<|im_end|>").stdout.splitlines()
+    assert [line.split("->")[1].strip() for line in lines] == ["'H'", "'i'", "'<|im_end|>'"]
+    assert all(line[:6].strip().isdigit() and line[6:10] == " -> " for line in lines)
+    ids = json.loads(invoke("tokenize", tiny_file, "Hi<|im_end|>", "--ids").stdout)
+    assert ids == [int(line[:6]) for line in lines]
+    assert len(json.loads(invoke("tokenize", "-m", tiny_file, "--no-parse-special", "--ids", "<|im_end|>").stdout)) > 1
+
+
+def test_tokenize_reads_pipes_and_files(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("Hi")
+    piped = invoke("tokenize", "-m", tiny_file, "--ids", "--show-count", input="Hi").stdout
+    assert piped.splitlines()[1] == "Total number of tokens: 2"
+    assert invoke("tokenize", tiny_file, "-f", tmp_path / "text", "--ids", "--show-count").stdout == piped
+
+
+def test_inspect(invoke: Invoke, tiny_file: Path) -> None:
+    printed = invoke("inspect", tiny_file).stdout
+    for text in ("llama.block_count", "tokenizer.ggml.tokens", "300: ['!'", "blk.1.ffn_down.weight", "64 x 160"):
+        assert text in printed
+    found = json.loads(invoke("inspect", tiny_file, "--json").stdout)
+    assert found["keys"]["llama.block_count"] == {"type": "u32", "value": 2}
+    assert found["keys"]["tokenizer.ggml.tokens"]["value"] == {"length": 300}
+    assert found["tensors"][0]["name"] == "token_embd.weight" and found["tensors"][0]["bytes"] == 300 * 64 * 4
+
+
+def test_inspect_draws_a_page(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    invoke("inspect", tiny_file, "--html", page)
+    text = page.read_text()
+    assert text.startswith("<!doctype html>") and "src=" not in text and "href=" not in text
+    for part in ("one decoding step", "blk.1.ffn_down.weight", "tokens a second", "of the roof", "<tr class=kernel"):
+        assert part in text
+
+
+def test_text_of_a_file_cannot_steer_the_terminal(invoke: Invoke, tmp_path: Path, tiny_file: Path) -> None:
+    with gguf.open_file(tiny_file) as file:
+        metadata = file.metadata | {"general.name": "a\x1b[2Jb", "x\x1bkey": "\x1b]0;title\x07"}
+    path = tmp_path / "evil.gguf"
+    gguf.write(path, metadata, {})
+    for command in ("show", "inspect"):
+        assert "\x1b" not in invoke(command, path).stdout

@@ -1,0 +1,75 @@
+"""Command line, answers: text to the terminal as it comes, and what it cost.
+
+Receives the stream of a model; prints its pieces to stdout at once and returns the whole. Timings have the fields of
+ollama's --verbose, and say how much of the memory bandwidth, measured here, was used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from tetrad.explain.roofs import measure_roofs
+from tetrad.hub.describe import Description
+
+
+def print_stream(pieces: Iterator[Any]) -> Any:
+    """Prints text as it comes; returns the Completion that the last piece brings."""
+    last = None
+    for piece in pieces:
+        sys.stdout.write(piece.text)
+        sys.stdout.flush()
+        last = piece
+    return None if last is None else last.completion
+
+
+def timing_lines(completion: Any, load_seconds: float, total_seconds: float) -> Iterator[str]:
+    """As `ollama run --verbose` prints them, and the seed that replays the answer."""
+    t = completion.timings
+    yield f"total duration:       {duration(total_seconds)}"
+    yield f"load duration:        {duration(load_seconds)}"
+    cached = f", {completion.cached_tokens} more from the cache" if completion.cached_tokens else ""
+    yield f"prompt eval count:    {t.prompt_n} token(s){cached}"
+    yield f"prompt eval duration: {duration(t.prompt_ms / 1e3)}"
+    yield f"prompt eval rate:     {rate(t.prompt_n, t.prompt_ms):.2f} tokens/s"
+    yield f"eval count:           {t.predicted_n} token(s)"
+    yield f"eval duration:        {duration(t.predicted_ms / 1e3)}"
+    yield f"eval rate:            {rate(t.predicted_n, t.predicted_ms):.2f} tokens/s"
+    yield f"seed:                 {completion.seed}"
+
+
+def duration(seconds: float) -> str:
+    """As Go prints durations.
+
+    >>> duration(0.0123), duration(4.5), duration(75.25)
+    ('12.300ms', '4.500s', '1m15.250s')
+    """
+    if seconds < 1:
+        return f"{seconds * 1e3:.3f}ms"
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:.0f}m{rest:.3f}s" if minutes else f"{rest:.3f}s"
+
+
+def rate(count: float, milliseconds: float) -> float:
+    return count / milliseconds * 1e3 if milliseconds else 0.0
+
+
+def bandwidth_line(found: Description, completion: Any, kind: str) -> str:
+    """Bytes a token needs, times tokens a second, against what reading memory gives here."""
+    t = completion.timings
+    length = completion.prompt_tokens + t.predicted_n / 2
+    needed = bytes_per_token(found) + found.cache_bytes(1, kind) / 256 * length
+    used = needed * rate(t.predicted_n, t.predicted_ms) / 1e9
+    roofs = measure_roofs()
+    roof = roofs.bandwidth_for(int(needed))
+    measured = f"{roof:.1f} GB/s that {roofs.threads} threads read here"
+    return f"memory:               {needed / 1e6:.1f} MB a token, {used:.1f} GB/s: {used / roof:.0%} of the {measured}"
+
+
+def bytes_per_token(found: Description) -> float:
+    """Weights that one token reads: all but an embedding that is only looked up, of experts those that are used."""
+    share = found.number("expert_used_count") / max(1, found.number("expert_count"))
+    looked_up = "token_embd.weight" if "output.weight" in found.tensors else ""
+    weights = (t.nbytes * (share if "_exps." in t.name else 1) for t in found.tensors.values() if t.name != looked_up)
+    return sum(weights)

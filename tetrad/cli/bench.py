@@ -1,0 +1,285 @@
+"""Command line: `tetrad bench`, how fast a model reads (pp) and writes (tg), in the table of llama-bench.
+
+Tokens are drawn at random beforehand: no tokeniser, no sampling and no text are part of what is timed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import tetrad
+from tetrad.cli.options import CACHES, Command, model_options, model_path, option, set_threads
+from tetrad.core.record import record
+from tetrad.hub.describe import Description, count_text, describe
+from tetrad.models.engine import Engine
+from tetrad.models.load import load_parts
+from tetrad.runtime.limits import available_threads
+
+COLUMNS = {
+    "model": -30,
+    "size": 10,
+    "params": 10,
+    "backend": -10,
+    "threads": 7,
+    "test": 15,
+    "t/s": 20,
+}  # <0: to the left
+SEED = 0
+
+
+@record(eq=False)
+class Test:
+    """So many tokens read at once, or written one by one, after `depth` tokens that are not timed."""
+
+    prompt: int
+    written: int
+    depth: int = 0
+
+    @property
+    def name(self) -> str:
+        first = f"pp{self.prompt}" if self.prompt and not self.written else f"tg{self.written}"
+        name = f"pp{self.prompt}+tg{self.written}" if self.prompt and self.written else first
+        return f"{name} @ d{self.depth}" if self.depth else name
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt + self.written
+
+
+@record(eq=False)
+class Result:
+    test: Test
+    threads: int
+    samples_ns: list[int]
+    started: str
+
+    @property
+    def rates(self) -> list[float]:
+        return [self.test.tokens / ns * 1e9 for ns in self.samples_ns]
+
+
+def numbers(value: str) -> list[int]:
+    """A list of numbers, each also a range: 512, 1,2,4, 128-512*2, 16-64+16."""
+    try:
+        return [n for part in value.split(",") for n in spread(part)]
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: expected numbers such as 512, 1,2,4 or 128-512*2") from None
+
+
+def spread(part: str) -> Iterator[int]:
+    """
+    >>> list(spread("128-512*2")), list(spread("1-4")), list(spread("7"))
+    ([128, 256, 512], [1, 2, 3, 4], [7])
+    """
+    match = re.fullmatch(r"(\d+)(?:-(\d+)(?:([*+])(\d+))?)?", part)
+    if match is None or (match[3] and int(match[4]) < (2 if match[3] == "*" else 1)):
+        raise ValueError(part)
+    n, last, factor = int(match[1]), int(match[2] or match[1]), int(match[4] or 1)
+    while n <= last:
+        yield n
+        n = max(n, 1) * factor if match[3] == "*" else n + factor
+
+
+def pair(value: str) -> tuple[int, int]:
+    """`512,128`: a prompt and an answer, timed together."""
+    match = re.fullmatch(r"(\d+),(\d+)", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r}: expected two numbers, such as 512,128")
+    return int(match[1]), int(match[2])
+
+
+@click.command(cls=Command)
+@click.argument("model", required=False)
+@model_options
+@option("-p", "--n-prompt", "prompts", type=numbers, metavar="LIST", default="512", help="Tokens to read; 0: none.")
+@option("-n", "--n-gen", "written", type=numbers, metavar="LIST", default="128", help="Tokens to write; 0: none.")
+@click.option("-pg", "pairs", type=pair, metavar="PAIR", multiple=True, help="Both, timed together: 512,128.")
+@option("-d", "--n-depth", "depths", type=numbers, metavar="LIST", default="0", help="Tokens that are there before.")
+@option("-r", "--repetitions", type=click.IntRange(1), default=5, help="Times each test is run.")
+@option("-t", "--threads", type=numbers, metavar="LIST", default="0", help="Threads; 0: what affinity and quota allow.")
+@option("-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept.")
+@option("-ctv", "--cache-type-v", "kind_v", type=CACHES, default="f16", help="How values are kept; as keys.")
+@option("-o", "--output", type=click.Choice(["md", "csv", "json", "jsonl"]), default="md", help="How it is printed.")
+def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v: str, **given: Any) -> None:
+    """Measure MODEL: tokens a second when reading a prompt (pp) and when writing (tg)."""
+    if kind_k != kind_v:
+        raise click.UsageError(f"-ctk {kind_k} and -ctv {kind_v} differ: keys and values are kept alike, give both")
+    names = ("threads", "prompts", "written", "depths", "pairs")
+    threads, prompts, written, depths, pairs = (given.pop(name) for name in names)
+    path = model_path(model, given)
+    tests = [*plan(prompts, written, pairs, depths)]
+    if not tests:
+        raise click.UsageError("-p 0 -n 0 leaves nothing to measure")
+    run = Bench(path, kind_k, max(test.depth + test.tokens for test in tests))
+    results = (run.measure(test, count, repetitions) for count in threads for test in tests)
+    PRINTERS[output](run, results)
+
+
+def plan(prompts: list[int], written: list[int], pairs: list[tuple[int, int]], depths: list[int]) -> Iterator[Test]:
+    for depth in depths:
+        yield from (Test(n, 0, depth) for n in prompts if n)
+        yield from (Test(0, n, depth) for n in written if n)
+        yield from (Test(n, m, depth) for n, m in pairs if n or m)
+
+
+class Bench:
+    """A model that is loaded, and the tests that are run with it."""
+
+    def __init__(self, path: Path, kind: str, context: int) -> None:
+        self.path, self.kind, self.found = path, kind, describe(str(path))
+        self.engine = Engine(load_parts(path, context=context).programs, slots=1, context=context, kv=kind)
+        self.random = np.random.default_rng(SEED)
+
+    def measure(self, test: Test, threads: int, repetitions: int) -> Result:
+        """A first run that is not counted compiles what is missing."""
+        set_threads(threads)
+        started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.once(Test(test.prompt, min(test.written, 1)))
+        return Result(test, available_threads(), [self.once(test) for _ in range(repetitions)], started)
+
+    def once(self, test: Test) -> int:
+        """Nanoseconds of one run, from an empty cache."""
+        before, prompt, written = (self.draw(n) for n in (test.depth, test.prompt, test.written))
+        engine = self.engine
+        sequence = engine.start(self.draw(1))
+        try:
+            engine.rewind(sequence, 0)
+            if test.depth:
+                engine.step([(sequence, before)])
+            start = time.perf_counter_ns()
+            if test.prompt:
+                engine.step([(sequence, prompt)])
+            for i in range(test.written):
+                engine.step([(sequence, written[i : i + 1])])
+            return time.perf_counter_ns() - start
+        finally:
+            engine.free(sequence)
+
+    def draw(self, count: int) -> np.ndarray:
+        return self.random.integers(0, self.engine.programs.config.vocab, count, dtype=np.int32)
+
+
+# -- printing ---------------------------------------------------------------------------------------------------------
+
+
+def model_type(found: Description) -> str:
+    """As llama-bench has it: `llama 135M Q4_1`."""
+    return f"{found.architecture} {count_text(found.parameters)} {found.quant}"
+
+
+def size_text(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.2f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.2f} MiB"
+
+
+def params_text(n: float) -> str:
+    return f"{n / 1e9:.2f} B" if n >= 1e9 else f"{n / 1e6:.2f} M"
+
+
+def print_md(run: Bench, results: Iterator[Result]) -> None:
+    """A line as soon as it is known."""
+    print(line(dict.fromkeys(COLUMNS), COLUMNS))
+    rule = ("-" * width + ":" if width > 0 else "-" * (1 - width) for width in COLUMNS.values())
+    print("| " + " | ".join(cell[1:] for cell in rule) + " |", flush=True)
+    for result in results:
+        mean, spread = average(result.rates)
+        found = run.found
+        cells = {
+            "model": model_type(found),
+            "size": size_text(found.weight_bytes),
+            "params": params_text(found.parameters),
+            "backend": "CPU",
+            "threads": str(result.threads),
+            "test": result.test.name,
+            "t/s": f"{mean:.2f} ± {spread:.2f}",
+        }
+        print(line(cells, COLUMNS), flush=True)
+    print(f"\nbuild: tetrad {tetrad.__version__}")
+
+
+def line(cells: dict[str, Any], columns: dict[str, int]) -> str:
+    """One line of the table; without cells, the heads."""
+    texts = ((name if cells[name] is None else cells[name], width) for name, width in columns.items())
+    return "| " + " | ".join(f"{text:<{-width}}" if width < 0 else f"{text:>{width}}" for text, width in texts) + " |"
+
+
+def average(values: list[float]) -> tuple[float, float]:
+    """Mean and standard deviation of a sample, 0 of a single value."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def fields(run: Bench, result: Result) -> dict[str, Any]:
+    """The fields of llama-bench that have a meaning here."""
+    (avg_ns, stddev_ns), (avg_ts, stddev_ts) = average([float(n) for n in result.samples_ns]), average(result.rates)
+    return {
+        "build": f"tetrad {tetrad.__version__}",
+        "cpu_info": cpu_name(),
+        "backends": "CPU",
+        "model_filename": str(run.path),
+        "model_type": model_type(run.found),
+        "model_size": run.found.weight_bytes,
+        "model_n_params": run.found.parameters,
+        "n_threads": result.threads,
+        "type_k": run.kind,
+        "type_v": run.kind,
+        "n_prompt": result.test.prompt,
+        "n_gen": result.test.written,
+        "n_depth": result.test.depth,
+        "test_time": result.started,
+        "avg_ns": round(avg_ns),
+        "stddev_ns": round(stddev_ns),
+        "avg_ts": avg_ts,
+        "stddev_ts": stddev_ts,
+    }
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return os.uname().machine
+    return next((text.partition(":")[2].strip() for text in lines if text.startswith("model name")), os.uname().machine)
+
+
+def print_csv(run: Bench, results: Iterator[Result]) -> None:
+    writer: Any = None
+    for result in results:
+        row = fields(run, result)
+        if writer is None:
+            writer = csv.DictWriter(sys.stdout, list(row), quoting=csv.QUOTE_ALL, lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(row)
+        sys.stdout.flush()
+
+
+def samples(run: Bench, result: Result) -> dict[str, Any]:
+    return fields(run, result) | {"samples_ns": result.samples_ns, "samples_ts": result.rates}
+
+
+def print_json(run: Bench, results: Iterator[Result]) -> None:
+    print(json.dumps([samples(run, result) for result in results], indent=2))
+
+
+def print_jsonl(run: Bench, results: Iterator[Result]) -> None:
+    for result in results:
+        print(json.dumps(samples(run, result)), flush=True)
+
+
+PRINTERS: dict[str, Callable[[Bench, Iterator[Result]], None]] = {
+    "md": print_md,
+    "csv": print_csv,
+    "json": print_json,
+    "jsonl": print_jsonl,
+}
+COMMANDS = {"bench": bench}

@@ -1,0 +1,46 @@
+"""Command line: `tetrad cache` looks at the compile cache on disk and empties it."""
+
+from __future__ import annotations
+
+import click
+
+from tetrad.cli.console import console
+from tetrad.cli.main import Group
+from tetrad.core.flags import flag
+from tetrad.explain.report import bytes_text
+from tetrad.runtime.cache import ObjectCache, default_directory
+
+
+@click.group(cls=Group)
+def cache() -> None:
+    """The compile cache on disk."""
+
+
+@cache.command()
+def stats() -> None:
+    """Where it is, how many entries it has, how large they are."""
+    stats = ObjectCache.from_flags().stats()
+    console.print(f"directory  {cache_place()}")
+    console.print(f"entries    {stats.entries}")
+    console.print(f"size       {bytes_text(stats.bytes)}")
+    if stats.trouble:
+        raise click.ClickException(stats.trouble)
+
+
+@cache.command()
+def clear() -> None:
+    """Delete every entry; nothing else in the directory is touched."""
+    held = ObjectCache.from_flags()
+    before = held.stats()
+    try:
+        held.clear()
+    except OSError as error:
+        raise click.ClickException(f"{cache_place()}: {error}") from None
+    console.print(f"deleted {before.entries} entries, {bytes_text(before.bytes)}, from {cache_place()}")
+
+
+def cache_place() -> str:
+    return flag("TETRAD_CACHE_DIR") or str(default_directory() or "none: there is no home directory")
+
+
+COMMANDS = {"cache": cache}

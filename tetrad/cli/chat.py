@@ -1,0 +1,159 @@
+"""Command line: `tetrad chat`, several turns with one model.
+
+Lines come from prompt_toolkit where there is a terminal (history, several lines between triple quotes), else from
+stdin. Ctrl-C stops the answer and not the program; Ctrl-D ends it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import click
+
+import tetrad
+from tetrad.cli.answer import timing_lines
+from tetrad.cli.console import notes
+from tetrad.cli.conversation import CommandError, Conversation, Ended
+from tetrad.cli.options import (
+    Command,
+    load_options,
+    load_settings,
+    model_options,
+    model_path,
+    option,
+    sampling_options,
+    sampling_settings,
+)
+from tetrad.core.errors import TetradError
+from tetrad.hub.extras import extra
+from tetrad.hub.folder import models_folder
+
+QUOTES = '"""'
+READY, MORE = ">>> ", "... "
+
+
+@click.command(cls=Command)
+@click.argument("model", required=False)
+@option("-sys", "--system-prompt", "system", default=None, help="What the model is told before everything else.")
+@option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end.")
+@option("--verbose", is_flag=True, help="Timings after each answer, to stderr.")
+@model_options
+@load_options
+@sampling_options
+def chat(model: str | None, **given: Any) -> None:
+    """Talk with MODEL, the small SmolLM2 if none is named. /help lists what can be said besides."""
+    converse(model, {"conversation": True, **given})
+
+
+def converse(word: str | None, given: dict[str, Any]) -> None:
+    path = model_path(word, given)
+    if given.pop("conversation") is False:
+        raise click.UsageError("-no-cnv completes one prompt: give it")
+    system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
+    settings = load_settings(given)
+    conversation = Conversation(tetrad.load(path, **settings), sampling_settings(given), system, verbose)
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        notes.print(f"{conversation.model.name}; /help for help, /bye or Ctrl-D to end")
+    for text in said(terminal_reader() if is_terminal else plain_reader()):
+        try:
+            respond(conversation, text)
+        except Ended:
+            return
+        if single_turn and not text.startswith("/"):
+            return
+
+
+def respond(conversation: Conversation, text: str) -> None:
+    """One line of the user: a command, or a message that is answered. What goes wrong is said, and the chat goes on."""
+    try:
+        if text.split()[0] == "/retry":
+            text = conversation.retry()
+        elif text.startswith("/"):
+            print(conversation.command(text))
+            return
+        reply(conversation, text)
+    except CommandError as error:
+        notes.print(str(error), style="red")
+    except TetradError as error:
+        conversation.keep("")
+        notes.print(str(error), style="red")
+
+
+def reply(conversation: Conversation, text: str) -> None:
+    start, parts, completion = time.perf_counter(), [], None
+    try:
+        with closing(conversation.ask(text)) as pieces:
+            for piece in pieces:
+                parts.append(piece.text)
+                sys.stdout.write(piece.text)
+                sys.stdout.flush()
+                completion = piece.completion
+    except KeyboardInterrupt:
+        sys.stdout.write(" ...")
+    print("\n", flush=True)
+    conversation.keep("".join(parts))
+    if conversation.is_verbose and completion is not None:
+        lines = timing_lines(completion, 0.0, time.perf_counter() - start)
+        notes.print("\n".join(line for line in lines if not line.startswith("load")), soft_wrap=True)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+Reader = Callable[[str], str]  # shows a prompt, returns a line; EOFError at the end
+
+
+def said(read: Reader) -> Iterator[str]:
+    """Messages: lines that are not empty, and what stands between triple quotes. Ctrl-C drops what was begun."""
+    while True:
+        try:
+            line = read(READY)
+            text = block(line.lstrip()[len(QUOTES) :], read) if line.lstrip().startswith(QUOTES) else line
+        except KeyboardInterrupt:
+            notes.print("/bye or Ctrl-D ends the chat")
+            continue
+        except EOFError:
+            return
+        if text.strip():
+            yield text.strip()
+
+
+def block(first: str, read: Reader) -> str:
+    """Everything up to the closing quotes."""
+    text = first
+    while not text.rstrip().endswith(QUOTES):
+        text += "\n" + read(MORE)
+    return text.rstrip().removesuffix(QUOTES)
+
+
+def plain_reader() -> Reader:
+    """Lines of stdin; nobody is there to see a prompt."""
+
+    def read(prompt: str) -> str:
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\n")
+
+    return read
+
+
+def terminal_reader() -> Reader:
+    """prompt_toolkit with a history file beside the models; without the package, what Python has."""
+    try:
+        toolkit = extra("prompt_toolkit", "editing lines")
+    except TetradError:
+        return input
+    history = extra("prompt_toolkit.history", "the history of lines")
+    folder = models_folder().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    session = toolkit.PromptSession(history=history.FileHistory(str(folder / "history")))
+    read: Reader = session.prompt
+    return read
+
+
+COMMANDS = {"chat": chat}

@@ -1,0 +1,188 @@
+"""Command line, conversations: the messages of a chat and the commands that begin with a slash.
+
+Receives lines, returns what to print; knows nothing of terminals. A conversation can be saved as JSON and loaded again.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tetrad.core.errors import TetradError
+
+HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
+/set system TEXT   what the model is told before everything else
+/set verbose|quiet timings after each answer, or none
+/show              the settings; /show system | messages | template | info
+/clear             forget the conversation
+/save FILE         the conversation as JSON
+/load FILE         and back
+/retry             forget the last answer and write another
+/bye               the end (also Ctrl-D)
+
+\"\"\" begins and ends a message of several lines. Ctrl-C stops an answer, not the program."""
+
+NUMBERS: dict[str, Callable[[str], Any]] = {
+    "temperature": float,
+    "top_k": int,
+    "top_p": float,
+    "min_p": float,
+    "repeat_penalty": float,
+    "repeat_last_n": int,
+    "presence_penalty": float,
+    "frequency_penalty": float,
+    "seed": int,
+    "max_tokens": int,
+    "speculate": int,
+}
+NAMES = {"temp": "temperature", "num_predict": "max_tokens", "n": "max_tokens"}  # as people also call them
+UNLIMITED = ("seed", "max_tokens")  # where -1 means: none
+
+
+class Ended(Exception):
+    """The user has said goodbye."""
+
+
+class CommandError(TetradError, ValueError):
+    """A slash command that makes no sense."""
+
+
+class Conversation:
+    """What was said, and how the next answer is drawn."""
+
+    def __init__(self, model: Any, settings: dict[str, Any], system: str | None = None, verbose: bool = False) -> None:
+        self.model, self.settings, self.system, self.is_verbose = model, settings, system, verbose
+        self.turns: list[dict[str, str]] = []
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        return [*([{"role": "system", "content": self.system}] if self.system else []), *self.turns]
+
+    def ask(self, text: str) -> Any:
+        """The stream of the answer; `keep` is told what came of it."""
+        self.turns.append({"role": "user", "content": text})
+        return self.model.chat(self.messages, stream=True, **self.settings)
+
+    def keep(self, answer: str) -> None:
+        """An answer, also one that was stopped; without any, the question is taken back."""
+        if answer:
+            self.turns.append({"role": "assistant", "content": answer})
+        else:
+            self.turns.pop()
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def command(self, line: str) -> str:
+        """Does what `/word ...` says and returns what to print."""
+        word, _, rest = line.strip().partition(" ")
+        actions = {
+            "/help": lambda _: HELP,
+            "/?": lambda _: HELP,
+            "/set": self.set,
+            "/show": self.show,
+            "/clear": self.clear,
+            "/save": self.save,
+            "/load": self.load,
+        }
+        if word in ("/bye", "/exit", "/quit"):
+            raise Ended
+        if word not in actions:
+            raise CommandError(f"there is no command {word}", hint=f"commands: {', '.join(actions)}, /retry, /bye")
+        return actions[word](rest.strip())
+
+    def set(self, rest: str) -> str:
+        name, _, value = rest.partition(" ")
+        name, value = NAMES.get(name, name), value.strip()
+        if name in ("verbose", "quiet"):
+            self.is_verbose = name == "verbose"
+            return f"timings are {'shown' if self.is_verbose else 'not shown'}"
+        if name == "system":
+            self.system = value.strip('"') or None
+            return "the system message is set" if self.system else "there is no system message"
+        if name not in NUMBERS:
+            known = ", ".join([*NUMBERS, "system", "verbose", "quiet"])
+            raise CommandError(f"/set: there is no setting {name!r}", hint=f"settings: {known}")
+        try:
+            number = NUMBERS[name](value)
+        except ValueError:
+            raise CommandError(f"/set {name}: expected a number, got {value!r}") from None
+        self.settings[name] = None if name in UNLIMITED and number < 0 else number
+        return f"{name} = {number}"
+
+    def show(self, rest: str) -> str:
+        topics: dict[str, Callable[[], str]] = {
+            "": self.show_settings,
+            "parameters": self.show_settings,
+            "system": lambda: self.system or "there is no system message",
+            "messages": lambda: "\n".join(f"{m['role']}: {m['content']}" for m in self.messages) or "nothing was said",
+            "template": lambda: str(self.model.metadata.get("tokenizer.chat_template", "ChatML: the model has none")),
+            "info": self.show_info,
+        }
+        if rest not in topics:
+            raise CommandError(f"/show: there is no {rest!r}", hint=f"/show {' | '.join(filter(None, topics))}")
+        return topics[rest]()
+
+    def show_settings(self) -> str:
+        return "\n".join(f"{name:18} {value}" for name, value in self.settings.items() if name in NUMBERS)
+
+    def show_info(self) -> str:
+        c = self.model.config
+        return (
+            f"{self.model.name}\n{c.arch}, {c.layers} layers of width {c.width}, context {c.context}\n{self.model.path}"
+        )
+
+    def clear(self, rest: str) -> str:
+        self.turns.clear()
+        return "the conversation is forgotten"
+
+    def save(self, rest: str) -> str:
+        path = one_path("/save", rest)
+        held = {"model": self.model.name, "system": self.system, "messages": self.turns}
+        try:
+            path.write_text(json.dumps(held, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"/save: {path}: {error.strerror}") from None
+        return f"{len(self.turns)} messages are in {path}"
+
+    def load(self, rest: str) -> str:
+        path = one_path("/load", rest)
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise CommandError(f"/load: {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise CommandError(f"/load: {path} is no JSON: {error}") from None
+        self.turns, self.system = checked_turns(held, path), held.get("system")
+        return f"{len(self.turns)} messages from {path}"
+
+    def retry(self) -> str:
+        """Takes the last question back and returns it."""
+        if self.turns and self.turns[-1]["role"] == "assistant":
+            self.turns.pop()
+        if not self.turns:
+            raise CommandError("/retry: nothing was asked yet")
+        return self.turns.pop()["content"]
+
+
+def one_path(command: str, rest: str) -> Path:
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise CommandError(f"{command}: {error}") from None
+    if len(words) != 1:
+        raise CommandError(f"{command}: expected the name of one file, got {len(words)}")
+    return Path(words[0]).expanduser()
+
+
+def checked_turns(held: Any, path: Path) -> list[dict[str, str]]:
+    turns: Any = held.get("messages") if isinstance(held, dict) else None
+    if not isinstance(turns, list) or not all(is_message(turn) for turn in turns):
+        raise CommandError(f"/load: {path} holds no conversation", hint="it is what /save writes")
+    return [{"role": t["role"], "content": t["content"]} for t in turns]
+
+
+def is_message(turn: Any) -> bool:
+    return isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in ("role", "content"))

@@ -1,0 +1,104 @@
+"""Command line: `tetrad inspect`, what is in a model file: keys, tensors, the memory it needs.
+
+Only the header is read; with --html the model is loaded, and one step of decoding is run with every kernel timed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from tetrad.cli.console import Columns, console
+from tetrad.cli.inspect_page import write_model_page
+from tetrad.cli.models import facts, kind_table, memory_table
+from tetrad.cli.options import Command, model_options, model_path, option
+from tetrad.explain.story import Explanation, explain
+from tetrad.formats import gguf
+from tetrad.hub.describe import Description, printable
+from tetrad.hub.fits import gib
+from tetrad.models.load import load_parts
+from tetrad.tracing.array import Array
+
+FEW = 6  # elements of an array that are shown
+LONG = 100  # characters of a value that are shown
+BEFORE = 255  # tokens in the cache when the step is measured
+
+
+@click.command(cls=Command)
+@click.argument("model", required=False)
+@model_options
+@option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's.")
+@option("--json", "as_json", is_flag=True, help="As JSON; arrays of more than a few elements by their length.")
+@option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write a page as well.")
+def inspect(model: str | None, context: int, as_json: bool, page: Path | None, **given: Any) -> None:
+    """The keys and tensors of MODEL and the memory it needs; with --html also the kernels of one step."""
+    path = model_path(model, given)
+    with gguf.open_file(path) as file:
+        found, typed = Description(file.path, file.metadata, file.tensors), file.typed
+    if as_json:
+        console.print_json(json.dumps(everything(found, typed, context)))
+    else:
+        print_all(found, typed, context)
+    if page is not None:
+        write_model_page(found, decode_step(path), context or found.context, page)
+        console.print(f"wrote {page}", soft_wrap=True)
+
+
+def everything(found: Description, typed: dict[str, gguf.Typed], context: int) -> dict[str, Any]:
+    return {
+        **facts(found, context),
+        "keys": {key: {"type": value.type, "value": plain_value(value.value)} for key, value in typed.items()},
+        "tensors": [
+            {"name": t.name, "shape": list(t.shape), "format": t.format, "bytes": t.nbytes, "offset": t.offset}
+            for t in found.tensors.values()
+        ],
+    }
+
+
+def plain_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, str | int | float | bool):
+        return value
+    if len(value) > FEW:
+        return {"length": len(value)}
+    return [plain_value(v.value if isinstance(v, gguf.Typed) else v) for v in value]
+
+
+def print_all(found: Description, typed: dict[str, gguf.Typed], context: int) -> None:
+    keys = Columns("KEY", "TYPE", "VALUE")
+    for key, value in typed.items():
+        keys.add(printable(key), value.type, shown(value.value))
+    tensors = Columns("TENSOR", "FORMAT", "SHAPE", "SIZE", "OFFSET", right=("SIZE", "OFFSET"))
+    for t in found.tensors.values():
+        tensors.add(printable(t.name), t.format, " x ".join(map(str, t.shape)), gib(t.nbytes), str(t.offset))
+    for table in (keys, tensors, kind_table(found), memory_table(found, context or found.context)):
+        print(table)
+        print()
+
+
+def shown(value: Any) -> str:
+    """A value on one line: text by its beginning, an array by its first elements and its length."""
+    if isinstance(value, str | bytes | int | float | bool | np.generic):
+        text = ascii(value) if isinstance(value, str | bytes) else str(value)
+        return text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
+    first = ", ".join(ascii(plain_value(v.value if isinstance(v, gguf.Typed) else v)) for v in value[:FEW])
+    whole = f"[{first}]" if len(value) <= FEW else f"{len(value)}: [{first}, ...]"
+    return whole if len(whole) <= LONG else f"{whole[: LONG - 4]} ..."
+
+
+def decode_step(path: Path) -> Explanation:
+    """The story of one token after a few others, with every kernel timed."""
+    parts = load_parts(path, context=BEFORE + 1)
+    keys, values = parts.programs.caches(1, BEFORE + 1)
+    token, slot, position, rows = (Array.from_numpy(np.array([n], np.int32)) for n in (0, 0, BEFORE, 0))
+    return explain(parts.programs.single)(token, slot, position, rows, keys, values)
+
+
+COMMANDS = {"inspect": inspect}

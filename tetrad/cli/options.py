@@ -1,0 +1,239 @@
+"""Command line, options: the spellings of llama.cpp, each also a variable TETRAD_..., shared by the commands.
+
+Receives words; returns checked values: which model, how to load it, how to draw tokens. An option that has no effect
+here says so; an unknown one is an error that lists close ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tetrad.cli.console import notes, progress_bar
+from tetrad.core.errors import HubError
+from tetrad.hub.describe import CACHE_BITS
+from tetrad.hub.pull import SMALL, can_fetch, local, pull, unknown
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class Command(click.Command):
+    """A command that answers an unknown option with close ones."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"context_settings": PARSING, **kwargs})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        self.refuse_joined(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise self.no_option(ctx, error.option_name) from None
+
+    def refuse_joined(self, ctx: click.Context, args: list[str]) -> None:
+        """`-temp 0` would be read as `-t emp 0`: a word that looks like an option must be one."""
+        known, takes_value = self.known(ctx), False
+        for word in args:
+            name = word.partition("=")[0]
+            if word == "--":
+                return
+            if not takes_value and re.fullmatch(r"-[a-zA-Z][\w-]+", name) and name not in known:
+                raise self.no_option(ctx, name)
+            takes_value = not takes_value and word in known and known[word]
+
+    def known(self, ctx: click.Context) -> dict[str, bool]:
+        """Every spelling, and whether a value follows it."""
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        return {name: not (p.is_flag or p.count) for p in options for name in (*p.opts, *p.secondary_opts)}
+
+    def no_option(self, ctx: click.Context, name: str) -> click.UsageError:
+        known = self.known(ctx)
+        words = {spelling.lstrip("-"): spelling for spelling in known}
+        close = [words[w] for w in get_close_matches(name.lstrip("-"), words, cutoff=0.5)]
+        meant = f"; close: {', '.join(close)}" if close else ""
+        return click.UsageError(f"there is no option {name}{meant}; all: `{ctx.command_path} --help`", ctx)
+
+
+def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
+    """A click option that is also a variable, called like its first long spelling."""
+    first = next(name for name in names if name.startswith("--")).partition("/")[0]
+    variable = "TETRAD_" + first.removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, envvar=variable, **{"show_default": True, **settings})
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Several options as one decorator, in the order they are written."""
+
+    def decorate(function: Function) -> Function:
+        for each in reversed(options):
+            function = each(function)
+        return function
+
+    return decorate
+
+
+# -- which model ------------------------------------------------------------------------------------------------------
+
+model_options = together(
+    option("-m", "--model", "file", metavar="FILE", help="A .gguf file, or a name; the same as MODEL."),
+    option(
+        "-hf", "--hf-repo", "repo", metavar="ORG/REPO[:QUANT]", help="A model on Hugging Face (Q4_K_M if not said)."
+    ),
+    option("-hff", "--hf-file", "repo_file", metavar="FILE", help="The file in that repository."),
+    option("--offline", is_flag=True, help="Fetch nothing."),
+)
+
+
+def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
+    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said."""
+    name = given.pop("file") or given.pop("repo", None) or word
+    given.pop("repo", None)
+    repo_file, offline = given.pop("repo_file"), given.pop("offline")
+    if repo_file is None and (found := local(name)) is not None:
+        return found
+    name = name or SMALL
+    if offline or not can_fetch(name):
+        raise HubError(f"{name} is not on this machine, and --offline fetches nothing") if offline else unknown(name)
+    notes.print(f"{name} is not on this machine: fetching it")
+    with progress_bar(name) as report:
+        return pull(name, report, file=repo_file, force=force)
+
+
+def names_model(given: dict[str, Any]) -> bool:
+    """Is the model named by an option, so that the first word is something else?"""
+    return bool(given["file"] or given["repo"])
+
+
+# -- how to load it ---------------------------------------------------------------------------------------------------
+
+CACHES = click.Choice([kind for kind in CACHE_BITS])
+
+load_options = together(
+    option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's."),
+    option("-t", "--threads", "threads", type=int, default=-1, help="Threads; -1: what affinity and quota allow."),
+    option("-tb", "--threads-batch", "threads_batch", type=int, default=None, help="Threads for prompts: those of -t."),
+    option("-b", "--batch-size", "batch", type=int, default=None, help="No effect: batches are chosen here."),
+    option("-ub", "--ubatch-size", "ubatch", type=int, default=None, help="No effect: batches are chosen here."),
+    option("-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept."),
+    option("-ctv", "--cache-type-v", "kind_v", type=CACHES, default="f16", help="How values are kept; as keys."),
+)
+
+
+def load_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """What `tetrad.load` takes; the number of threads is set here."""
+    threads, batch_threads = given.pop("threads"), given.pop("threads_batch")
+    set_threads(threads)
+    if batch_threads is not None and batch_threads != threads:
+        notes.print(f"note: -tb {batch_threads} has no effect: prompts are read with the threads of -t")
+    for name in ("batch", "ubatch"):
+        if (size := given.pop(name)) is not None:
+            notes.print(f"note: -{name.replace('atch', '')} {size} has no effect: results do not depend on it")
+    keys, values = given.pop("kind_k"), given.pop("kind_v")
+    if keys != values:
+        raise click.UsageError(f"-ctk {keys} and -ctv {values} differ: keys and values are kept alike, give both")
+    return {"context": given.pop("context"), "kv": keys}
+
+
+def set_threads(threads: int) -> None:
+    """As the flag has it, which the runtime reads; it is read when the first program runs."""
+    if threads > 0:
+        os.environ["TETRAD_THREADS"] = str(threads)
+    else:
+        os.environ.pop("TETRAD_THREADS", None)
+
+
+# -- how to draw tokens -----------------------------------------------------------------------------------------------
+
+MANY = {"multiple": True, "show_default": False}
+
+sampling_options = together(
+    option("-n", "--predict", "--n-predict", type=click.IntRange(-1), default=-1, help="Tokens to write; -1: any."),
+    option("--temp", "--temperature", "temperature", type=float, default=0.8, help="0: always the likeliest."),
+    option("--top-k", type=int, default=40, help="Only the k likeliest; 0: all."),
+    option("--top-p", type=float, default=0.95, help="Only the likeliest that make up p; 1: all."),
+    option("--min-p", type=float, default=0.05, help="Only those at least so likely, relative to the likeliest."),
+    option("--repeat-penalty", type=float, default=1.0, help="Of tokens that occurred; 1: none."),
+    option("--repeat-last-n", type=int, default=64, help="Where penalties look; 0: nowhere, -1: the whole context."),
+    option("--presence-penalty", type=float, default=0.0, help="Once per token that occurred."),
+    option("--frequency-penalty", type=float, default=0.0, help="For every time a token occurred."),
+    option("-l", "--logit-bias", "bias", metavar="ID(+|-)BIAS", help="15043+1 or 15043-inf; again for more.", **MANY),
+    option("-s", "--seed", type=int, default=-1, help="-1: drawn, and shown with --verbose."),
+    option("--ignore-eos", is_flag=True, help="Go on after the end."),
+    option("-r", "--reverse-prompt", "stop", metavar="TEXT", help="Stop before this text; again for more.", **MANY),
+    option("--grammar", default=None, metavar="GBNF", help="Only text of this grammar."),
+    option("--grammar-file", type=READABLE, default=None, help="The same, from a file."),
+    option("-j", "--json-schema", "schema", default=None, metavar="SCHEMA", help="Only JSON like this; {} is any."),
+    option("-jf", "--json-schema-file", "schema_file", type=READABLE, default=None, help="The same, from a file."),
+    option("--format", type=click.Choice(["json"]), default=None, help="json: any JSON object."),
+    option("--context-shift/--no-context-shift", "shift", default=False, help="When it is full, forget the oldest."),
+    option("--speculate", type=click.IntRange(0), default=0, help="Guess so many tokens ahead; same output."),
+)  # fmt: skip
+
+
+def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """What `Model.generate` takes."""
+    predict, seed = given.pop("predict"), given.pop("seed")
+    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty")
+    more = ("frequency_penalty", "ignore_eos", "shift", "speculate")
+    settings = {name: given.pop(name) for name in (*names, *more)}
+    bias = dict(biased(word) for word in given.pop("bias"))
+    return {
+        **settings,
+        **constraints(given),
+        "max_tokens": None if predict < 0 else predict,
+        "seed": None if seed < 0 else seed,
+        "stop": tuple(given.pop("stop")),
+        "logit_bias": bias or None,
+    }
+
+
+def biased(word: str) -> tuple[int, float]:
+    """
+    >>> biased("15043-inf"), biased("7+1.5")
+    ((15043, -inf), (7, 1.5))
+    """
+    match = re.fullmatch(r"(\d+)([+-](?:\d+\.?\d*|inf))", word)
+    if match is None:
+        raise click.UsageError(f"--logit-bias {word}: expected a token id and a number with its sign, such as 15043+1")
+    return int(match[1]), float(match[2])
+
+
+def constraints(given: dict[str, Any]) -> dict[str, Any]:
+    """At most one of grammar and schema, wherever it comes from."""
+    grammar, grammar_file = given.pop("grammar"), given.pop("grammar_file")
+    schema, schema_file, kind = given.pop("schema"), given.pop("schema_file"), given.pop("format")
+    sources = [s for s in (grammar, grammar_file, schema, schema_file, kind) if s is not None]
+    if len(sources) > 1:
+        raise click.UsageError("give one of --grammar, --grammar-file, --json-schema, --json-schema-file and --format")
+    if grammar_file is not None:
+        grammar = read_text(grammar_file)
+    if schema_file is not None:
+        schema = read_text(schema_file)
+    if kind is not None:
+        schema = '{"type": "object"}'
+    return {"grammar": grammar, "json_schema": None if schema is None else parsed(schema)}
+
+
+def parsed(schema: str) -> Any:
+    try:
+        return json.loads(schema)
+    except json.JSONDecodeError as error:
+        raise click.UsageError(f"the JSON schema is not JSON: {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """A file of text, or stdin for `-`."""
+    try:
+        return sys.stdin.buffer.read().decode() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path}: byte {error.start} is not UTF-8") from None

@@ -1,0 +1,108 @@
+"""Command line: `tetrad run`, one prompt and its answer.
+
+The prompt is PROMPT, -p, -f or what is piped in; with none of them and a terminal, it is a chat. The answer goes to
+stdout while it is written. A model with a chat template is asked through it, unless -no-cnv completes plain text.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+import tetrad
+from tetrad.cli.answer import bandwidth_line, print_stream, timing_lines
+from tetrad.cli.chat import converse
+from tetrad.cli.console import notes
+from tetrad.cli.options import (
+    READABLE,
+    Command,
+    load_options,
+    load_settings,
+    model_options,
+    model_path,
+    names_model,
+    option,
+    read_text,
+    sampling_options,
+    sampling_settings,
+    together,
+)
+from tetrad.hub.describe import describe
+
+prompt_options = together(
+    option("-p", "--prompt", default=None, help="The prompt, as PROMPT."),
+    option("-f", "--file", "source", type=READABLE, default=None, help="A file with the prompt; - is stdin."),
+    option("-sys", "--system-prompt", "system", default=None, help="What the model is told before the prompt."),
+    option("-cnv/-no-cnv", "--conversation/--no-conversation", "--cnv/--no-cnv", "conversation", default=None,
+           show_default=False, help="Use the chat template, or complete plain text; default: as the model has one."),
+    option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end."),
+    option("--verbose", is_flag=True, help="Timings, the seed and the share of the memory bandwidth, to stderr."),
+)  # fmt: skip
+
+
+@click.command(cls=Command)
+@click.argument("model", required=False)
+@click.argument("prompt_word", required=False, metavar="[PROMPT]")
+@prompt_options
+@model_options
+@load_options
+@sampling_options
+def run(model: str | None, prompt_word: str | None, **given: Any) -> None:
+    """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it.
+
+    MODEL is a .gguf file, a name of `tetrad list`, org/repo[:QUANT] or a URL; the small SmolLM2 if none is named.
+    """
+    if names_model(given) and prompt_word is None:
+        model, prompt_word = None, model
+    prompt = prompt_of(prompt_word, given.pop("prompt"), given.pop("source"))
+    if prompt is None:
+        converse(model, given)
+    else:
+        answer(model, prompt, given)
+
+
+def prompt_of(word: str | None, option: str | None, source: Path | None) -> str | None:
+    """The parts that were given, in order; None asks for a chat."""
+    parts = [part for part in (word, option) if part is not None]
+    if source is not None:
+        parts.append(read_text(source))
+    if not sys.stdin.isatty() and str(source) != "-" and (piped := read_text(Path("-"))):
+        parts.append(piped)
+    if not parts and not sys.stdin.isatty():
+        raise click.UsageError("which prompt? Give PROMPT, -p, -f FILE, or pipe it in")
+    return "\n\n".join(parts) if parts else None
+
+
+def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
+    start = time.perf_counter()
+    path = model_path(model, given)
+    is_verbose, system, wants = given.pop("verbose"), given.pop("system"), given.pop("conversation")
+    given.pop("single_turn")  # one answer is all there is
+    settings, how = load_settings(given), sampling_settings(given)
+    before = time.perf_counter()
+    loaded = tetrad.load(path, **settings)
+    load_seconds = time.perf_counter() - before
+    uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
+    if uses_template:
+        stream = loaded.chat(messages(system, prompt), stream=True, **how)
+    else:
+        stream = loaded.generate(f"{system}\n\n{prompt}" if system else prompt, stream=True, **how)
+    completion = print_stream(stream)
+    if not completion.text.endswith("\n"):
+        print()
+    if is_verbose:
+        lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
+        lines.append(bandwidth_line(describe(str(path)), completion, settings["kv"]))
+        notes.print("\n" + "\n".join(lines), soft_wrap=True)
+
+
+def messages(system: str | None, prompt: str) -> list[dict[str, str]]:
+    first = [{"role": "system", "content": system}] if system else []
+    return [*first, {"role": "user", "content": prompt}]
+
+
+COMMANDS = {"run": run}
