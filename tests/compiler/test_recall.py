@@ -116,9 +116,19 @@ def test_an_object_that_is_gone_is_a_compilation(own_cache: ObjectCache) -> None
 
 def test_the_key_tells_programs_apart() -> None:
     keys = {program_key(graph_of(name), ()) for name in FUNCTIONS}
-    assert None not in keys and len(keys) == len(FUNCTIONS) - 0
+    assert None not in keys and len(keys) == len(FUNCTIONS)
     graph = graph_of("elementwise")
     assert program_key(graph, ()) != program_key(graph, (0,))
+
+
+@pytest.mark.parametrize(("name", "value"), [("TETRAD_CHECK", "bounds"), ("TETRAD_TARGET", "x86-64")])
+def test_flags_that_change_code_have_programs_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    graph = graph_of("elementwise")
+    before = program_key(graph, ())
+    monkeypatch.setenv(name, value)
+    assert program_key(graph, ()) not in (None, before)
 
 
 def test_sizes_and_constants_that_an_entry_cannot_hold_are_compiled() -> None:

@@ -15,7 +15,7 @@ from tetrad.codegen.targets.x86_64 import missing_features
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, Objects
 from tetrad.core.errors import BackendError
-from tetrad.core.flags import flag_words
+from tetrad.core.flags import code_key, flag_words
 from tetrad.core.target import Target
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.text import fingerprint
@@ -43,7 +43,7 @@ class Kernels:
 
     def build(self, missing: dict[str, Program], target: Target, check: str) -> None:
         refuse_foreign(target)
-        entry = cache_key(objects.build_identity(), target.key, check, *missing)
+        entry = cache_key(objects.build_identity(), code_key(), target.key, check, *missing)
         image = objects.disk_cache().get(entry)
         stations.count("compiled" if image is None else "disk", len(missing))
         if image is None or stations.wants("llvm", "asm"):

@@ -17,7 +17,6 @@ import llvmlite
 import tetrad
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets.x86_64 import processor_identity, select_target
-from tetrad.core.flags import code_key
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
 from tetrad.runtime.cache import ObjectCache, cache_key
@@ -64,13 +63,13 @@ def disk_cache() -> ObjectCache:
 
 @cache
 def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
-    """What made the code: our sources in these folders, LLVM's version, the flags."""
+    """What made the code: our sources in these folders, and LLVM's version."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sources(os.path.join(os.path.dirname(tetrad.__file__), folder)):
             with open(path, "rb") as source:
                 digest.update(source.read())
-    return f"{digest.hexdigest()};llvmlite {llvmlite.__version__};{code_key()}"
+    return f"{digest.hexdigest()};llvmlite {llvmlite.__version__}"
 
 
 def sources(folder: str) -> list[str]:

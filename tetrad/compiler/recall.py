@@ -19,7 +19,7 @@ from tetrad.codegen.targets.x86_64 import processor_identity
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, build_identity, loading_runtime
 from tetrad.compiler.ready import Ready
-from tetrad.core.flags import flag, flag_words
+from tetrad.core.flags import code_key, flag, flag_words
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.graph.text import structural_hash
@@ -91,7 +91,8 @@ def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
     if processor is None or is_watched() or not is_plain(graph):
         return None
     libraries = f"numpy {np.__version__}, ml_dtypes {ml_dtypes.__version__}"  # they compute folded constants
-    return cache_key(build_identity(MAKERS), processor, libraries, str(donated), structural_hash(graph))
+    made_by = (build_identity(MAKERS), code_key(), processor, libraries)
+    return cache_key(*made_by, str(donated), structural_hash(graph))
 
 
 def is_watched() -> bool:
