@@ -16,9 +16,9 @@ ARCHS = list(TINY)
 LENGTH = 48  # past the windows (8, 24) and the first context of phi3 (32)
 
 
-def differences(arch: str, kind: str) -> np.ndarray:
+def differences(arch: str, kind: str, tokens: np.ndarray | None = None) -> np.ndarray:
     """Of all logits of a prompt, in units of their spread."""
-    model, tokens = loaded(arch, kind), prompt(LENGTH)
+    model, tokens = loaded(arch, kind), prompt(LENGTH) if tokens is None else tokens
     expected = model.expected(tokens)
     return np.abs(model.run(model.caches(), tokens) - expected) / expected.std()
 
@@ -35,8 +35,9 @@ def test_low_bit_weights_give_the_logits_of_the_reference_in_eight_bits(arch: st
     over. That happens to about one activation of 100,000, moves what it enters by 1/127 and with it later roundings:
     tokens that see it are apart as far as 8-bit rounding brings them (see below), the others stay equal."""
     with activations_in_eight_bits():
+        starts = [differences(arch, "low-bit", part) for part in np.split(prompt(LENGTH), 12)]
         apart = differences(arch, "low-bit")
-    assert apart[:2].max() < 1e-5
+    assert sum(start.max() < 1e-5 for start in starts) >= 6
     assert np.sqrt((apart**2).mean()) < 0.03
 
 

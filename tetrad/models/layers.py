@@ -56,13 +56,13 @@ def linear(x: Array, weights: Weights, name: str) -> Array:
 def product(x: Array, weight: Array) -> Array:
     if weight.dtype.is_quantized:
         return lowbit_matmul(quantize_rows(x), weight)  # type: ignore[no-any-return]
-    return td.matmul(x, weight.astype(td.float32).T)  # type: ignore[no-any-return]
+    return td.matmul(x, weight.astype(td.float32).T)
 
 
 def embedding(weight: Array, tokens: Array) -> Array:
     if weight.dtype.is_quantized:
         return lowbit_rows(weight, tokens)  # type: ignore[no-any-return]
-    return td.take(weight, tokens, axis=0).astype(td.float32)  # type: ignore[no-any-return]
+    return td.take(weight, tokens, axis=0).astype(td.float32)
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
@@ -90,12 +90,12 @@ def rotate(x: Array, tables: tuple[Array, Array]) -> Array:
     turned = [first * cos - second * sin, second * cos + first * sin]
     if x.shape[-1] > 2 * pairs:
         turned.append(x[..., 2 * pairs :])
-    return td.concat(turned, axis=-1)  # type: ignore[no-any-return]
+    return td.concat(turned, axis=-1)
 
 
 def split_heads(x: Array, size: int) -> Array:
     """[T, heads * size] -> [T, heads, size]"""
-    return td.reshape(x, (x.shape[0], x.shape[1] // size, size))  # type: ignore[no-any-return]
+    return td.reshape(x, (x.shape[0], x.shape[1] // size, size))
 
 
 def attention(
