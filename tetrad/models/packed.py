@@ -1,7 +1,7 @@
 """Models, packed: all weights of a file laid out for the kernels, quickly and in little more memory than they need.
 
 Receives an open GGUF file, returns its tensors as arrays by name. Low-bit ones are interleaved (`quant.lanes`) by
-compiled code, on all processors, into one piece of memory. Nothing of it is kept on disk: docs/adr/0009 says why.
+compiled code, on all processors, into one piece of memory. Nothing of it is kept on disk: docs/adr/0010 says why.
 """
 
 from __future__ import annotations
