@@ -31,7 +31,7 @@ uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
-LAZY = ("bisect", "explain")
+LAZY = ("bisect", "explain", "load")
 
 
 def __getattr__(name: str) -> Any:
@@ -40,6 +40,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tetrad.explain")  # a folder that can be called
     if name == "bisect":
         globals()[name] = found = importlib.import_module("tetrad.explain.bisect").bisect
+        return found
+    if name == "load":
+        globals()[name] = found = importlib.import_module("tetrad.models.model").load
         return found
     globals()[name] = value = getattr(functions, name)
     return value

@@ -1,0 +1,97 @@
+"""Grammars and schemas: answers that follow them, whatever the model would rather say; errors that name the grammar."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+from typing import Any
+
+import pytest
+
+import tetrad as td
+from tests.models.tiny import tiny_model
+from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.formats import gguf
+from tetrad.models.constraints import Grammars
+from tetrad.models.model import Model
+
+pytest.importorskip("llguidance")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"enum": ["ring", "world"]}, "count": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["name", "count"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    gguf.write(path, *tiny_model("llama", context=256))
+    return td.load(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_schema_is_followed(model: Model, seed: int) -> None:
+    for schema in (SCHEMA, json.dumps(SCHEMA)):
+        found = model.generate("the", json_schema=schema, seed=seed, temperature=1.5, max_tokens=200)
+        if found.finish_reason == "stop":  # white space may go on for ever
+            answer = json.loads(found.text)
+            assert answer["name"] in ("ring", "world") and 0 <= answer["count"] <= 99
+
+
+@pytest.mark.parametrize(
+    ("grammar", "pattern"),
+    [
+        ('root ::= "red" | "green" | "blue"', "red|green|blue"),
+        ('start: "a" "b"+ "."', r"ab+\."),
+        ({"lark": 'start: "x" /[0-9]{2}/'}, "x[0-9]{2}"),
+        ({"gbnf": 'root ::= [a-c] [a-c] "!"'}, "[a-c]{2}!"),
+        ({"regex": "[0-9]{3}-[0-9]{2}"}, "[0-9]{3}-[0-9]{2}"),
+    ],
+)
+def test_a_grammar_is_followed(model: Model, grammar: Any, pattern: str) -> None:
+    for seed in range(3):
+        found = model.generate("the", grammar=grammar, seed=seed, max_tokens=100)
+        assert found.finish_reason == "stop" and re.fullmatch(pattern, found.text)
+
+
+def test_speculation_keeps_to_the_grammar(model: Model) -> None:
+    settings = {"grammar": {"regex": "(ab ){20}"}, "seed": 1, "max_tokens": 100}
+    plain, quick = (model.generate("ab ab ab ab", speculate=n, **settings) for n in (0, 6))
+    assert plain.tokens == quick.tokens and plain.text == "ab " * 20 and quick.accepted > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"grammar": "root ::= ("}, "grammar"),
+        ({"grammar": {"regex": "(("}}, "grammar"),
+        ({"grammar": {"perl": "x"}}, "grammar"),
+        ({"grammar": {}}, "grammar"),
+        ({"grammar": {"regex": "a", "lark": "b"}}, "grammar"),
+        ({"json_schema": "{"}, "json_schema"),
+        ({"json_schema": {"type": "nothing like it"}}, "json_schema"),
+        ({"json_schema": object()}, "json_schema"),
+        ({"json_schema": {}, "grammar": "root ::= [a]"}, "grammar"),
+    ],
+    ids=str,
+)
+def test_what_is_no_grammar(model: Model, settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name}: expected"):
+        model.generate("the", **settings)
+
+
+def test_without_the_library(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = builtins.__import__
+
+    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "llguidance":
+            raise ImportError(name)
+        return found(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(UnsupportedError, match="needs the package llguidance"):
+        Grammars(model.tokenizer, 300).constraint("root ::= [a]")

@@ -1,0 +1,254 @@
+"""The model: text in, text out. Ends, stop strings, seeds, streams, speculation, shifting, threads, embeddings."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tests.models.tiny import tiny_model
+from tetrad.core.errors import BusyError, ContextError, SettingError, TextError
+from tetrad.formats import gguf
+from tetrad.models.engine import Batch
+from tetrad.models.model import Completion, Model, drafted
+
+PROMPT = "the ring of the lord"
+GREEDY = {"temperature": 0.0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    gguf.write(found, *tiny_model("llama", context=256))
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> Model:
+    return td.load(path, slots=3)
+
+
+def first_greedy(model: Model, count: int) -> list[int]:
+    """The most likely tokens one after another, without engine tricks or sampler."""
+    tokens = model.tokenizer.encode(PROMPT)
+    for _ in range(count):
+        tokens.append(int(model.logits(tokens)[-1].argmax()))
+    return tokens[-count:]
+
+
+def test_what_a_model_tells(model: Model, path: Path) -> None:
+    assert model.name == "tiny-llama" and model.path == str(path) and model.context == 256 == model.config.context
+    assert model.metadata["general.architecture"] == "llama" and "tiny-llama" in repr(model)
+    assert model.template.render([{"role": "user", "content": "x"}]).startswith("<|im_start|>user")
+
+
+def test_temperature_zero_takes_the_most_likely(model: Model) -> None:
+    found = model.generate(PROMPT, max_tokens=12, **GREEDY)
+    assert found.tokens == first_greedy(model, 12) and found.finish_reason == "length"
+    assert found.text == model.tokenizer.decode(found.tokens, skip_special=True)
+    assert found.prompt_tokens == len(model.tokenizer.encode(PROMPT))
+    assert found.timings.predicted_n == 12 and found.timings.predicted_ms > 0
+    assert found.timings.prompt_n == found.prompt_tokens - found.cached_tokens
+
+
+def test_a_stream_is_the_same_answer_piece_by_piece(model: Model) -> None:
+    settings = {"seed": 5, "max_tokens": 30, "logprobs": 2, "ignore_eos": True}
+    whole: Completion = model.generate(PROMPT, **settings)
+    *pieces, last = model.generate(PROMPT, stream=True, **settings)
+    assert [p.token for p in pieces] == whole.tokens == last.completion.tokens
+    assert "".join(p.text for p in [*pieces, last]) == whole.text == last.completion.text
+    assert [p.logprob for p in pieces] == [found.logprob for found in whole.logprobs]
+
+
+def test_a_seed_gives_the_same_answer_again(model: Model) -> None:
+    settings = {"max_tokens": 20, "ignore_eos": True, "temperature": 2.0}
+    first = model.generate(PROMPT, **settings)
+    again = model.generate(PROMPT, seed=first.seed, **settings)
+    other = model.generate(PROMPT, seed=first.seed + 1, **settings)
+    assert again.tokens == first.tokens != other.tokens
+    assert model.generate(PROMPT, **settings).seed != first.seed
+
+
+def test_tokens_that_end_a_turn(model: Model) -> None:
+    end = min(model.tokenizer.stop_ids)
+    found = model.generate(PROMPT, logit_bias={end: 100.0}, max_tokens=9)
+    assert (found.finish_reason, found.tokens, found.text, found.timings.predicted_n) == ("stop", [], "", 1)
+    assert model.generate(PROMPT, logit_bias={end: 100.0}, max_tokens=9, ignore_eos=True).tokens == [end] * 9
+
+
+def test_stop_strings_end_the_answer_before_them(model: Model) -> None:
+    whole = model.generate(PROMPT, max_tokens=40, **GREEDY).text
+    middle = whole[10:13]
+    for stop in (middle, [middle, "never there"]):
+        found = model.generate(PROMPT, max_tokens=40, stop=stop, **GREEDY)
+        assert found.text == whole[: whole.index(middle)]
+        assert (found.finish_reason, found.stop) == ("stop", middle)
+    with pytest.raises(TextError, match="stop strings"):
+        model.generate(PROMPT, stop=[""])
+
+
+def test_text_held_back_for_a_stop_string_comes_at_the_end(model: Model) -> None:
+    whole = model.generate(PROMPT, max_tokens=20, **GREEDY).text
+    found = model.generate(PROMPT, max_tokens=20, stop=whole[-2:] + "\0", **GREEDY)
+    assert found.text == whole and found.finish_reason == "length"
+
+
+def test_chat_renders_the_template(model: Model) -> None:
+    messages = [{"role": "user", "content": "the world"}]
+    found = model.chat(messages, max_tokens=8, **GREEDY)
+    prompt = "<|im_start|>user\nthe world<|im_end|>\n<|im_start|>assistant\n"
+    assert found.tokens == model.generate(prompt, max_tokens=8, **GREEDY).tokens
+    longer = [*messages, {"role": "assistant", "content": found.text}, {"role": "user", "content": "a"}]
+    assert model.chat(longer, max_tokens=2).cached_tokens >= found.prompt_tokens - 1
+
+
+def test_empty_prompts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert model.generate("", max_tokens=3, **GREEDY).prompt_tokens == 1
+    assert model.prompt_tokens([]) == [model.tokenizer.bos]
+    monkeypatch.setattr(type(model.tokenizer), "bos", None)
+    with pytest.raises(TextError, match="the prompt is empty, and the model has no token to begin with"):
+        model.generate([])
+
+
+def test_limits(model: Model) -> None:
+    assert model.generate(PROMPT, max_tokens=0).tokens == []
+    with pytest.raises(ContextError, match="the prompt is too long: 257 tokens, the context holds 256"):
+        model.generate([5] * 257, stream=True)
+    full = model.generate([5] * 250, max_tokens=-1, **GREEDY)
+    assert len(full.tokens) == 7 and full.finish_reason == "length"  # the last one needs no place
+    assert len(model.generate([5] * 256, **GREEDY).tokens) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": -1}, "temperature: expected a number of at least 0, got -1"),
+        ({"temperature": "hot"}, "temperature: expected a number, got 'hot'"),
+        ({"temperature": float("nan")}, "temperature: expected a number, got nan"),
+        ({"top_p": 1.5}, "top_p: expected a number from 0 to 1, got 1.5"),
+        ({"min_p": True}, "min_p: expected a number, got True"),
+        ({"top_k": 1.5}, "top_k: expected a whole number of at least -1, got 1.5"),
+        ({"repeat_penalty": 0}, "repeat_penalty: expected a number above 0"),
+        ({"repeat_last_n": -2}, "repeat_last_n"),
+        ({"presence_penalty": float("inf")}, "presence_penalty"),
+        ({"frequency_penalty": None}, "frequency_penalty"),
+        ({"seed": 2**64}, "seed: expected a whole number from -1 to 18446744073709551615"),
+        ({"logprobs": 21}, "logprobs: expected a whole number from 0 to 20"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"speculate": 65}, "speculate"),
+        ({"logit_bias": {300: 1.0}}, "logit_bias: expected a whole number from 0 to 299, got 300"),
+        ({"logit_bias": {3: float("nan")}}, "logit_bias: expected a number or -inf for token 3"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be(model: Model, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        model.generate(PROMPT, **settings)
+
+
+def test_logprobs_are_those_of_the_logits(model: Model) -> None:
+    found = model.generate(PROMPT, max_tokens=5, seed=1, logprobs=4, ignore_eos=True)
+    tokens = model.tokenizer.encode(PROMPT)
+    for entry in found.logprobs:
+        logits = model.logits(tokens, last=True).astype(np.float64)
+        expected = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+        order = np.argsort(-expected, kind="stable")[:4]
+        assert [c.token for c in entry.top] == order.tolist()
+        assert np.allclose([c.logprob for c in entry.top], expected[order], atol=1e-5)
+        assert np.isclose(entry.logprob, expected[entry.token], atol=1e-5)
+        tokens.append(entry.token)
+
+
+def test_logits_of_every_token_and_of_the_last(model: Model) -> None:
+    tokens = [(17 + 97 * i) % 300 for i in range(150)]
+    every = model.logits(tokens)
+    assert every.shape == (150, 300) and np.array_equal(every[-1], model.logits(tokens, last=True))
+    assert [len(part) for part in model.logits_parts(tokens)] == [64, 64, 22]
+
+
+@pytest.mark.parametrize("settings", [GREEDY, {"seed": 9, "ignore_eos": True, "temperature": 0.5}], ids=str)
+def test_speculation_changes_nothing_but_the_time(model: Model, settings: dict[str, Any]) -> None:
+    prompt = model.tokenizer.encode("the ring the ring the ring the ring")
+    plain = model.generate(prompt, max_tokens=120, repeat_penalty=1.1, **settings)
+    for count in (1, 3, 10):
+        quick = model.generate(prompt, max_tokens=120, repeat_penalty=1.1, speculate=count, **settings)
+        assert quick.tokens == plain.tokens and quick.text == plain.text
+        assert quick.drafted > 0 and quick.accepted <= quick.drafted
+
+
+def test_speculation_ends_where_the_context_does(model: Model) -> None:
+    prompt = [5, 6, 7, 8] * 60
+    plain, quick = (model.generate(prompt, max_tokens=-1, speculate=n, **GREEDY) for n in (0, 8))
+    assert plain.tokens == quick.tokens and len(plain.tokens) == 17
+
+
+def test_drafts_continue_the_longest_pattern() -> None:
+    tokens = np.array([1, 2, 3, 4, 9, 9, 3, 4, 5, 6, 2, 3], np.int32)
+    assert drafted(tokens, 4, 3) == [9, 9, 3]  # 2 3 4 before 3 4
+    assert drafted(tokens, 9, 3) == [] == drafted(tokens[:1], 4, 3) == drafted(tokens, 4, 0)
+
+
+def test_a_long_answer_in_a_short_context(path: Path) -> None:
+    model = td.load(path, context=48)
+    found = model.generate(PROMPT, max_tokens=400, shift=True, seed=1, ignore_eos=True)
+    assert len(found.tokens) == 400 and found.finish_reason == "length"
+    quick = model.generate(PROMPT, max_tokens=400, shift=True, seed=1, ignore_eos=True, speculate=0)
+    assert quick.tokens == found.tokens
+    assert len(model.generate(PROMPT, max_tokens=400, ignore_eos=True).tokens) < 48
+
+
+def test_a_closed_stream_frees_its_slot(path: Path) -> None:
+    model = td.load(path, context=64)
+    stream = model.generate(PROMPT, stream=True, ignore_eos=True)
+    next(stream)
+    with pytest.raises(BusyError, match="close the streams"):
+        model.generate(PROMPT)
+    stream.close()
+    assert model.generate(PROMPT, max_tokens=2, ignore_eos=True).tokens
+
+
+def test_an_interrupt_leaves_the_model_usable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = td.load(path, context=64)
+    plain = model.generate(PROMPT, max_tokens=8, **GREEDY)
+    run, left = Batch.run, [4]
+
+    def interrupted(self: Batch, caches: Any) -> np.ndarray:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return run(self, caches)
+
+    monkeypatch.setattr(Batch, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.generate(PROMPT, max_tokens=8, **GREEDY)
+    assert model.generate(PROMPT, max_tokens=8, **GREEDY).tokens == plain.tokens
+
+
+def test_many_threads_get_the_answers_they_would_get_alone(model: Model) -> None:
+    settings = {"max_tokens": 12, "ignore_eos": True}
+    prompts = [f"the {i} world" * (1 + i % 4) for i in range(8)]
+    alone = [model.generate(prompt, seed=i, **settings).tokens for i, prompt in enumerate(prompts)]
+    found: dict[int, list[int]] = {}
+
+    def ask(i: int) -> None:
+        found[i] = model.generate(prompts[i], seed=i, **settings).tokens
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [found[i] for i in range(len(prompts))] == alone
+
+
+def test_embeddings(model: Model) -> None:
+    texts = ["the world", "a ring", "the world"]
+    found = model.embed(texts)
+    assert found.shape == (3, 64) and np.allclose(np.linalg.norm(found, axis=1), 1)
+    assert np.array_equal(found[0], found[2]) and np.array_equal(found[1], model.embed("a ring"))
+    raw = model.embed(texts, normalize=False)
+    assert np.allclose(raw / np.linalg.norm(raw, axis=1, keepdims=True), found)

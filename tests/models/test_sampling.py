@@ -1,0 +1,62 @@
+"""Settings of a request, and what the sampler remembers from token to token."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tetrad.models.sampling import Recent, Sampler, Settings, compiled_sample
+from tetrad.ops.sample import sample
+
+
+@given(st.lists(st.integers(0, 6), max_size=60), st.integers(0, 9))
+def test_recent_counts_the_last_tokens(tokens: list[int], size: int) -> None:
+    recent = Recent(size)
+    for token in tokens:
+        recent.add(token)
+    held = {int(token): int(count) for token, count in recent.table[0] if token >= 0}
+    assert held == Counter(tokens[-size:] if size else [])
+
+
+def logits(rows: int = 20) -> np.ndarray:
+    return np.random.default_rng(3).standard_normal((rows, 500)).astype(np.float32) * 2
+
+
+def test_the_sampler_is_the_op_with_consecutive_draws() -> None:
+    settings = Settings(seed=77, temperature=1.5, top_k=0)
+    sampler, rows = Sampler(settings, 500), logits()
+    found = [sampler.choose(rows[i : i + 1]).token for i in range(20)]
+    numbers = np.repeat(sampler.numbers, 20, axis=0)
+    numbers[:, 3] = np.arange(20)
+    nothing = np.full((20, 1, 2), -1, np.int32), np.full((20, 1), -1, np.int32), np.zeros((20, 1), np.float32)
+    assert found == sample(rows, np.repeat(settings.row(), 20, axis=0), numbers, *nothing).tolist()
+
+
+def test_penalties_see_the_prompt_and_the_answer() -> None:
+    row = np.full((1, 500), -9, np.float32)
+    row[0, :4] = 5, 4.9, 4.8, 4.7
+    settings = Settings(temperature=0, presence_penalty=1.0, repeat_last_n=2)
+    sampler = Sampler(settings, 500, [0, 1, 1])
+    assert [sampler.choose(row).token for _ in range(4)] == [0, 2, 1, 0]
+
+
+def test_nothing_is_compiled_again_when_settings_change() -> None:
+    rows = logits(1)
+    Sampler(Settings(), 500).choose(rows)
+    before = compiled_sample().compiles
+    for settings in (
+        Settings(temperature=0),
+        Settings(top_k=1, top_p=0.3, min_p=0.2, seed=5),
+        Settings(repeat_penalty=1.3, repeat_last_n=-1),
+        Settings(logit_bias={3: 1.0, 4: -1.0, 5: float("-inf")}),
+    ):
+        Sampler(settings, 500, range(100)).choose(rows)
+    assert compiled_sample().compiles == before
+
+
+def test_a_seed_is_drawn_when_none_is_given() -> None:
+    assert Settings(seed=None).used_seed != Settings(seed=-1).used_seed
+    assert Settings(seed=0).used_seed == 0

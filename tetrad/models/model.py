@@ -1,0 +1,409 @@
+"""Models, model: what `td.load` gives. Text in, text out: tokeniser, engine, sampler and stop strings put together.
+
+Receives prompts or messages and the settings of a request; returns a `Completion`, or an iterator of `Piece`s whose
+last one brings it. Requests from several threads share batches; each has the bits it would have alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from tetrad.core.errors import ContextError, SettingError, TextError
+from tetrad.models.config import Config
+from tetrad.models.constraints import Constraint, Grammars
+from tetrad.models.engine import Engine
+from tetrad.models.engine import Sequence as Held
+from tetrad.models.load import Parts, load_parts
+from tetrad.models.sampling import Chance, Sampler, Settings, check_count
+from tetrad.text.chat import ChatTemplate
+from tetrad.text.stream import StopStrings, StreamDecoder
+from tetrad.text.tokenizer import Tokenizer
+
+MOST_DRAFTED = 64
+PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
+EVERY = 64  # rows of logits at a time, where all are wanted
+POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Tokens evaluated and generated, and how long that took: the names of llama.cpp's server."""
+
+    prompt_n: int
+    prompt_ms: float
+    predicted_n: int
+    predicted_ms: float
+
+    @property
+    def prompt_per_second(self) -> float:
+        return 1e3 * self.prompt_n / self.prompt_ms if self.prompt_ms else 0.0
+
+    @property
+    def predicted_per_second(self) -> float:
+        return 1e3 * self.predicted_n / self.predicted_ms if self.predicted_ms else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """How likely a token of the answer was, before any setting, and which were the most likely."""
+
+    token: int
+    logprob: float
+    top: tuple[Chance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer. `seed` gives it again."""
+
+    text: str
+    tokens: list[int]
+    finish_reason: Literal["stop", "length"]
+    seed: int
+    prompt_tokens: int
+    cached_tokens: int  # of the prompt, that were in the cache
+    timings: Timings
+    logprobs: list[Logprob] | None = None
+    stop: str | None = None  # the stop string that ended it
+    drafted: int = 0  # tokens that speculation proposed, and how many of them were right
+    accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that has become certain with one more token. The last piece has the whole answer."""
+
+    text: str
+    token: int | None = None
+    logprob: float | None = None
+    top: tuple[Chance, ...] = ()
+    completion: Completion | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One generation: the tokens of its prompt and all that was asked for, checked."""
+
+    tokens: list[int]
+    settings: Settings
+    limit: int  # tokens of the answer at most
+    stop: tuple[str, ...]
+    ignore_eos: bool
+    shift: bool
+    speculate: int
+    constraint: Constraint | None
+
+
+def load(path: str | os.PathLike[str], *, context: int = 0, slots: int = 1, kv: str = "f16") -> Model:
+    """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences can run at a time."""
+    return Model(load_parts(path, context=context), context=context, slots=slots, kv=kv)
+
+
+class Model:
+    """A language model, ready to run. Threads may share it."""
+
+    def __init__(self, parts: Parts, *, context: int = 0, slots: int = 1, kv: str = "f16") -> None:
+        self.parts = parts
+        self.path, self.metadata = parts.path, parts.metadata
+        self.config: Config = parts.config
+        self.tokenizer: Tokenizer = parts.tokenizer
+        self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
+        self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv)
+
+    @property
+    def template(self) -> ChatTemplate:
+        return self.parts.template
+
+    @property
+    def context(self) -> int:
+        """Tokens a sequence can have."""
+        return self.engine.context
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        return Grammars(self.tokenizer, self.config.vocab)
+
+    def __repr__(self) -> str:
+        return f"<model {self.name}: {self.config.arch}, {self.config.layers} layers, context {self.context}>"
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 128,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        repeat_penalty: float = 1.0,
+        repeat_last_n: int = 64,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        logit_bias: Mapping[int, float] | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+        ignore_eos: bool = False,
+        grammar: str | Mapping[str, str] | None = None,
+        json_schema: Any = None,
+        logprobs: int = 0,
+        stream: bool = False,
+        shift: bool = False,
+        speculate: int = 0,
+    ) -> Any:  # Completion, with stream=True Iterator[Piece]
+        """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1: as many as the context takes).
+
+        It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit. `grammar` and
+        `json_schema` restrict what may come. With `shift` the older half of the tokens makes room when the context is
+        full. `speculate` tokens are drafted from what came before and checked in one step: the same answer, sooner.
+        """
+        settings = Settings(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repeat_penalty=repeat_penalty,
+            repeat_last_n=repeat_last_n,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            logit_bias=logit_bias,
+            seed=seed,
+            logprobs=logprobs,
+        )
+        check_count("max_tokens", max_tokens, -1)
+        check_count("speculate", speculate, 0, MOST_DRAFTED)
+        request = Request(
+            tokens=self.prompt_tokens(prompt),
+            settings=settings,
+            limit=max_tokens if max_tokens >= 0 else 1 << 62,
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            ignore_eos=ignore_eos,
+            shift=shift,
+            speculate=speculate,
+            constraint=self.grammars.constraint(grammar, json_schema),
+        )
+        pieces = Generation(self, request).pieces()
+        if stream:
+            return pieces
+        with closing(pieces):  # whatever happens, the slot is free again
+            *_, last = pieces
+        return last.completion
+
+    def chat(self, messages: Sequence[Mapping[str, object]], *, tools: Any = None, **settings: Any) -> Any:
+        """The next message of a conversation; the settings are those of `generate`.
+
+        `tools` and `template` (a mapping of further variables) go to the chat template.
+        """
+        variables = settings.pop("template", None) or {}
+        prompt = self.template.render(messages, tools=tools, **variables)
+        return self.generate(self.tokenizer.encode(prompt), **settings)
+
+    def prompt_tokens(self, prompt: Prompt) -> list[int]:
+        """The tokens of a prompt, with BOS where the model wants it; an empty one is BOS alone."""
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
+        if not tokens:
+            if self.tokenizer.bos is None:
+                raise TextError("the prompt is empty, and the model has no token to begin with", hint="give some text")
+            tokens = [self.tokenizer.bos]
+        self.engine.checked(tokens)
+        if len(tokens) > self.context:
+            hint = "load with a larger context, or shorten the prompt"
+            raise ContextError("the prompt is too long", tokens=len(tokens), context=self.context, hint=hint)
+        return tokens
+
+    # -- numbers ------------------------------------------------------------------------------------------------------
+
+    def logits(self, tokens: Sequence[int], *, last: bool = False) -> np.ndarray:
+        """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only."""
+        if last:
+            sequence = self.engine.start(tokens)
+            try:
+                return np.asarray(self.engine.step([(sequence, tokens[sequence.length :])])[0])
+            finally:
+                self.engine.free(sequence)
+        parts = list(self.logits_parts(tokens))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def logits_parts(self, tokens: Sequence[int]) -> Iterator[np.ndarray]:
+        """The same a few rows at a time: all of a long text would not be small."""
+        return every_row(self.engine, tokens)
+
+    @cached_property
+    def states(self) -> Engine:
+        """Evaluates to hidden states, in a cache of its own."""
+        return Engine(self.parts.programs.without_head(), context=self.context)
+
+    def embed(self, texts: str | Sequence[str], *, normalize: bool = True) -> np.ndarray:
+        """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type says), of length 1."""
+        pooling = POOLINGS.get(int(self.metadata.get(f"{self.config.arch}.pooling_type") or 1))  # type: ignore[call-overload]
+        if pooling is None:
+            raise SettingError("pooling_type of the file", f"one of {POOLINGS}", self.metadata)
+        if isinstance(texts, str):
+            return np.asarray(self.embed([texts], normalize=normalize)[0])
+        found: np.ndarray = np.stack([self._embedding(text, pooling) for text in texts])
+        if normalize:
+            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+        return found
+
+    def _embedding(self, text: str, pooling: str) -> np.ndarray:
+        total, count, states = np.zeros(self.config.width), 0, np.zeros((1, 1), np.float32)
+        for part in every_row(self.states, self.prompt_tokens(text)):
+            if pooling == "first":
+                return np.asarray(part[0].astype(np.float32))
+            total, count, states = total + part.sum(axis=0, dtype=np.float64), count + len(part), part
+        return (states[-1] if pooling == "last" else total / count).astype(np.float32)
+
+
+def every_row(engine: Engine, tokens: Sequence[int]) -> Iterator[np.ndarray]:
+    sequence = engine.start(tokens)
+    try:
+        engine.rewind(sequence, 0)
+        for start in range(0, len(tokens), EVERY):
+            yield engine.step_every(sequence, tokens[start : start + EVERY])
+    finally:
+        engine.free(sequence)
+
+
+class Generation:
+    """One request on its way: what has been chosen, what may be shown, what it took."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self.model, self.request, self.engine = model, request, model.engine
+        vocab, tokens = model.config.vocab, request.tokens
+        self.sampler = Sampler(request.settings, vocab, tokens, self.engine.context)
+        continues = not model.tokenizer.is_special(tokens[-1]) if tokens[-1] < model.tokenizer.vocab_size else True
+        self.decoder = StreamDecoder(model.tokenizer, continues=continues)
+        self.stops = StopStrings(request.stop)
+        self.ends = frozenset() if request.ignore_eos else model.tokenizer.stop_ids
+        self.tokens: list[int] = []
+        self.shown: list[str] = []
+        self.logprobs: list[Logprob] = []
+        self.drafted = self.accepted = self.sampled = 0
+        self.reason: Literal["stop", "length"] | None = None
+
+    def pieces(self) -> Generator[Piece, None, None]:
+        """Every token as it comes, then the end. Closing the iterator frees the slot."""
+        begin = time.perf_counter()
+        sequence = self.engine.start(self.request.tokens)
+        try:
+            logits = self.engine.step([(sequence, self.request.tokens[sequence.length :])])
+            ready = time.perf_counter()
+            yield from self.answer(sequence, logits)
+        finally:
+            self.engine.free(sequence)
+        yield Piece(self.rest(), completion=self.completion(sequence, ready - begin, time.perf_counter() - ready))
+
+    def answer(self, sequence: Held, logits: np.ndarray) -> Iterator[Piece]:
+        draft: list[int] = []
+        if self.request.limit == 0:
+            self.reason = "length"
+        while self.reason is None:
+            for i in range(len(logits)):
+                token = yield from self.take(logits[i : i + 1])
+                if self.reason is not None or i == len(draft) or token != draft[i]:
+                    break
+                self.accepted += 1
+            if self.reason is None:
+                self.engine.rewind(sequence, sequence.length - (len(draft) - i))
+                logits, draft = self.advance(sequence, token)
+
+    def take(self, logits: np.ndarray) -> Generator[Piece, None, int]:
+        """Choose a token and show what it makes certain; sets the reason when the answer ends with it."""
+        request = self.request
+        mask = None if request.constraint is None else request.constraint.mask()
+        if request.constraint is not None and mask is None:
+            self.reason = "stop"
+            return -1
+        choice = self.sampler.choose(logits, mask)
+        self.sampled += 1
+        if choice.token in self.ends:
+            self.reason = "stop"
+            return choice.token
+        if request.constraint is not None:
+            request.constraint.accept(choice.token)
+        self.tokens.append(choice.token)
+        if choice.logprob is not None:
+            self.logprobs.append(Logprob(choice.token, choice.logprob, choice.top))
+        if len(self.tokens) == request.limit:
+            self.reason = "length"
+        yield Piece(self.show(self.text_of(choice.token)), choice.token, choice.logprob, choice.top)
+        return choice.token
+
+    def text_of(self, token: int) -> str:
+        """Models may have more rows than their tokeniser has tokens; those are no text."""
+        return self.decoder.feed(token) if token < self.model.tokenizer.vocab_size else ""
+
+    def show(self, text: str) -> str:
+        released = self.stops.feed(text)
+        if released.stop is not None:
+            self.reason = "stop"
+        self.shown.append(released.text)
+        return released.text
+
+    def rest(self) -> str:
+        """What was held back, now that nothing follows."""
+        text = self.show(self.decoder.flush())
+        if self.stops.reached is None:
+            self.shown.append(held := self.stops.flush())
+            text += held
+        return text
+
+    def advance(self, sequence: Held, token: int) -> tuple[np.ndarray, list[int]]:
+        """Evaluate a chosen token, and a draft of those that may follow."""
+        if sequence.length == self.engine.context:
+            if not self.request.shift:
+                self.reason = "length"
+                return np.empty((0, 0), np.float32), []
+            is_bos = self.request.tokens[0] == self.model.tokenizer.bos
+            self.engine.shift(sequence, keep=int(is_bos))
+        room = min(self.request.limit - len(self.tokens), self.engine.context - sequence.length) - 1
+        draft = drafted(sequence.tokens, token, min(self.request.speculate, room)) if self.request.speculate else []
+        self.drafted += len(draft)
+        if draft:
+            return self.engine.step_every(sequence, [token, *draft]), draft
+        return self.engine.advance(sequence, token), draft
+
+    def completion(self, sequence: Held, prompt: float, predicted: float) -> Completion:
+        evaluated = len(self.request.tokens) - sequence.cached
+        assert self.reason is not None
+        return Completion(
+            text="".join(self.shown),
+            tokens=self.tokens,
+            finish_reason=self.reason,
+            seed=self.request.settings.used_seed,
+            prompt_tokens=len(self.request.tokens),
+            cached_tokens=sequence.cached,
+            timings=Timings(evaluated, prompt * 1e3, self.sampled, predicted * 1e3),
+            logprobs=self.logprobs if self.request.settings.logprobs else None,
+            stop=self.stops.reached,
+            drafted=self.drafted,
+            accepted=self.accepted,
+        )
+
+
+def drafted(tokens: np.ndarray, token: int, count: int) -> list[int]:
+    """What followed the last tokens, `token` included, when they came before: the longest pattern, its last place."""
+    if count < 1:
+        return []
+    whole = np.append(tokens, np.int32(token))
+    for size in PATTERNS:
+        if len(whole) <= size:
+            continue
+        same = np.ones(len(whole) - size, bool)
+        for i in range(size):
+            same &= whole[i : len(whole) - size + i] == whole[len(whole) - size + i]
+        places = np.flatnonzero(same)
+        if places.size:
+            start = int(places[-1]) + size
+            return [int(found) for found in whole[start : start + count]]
+    return []
