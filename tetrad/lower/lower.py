@@ -13,6 +13,7 @@ from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.target import Target
 from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.columns import lower_columns
+from tetrad.lower.decoded import lower_decoded_matmul
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
 from tetrad.lower.lowbit import lower_lowbit_matmul
@@ -33,6 +34,7 @@ GENERATORS: dict[str, Generator] = {
     "transpose": lower_transpose,
     "matmul": lower_matmul,
     "lowbit": lower_lowbit_matmul,
+    "decoded": lower_decoded_matmul,
     "special": lower_special,
 }
 

