@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core.dtypes import f32, named
 from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.types import ArrayType
 from tetrad.ops.decoded import dequantize as dequantize_op
-from tetrad.quant.float_lanes import ELEMENTS, FLOAT_DTYPES, element_of, interleave_floats, separate_floats
 from tetrad.quant.format import format_named
 from tetrad.quant.lanes import DTYPES, LANES, lanes_of
 from tetrad.quant.separate import separate
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
+
+FLOATS = ("f32", "f16", "bf16")  # formats that are plain arrays
 
 
 def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
@@ -36,9 +38,8 @@ def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     if raw.size != packed[0] * packed[1]:
         message = f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} bytes, got {raw.size}"
         fail(ShapeError, message, "is the shape [rows, columns], slowest first?")
-    if name in ELEMENTS:
-        values = raw.view(ELEMENTS[name].np).reshape(rows, columns)
-        return Array.from_bytes(interleave_floats(values), ArrayType(FLOAT_DTYPES[name], (rows, columns)))
+    if name in FLOATS:
+        return Array.from_numpy(raw.view(named(name).np).reshape(rows, columns))
     return Array.from_bytes(LANES[name].interleave(raw.reshape(packed)), ArrayType(DTYPES[name], (rows, columns)))
 
 
@@ -56,6 +57,8 @@ def quantize(x: Any, name: str) -> Array:
 
 def dequantize(w: Array) -> Array:
     """The numbers of a quantised array."""
+    if w.dtype in map(named, FLOATS):
+        return w.astype(f32)
     return dequantize_op(w)  # type: ignore[no-any-return]
 
 
@@ -63,18 +66,15 @@ def to_bytes(w: Array) -> bytes:
     """The bytes of a quantised array as its file format holds them; of any other array, its elements."""
     if not w.dtype.is_quantized:
         return np.ascontiguousarray(w.view).tobytes()
-    rows, element = int(w.shape[0]), element_of(w.dtype)
-    if element is not None:
-        return separate_floats(w.view, element, rows).tobytes()
     if w.dtype.rows == 1:
         return np.ascontiguousarray(w.view).tobytes()
-    return separate(lanes_of(w.dtype), w.view, rows).tobytes()
+    return separate(lanes_of(w.dtype), w.view, int(w.shape[0])).tobytes()
 
 
 def matrix_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
     format_named(name)  # an unknown name is an error that lists the known ones
-    if name not in LANES and name not in ELEMENTS:
-        known = ", ".join([*ELEMENTS, *LANES])
+    if name not in LANES and name not in FLOATS:
+        known = ", ".join([*FLOATS, *LANES])
         fail(UnsupportedError, f"{name}: arrays of this format are not compiled yet", f"compiled: {known}")
     if len(shape) != 2 or not all(isinstance(n, int) and n > 0 for n in shape):
         fail(ShapeError, f"{name}: expected a matrix, got shape {list(shape)}", "reshape it to [rows, columns]")

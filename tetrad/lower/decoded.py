@@ -1,7 +1,7 @@
 """Lowering, decoded weights: float rows times an interleaved weight whose numbers exist only in registers.
 
-A lane is a row of the weight. A step decodes four columns of sixteen rows and multiplies them with as many rows of x as
-registers hold. Float weights (f16, bf16, f32) are read the same way, so a weight costs its own bytes and no more.
+A lane is a row of the weight. A step decodes 32 columns of sixteen rows and multiplies them with as many rows of x as
+registers hold.
 """
 
 from __future__ import annotations
@@ -10,40 +10,27 @@ from tetrad.core.dtypes import f32, i32
 from tetrad.core.sizes import ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
-from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import Weight
 from tetrad.lower.product import output_buffers, store_result
 from tetrad.passes.fuse import Group
-from tetrad.quant.float_lanes import element_of
 from tetrad.quant.lanes import BLOCK, WORDS
 
 CHUNK = 1024  # of k: part of the meaning (design D6)
 
 
 class Numbers:
-    """The numbers of an interleaved weight inside a kernel, some neighbouring columns at a time."""
+    """The numbers of an interleaved weight inside a kernel, a block of columns at a time."""
 
     def __init__(self, frame: Frame, node: Node) -> None:
-        self.k, self.element = frame.k, element_of(node.type.dtype)
+        self.k, self.weight = frame.k, Weight(frame, node)
         self.columns = int(node.type.shape[1])  # type: ignore[arg-type]
-        self.floats = frame.view(frame.memory.slots[node], self.element) if self.element else None
-        self.weight = None if self.element else Weight(frame, node)
-        self.step = BLOCK if self.weight else 4  # columns decoded at a time
 
-    def at(self, group: Val, column: Val, count: int) -> list[Val]:
-        """f32 of columns `column`, `column` + 1, ... of sixteen rows, one row a lane; whole blocks of codes."""
-        if self.floats is not None:
-            first = (group * self.columns + column) * LANES + self.k.lane()
-            return [self.k.cast(self.k.load(self.floats, first + i * LANES), f32) for i in range(count)]
-        if self.weight is None:
-            raise TypeError("neither floats nor codes")
-        return self.decoded(self.weight, group, column)
-
-    def decoded(self, weight: Weight, group: Val, column: Val) -> list[Val]:
-        k, lanes = self.k, weight.lanes
-        block = weight.block(weight.group(group), column // BLOCK)
+    def block(self, group: Val, column: Val) -> list[Val]:
+        """f32 of the 32 columns from `column` on, of sixteen rows, one row a lane."""
+        k, lanes = self.k, self.weight.lanes
+        block = self.weight.block(self.weight.group(group), column // BLOCK)
         found = []
         for w in range(WORDS):
             word, sub = block.codes(w), w * 4 // lanes.format.sub_block
@@ -100,49 +87,28 @@ class DecodedMatmul:
                 store_result(self.frame, self.node, self.outputs, (row, self.column), total.get())
 
     def run_chunk(self, rows: list[Val], chains: list[LocalVar], start: Val, stop: Val) -> None:
-        k, step = self.k, self.numbers.step
-        if self.depth % step == 0:
-            with k.loop(stop, start, step) as column:
-                self.run_columns(rows, chains, column, step)
-            return
-        whole = start + (stop - start) // step * step
-        with k.loop(whole, start, step) as column:
-            self.run_columns(rows, chains, column, step)
-        with k.loop(stop, whole) as column:
-            self.run_columns(rows, chains, column, 1)
-
-    def run_columns(self, rows: list[Val], chains: list[LocalVar], column: Val, count: int) -> None:
         k = self.k
-        for i, number in enumerate(self.numbers.at(k.group_id(), column, count)):
-            for row, chain in zip(rows, chains, strict=True):
-                chain.set(k.fma(self.frame.reading.read(self.x, (row, column + i)), number, chain.get()))
+        with k.loop(stop, start, BLOCK) as column:
+            for i, number in enumerate(self.numbers.block(k.group_id(), column)):
+                for row, chain in zip(rows, chains, strict=True):
+                    chain.set(k.fma(self.frame.reading.read(self.x, (row, column + i)), number, chain.get()))
 
 
 def lower_dequantize(frame: Frame, group: Group) -> Launch:
-    """All numbers of a weight: a workgroup takes some columns of sixteen rows and turns them in scratch."""
+    """All numbers of a weight: a workgroup takes 32 columns of sixteen rows and turns them in scratch."""
     node, k = group.root, frame.k
     numbers = Numbers(frame, node.inputs[0])
     out = frame.output(frame.memory.slots[node])
     rows, columns = node.type.shape
-    width = BLOCK
-    area = frame.scratch("block", f32, width * LANES)
-    blocks = -(-numbers.columns // width)
-    group_of, first = k.group_id() // blocks, (k.group_id() % blocks) * width
-    width_here = k.min(numbers.columns - first, width)
-    step = numbers.step if numbers.columns % numbers.step == 0 else 1
-    with k.loop(width_here, 0, step) as column:
-        for i, number in enumerate(numbers.at(group_of, first + column, step)):
-            k.store(area, (column + i) * LANES + k.lane(), number)
+    blocks = numbers.columns // BLOCK
+    sixteen, first = k.group_id() // blocks, (k.group_id() % blocks) * BLOCK
+    area = frame.scratch("block", f32, BLOCK * LANES)
+    for i, number in enumerate(numbers.block(sixteen, first)):
+        k.store(area, i * LANES + k.lane(), number)
     k.barrier()
-    rows_here = k.min(frame.sizes.val(rows) - group_of * LANES, LANES)
-    with k.loop(rows_here) as row:
-        store_columns(frame, out, area, (group_of * LANES + row) * numbers.columns + first, row, width_here)
-    return frame.finish(product((ceil_div(rows, LANES), blocks)), group, flops=product((rows, columns)) * 2)
-
-
-def store_columns(frame: Frame, out: Buffer, area: Buffer, at: Val, row: Val, width: Val) -> None:
-    k = frame.k
-    with k.loop(width, 0, LANES) as first:
-        lane = first + k.lane()
-        with k.when(lane < width, guard=True):
+    with k.loop(k.min(frame.sizes.val(rows) - sixteen * LANES, LANES)) as row:
+        at = (sixteen * LANES + row) * numbers.columns + first
+        for h in range(BLOCK // LANES):
+            lane = h * LANES + k.lane()
             k.store(out, at + lane, k.load(area, lane * LANES + row))
+    return frame.finish(product((ceil_div(rows, LANES), blocks)), group, flops=product((rows, columns)) * 2)

@@ -15,7 +15,6 @@ from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.lowbit import Types, weight_parts
 from tetrad.ops.rules import Array, ieee
-from tetrad.quant.float_lanes import element_of, separate_floats
 from tetrad.quant.lanes import ROWS
 
 
@@ -26,12 +25,9 @@ def check_interleaved(name: str, w: ArrayType) -> None:
 
 def numbers_of(w: Array, kind: ArrayType) -> Array:
     """What an interleaved weight stands for: f32[n, k], rounded as its file format says."""
-    rows, element = int(kind.shape[0]), element_of(kind.dtype)  # type: ignore[arg-type]
-    if element is not None:
-        return separate_floats(w, element, rows).astype(np.float32)
     codes, scales, lows = weight_parts(w, kind)
     size = codes.shape[1] // scales.shape[1]
-    numbers = codes.reshape(rows, -1, size).astype(np.float32) * scales[..., None]
+    numbers = codes.reshape(len(codes), -1, size).astype(np.float32) * scales[..., None]
     return np.asarray((numbers if lows is None else numbers + lows[..., None]).reshape(codes.shape))
 
 
