@@ -20,7 +20,7 @@ from tetrad.cli.options import (
 DEFAULTS = {
     "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0, "repeat_last_n": 64,
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "ignore_eos": False, "shift": False, "speculate": 0,
-    "grammar": None, "json_schema": None, "max_tokens": None, "seed": None, "stop": (), "logit_bias": None,
+    "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (), "logit_bias": None,
 }  # fmt: skip
 
 

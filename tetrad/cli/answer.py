@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from tetrad.explain.roofs import measure_roofs
 from tetrad.hub.describe import Description
+from tetrad.models.model import Completion, Piece
 
 
-def print_stream(pieces: Iterator[Any]) -> Any:
-    """Prints text as it comes; returns the Completion that the last piece brings."""
-    last = None
+def shown(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same pieces, their text printed as it comes."""
     for piece in pieces:
         sys.stdout.write(piece.text)
         sys.stdout.flush()
-        last = piece
-    return None if last is None else last.completion
+        yield piece
 
 
-def timing_lines(completion: Any, load_seconds: float, total_seconds: float) -> Iterator[str]:
+def timing_lines(completion: Completion, load_seconds: float, total_seconds: float) -> Iterator[str]:
     """As `ollama run --verbose` prints them, and the seed that replays the answer."""
     t = completion.timings
     yield f"total duration:       {duration(total_seconds)}"
@@ -32,10 +30,10 @@ def timing_lines(completion: Any, load_seconds: float, total_seconds: float) -> 
     cached = f", {completion.cached_tokens} more from the cache" if completion.cached_tokens else ""
     yield f"prompt eval count:    {t.prompt_n} token(s){cached}"
     yield f"prompt eval duration: {duration(t.prompt_ms / 1e3)}"
-    yield f"prompt eval rate:     {rate(t.prompt_n, t.prompt_ms):.2f} tokens/s"
+    yield f"prompt eval rate:     {t.prompt_per_second:.2f} tokens/s"
     yield f"eval count:           {t.predicted_n} token(s)"
     yield f"eval duration:        {duration(t.predicted_ms / 1e3)}"
-    yield f"eval rate:            {rate(t.predicted_n, t.predicted_ms):.2f} tokens/s"
+    yield f"eval rate:            {t.predicted_per_second:.2f} tokens/s"
     yield f"seed:                 {completion.seed}"
 
 
@@ -51,16 +49,12 @@ def duration(seconds: float) -> str:
     return f"{minutes:.0f}m{rest:.3f}s" if minutes else f"{rest:.3f}s"
 
 
-def rate(count: float, milliseconds: float) -> float:
-    return count / milliseconds * 1e3 if milliseconds else 0.0
-
-
-def bandwidth_line(found: Description, completion: Any, kind: str) -> str:
+def bandwidth_line(found: Description, completion: Completion, kind: str) -> str:
     """Bytes a token needs, times tokens a second, against what reading memory gives here."""
     t = completion.timings
     length = completion.prompt_tokens + t.predicted_n / 2
     needed = bytes_per_token(found) + found.cache_bytes(1, kind) / 256 * length
-    used = needed * rate(t.predicted_n, t.predicted_ms) / 1e9
+    used = needed * t.predicted_per_second / 1e9
     roofs = measure_roofs()
     roof = roofs.bandwidth_for(int(needed))
     measured = f"{roof:.1f} GB/s that {roofs.threads} threads read here"

@@ -14,8 +14,7 @@ from typing import Any
 
 import click
 
-import tetrad
-from tetrad.cli.answer import timing_lines
+from tetrad.cli.answer import shown, timing_lines
 from tetrad.cli.console import notes
 from tetrad.cli.conversation import CommandError, Conversation, Ended
 from tetrad.cli.options import (
@@ -31,6 +30,7 @@ from tetrad.cli.options import (
 from tetrad.core.errors import TetradError
 from tetrad.hub.extras import extra
 from tetrad.hub.folder import models_folder
+from tetrad.models.model import Completion, load
 
 QUOTES = '"""'
 READY, MORE = ">>> ", "... "
@@ -55,7 +55,7 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("-no-cnv completes one prompt: give it")
     system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
     settings = load_settings(given)
-    conversation = Conversation(tetrad.load(path, **settings), sampling_settings(given), system, verbose)
+    conversation = Conversation(load(path, **settings), sampling_settings(given), system, verbose)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         notes.print(f"{conversation.model.name}; /help for help, /bye or Ctrl-D to end")
@@ -85,13 +85,13 @@ def respond(conversation: Conversation, text: str) -> None:
 
 
 def reply(conversation: Conversation, text: str) -> None:
-    start, parts, completion = time.perf_counter(), [], None
+    start, parts = time.perf_counter(), list[str]()
+    completion: Completion | None = None
     try:
-        with closing(conversation.ask(text)) as pieces:
-            for piece in pieces:
+        stream: Any = conversation.ask(text)
+        with closing(stream) as pieces:
+            for piece in shown(pieces):
                 parts.append(piece.text)
-                sys.stdout.write(piece.text)
-                sys.stdout.flush()
                 completion = piece.completion
     except KeyboardInterrupt:
         sys.stdout.write(" ...")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tetrad.core.errors import TetradError
+from tetrad.models.model import Model, Piece
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
 /set system TEXT   what the model is told before everything else
@@ -39,7 +40,6 @@ NUMBERS: dict[str, Callable[[str], Any]] = {
     "speculate": int,
 }
 NAMES = {"temp": "temperature", "num_predict": "max_tokens", "n": "max_tokens"}  # as people also call them
-UNLIMITED = ("seed", "max_tokens")  # where -1 means: none
 
 
 class Ended(Exception):
@@ -53,7 +53,9 @@ class CommandError(TetradError, ValueError):
 class Conversation:
     """What was said, and how the next answer is drawn."""
 
-    def __init__(self, model: Any, settings: dict[str, Any], system: str | None = None, verbose: bool = False) -> None:
+    def __init__(
+        self, model: Model, settings: dict[str, Any], system: str | None = None, verbose: bool = False
+    ) -> None:
         self.model, self.settings, self.system, self.is_verbose = model, settings, system, verbose
         self.turns: list[dict[str, str]] = []
 
@@ -61,10 +63,11 @@ class Conversation:
     def messages(self) -> list[dict[str, str]]:
         return [*([{"role": "system", "content": self.system}] if self.system else []), *self.turns]
 
-    def ask(self, text: str) -> Any:
+    def ask(self, text: str) -> Iterator[Piece]:
         """The stream of the answer; `keep` is told what came of it."""
         self.turns.append({"role": "user", "content": text})
-        return self.model.chat(self.messages, stream=True, **self.settings)
+        stream: Iterator[Piece] = self.model.chat(self.messages, stream=True, **self.settings)
+        return stream
 
     def keep(self, answer: str) -> None:
         """An answer, also one that was stopped; without any, the question is taken back."""
@@ -109,7 +112,7 @@ class Conversation:
             number = NUMBERS[name](value)
         except ValueError:
             raise CommandError(f"/set {name}: expected a number, got {value!r}") from None
-        self.settings[name] = None if name in UNLIMITED and number < 0 else number
+        self.settings[name] = None if name == "seed" and number < 0 else number
         return f"{name} = {number}"
 
     def show(self, rest: str) -> str:

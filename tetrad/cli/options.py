@@ -190,7 +190,7 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     return {
         **settings,
         **constraints(given),
-        "max_tokens": None if predict < 0 else predict,
+        "max_tokens": predict,
         "seed": None if seed < 0 else seed,
         "stop": tuple(given.pop("stop")),
         "logit_bias": bias or None,

@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-import tetrad
-from tetrad.cli.answer import bandwidth_line, print_stream, timing_lines
+from tetrad.cli.answer import bandwidth_line, shown, timing_lines
 from tetrad.cli.chat import converse
 from tetrad.cli.console import notes
 from tetrad.cli.options import (
@@ -32,6 +31,8 @@ from tetrad.cli.options import (
     together,
 )
 from tetrad.hub.describe import describe
+from tetrad.hub.pull import local
+from tetrad.models.model import load
 
 prompt_options = together(
     option("-p", "--prompt", default=None, help="The prompt, as PROMPT."),
@@ -54,15 +55,21 @@ prompt_options = together(
 def run(model: str | None, prompt_word: str | None, **given: Any) -> None:
     """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it.
 
-    MODEL is a .gguf file, a name of `tetrad list`, org/repo[:QUANT] or a URL; the small SmolLM2 if none is named.
+    MODEL is a .gguf file, a name of `tetrad list`, org/repo[:QUANT] or a URL; the small SmolLM2 if none is named. A
+    single word with spaces in it is the prompt.
     """
-    if names_model(given) and prompt_word is None:
+    if prompt_word is None and (names_model(given) or is_prompt(model)):
         model, prompt_word = None, model
     prompt = prompt_of(prompt_word, given.pop("prompt"), given.pop("source"))
     if prompt is None:
         converse(model, given)
     else:
         answer(model, prompt, given)
+
+
+def is_prompt(word: str | None) -> bool:
+    """No model is called like a sentence, unless it is a file that is there."""
+    return word is not None and len(word.split()) > 1 and local(word) is None
 
 
 def prompt_of(word: str | None, option: str | None, source: Path | None) -> str | None:
@@ -84,17 +91,18 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     given.pop("single_turn")  # one answer is all there is
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
-    loaded = tetrad.load(path, **settings)
+    loaded = load(path, **settings)
     load_seconds = time.perf_counter() - before
     uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
     if uses_template:
         stream = loaded.chat(messages(system, prompt), stream=True, **how)
     else:
         stream = loaded.generate(f"{system}\n\n{prompt}" if system else prompt, stream=True, **how)
-    completion = print_stream(stream)
-    if not completion.text.endswith("\n"):
+    *_, last = shown(stream)
+    completion = last.completion
+    if completion is None or not completion.text.endswith("\n"):
         print()
-    if is_verbose:
+    if is_verbose and completion is not None:
         lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
         lines.append(bandwidth_line(describe(str(path)), completion, settings["kv"]))
         notes.print("\n" + "\n".join(lines), soft_wrap=True)

@@ -1,0 +1,149 @@
+"""Conversations: what slash commands do, without a model or a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tetrad.cli.chat import block, said
+from tetrad.cli.conversation import CommandError, Conversation, Ended
+
+
+class Echo:
+    """Stands for a model: answers with what it was asked."""
+
+    name, path, metadata = "echo", "echo.gguf", {"tokenizer.chat_template": "the template"}
+    config = SimpleNamespace(arch="echo", layers=1, width=2, context=3)
+
+    def chat(self, messages: list[dict[str, str]], **settings: Any) -> list[Any]:
+        return [messages, settings]
+
+
+@pytest.fixture
+def talk() -> Conversation:
+    return Conversation(Echo(), {"temperature": 0.8, "seed": None, "max_tokens": -1}, "Be kind.")  # type: ignore[arg-type]
+
+
+def test_messages_grow_and_carry_the_system_message(talk: Conversation) -> None:
+    talk.ask("Hi")
+    talk.keep("Hello")
+    messages, settings = talk.ask("And?")  # type: ignore[misc]
+    assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
+    assert settings == {"stream": True, "temperature": 0.8, "seed": None, "max_tokens": -1}
+
+
+def test_a_question_without_an_answer_is_taken_back(talk: Conversation) -> None:
+    talk.ask("Hi")
+    talk.keep("")
+    assert talk.turns == []
+
+
+def test_settings(talk: Conversation) -> None:
+    assert talk.command("/set temperature 0.2") == "temperature = 0.2"
+    talk.command("/set temp 0.3")
+    talk.command("/set seed 7")
+    talk.command("/set num_predict 5")
+    assert talk.settings == {"temperature": 0.3, "seed": 7, "max_tokens": 5}
+    talk.command("/set seed -1")
+    assert talk.settings["seed"] is None
+    talk.command('/set system "Be brief."')
+    assert talk.messages == [{"role": "system", "content": "Be brief."}]
+    talk.command("/set verbose")
+    assert talk.is_verbose
+    assert "temperature" in talk.command("/show") and "max_tokens" in talk.command("/show parameters")
+
+
+def test_show(talk: Conversation) -> None:
+    talk.ask("Hi")
+    assert talk.command("/show system") == "Be kind."
+    assert talk.command("/show messages") == "system: Be kind.\nuser: Hi"
+    assert talk.command("/show template") == "the template"
+    assert "1 layers of width 2, context 3" in talk.command("/show info")
+
+
+def test_save_and_load(talk: Conversation, tmp_path: Path) -> None:
+    talk.ask("Grüße")
+    talk.keep("Hallo")
+    path = tmp_path / "a talk.json"
+    assert talk.command(f'/save "{path}"') == f"2 messages are in {path}"
+    other = Conversation(Echo(), {})  # type: ignore[arg-type]
+    assert other.command(f"/load '{path}'") == f"2 messages from {path}"
+    assert other.messages == talk.messages
+    talk.command("/clear")
+    assert talk.turns == []
+
+
+def test_retry_gives_the_last_question_back(talk: Conversation) -> None:
+    with pytest.raises(CommandError, match="nothing was asked yet"):
+        talk.retry()
+    talk.ask("Hi")
+    talk.keep("Hello")
+    assert talk.retry() == "Hi" and talk.turns == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/sing", "there is no command /sing\n  hint: commands: /help, "),
+        ("/set mood 3", "there is no setting 'mood'\n  hint: settings: temperature"),
+        ("/set temperature warm", "expected a number, got 'warm'"),
+        ("/show weather", "there is no 'weather'"),
+        ("/save", "expected the name of one file, got 0"),
+        ("/save 'a", "No closing quotation"),
+        ("/save /no/such/folder/x", "No such file"),
+        ("/load /no/such/file", "No such file"),
+    ],
+)
+def test_what_makes_no_sense_is_said(talk: Conversation, line: str, said: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        talk.command(line)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("held", ["{", "[]", '{"messages": [{"role": "user"}]}', json.dumps({"messages": "x"})])
+def test_files_that_hold_no_conversation(talk: Conversation, tmp_path: Path, held: str) -> None:
+    (tmp_path / "x").write_text(held)
+    with pytest.raises(CommandError, match=r"no JSON|no conversation"):
+        talk.command(f"/load {tmp_path / 'x'}")
+
+
+@pytest.mark.parametrize("word", ["/bye", "/exit", "/quit"])
+def test_goodbye(talk: Conversation, word: str) -> None:
+    with pytest.raises(Ended):
+        talk.command(word)
+
+
+def reader(*lines: str | type[BaseException]) -> Any:
+    left = iter(lines)
+
+    def read(prompt: str) -> str:
+        line = next(left, EOFError)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    return read
+
+
+def test_lines_blocks_and_interrupts() -> None:
+    lines = (
+        "one",
+        "",
+        '"""two',
+        'three"""',
+        KeyboardInterrupt,
+        '  """four"""',
+        '"""dropped',
+        KeyboardInterrupt,
+        "five",
+    )
+    assert list(said(reader(*lines))) == ["one", "two\nthree", "four", "five"]
+
+
+def test_a_block_that_never_ends() -> None:
+    with pytest.raises(EOFError):
+        block("text", reader("more"))

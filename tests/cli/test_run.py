@@ -1,0 +1,196 @@
+"""run, chat, bench and perplexity on a tiny model: what goes where, and what ends them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Invoke
+from tests.models.reference import forward
+from tests.models.tiny import tiny_model
+from tests.modules import ROOT
+from tetrad.cli.answer import bytes_per_token
+from tetrad.hub.describe import describe
+
+RUN = "from tetrad.cli.main import main; main(prog_name='tetrad')"
+GREEDY = ("--temp", "0", "-n", "8", "-c", "256")
+LINE = re.compile(r"\| llama 125K F32 +\| +0.48 MiB \| +0.12 M \| CPU +\| +\d+ \| +(\S+) \| +([\d.]+) ± ([\d.]+) \|")
+
+
+def test_one_answer_the_same_however_it_is_asked(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt").write_text("Hi there")
+    answer = invoke("run", tiny_file, "Hi there", *GREEDY).stdout
+    assert answer.endswith("\n") and len(answer) > 1
+    assert invoke("run", "-m", tiny_file, "-p", "Hi there", *GREEDY).stdout == answer
+    assert invoke("run", "-m", tiny_file, "Hi there", *GREEDY).stdout == answer
+    assert invoke("run", tiny_file, "-f", tmp_path / "prompt", *GREEDY).stdout == answer
+    assert invoke("run", tiny_file, *GREEDY, input="Hi there").stdout == answer
+    assert invoke("run", tiny_file, "-no-cnv", "Hi there", *GREEDY).stdout != answer
+    assert invoke("run", tiny_file, "-sys", "Be kind.", "Hi there", *GREEDY).stdout != answer
+
+
+def test_a_seed_replays_and_verbose_shows_it(invoke: Invoke, tiny_file: Path) -> None:
+    first = invoke("run", tiny_file, "Hi", "-n", "12", "-c", "256", "--temp", "2", "--verbose")
+    fields = dict(line.split(":", 1) for line in first.stderr.strip().splitlines())
+    assert list(fields) == [
+        "total duration", "load duration", "prompt eval count", "prompt eval duration", "prompt eval rate",
+        "eval count", "eval duration", "eval rate", "seed", "memory",
+    ]  # fmt: skip
+    assert re.fullmatch(
+        r" +[\d.]+ MB a token, [\d.]+ GB/s: \d+% of the [\d.]+ GB/s that \d+ threads read here", fields["memory"]
+    )
+    seed = fields["seed"].strip()
+    assert invoke("run", tiny_file, "Hi", "-n", "12", "-c", "256", "--temp", "2", "-s", seed).stdout == first.stdout
+
+
+def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(invoke: Invoke, tiny_file: Path) -> None:
+    printed = invoke("run", tiny_file, "x" * 600, "-no-cnv", code=1).output
+    assert re.search(r"Error: .*6\d\d tokens, the context holds 512", printed)
+
+
+def test_no_prompt_and_nobody_to_ask(invoke: Invoke, tiny_file: Path) -> None:
+    assert "which prompt?" in invoke("run", tiny_file, code=2).output
+
+
+def test_settings_that_cannot_be(invoke: Invoke, tiny_file: Path) -> None:
+    assert "top_p: expected a number from 0 to 1" in invoke("run", tiny_file, "Hi", "--top-p", "2", code=1).output
+
+
+def test_bytes_a_token_reads(tiny_file: Path) -> None:
+    found = describe(str(tiny_file))
+    assert bytes_per_token(found) == found.weight_bytes - found.tensors["token_embd.weight"].nbytes
+
+
+# -- what ends it -----------------------------------------------------------------------------------------------------
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, cwd=ROOT
+    )
+
+
+ENDLESS = ("Hi", "-n", "-1", "--ignore-eos", "--context-shift", "-c", "64")
+
+
+def test_ctrl_c_ends_quietly(tiny_file: Path) -> None:
+    with started("run", str(tiny_file), *ENDLESS) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.read(20)
+        run.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        run.stdout.read()
+        assert (run.wait(10), run.stderr.read()) == (130, "")
+        assert time.monotonic() - begun < 5
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tiny_file: Path) -> None:
+    with started("run", str(tiny_file), *ENDLESS) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.read(20)
+        run.stdout.close()
+        assert (run.wait(10), run.stderr.read()) == (141, "")
+
+
+# -- chat -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_over_a_pipe(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    lines = f'Hi\n/set temperature 0\n"""one\ntwo"""\n/sing\n/save {tmp_path / "talk"}\n/bye\nnever\n'
+    result = invoke("chat", tiny_file, "-n", "4", "-c", "256", input=lines)
+    assert "temperature = 0" in result.stdout and "there is no command /sing" in result.stderr
+    turns = json.loads((tmp_path / "talk").read_text())["messages"]
+    assert [turn["content"] for turn in turns if turn["role"] == "user"] == ["Hi", "one\ntwo"]
+    assert all(turn["content"] in result.stdout for turn in turns if turn["role"] == "assistant")
+
+
+def test_a_single_turn(invoke: Invoke, tiny_file: Path) -> None:
+    result = invoke("chat", tiny_file, "-st", "-n", "4", "-c", "256", "--verbose", input="Hi\nnever\n")
+    assert result.stderr.count("eval rate") == 2  # of the prompt and of the answer, once
+
+
+def test_what_does_not_fit_is_said_and_the_chat_goes_on(invoke: Invoke, tiny_file: Path) -> None:
+    result = invoke("chat", tiny_file, "-n", "4", "-c", "64", input=f"{'x' * 100}\n/show messages\n")
+    assert "tokens, the context holds 64" in result.stderr and "nothing was said" in result.stdout
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+def test_bench_has_the_table_of_llama_bench(invoke: Invoke, tiny_file: Path) -> None:
+    words = ("bench", tiny_file, "-p", "8,16", "-n", "4", "-pg", "8,4", "-d", "0,8", "-r", "2", "-t", "1")
+    heads, rule, *lines = invoke(*words).stdout.splitlines()
+    assert heads.split("|")[1:-1] == [
+        " model                          ", "       size ", "     params ", " backend    ", " threads ",
+        "            test ", "                  t/s ",
+    ]  # fmt: skip
+    assert rule.startswith("| ------------------------------ | ---------: | ---------: | ---------- | ------: | ---")
+    tests = [match[1] for line in lines if (match := LINE.fullmatch(line.replace(" @ ", "@")))]
+    once = ["pp8", "pp16", "tg4", "pp8+tg4"]
+    assert tests == once + [f"{name}@d8" for name in once]
+
+
+def test_bench_as_data(invoke: Invoke, tiny_file: Path) -> None:
+    words = ("bench", tiny_file, "-p", "8", "-n", "0", "-r", "3", "-t", "1")
+    (found,) = json.loads(invoke(*words, "-o", "json").stdout)
+    assert (found["n_prompt"], found["n_gen"], found["n_threads"], len(found["samples_ns"])) == (8, 0, 1, 3)
+    assert found["avg_ts"] == pytest.approx(np.mean(found["samples_ts"]))
+    (line,) = invoke(*words, "-o", "jsonl").stdout.splitlines()
+    (row,) = csv.DictReader(io.StringIO(invoke(*words, "-o", "csv").stdout))
+    assert json.loads(line).keys() == found.keys() and list(row) == [k for k in found if not k.startswith("samples")]
+
+
+@pytest.mark.parametrize("words", [("-p", "x"), ("-p", "512-128*1"), ("-pg", "3"), ("-p", "0", "-n", "0")])
+def test_bench_of_nonsense(invoke: Invoke, tiny_file: Path, words: tuple[str, ...]) -> None:
+    invoke("bench", tiny_file, *words, code=2)
+
+
+def test_perplexity_is_that_of_the_reference(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    text, context = "The quick brown fox jumps over the lazy dog. " * 4, 32
+    (tmp_path / "text").write_text(text)
+    tokens = json.loads(invoke("tokenize", tiny_file, text, "--ids").stdout)
+    metadata, tensors = tiny_model("llama", context=512)
+    losses: list[float] = []
+    for start in range(0, len(tokens) // context * context, context):
+        chunk = np.array(tokens[start : start + context])
+        logits = forward(metadata, tensors, chunk)
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+        losses += [-float(log_p[i, chunk[i + 1]]) for i in range(context // 2, context - 1)]
+    printed = invoke("perplexity", tiny_file, "-f", tmp_path / "text", "-c", str(context)).stdout
+    found = re.search(r"Final estimate: PPL = ([\d.]+) \+/- ([\d.]+)", printed)
+    assert found is not None and float(found[1]) == pytest.approx(np.exp(np.mean(losses)), rel=1e-3)
+    error = np.exp(np.mean(losses)) * np.std(losses) / np.sqrt(len(losses) - 1)
+    assert float(found[2]) == pytest.approx(error, rel=1e-3)
+    assert printed.startswith("[1]") and f"[{len(tokens) // context}]" in printed
+
+
+def test_perplexity_of_too_little(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("short")
+    assert "one chunk of 512 is needed" in invoke("perplexity", tiny_file, "-f", tmp_path / "text", code=2).output
+
+
+def test_threads_are_those_asked_for(invoke: Invoke, tiny_file: Path) -> None:
+    invoke("run", tiny_file, "Hi", *GREEDY, "-t", "1")
+    assert os.environ["TETRAD_THREADS"] == "1"
+
+
+def test_a_sentence_is_no_model(invoke: Invoke, tiny_file: Path, folder: Path) -> None:
+    """`tetrad run "Why is ..."`: the small model answers; here there is none, and nothing is fetched."""
+    printed = invoke("run", "Why is the sky blue?", "--offline", code=1).output
+    assert "smollm2 is not on this machine" in printed
+    spaced = tiny_file.with_name("a file with spaces.gguf")
+    spaced.write_bytes(tiny_file.read_bytes())
+    assert len(invoke("run", spaced, *GREEDY, input="Hi").stdout) > 1

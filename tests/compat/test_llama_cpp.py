@@ -1,0 +1,172 @@
+"""llama-cpp-python's names: the shapes programs rely on, and that nothing is silently ignored."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models.tiny import tiny_model
+from tetrad.compat.llama_cpp import Llama, LlamaGrammar, schema_of
+from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.formats import gguf
+
+MESSAGES = [{"role": "user", "content": "Hi there"}]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("compat") / "tiny.gguf"
+    gguf.write(made, *tiny_model("llama", context=256))
+    return made
+
+
+@pytest.fixture(scope="module")
+def llm(path: Path) -> Llama:
+    return Llama(model_path=str(path), seed=7, embedding=True, verbose=False)
+
+
+def test_a_completion(llm: Llama, path: Path) -> None:
+    made = llm("Hi there", max_tokens=8, temperature=0.0)
+    (choice,) = made["choices"]
+    assert made["object"] == "text_completion" and made["id"].startswith("cmpl-") and made["model"] == str(path)
+    assert choice.keys() == {"text", "index", "logprobs", "finish_reason"} and choice["logprobs"] is None
+    used = made["usage"]
+    assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+    assert llm.create_completion("Hi there", max_tokens=8, temperature=0.0)["choices"] == made["choices"]
+
+
+def test_the_prompt_may_be_tokens_and_may_be_echoed(llm: Llama) -> None:
+    tokens = llm.tokenize(b"Hi there")
+    plain = llm("Hi there", max_tokens=4, temperature=0.0)["choices"][0]["text"]
+    assert llm(tokens, max_tokens=4, temperature=0.0)["choices"][0]["text"] == plain
+    assert llm("Hi there", max_tokens=4, temperature=0.0, echo=True)["choices"][0]["text"] == "Hi there" + plain
+
+
+def test_a_stream_of_a_completion(llm: Llama) -> None:
+    whole = llm("Hi", max_tokens=8, temperature=0.0)["choices"][0]
+    chunks = list(llm("Hi", max_tokens=8, temperature=0.0, stream=True))
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole["text"]
+    reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
+    assert reasons[-1] == whole["finish_reason"] and set(reasons[:-1]) <= {None}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+def test_logprobs_of_a_completion(llm: Llama) -> None:
+    table = llm("Hi", max_tokens=3, temperature=0.0, logprobs=2, echo=True)["choices"][0]["logprobs"]
+    assert {name: len(values) for name, values in table.items()} == {
+        "tokens": 3, "text_offset": 3, "token_logprobs": 3, "top_logprobs": 3,
+    }  # fmt: skip
+    assert table["text_offset"][0] == 2
+    for chosen, top in zip(table["token_logprobs"], table["top_logprobs"], strict=True):
+        assert chosen == max(top.values()) < 0
+
+
+def test_a_chat(llm: Llama) -> None:
+    made = llm.create_chat_completion(MESSAGES, max_tokens=6, temperature=0.0)
+    assert made["object"] == "chat.completion" and made["choices"][0]["message"]["role"] == "assistant"
+    chunks = list(llm.create_chat_completion(MESSAGES, max_tokens=6, temperature=0.0, stream=True))
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert deltas[0] == {"role": "assistant"} and deltas[-1] == {} and chunks[0]["object"] == "chat.completion.chunk"
+    assert "".join(delta.get("content", "") for delta in deltas) == made["choices"][0]["message"]["content"]
+    assert chunks[-1]["choices"][0]["finish_reason"] == made["choices"][0]["finish_reason"]
+
+
+def test_logprobs_of_a_chat(llm: Llama) -> None:
+    made = llm.create_chat_completion(MESSAGES, max_tokens=2, temperature=0.0, logprobs=True, top_logprobs=3)
+    first = made["choices"][0]["logprobs"]["content"][0]
+    assert first.keys() == {"token", "logprob", "bytes", "top_logprobs"} and len(first["top_logprobs"]) == 3
+
+
+def test_the_seed_of_the_model_and_of_a_call(llm: Llama) -> None:
+    def text(**settings: Any) -> str:
+        return str(llm("Hi", max_tokens=12, temperature=2.0, **settings)["choices"][0]["text"])
+
+    assert text() == text() == text(seed=7) and text(seed=8) != text()
+
+
+def test_a_chat_format(path: Path) -> None:
+    chatml = Llama(path, chat_format="chatml", n_ctx=64)
+    assert chatml.n_ctx() == 64
+    assert chatml.create_chat_completion(MESSAGES, max_tokens=2)["choices"][0]["message"]["role"] == "assistant"
+    with pytest.raises(UnsupportedError, match="chat_format='vicuna' is not supported"):
+        Llama(path, chat_format="vicuna")
+
+
+def test_embeddings(llm: Llama, path: Path) -> None:
+    made = llm.create_embedding(["Hi", "there"])
+    assert [entry["index"] for entry in made["data"]] == [0, 1] and made["usage"]["prompt_tokens"] > 1
+    first = made["data"][0]["embedding"]
+    assert len(first) == llm.n_embd() and math.isclose(np.linalg.norm(first), 1, rel_tol=1e-5)
+    plain = np.array(llm.embed("Hi"))
+    assert np.allclose(plain / np.linalg.norm(plain), first, atol=1e-6)
+    with pytest.raises(SettingError, match="embedding: expected a Llama made with embedding=True"):
+        Llama(path, n_ctx=64).create_embedding("Hi")
+
+
+def test_tokens(llm: Llama) -> None:
+    tokens = llm.tokenize(b"Hi <|im_end|>", special=True)
+    assert tokens[-1] == llm.token_eos() and llm.token_bos() >= 0 and llm.n_vocab() == 300
+    assert llm.detokenize(tokens) == b"Hi " and llm.detokenize(tokens, special=True) == b"Hi <|im_end|>"
+    assert len(llm.tokenize(b"<|im_end|>")) > 1
+    assert llm.detokenize(llm.tokenize("ü".encode())[:1]) == "ü".encode()[:1]
+
+
+def test_eval_goes_on_until_reset(llm: Llama) -> None:
+    tokens = llm.tokenize(b"Hi there")
+    llm.reset()
+    llm.eval(tokens[:2])
+    llm.eval(tokens[2:])
+    assert llm.n_tokens == len(tokens) and llm.eval_logits is not None
+    there = llm.eval_logits.copy()
+    llm.reset()
+    llm.eval(tokens)
+    assert np.array_equal(llm.eval_logits, there)
+    llm.reset()
+    assert llm.n_tokens == 0 and llm.eval_logits is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"n_gpu_layers": -1}, "Llama: n_gpu_layers=-1 is not supported\n  hint: leave it out, or pass 0"),
+        ({"lora_path": "x"}, "lora_path='x' is not supported"),
+        ({"n_context": 5}, "there is no argument 'n_context'"),
+        ({"type_k": 2}, "type_k=2, type_v=None"),
+        ({"draft_model": object}, "draft_model"),
+    ],
+)
+def test_what_is_not_supported_is_refused(path: Path, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        Llama(path, **settings)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("settings", [{"mirostat_mode": 2}, {"typical_p": 0.5}, {"suffix": "x"}, {"beams": 3}])
+def test_settings_that_are_not_supported_are_refused(llm: Llama, settings: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match=next(iter(settings))):
+        llm("Hi", **settings)
+    with pytest.raises(UnsupportedError, match=next(iter(settings))):
+        llm.create_chat_completion(MESSAGES, **settings)
+
+
+def test_tools_are_refused(llm: Llama) -> None:
+    with pytest.raises(UnsupportedError, match="tools"):
+        llm.create_chat_completion(MESSAGES, tools=[{"type": "function"}])
+
+
+def test_response_formats() -> None:
+    assert schema_of(None) is None and schema_of({"type": "text"}) is None
+    assert schema_of({"type": "json_object"}) == {"type": "object"}
+    assert schema_of({"type": "json_object", "schema": {"type": "string"}}) == {"type": "string"}
+    assert schema_of({"type": "json_schema", "json_schema": {"schema": {"a": 1}}}) == {"a": 1}
+    with pytest.raises(UnsupportedError, match="type 'xml'"):
+        schema_of({"type": "xml"})
+
+
+def test_grammars() -> None:
+    assert LlamaGrammar.from_string('root ::= "a"').text == 'root ::= "a"'
+    assert LlamaGrammar.from_json_schema('{"type": "string"}').schema == {"type": "string"}
