@@ -24,30 +24,37 @@ def random_bytes(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
-def lines_of(name: str, rows: int, blocks: int) -> int:
-    return -(-(-(-rows // ROWS) * blocks * LANES[name].super_bytes) // LINE)
+def places_in(name: str, groups: int, blocks: int, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Memory for so many groups of sixteen rows from a byte on, and where each begins: the last comes first."""
+    size = blocks * LANES[name].super_bytes
+    memory = random_bytes(-(-(start + groups * size) // LINE) + 1, LINE, seed=9)
+    return memory, np.arange(start, start + groups * size, size)[::-1].copy()
 
 
 @EVERY
 @settings(max_examples=25, deadline=None)
-@given(rows=st.integers(1, 70), blocks=st.integers(1, 5), start=st.integers(0, 3), seed=st.integers(0, 1000))
-def test_compiled_code_and_numpy_give_the_same_bytes(name: str, rows: int, blocks: int, start: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    raw = random_bytes(rows, blocks, LANES[name].format.nbytes, seed=seed)
-    order = rng.integers(0, rows, rng.integers(1, 40)).astype(np.int32)
-    target = random_bytes(start + lines_of(name, len(order), blocks) + 2, LINE, seed=seed + 1)
-    given = (raw, order, np.int64(start))
-    want = interleave(target, *given, format=name)
-    np.testing.assert_array_equal(np.asarray(interleaver(name)(td.asarray(target), *given)), want)
+@given(groups=st.integers(1, 4), blocks=st.integers(1, 5), start=st.integers(0, 99), seed=st.integers(0, 1000))
+def test_compiled_code_and_numpy_give_the_same_bytes(
+    name: str, groups: int, blocks: int, start: int, seed: int
+) -> None:
+    rng, nbytes = np.random.default_rng(seed), blocks * LANES[name].format.nbytes
+    raw = random_bytes(nbytes + 4 * int(rng.integers(0, 99)) + int(rng.integers(0, 4)), seed=seed)
+    starts = rng.integers(-1, (raw.size - nbytes) // 4 + 1, (groups, ROWS)) * 4
+    starts[starts < 0] = -1
+    memory, places = places_in(name, groups, blocks, start * 4)
+    given = (raw, starts, places, np.int64(blocks))
+    want = interleave(memory, *given, format=name)
+    np.testing.assert_array_equal(np.asarray(interleaver(name)(td.asarray(memory), *given)), want)
 
 
 @EVERY
 def test_many_rows_on_every_processor(name: str) -> None:
-    raw = random_bytes(3001, 2, LANES[name].format.nbytes)
-    order = np.random.default_rng(1).permutation(3001).astype(np.int32)
-    target = np.zeros((lines_of(name, 3001, 2), LINE), np.uint8)
-    found = np.asarray(interleaver(name)(td.asarray(target), raw, order, np.int64(0)))
-    want = LANES[name].interleave(raw[order].reshape(3001, -1))
+    raw = random_bytes(3200, 2 * LANES[name].format.nbytes)
+    order = np.random.default_rng(1).permutation(3200)
+    memory, places = places_in(name, 200, 2)
+    starts = (order * raw.shape[1]).reshape(200, ROWS)
+    found = np.asarray(interleaver(name)(td.asarray(memory), raw.reshape(-1), starts, places[::-1].copy(), np.int64(2)))
+    want = LANES[name].interleave(raw[order])
     np.testing.assert_array_equal(found.reshape(-1)[: want.size], want.reshape(-1))
 
 
@@ -57,20 +64,23 @@ def both() -> list[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "eager"])
-@pytest.mark.parametrize(("row", "start"), [(3, 0), (-1, 0), (0, 1), (0, -1)])
-def test_rows_and_lines_out_of_range_are_refused(which: int, row: int, start: int) -> None:
-    raw = random_bytes(3, 2, 18)
-    target = td.asarray(np.zeros((lines_of("q4_0", 2, 2), LINE), np.uint8))
+@pytest.mark.parametrize(("start", "place"), [(38, 0), (-2, 0), (1, 0), (0, 544), (0, -4), (0, 2)])
+def test_places_out_of_range_or_between_words_are_refused(which: int, start: int, place: int) -> None:
+    starts = np.full((1, ROWS), -1)
+    starts[0, 7] = start
+    memory, raw = td.asarray(np.zeros((17, LINE), np.uint8)), random_bytes(73)
     with pytest.raises(IndexError, match="interleave"):
-        both()[which](target, raw, np.array([0, row], np.int32), np.int64(start))
+        both()[which](memory, raw, starts, np.array([place]), np.int64(2))
+    starts[0, 7] = 36
+    both()[which](td.asarray(np.zeros((17, LINE), np.uint8)), raw, starts, np.array([512]), np.int64(2))
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
-    target, raw = td.asarray(np.zeros((9, LINE), np.uint8)), td.asarray(np.zeros((16, 1, 18), np.uint8))
-    order, start = td.asarray(np.zeros(16, np.int32)), td.asarray(np.int64(0))
+    memory, raw = np.zeros((9, LINE), np.uint8), np.zeros(99, np.uint8)
+    starts, places, blocks = np.zeros((1, ROWS), np.int64), np.zeros(1, np.int64), np.int64(1)
     with pytest.raises(UnsupportedError, match="q9_9"):
-        td.jit(lambda *given: interleave(*given, format="q9_9"))(target, raw, order, start)
-    with pytest.raises(ShapeError, match="blocks,34"):
-        td.jit(lambda *given: interleave(*given, format="q8_0"))(target, raw, order, start)
-    with pytest.raises(DtypeError, match="i32 and i64"):
-        td.jit(lambda *given: interleave(*given, format="q4_0"))(target, raw, start, order)
+        td.jit(lambda *given: interleave(*given, format="q9_9"))(memory, raw, starts, places, blocks)
+    with pytest.raises(ShapeError, match="groups,16"):
+        td.jit(lambda *given: interleave(*given, format="q8_0"))(memory, raw, places, places, blocks)
+    with pytest.raises(DtypeError, match="i64 and i64"):
+        td.jit(lambda *given: interleave(*given, format="q4_0"))(memory, raw, raw, places, blocks)

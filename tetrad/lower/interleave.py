@@ -1,24 +1,24 @@
 """Lowering, weights laid out for the low-bit kernels: sixteen rows of a block format become sixteen lanes.
 
 One generator for every format; `quant` says as data where bits lie in the file and where they go (`quant.lanes`). A
-workgroup takes sixteen rows, a lane is a row; rows past the last one come out as blocks of zero bytes.
+workgroup takes sixteen rows, a lane is a row.
 """
 
 from __future__ import annotations
 
 from tetrad.core.dtypes import DType, index, u8, u16, u32
-from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
-from tetrad.ops.interleave import LINE
+from tetrad.ops.interleave import LINE, unit_bytes
 from tetrad.passes.fuse import Group
 from tetrad.quant.fields import Plane
 from tetrad.quant.lanes import LANES as LAYOUTS
 from tetrad.quant.lanes import WORDS, Lanes
 
+WORK = 1 << 15  # operations of a group, about: enough for the schedule to see when several threads pay
 LONG = 64  # units: above this, gathers take a second to compile (q6_k)
 BYTES = 0x01010101  # a number in each byte of a word
 SPREAD = 0x00204081  # times four bits: each stands in the lowest place of a byte of its own
@@ -26,10 +26,10 @@ SPREAD = 0x00204081  # times four bits: each stands in the lowest place of a byt
 
 def lower_interleave(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
-    _, raw, order, _ = node.inputs
-    lanes, (rows, blocks, _) = LAYOUTS[node.param("format")], raw.type.shape
-    source, result = Source(frame, node, lanes), Result(frame, node, lanes)
-    with k.loop(frame.sizes.val(blocks)) as b:
+    lanes = LAYOUTS[node.param("format")]
+    blocks = k.cast(frame.reading.wide(node.inputs[4], ()), index)
+    source, result = Source(frame, node, lanes, blocks), Result(frame, node, lanes, blocks)
+    with k.loop(blocks) as b:
         source.begin_block(b)
         result.begin_super(b)
         copy_factors(source, result)
@@ -37,14 +37,9 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
             result.begin_block(i)
             copy_codes(source, result, i)
             copy_scales(source, result, i)
+    groups = node.inputs[3].type.shape[0]
     updates = frozenset({frame.memory.slots[node]})
-    groups = ceil_div(order.type.shape[0], LANES)
-    return frame.finish(groups, group, flops=work(rows, blocks, lanes), updates=updates)
-
-
-def work(rows: Size, blocks: Size, lanes: Lanes) -> Size:
-    """About an operation a byte: enough for the schedule to see when several threads pay."""
-    return product((rows, blocks, lanes.format.nbytes))
+    return frame.finish(groups, group, flops=groups * WORK, updates=updates)
 
 
 class Source:
@@ -54,26 +49,25 @@ class Source:
     lie. For long ones that would be much code: they are turned in scratch, where a unit of sixteen rows is one load.
     """
 
-    def __init__(self, frame: Frame, node: Node, lanes: Lanes) -> None:
+    def __init__(self, frame: Frame, node: Node, lanes: Lanes, blocks: Val) -> None:
         self.frame, self.k, self.lanes = frame, frame.k, lanes
-        _, raw, self.order, _ = node.inputs
-        self.unit = u32 if lanes.format.nbytes % u32.nbytes == 0 else u16
+        _, raw, self.starts, _, _ = node.inputs
+        self.unit = u32 if unit_bytes(lanes) == u32.nbytes else u16
         self.units = lanes.format.nbytes // self.unit.nbytes
         self.memory = frame.view(frame.memory.slots[raw], self.unit)
         self.area = frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LONG else None
-        self.rows, self.blocks = (frame.sizes.val(size) for size in raw.type.shape[:2])
-        self.count = frame.sizes.val(self.order.type.shape[0])
-        self.is_row = self.position(self.k.lane()) < self.count
-        self.row = self.row_at(self.k.lane())
-        frame.reading.trap(node, raw, (self.row < 0) | (self.row >= self.rows), self.row)
+        start = self.start_of(self.k.lane())
+        first = self.k.max(start, 0)
+        is_beyond = first + blocks * lanes.format.nbytes > frame.sizes.val(raw.type.shape[0])
+        frame.reading.trap(node, raw, (start < -1) | is_beyond | (first % self.unit.nbytes).ne(0), start)
+        self.is_row, self.first = start >= 0, self.first_unit(start)
 
-    def position(self, lane: Val) -> Val:
-        return self.k.group_id() * LANES + lane
+    def start_of(self, lane: Val) -> Val:
+        """The byte where the row of a lane begins, -1 where there is none."""
+        return self.k.cast(self.frame.reading.wide(self.starts, (self.k.group_id(), lane)), index)
 
-    def row_at(self, lane: Val) -> Val:
-        """The row that a lane takes; past the last one, the last again."""
-        at = self.k.min(self.position(lane), self.count - 1)
-        return self.k.cast(self.frame.reading.wide(self.order, (at,)), index)
+    def first_unit(self, start: Val) -> Val:
+        return self.k.max(start, 0) // self.unit.nbytes
 
     def begin_block(self, block: Val) -> None:
         self.block, self.loaded = block, dict[int, Val]()
@@ -85,16 +79,16 @@ class Source:
         k = self.k
         k.barrier()
         with k.loop(LANES) as r:
-            start = (self.row_at(r) * self.blocks + self.block) * self.units
+            start = self.first_unit(self.start_of(r)) + self.block * self.units
             for first in (*range(0, self.units - LANES, LANES), self.units - LANES):
                 k.store(area, (first + k.lane()) * LANES + r, k.load(self.memory, start + first + k.lane()))
         k.barrier()
 
     def load(self, unit: int) -> Val:
-        """A unit of the block, as u32; 0 in lanes past the last row."""
+        """A unit of the block, as u32; 0 in lanes without a row."""
         if unit not in self.loaded:
             k = self.k
-            here = self.row * (self.blocks * self.units) + (self.block * self.units + unit)
+            here = self.first + (self.block * self.units + unit)
             found = k.load(self.memory, here) if self.area is None else k.load(self.area, unit * LANES + k.lane())
             self.loaded[unit] = k.select(self.is_row, k.cast(found, u32), k.const(0, u32))
         return self.loaded[unit]
@@ -126,16 +120,15 @@ class Source:
 class Result:
     """The interleaved weight: writes one unit a lane, one after the other, to the current block."""
 
-    def __init__(self, frame: Frame, node: Node, lanes: Lanes) -> None:
+    def __init__(self, frame: Frame, node: Node, lanes: Lanes, blocks: Val) -> None:
         self.k, self.lanes = frame.k, lanes
-        k, (target, raw, order, start) = frame.k, node.inputs
+        k, target, places = frame.k, node.inputs[0], node.inputs[3]
         slot = frame.memory.slots[node]
         self.views = {kind: frame.view(slot, kind, "readwrite") for kind in (u8, u16, u32)}
-        blocks, groups = frame.sizes.val(raw.type.shape[1]), frame.sizes.val(ceil_div(order.type.shape[0], LANES))
-        first = k.cast(frame.reading.wide(start, ()), index)
-        end = first * LINE + groups * blocks * lanes.super_bytes
-        frame.reading.trap(node, target, (first < 0) | (end > frame.sizes.val(target.type.shape[0]) * LINE), first)
-        self.start = first * LINE + k.group_id() * (blocks * lanes.super_bytes)
+        self.start = k.cast(frame.reading.wide(places, (k.group_id(),)), index)
+        end = self.start + blocks * lanes.super_bytes
+        is_wrong = (self.start < 0) | (end > frame.sizes.val(target.type.shape[0]) * LINE)
+        frame.reading.trap(node, target, is_wrong | (k.max(self.start, 0) % u32.nbytes).ne(0), self.start)
 
     def begin_super(self, block: Val) -> None:
         self.begin, self.at = self.start + block * self.lanes.super_bytes, 0

@@ -7,39 +7,58 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import i32, i64, u8
+from tetrad.core.dtypes import i64, u8
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import Array
-from tetrad.quant.lanes import LANES
+from tetrad.quant.lanes import LANES, ROWS, Lanes
 
 LINE = 64  # bytes; weights begin at multiples of it
+WORD = 4
 
 
-def interleave_type(target: ArrayType, raw: ArrayType, order: ArrayType, start: ArrayType, *, format: str) -> ArrayType:
+def unit_bytes(lanes: Lanes) -> int:
+    """Rows begin at a multiple of this: of a word, or of half a word where blocks are no whole number of words."""
+    return WORD if lanes.format.nbytes % WORD == 0 else WORD // 2
+
+
+def interleave_type(
+    target: ArrayType, raw: ArrayType, starts: ArrayType, places: ArrayType, blocks: ArrayType, *, format: str
+) -> ArrayType:
     if format not in LANES:
         hint = f"supported: {', '.join(LANES)}"
         raise UnsupportedError(f"interleave: no interleaved layout of the format {format!r}", hint=hint)
-    if (target.dtype, raw.dtype, order.dtype, start.dtype) != (u8, u8, i32, i64):
-        raise DtypeError(f"interleave: expected u8, u8, i32 and i64, got {target}, {raw}, {order} and {start}")
-    nbytes = LANES[format].format.nbytes
-    fits = raw.rank == 3 and raw.shape[2] == nbytes and order.rank == 1 and start.rank == 0
-    if not fits or target.rank != 2 or target.shape[1] != LINE:
-        expected = f"u8[lines,{LINE}], u8[rows,blocks,{nbytes}], i32[rows wanted] and i64[]"
-        raise ShapeError(f"interleave: {format} takes {expected}, got {target}, {raw}, {order} and {start}")
+    given = f"{target}, {raw}, {starts}, {places} and {blocks}"
+    if (target.dtype, raw.dtype) != (u8, u8) or any(kind.dtype is not i64 for kind in (starts, places, blocks)):
+        raise DtypeError(f"interleave: expected u8, u8, i64, i64 and i64, got {given}")
+    ranks = tuple(kind.rank for kind in (target, raw, starts, places, blocks))
+    if ranks != (2, 1, 2, 1, 0) or (target.shape[1], *starts.shape) != (LINE, *places.shape, ROWS):
+        expected = f"u8[lines,{LINE}], u8[bytes], i64[groups,{ROWS}], i64[groups] and i64[]"
+        raise ShapeError(f"interleave: expected {expected}, got {given}")
     return target
 
 
 @op(type=interleave_type, kind="special", in_place=True, public=False)
-def interleave(target: Array, raw: Array, order: Array, start: Array, *, format: str) -> Array:
-    """The rows order[0], order[1], ... of raw [rows, blocks, bytes of a block] are laid out in `target` from the line
-    `start` on; nothing else of it changes. Nothing is decoded."""
-    if order.size and (order.min() < 0 or order.max() >= len(raw)):
-        raise IndexError(f"interleave: row out of range for {len(raw)} rows")
-    made = LANES[format].interleave(np.ascontiguousarray(raw[order]).reshape(len(order), -1))
-    result, at = target.copy(), int(start) * LINE
-    if at < 0 or at + made.nbytes > result.nbytes:
-        raise IndexError(f"interleave: {made.nbytes} bytes from line {int(start)} on do not fit {len(target)} lines")
-    result.reshape(-1)[at : at + made.nbytes] = made.reshape(-1)
+def interleave(target: Array, raw: Array, starts: Array, places: Array, blocks: Array, *, format: str) -> Array:
+    """Rows of `blocks` blocks, which begin at the bytes `starts` of raw (-1: a row of zero bytes), are laid out in
+    `target`, sixteen of them from each of the bytes `places` on. Nothing else of it changes, nothing is decoded."""
+    lanes, result = LANES[format], target.copy()
+    nbytes, size = int(blocks) * lanes.format.nbytes, int(blocks) * lanes.super_bytes
+    firsts = np.maximum(starts, 0)
+    check_places(firsts, nbytes, raw.size, unit_bytes(lanes))
+    check_places(places, size, result.size, WORD)
+    check_places(starts + 1, 0, raw.size, 1)
+    for group, first, place in zip(starts, firsts, places, strict=True):
+        rows = np.where((group < 0)[:, None], np.uint8(0), raw[first[:, None] + np.arange(nbytes)])
+        result.reshape(-1)[place : place + size] = lanes.interleave(rows).reshape(-1)
     return result
+
+
+def check_places(at: Array, nbytes: int, size: int, unit: int) -> None:
+    wrong = at[(at < 0) | (at + nbytes > size) | (at % unit != 0)]
+    if wrong.size:
+        message = (
+            f"interleave: {nbytes} bytes from {wrong[0]} on are out of range for {size}, or not at a multiple of {unit}"
+        )
+        raise IndexError(message)

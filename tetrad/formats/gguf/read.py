@@ -80,6 +80,10 @@ class File:
             raise ValueError(f"{self.path} is closed")
         return np.frombuffer(self._maps[tensor.file], np.uint8, tensor.nbytes, tensor.offset)
 
+    def contents(self, file: str) -> np.ndarray:  # u8[bytes of the file]
+        """All bytes of one file of the set, read-only, in place: `offset` of a tensor counts from here."""
+        return np.frombuffer(self._maps[file], np.uint8)
+
     def release(self, name: str) -> None:
         """Take the pages of a tensor out of this process's memory, for whoever has made something of them.
 
