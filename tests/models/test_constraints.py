@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -85,13 +85,6 @@ def test_what_is_no_grammar(model: Model, settings: dict[str, Any], name: str) -
 
 
 def test_without_the_library(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = builtins.__import__
-
-    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "llguidance":
-            raise ImportError(name)
-        return found(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, "llguidance", None)  # as if it could not be found
     with pytest.raises(UnsupportedError, match="needs the package llguidance"):
         Grammars(model.tokenizer, 300).constraint("root ::= [a]")

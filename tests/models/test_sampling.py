@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tetrad.models.sampling import Recent, Sampler, Settings, compiled_sample
 from tetrad.ops.sample import sample
+from tetrad.tracing.array import Array
 
 
 @given(st.lists(st.integers(0, 6), max_size=60), st.integers(0, 9))
@@ -28,7 +29,7 @@ def logits(rows: int = 20) -> np.ndarray:
 def test_the_sampler_is_the_op_with_consecutive_draws() -> None:
     settings = Settings(seed=77, temperature=1.5, top_k=0)
     sampler, rows = Sampler(settings, 500), logits()
-    found = [sampler.choose(rows[i : i + 1]).token for i in range(20)]
+    found = [sampler.choose(Array.from_numpy(rows[i : i + 1])).token for i in range(20)]
     numbers = np.repeat(sampler.numbers, 20, axis=0)
     numbers[:, 3] = np.arange(20)
     nothing = np.full((20, 1, 2), -1, np.int32), np.full((20, 1), -1, np.int32), np.zeros((20, 1), np.float32)
@@ -40,11 +41,11 @@ def test_penalties_see_the_prompt_and_the_answer() -> None:
     row[0, :4] = 5, 4.9, 4.8, 4.7
     settings = Settings(temperature=0, presence_penalty=1.0, repeat_last_n=2)
     sampler = Sampler(settings, 500, [0, 1, 1])
-    assert [sampler.choose(row).token for _ in range(4)] == [0, 2, 1, 0]
+    assert [sampler.choose(Array.from_numpy(row)).token for _ in range(4)] == [0, 2, 1, 0]
 
 
 def test_nothing_is_compiled_again_when_settings_change() -> None:
-    rows = logits(1)
+    rows = Array.from_numpy(logits(1))
     Sampler(Settings(), 500).choose(rows)
     before = compiled_sample().compiles
     for settings in (

@@ -6,6 +6,7 @@ Receives a grammar and the tokens chosen so far, returns which tokens may come n
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
@@ -57,11 +58,10 @@ class Grammars:
     @cached_property
     def library(self) -> Any:
         try:
-            import llguidance
+            return importlib.import_module("llguidance")
         except ImportError:
             message = "a grammar or JSON schema needs the package llguidance, which is not installed"
             raise UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
-        return llguidance
 
     @cached_property
     def vocabulary(self) -> Any:

@@ -23,7 +23,6 @@ from tetrad.tracing.array import Array
 from tetrad.tracing.jit import Jitted
 
 KINDS = {"f16": f16, "bf16": bf16, "f32": f32}  # what keys and values may be kept in
-FLOAT = np.dtype(np.float32)
 EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory
 TILE = 16  # then multiples of this ...
 SMALL = 64  # ... up to here, then powers of two
@@ -127,14 +126,13 @@ class Batch:
         arrays = [Array.from_numpy(x) for x in (self.tokens, self.slot, self.position, self.rows)]
         self.bound = program.bound(*arrays, *[memory.array() for memory in caches])
         self.storages = [x.storage(Storage.from_numpy) for x in arrays]
-        self.logits = self.bound.outputs[0].shape
 
-    def run(self, caches: list[Memory]) -> np.ndarray:
+    def run(self, caches: list[Memory]) -> Array:
         """The logits. The caches are changed where they are, or have moved."""
         made, *moved = self.bound.run([*self.storages, *[memory.storage for memory in caches]], self.bound.dims)
         for memory, storage in zip(caches, moved, strict=True):
             memory.storage = storage
-        return made.as_numpy(FLOAT, self.logits)  # type: ignore[arg-type]
+        return Array.from_storage(self.bound.outputs[0], made)
 
 
 class Engine:
@@ -241,8 +239,11 @@ class Engine:
         """Evaluate more tokens of a sequence; the logits after every one of them."""
         return self._finish([self._work(sequence, tokens, True)])
 
-    def advance(self, sequence: Sequence, token: int) -> np.ndarray:
-        """One more token of one sequence: `step` by a shorter way, where nothing else waits."""
+    def advance(self, sequence: Sequence, token: int) -> Array:
+        """One more token of one sequence: `step` by a shorter way, where nothing else waits.
+
+        The logits come as an array that compiled code can take as it is.
+        """
         slot, mine = sequence.slot, False
         try:
             with self.turn:
@@ -258,7 +259,7 @@ class Engine:
         finally:
             if mine:
                 self._yield_turn()
-        return self.step([(sequence, [token])])
+        return Array.from_numpy(self.step([(sequence, [token])]))
 
     def _yield_turn(self) -> None:
         with self.turn:
@@ -333,7 +334,7 @@ class Engine:
             program = self.programs.single if tokens == 1 else self.programs.chunk
             batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
         self._fill(batch, shares)
-        self._settle(shares, batch.run(self.caches))
+        self._settle(shares, batch.run(self.caches).view)
 
     def _fill(self, batch: Batch, shares: list[Share]) -> None:
         """Write the shares side by side; filling goes to the slot that nobody reads."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tetrad.core.errors import ContextError, SettingError, TextError
+from tetrad.core.errors import ContextError, FileFormatError, TextError
 from tetrad.models.config import Config
 from tetrad.models.constraints import Constraint, Grammars
 from tetrad.models.engine import Engine
@@ -26,6 +26,7 @@ from tetrad.models.sampling import Chance, Sampler, Settings, check_count
 from tetrad.text.chat import ChatTemplate
 from tetrad.text.stream import StopStrings, StreamDecoder
 from tetrad.text.tokenizer import Tokenizer
+from tetrad.tracing.array import Array
 
 MOST_DRAFTED = 64
 PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
@@ -245,9 +246,10 @@ class Model:
 
     def embed(self, texts: str | Sequence[str], *, normalize: bool = True) -> np.ndarray:
         """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type says), of length 1."""
-        pooling = POOLINGS.get(int(self.metadata.get(f"{self.config.arch}.pooling_type") or 1))  # type: ignore[call-overload]
-        if pooling is None:
-            raise SettingError("pooling_type of the file", f"one of {POOLINGS}", self.metadata)
+        kind = self.metadata.get(key := f"{self.config.arch}.pooling_type") or 1
+        if (pooling := POOLINGS.get(kind)) is None:  # type: ignore[call-overload]
+            shown = ", ".join(f"{number} ({name})" for number, name in POOLINGS.items())
+            raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
         if isinstance(texts, str):
             return np.asarray(self.embed([texts], normalize=normalize)[0])
         found: np.ndarray = np.stack([self._embedding(text, pooling) for text in texts])
@@ -298,26 +300,27 @@ class Generation:
         try:
             logits = self.engine.step([(sequence, self.request.tokens[sequence.length :])])
             ready = time.perf_counter()
-            yield from self.answer(sequence, logits)
+            yield from self.answer(sequence, rows_of(logits))
         finally:
             self.engine.free(sequence)
         yield Piece(self.rest(), completion=self.completion(sequence, ready - begin, time.perf_counter() - ready))
 
-    def answer(self, sequence: Held, logits: np.ndarray) -> Iterator[Piece]:
+    def answer(self, sequence: Held, rows: list[Array]) -> Iterator[Piece]:
+        """`rows` are the logits after the last token that is certain, and after each of the draft that follows it."""
         draft: list[int] = []
         if self.request.limit == 0:
             self.reason = "length"
         while self.reason is None:
-            for i in range(len(logits)):
-                token = yield from self.take(logits[i : i + 1])
+            for i, logits in enumerate(rows):
+                token = yield from self.take(logits)
                 if self.reason is not None or i == len(draft) or token != draft[i]:
                     break
                 self.accepted += 1
             if self.reason is None:
                 self.engine.rewind(sequence, sequence.length - (len(draft) - i))
-                logits, draft = self.advance(sequence, token)
+                rows, draft = self.advance(sequence, token)
 
-    def take(self, logits: np.ndarray) -> Generator[Piece, None, int]:
+    def take(self, logits: Array) -> Generator[Piece, None, int]:
         """Choose a token and show what it makes certain; sets the reason when the answer ends with it."""
         request = self.request
         mask = None if request.constraint is None else request.constraint.mask()
@@ -344,11 +347,13 @@ class Generation:
         return self.decoder.feed(token) if token < self.model.tokenizer.vocab_size else ""
 
     def show(self, text: str) -> str:
-        released = self.stops.feed(text)
-        if released.stop is not None:
-            self.reason = "stop"
-        self.shown.append(released.text)
-        return released.text
+        if self.request.stop:
+            released = self.stops.feed(text)
+            text = released.text
+            if released.stop is not None:
+                self.reason = "stop"
+        self.shown.append(text)
+        return text
 
     def rest(self) -> str:
         """What was held back, now that nothing follows."""
@@ -358,20 +363,20 @@ class Generation:
             text += held
         return text
 
-    def advance(self, sequence: Held, token: int) -> tuple[np.ndarray, list[int]]:
+    def advance(self, sequence: Held, token: int) -> tuple[list[Array], list[int]]:
         """Evaluate a chosen token, and a draft of those that may follow."""
         if sequence.length == self.engine.context:
             if not self.request.shift:
                 self.reason = "length"
-                return np.empty((0, 0), np.float32), []
+                return [], []
             is_bos = self.request.tokens[0] == self.model.tokenizer.bos
             self.engine.shift(sequence, keep=int(is_bos))
         room = min(self.request.limit - len(self.tokens), self.engine.context - sequence.length) - 1
         draft = drafted(sequence.tokens, token, min(self.request.speculate, room)) if self.request.speculate else []
         self.drafted += len(draft)
         if draft:
-            return self.engine.step_every(sequence, [token, *draft]), draft
-        return self.engine.advance(sequence, token), draft
+            return rows_of(self.engine.step_every(sequence, [token, *draft])), draft
+        return [self.engine.advance(sequence, token)], draft
 
     def completion(self, sequence: Held, prompt: float, predicted: float) -> Completion:
         evaluated = len(self.request.tokens) - sequence.cached
@@ -389,6 +394,10 @@ class Generation:
             drafted=self.drafted,
             accepted=self.accepted,
         )
+
+
+def rows_of(logits: np.ndarray) -> list[Array]:
+    return [Array.from_numpy(logits[i : i + 1]) for i in range(len(logits))]
 
 
 def drafted(tokens: np.ndarray, token: int, count: int) -> list[int]:

@@ -160,27 +160,26 @@ class Sampler:
         self.bias = [Array.from_numpy(x) for x in bias_rows(settings.logit_bias, vocab)]
         self.seen = Array.from_numpy(self.recent.table)
 
-    def choose(self, logits: np.ndarray, mask: np.ndarray | None = None) -> Choice:
+    def choose(self, logits: Array, mask: np.ndarray | None = None) -> Choice:
         """The next token of the answer, from its logits f32[1, vocab]; `mask` u32[1, words] says which are allowed."""
         self.numbers[0, INDEX], self.numbers[0, INDEX + 1] = self.index & WORD, self.index >> 32
         if self.seen.view is not self.recent.table:
             self.seen = Array.from_numpy(self.recent.table)
-        given = Array.from_numpy(logits)
         masks = () if mask is None else (Array.from_numpy(mask),)
-        token = int(compiled_sample()(given, *self.fixed, self.seen, *self.bias, *masks).view[0])
+        token = int(compiled_sample()(logits, *self.fixed, self.seen, *self.bias, *masks).view[0])
         self.index += 1
         self.recent.add(token)
         if not self.settings.logprobs:
             return Choice(token)
-        return self._with_logprobs(token, given, logits[0])
+        return self._with_logprobs(token, logits)
 
-    def _with_logprobs(self, token: int, given: Array, logits: np.ndarray) -> Choice:
-        wanted = self.settings.logprobs
-        total = float(compiled_log_sum()(given).view[0])
+    def _with_logprobs(self, token: int, logits: Array) -> Choice:
+        wanted, row = self.settings.logprobs, logits.view[0]
+        total = float(compiled_log_sum()(logits).view[0])
         count = min(self.vocab, next(n for n in TOPS if n >= wanted))
-        tops = compiled_top(count)(given).view[0, :wanted].tolist()
-        chances = tuple(Chance(i, float(logits[i]) - total) for i in tops)
-        return Choice(token, float(logits[token]) - total, chances)
+        tops = compiled_top(count)(logits).view[0, :wanted].tolist()
+        chances = tuple(Chance(i, float(row[i]) - total) for i in tops)
+        return Choice(token, float(row[token]) - total, chances)
 
 
 def numbers_row(settings: Settings) -> np.ndarray:
