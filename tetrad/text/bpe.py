@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from tetrad.core.errors import FileFormatError, TextError
+from tetrad.core.errors import TextError
 from tetrad.text.pretokenizers import Digits, PreTokenizer
-from tetrad.text.vocabulary import Kind, Vocabulary
+from tetrad.text.vocabulary import Kind, Vocabulary, wrong
 
 Encoder = Callable[[str], list[int]]
 
@@ -55,20 +55,30 @@ def reachable_names(vocabulary: Vocabulary) -> dict[str, int]:
     return names
 
 
-def read_merges(vocabulary: Vocabulary, names: dict[str, int]) -> list[tuple[str, str]]:
-    """The pairs to merge, most urgent first; each pair and what it makes must be tokens."""
+def read_merges(lines: Sequence[str], names: dict[str, int]) -> list[tuple[str, str]]:
+    """The pairs to merge, most urgent first. Each of a pair, and what it makes, must be a token."""
     pairs = []
-    for rank, line in enumerate(vocabulary.merges):
+    for rank, line in enumerate(lines):
         cut = line.find(" ", 1)  # a token may begin with a space
         left, right = line[:cut], line[cut + 1 :]
         if cut < 0 or left not in names or right not in names or left + right not in names:
-            raise FileFormatError(
-                f"expected two tokens whose join is a token, got {line[:60]!r}",
-                file="",
-                part=f"tokenizer.ggml.merges[{rank}]",
-            )
+            raise wrong(f"tokenizer.ggml.merges[{rank}]", "two tokens whose join is a token", repr(line[:60]))
         pairs.append((left, right))
     return pairs
+
+
+def merging_model(vocabulary: Vocabulary, names: dict[str, int], pre: PreTokenizer) -> models.BPE:
+    unknown = None if vocabulary.unk is None else f" {vocabulary.unk}"
+    settings = {
+        "unk_token": unknown if unknown in names else None,
+        "byte_fallback": not pre.byte_level,
+        "fuse_unk": not pre.byte_level,
+        "ignore_merges": pre.ignore_merges,
+    }
+    try:  # the library checks the pairs itself, several times quicker; when it complains, we look which one it is
+        return models.BPE(names, [line.partition(" ")[::2] for line in vocabulary.merges], **settings)
+    except Exception:
+        return models.BPE(names, read_merges(vocabulary.merges, names), **settings)
 
 
 def word_splitter(pre: PreTokenizer) -> pre_tokenizers.PreTokenizer:
@@ -80,23 +90,14 @@ def word_splitter(pre: PreTokenizer) -> pre_tokenizers.PreTokenizer:
 def bpe_encoder(vocabulary: Vocabulary, pre: PreTokenizer) -> Encoder:
     """Cut into words, merge each word by rank; ties go to the left."""
     names = reachable_names(vocabulary)
-    unknown = None if vocabulary.unk is None else f" {vocabulary.unk}"
-    model = models.BPE(
-        names,
-        read_merges(vocabulary, names),
-        unk_token=unknown if unknown in names else None,
-        byte_fallback=not pre.byte_level,
-        fuse_unk=not pre.byte_level,
-        ignore_merges=pre.ignore_merges,
-    )
-    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(merging_model(vocabulary, names, pre))
     tokenizer.pre_tokenizer = word_splitter(pre)
     if not pre.byte_level:
         tokenizer.normalizer = normalizers.Replace(" ", "▁")
     missing = bytes(b for b, char in BYTE_TO_CHAR.items() if char not in names) if pre.byte_level else b""
 
     def encode(text: str) -> list[int]:
-        if missing and unknown is None:
+        if missing and vocabulary.unk is None:
             refuse_missing(text, missing)
         if pre.digits is Digits.AS_THEY_ARE:
             return tokenizer.encode(text, add_special_tokens=False).ids

@@ -314,7 +314,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         extensions: list[str | type[Extension]] = ["jinja2.ext.loopcontrols", Generation]
-        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions, finalize=finalize)
+        # jinja2's optimiser folds constants anew at every level: a chain of 200 slices took it a minute.
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, extensions=extensions, finalize=finalize, optimized=False
+        )
         kept = {name: run for name, run in self.filters.items() if name in FILTERS} | {"tojson": tojson}
         self.filters = {name: charged(run, FILTER_CHECKS.get(name)) for name, run in kept.items()}
         # jinja2 types its tests as bare functions

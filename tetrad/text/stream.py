@@ -26,8 +26,8 @@ class StreamDecoder:
 
     def feed(self, i: int) -> str:
         """The text that this token completes; empty in the middle of a character."""
-        piece, self.fresh = self.tokenizer.piece(i, self.fresh)
-        return "" if self.skip_special and self.tokenizer.is_special(i) else self.utf8.decode(piece)
+        piece, self.fresh = self.tokenizer.piece(i, self.fresh, self.skip_special)
+        return self.utf8.decode(piece)
 
     def flush(self) -> str:
         """What is left at the end: U+FFFD if a character was cut."""

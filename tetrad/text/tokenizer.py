@@ -48,6 +48,7 @@ class Tokenizer:
     encode_text: Encoder = field(repr=False)
     all_special: Splitter = field(repr=False)
     user_defined: Splitter = field(repr=False)
+    pieces: dict[int, tuple[bytes, bool, bool]] = field(repr=False, default_factory=dict)  # see `known`
 
     @property
     def vocab_size(self) -> int:
@@ -105,20 +106,24 @@ class Tokenizer:
         """Text of `ids`; bytes that are no UTF-8 become U+FFFD."""
         parts, fresh = [], True
         for i in ids:
-            piece, fresh = self.piece(i, fresh)
-            if not (skip_special and self.is_special(i)):
-                parts.append(piece)
+            piece, fresh = self.piece(i, fresh, skip_special)
+            parts.append(piece)
         return b"".join(parts).decode(errors="replace")
 
-    def piece(self, i: int, fresh: bool) -> tuple[bytes, bool]:
+    def piece(self, i: int, fresh: bool, skip_special: bool) -> tuple[bytes, bool]:
         """The bytes of a token where it stands, and whether the next one stands fresh.
 
         `fresh`: at the start or after a special token, where encoding has put a space that is none of the text.
         """
-        piece = self.token_bytes(i)
-        if self.kind(i) in SPLIT_FIRST:
-            return piece, True
-        return piece[fresh and self.strips_space and piece[:1] == b" " :], False
+        text, cut_out, special = self.pieces.get(i) or self.known(i)
+        if cut_out:
+            return b"" if special and skip_special else text, True
+        return text[1:] if fresh and self.strips_space and text[:1] == b" " else text, False
+
+    def known(self, i: int) -> tuple[bytes, bool, bool]:
+        """Bytes of a token, whether encoding cuts it out first, whether it is special; remembered for decoding."""
+        self.pieces[i] = found = self.token_bytes(i), self.kind(i) in SPLIT_FIRST, self.is_special(i)
+        return found
 
     @property
     def strips_space(self) -> bool:
@@ -147,7 +152,7 @@ class Tokenizer:
         return self.vocabulary.kinds[self.checked(i)]
 
     def checked(self, i: int) -> int:
-        if isinstance(i, int | np.integer) and not isinstance(i, bool) and 0 <= i < self.vocab_size:
+        if isinstance(i, int | np.integer) and 0 <= i < self.vocab_size:
             return int(i)
         raise TextError(f"token id: expected an integer in 0 to {self.vocab_size - 1}, got {i!r}")
 

@@ -82,7 +82,7 @@ class Vocabulary:
         [1]
         """
         wanted = np.isin(np.frombuffer(self.kinds, np.uint8), kinds)
-        return [int(i) for i in np.flatnonzero(wanted)]
+        return np.flatnonzero(wanted).tolist()
 
 
 def wrong(key: str, expected: str, got: object) -> FileFormatError:
@@ -189,5 +189,6 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
 
 def end_of_turn(tokens: list[str], kinds: bytes) -> int | None:
     """The token that ends a turn, by its name, where the file names none."""
-    named = {text: i for i, text in enumerate(tokens) if kinds[i] == Kind.CONTROL}
+    control = np.flatnonzero(np.frombuffer(kinds, np.uint8) == Kind.CONTROL).tolist()
+    named = {tokens[i]: i for i in control}
     return next((named[name] for name in TURN_NAMES if name in named), None)
