@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.ops.lowbit import put_cache
+from tetrad.ops.lowbit import put_cache, put_scales
 from tetrad.tracing.array import Array
 
 LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32
@@ -90,3 +90,24 @@ def test_positions_outside_the_cache_are_errors(position: int) -> None:
     put = td.jit(lambda v, rows: put_cache(v, rows, np.int32(0), SLOT, places))
     with pytest.raises(IndexError, match="put_cache"):
         put(caches()[1], ROWS)
+
+
+@pytest.mark.parametrize("is_interleaved", [True, False], ids=["keys", "values"])
+def test_a_cache_of_eight_bits_holds_codes_and_scales(is_interleaved: bool) -> None:
+    front, channels = (LAYERS, SLOTS, HEADS), 64
+    rows = np.random.default_rng(1).standard_normal((3, HEADS, channels)).astype(np.float32)
+    shape = (*front, LENGTH // 16, channels, 16) if is_interleaved else (*front, LENGTH, channels)
+    small = (*front, LENGTH // 16, 2, 16) if is_interleaved else (*front, LENGTH, 2)
+
+    def both(codes: Array, scales: Array, rows: Array) -> tuple[Array, Array]:
+        where = (np.int32(1), SLOT, POSITION)
+        return put_cache(codes, rows, *where), put_scales(scales, rows, *where)
+
+    given = np.zeros(shape, np.int8), np.zeros(small, np.float16), rows
+    codes, scales = (np.asarray(a) for a in td.jit(both)(*given))
+    for found, want in zip((codes, scales), both(*map(td.asarray, given)), strict=True):
+        np.testing.assert_array_equal(found, np.asarray(want))
+    for t, (s, p) in enumerate(zip(SLOT, POSITION, strict=True)):
+        at = (1, s, slice(None), p // 16, slice(None), p % 16) if is_interleaved else (1, s, slice(None), p)
+        back = codes[at].astype(np.float32) * np.repeat(scales[at].astype(np.float32), 32, axis=-1)
+        assert np.abs(back - rows[t]).max() < np.abs(rows[t]).max() / 200

@@ -299,34 +299,64 @@ def decode_block(frame: Frame, weight: Weight, block: Block, area: Buffer) -> No
 
 def lower_put_cache(frame: Frame, group: Group) -> Launch:
     """One token and head a workgroup, lanes along the channels; written where the cache lies."""
-    node, k = group.root, frame.k
-    cache, rows, layer, slot, position = node.inputs
-    shape = cache.type.shape
-    out = frame.output(frame.memory.slots[node], "readwrite")
-    heads, channels = int(shape[2]), int(shape[4])  # type: ignore[arg-type]
-    t, h = k.group_id() // heads, k.group_id() % heads
-    at_layer, at_slot, at = (
-        checked(frame, node, which, (() if which is layer else (t,)), size)
-        for which, size in ((layer, shape[0]), (slot, shape[1]), (position, positions(node)))
-    )
-    head = (at_layer * frame.sizes.val(shape[1]) + at_slot) * heads + h
-    length = positions(node)
-    with k.loop(channels, 0, LANES) as first:
+    cache = CachePlace(frame, group)
+    k, rows = frame.k, cache.rows
+    if cache.dtype is i8:
+        for b in range(cache.channels // BLOCK):
+            codes, *_ = quantize_block(k, cache.block(b))
+            for h, code in enumerate(codes):
+                cache.store(k.index(b * BLOCK + h * LANES) + k.lane(), k.cast(code, i8))
+        return cache.launch()
+    with k.loop(cache.channels, 0, LANES) as first:
         lane = first + k.lane()
-        with frame.within(lane, k.index(channels), channels):
-            value = k.cast(frame.reading.wide(rows, (t, h, lane)), cache.type.dtype)
-            flat = (head * length + at) * channels + lane
-            if cache.type.rank == 6:
-                flat = ((head * (length // LANES) + at // LANES) * channels + lane) * LANES + at % LANES
-            k.store(out, flat, value)
-    updates = frozenset({frame.memory.slots[node]})
-    return frame.finish(product((rows.type.shape[0], heads)), group, updates=updates)
+        with frame.within(lane, k.index(cache.channels), cache.channels):
+            value = frame.reading.wide(rows, (cache.token, cache.head, lane))
+            cache.store(lane, k.cast(value, cache.dtype))
+    return cache.launch()
 
 
-def positions(node: Node) -> int:
-    """How many positions of a sequence a cache holds."""
-    shape = node.inputs[0].type.shape
-    return int(shape[3]) * (LANES if len(shape) == 6 else 1)  # type: ignore[arg-type]
+def lower_put_scales(frame: Frame, group: Group) -> Launch:
+    """The same for the scales of rows in 8 bits: one value for every 32 channels."""
+    cache = CachePlace(frame, group)
+    for b in range(cache.channels):
+        _, scale, *_ = quantize_block(frame.k, cache.block(b))
+        cache.store(frame.k.index(b), frame.k.cast(scale, f16))
+    return cache.launch()
+
+
+class CachePlace:
+    """The place of one token and head in a cache: position of its first channel, and how far apart channels lie."""
+
+    def __init__(self, frame: Frame, group: Group) -> None:
+        self.frame, self.group, node = frame, group, group.root
+        k, shape = frame.k, node.type.shape
+        _, self.rows, layer, slot, position = node.inputs
+        self.dtype, self.out = node.type.dtype, frame.output(frame.memory.slots[node], "readwrite")
+        self.heads, self.channels = int(shape[2]), int(shape[4])  # type: ignore[arg-type]
+        is_interleaved = len(shape) == 6
+        length = int(shape[3]) * (LANES if is_interleaved else 1)  # type: ignore[arg-type]
+        self.token, self.head = k.group_id() // self.heads, k.group_id() % self.heads
+        at_layer = checked(frame, node, layer, (), shape[0])
+        at_slot = checked(frame, node, slot, (self.token,), shape[1])
+        at = checked(frame, node, position, (self.token,), length)
+        line = ((at_layer * frame.sizes.val(shape[1]) + at_slot) * self.heads + self.head) * length
+        self.step = LANES if is_interleaved else 1
+        self.first = line * self.channels + at * self.channels
+        if is_interleaved:
+            self.first = (line + at // LANES * LANES) * self.channels + at % LANES
+
+    def block(self, b: int) -> list[Val]:
+        """32 channels of the row, in two vectors."""
+        k = self.frame.k
+        columns = [k.index(b * BLOCK + h * LANES) + k.lane() for h in range(BLOCK // LANES)]
+        return [self.frame.reading.wide(self.rows, (self.token, self.head, column)) for column in columns]
+
+    def store(self, channel: Val, value: Val) -> None:
+        self.frame.k.store(self.out, self.first + channel * self.step, value)
+
+    def launch(self) -> Launch:
+        updates = frozenset({self.frame.memory.slots[self.group.root]})
+        return self.frame.finish(product((self.rows.type.shape[0], self.heads)), self.group, updates=updates)
 
 
 def checked(frame: Frame, node: Node, which: Node, at: tuple[Val, ...], size: object) -> Val:

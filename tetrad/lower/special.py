@@ -20,7 +20,7 @@ from tetrad.lower.index import Space
 from tetrad.lower.interleave import lower_interleave
 from tetrad.lower.launch import Launch
 from tetrad.lower.linear import lower_row_matmul
-from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_quantize_rows
+from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_put_scales, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
 from tetrad.lower.sample import lower_sample, lower_top_tokens
 from tetrad.ops.rules import HALVES
@@ -173,6 +173,7 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "interleave": lower_interleave,
     "lowbit_rows": lower_lowbit_rows,
     "put_cache": lower_put_cache,
+    "put_scales": lower_put_scales,
     "sample": lower_sample,
     "top_tokens": lower_top_tokens,
     "row_matmul": lower_row_matmul,

@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import bf16, f16, f32
+from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
+from tetrad.models.layers import SCALED
 from tetrad.models.program import CHUNK, Programs
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array
 from tetrad.tracing.jit import Jitted
 
-KINDS = {"f16": f16, "bf16": bf16, "f32": f32}  # what keys and values may be kept in
+KINDS = {"f16": f16, "bf16": bf16, "f32": f32, "q8_0": i8}  # what keys and values may be kept in
 EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory
 TILE = 16  # then multiples of this ...
 SMALL = 64  # ... up to here, then powers of two
@@ -143,6 +144,8 @@ class Engine:
             raise SettingError("slots" if slots < 1 else "context", "a positive number", min(slots, context))
         if kv not in KINDS:
             raise SettingError("kv", f"one of {', '.join(KINDS)}", kv)
+        if kv == "q8_0" and programs.config.head_size % SCALED:
+            raise SettingError("kv", f"f16 with heads of {programs.config.head_size} channels", kv)
         self.programs, self.context = programs, context or programs.config.context
         self.slots = [Slot(i, self.context) for i in range(slots)]
         # One slot more than there are: tokens that only fill up a batch are written there.

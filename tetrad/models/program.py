@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
-from tetrad.core.dtypes import f16
+from tetrad.core.dtypes import DType, f16
 from tetrad.core.types import ArrayType
 from tetrad.models.arch import Architecture
 from tetrad.models.config import Config
@@ -22,6 +22,7 @@ from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array, array_type
 
 CHUNK = 512  # tokens of one step, at most
+DONATED = (4, 5, 6, 7)  # arguments of a step that are caches
 
 
 class Programs:
@@ -40,19 +41,17 @@ class Programs:
 
     @cached_property
     def chunk(self) -> Any:
-        """logits, keys, values = chunk(tokens, slot, position, rows, keys, values) for any number of tokens."""
+        """logits, *caches = chunk(tokens, slot, position, rows, *caches) for any number of tokens."""
         count = {0: td.Dim("tokens", max=CHUNK)}
         dims = {"tokens": count, "slot": count, "position": count, "rows": {0: td.Dim("rows", max=CHUNK)}}
-        return td.jit(self.step, donate_argnums=(4, 5), dims=dims)
+        return td.jit(self.step, donate_argnums=DONATED, dims=dims)
 
     @cached_property
     def single(self) -> Any:
         """The same for one token."""
-        return td.jit(self.step, donate_argnums=(4, 5))
+        return td.jit(self.step, donate_argnums=DONATED)
 
-    def step(
-        self, tokens: Array, slot: Array, position: Array, rows: Array, keys: Array, values: Array
-    ) -> tuple[Array, Array, Array]:
+    def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *caches: Array) -> tuple[Array, ...]:
         """Logits after the tokens numbered `rows` of the batch, and the caches with all tokens in them."""
         c = self.config
         x = embedding(self.outer["token_embd.weight"], tokens)
@@ -61,16 +60,16 @@ class Programs:
         tables = {rope: rope_tables(rope, position) for rope in {c.rope_of(i) for i in range(c.layers)}}
         for i, weights in enumerate(self.layers):
             layer = np.int32(i)
-            x, keys, values = self._block(
-                weights, x, slot, position, keys, values, layer, tables[c.rope_of(i)], window=c.window_of(i)
+            x, caches = self._block(
+                weights, x, slot, position, caches, layer, tables[c.rope_of(i)], window=c.window_of(i)
             )
         x = rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
         if not self.has_head:
-            return x, keys, values
+            return x, *caches
         logits = product(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
         if c.logit_cap:
             logits = c.logit_cap * td.tanh(logits / c.logit_cap)
-        return logits, keys, values
+        return logits, *caches
 
     def without_head(self) -> Programs:
         """The same model, whose steps give hidden states in place of logits."""
@@ -82,21 +81,19 @@ class Programs:
         x: Any,
         slot: Any,
         position: Any,
-        keys: Any,
-        values: Any,
+        caches: Any,
         layer: Any,
         tables: Any,
         *,
         window: int,
     ) -> Any:
-        place = Place(slot, position, keys, values)
+        place = Place(slot, position, caches)
         x, place = self.arch.block(self.config, weights, x, place, layer, tables, window)
-        return x, place.keys, place.values
+        return x, place.caches
 
-    def caches(self, slots: int, context: int, dtype: Any = f16) -> tuple[Array, Array]:
-        """Zeroed caches; pages of memory come when they are first written."""
-        keys, values = (zeros(kind) for kind in cache_types(self.config, slots, context, dtype))
-        return keys, values
+    def caches(self, slots: int, context: int, dtype: DType = f16) -> tuple[Array, ...]:
+        """Zeroed caches; pages of memory come when they are first written. Of i8: codes, then their scales."""
+        return tuple(zeros(kind) for kind in cache_types(self.config, slots, context, dtype))
 
 
 def zeros(kind: ArrayType) -> Array:
