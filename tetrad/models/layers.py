@@ -15,13 +15,16 @@ import numpy as np
 
 import tetrad as td
 from tetrad import nn
+from tetrad.core.dtypes import DType, f16, i8
 from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Rope
 from tetrad.ops.attention import attention as attention_op
 from tetrad.ops.experts import expert_matmul, top_experts
-from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, put_cache, quantize_rows
+from tetrad.ops.linear import row_matmul
+from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, put_cache, put_scales, quantize_rows
 from tetrad.tracing.array import Array
 
+SCALED = 32  # channels that share a scale in a cache of 8 bits
 KEYS = 16  # neighbouring keys that lie interleaved in the cache
 BLOCK = 256  # positions of a cache are a multiple of this: attention reads whole blocks
 
@@ -34,16 +37,29 @@ class Place:
 
     slot: Array  # i32[T]
     position: Array  # i32[T]
-    keys: Array  # [layer, slot, head, position / 16, channel, 16]
-    values: Array  # [layer, slot, head, position, channel]
+    caches: tuple[Array, ...]  # keys and values of all layers; in 8 bits also their scales
 
 
-def cache_types(config: Config, slots: int, context: int, dtype: Any) -> tuple[ArrayType, ArrayType]:
-    """The types of the two caches for `slots` sequences of `context` positions."""
+def put(place: Place, keys: Array, values: Array, layer: Array) -> Place:
+    """The keys and values of the tokens [T, heads, channels], in the caches."""
+    where = (layer, place.slot, place.position)
+    caches = [put_cache(c, rows, *where) for c, rows in zip(place.caches, (keys, values), strict=False)]
+    caches += [put_scales(c, rows, *where) for c, rows in zip(place.caches[2:], (keys, values), strict=False)]
+    return Place(place.slot, place.position, tuple(caches))
+
+
+def cache_types(config: Config, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
+    """The types of the caches for `slots` sequences of `context` positions: keys [layer, slot, head, position / 16,
+    channel, 16], values [layer, slot, head, position, channel]; of i8, then the scales of 32 channels each."""
     length = -(-context // BLOCK) * BLOCK
     front = (config.layers, slots, config.kv_heads)
-    keys = ArrayType(dtype, (*front, length // KEYS, config.head_size, KEYS))
-    return keys, ArrayType(dtype, (*front, length, config.head_size))
+
+    def pair(kind: DType, channels: int) -> tuple[ArrayType, ArrayType]:
+        keys = ArrayType(kind, (*front, length // KEYS, channels, KEYS))
+        return keys, ArrayType(kind, (*front, length, channels))
+
+    scales = pair(f16, config.head_size // SCALED) if dtype is i8 else ()
+    return *pair(dtype, config.head_size), *scales
 
 
 def linear(x: Array, weights: Weights, name: str) -> Array:
@@ -56,7 +72,7 @@ def linear(x: Array, weights: Weights, name: str) -> Array:
 def product(x: Array, weight: Array) -> Array:
     if weight.dtype.is_quantized:
         return lowbit_matmul(quantize_rows(x), weight)  # type: ignore[no-any-return]
-    return td.matmul(x, weight.astype(td.float32).T)
+    return row_matmul(x, weight)  # type: ignore[no-any-return]
 
 
 def embedding(weight: Array, tokens: Array) -> Array:
@@ -105,12 +121,12 @@ def attention(
     q, k, v = (split_heads(part, config.head_size) for part in queries_keys_values(config, weights, x))
     q = rotate(norm(q, weights, "attn_q_norm", config.epsilon), tables)
     k = rotate(norm(k, weights, "attn_k_norm", config.epsilon), tables)
-    keys = put_cache(place.keys, k, layer, place.slot, place.position)
-    values = put_cache(place.values, v, layer, place.slot, place.position)
+    place = put(place, k, v, layer)
+    keys, values, *scales = place.caches
     settings = {"scale": config.scale, "window": window, "softcap": config.score_cap}
-    mixed = attention_op(q, keys, values, layer, place.slot, place.position, **settings)
+    mixed = attention_op(q, keys, values, layer, place.slot, place.position, *scales, **settings)
     flat = td.reshape(mixed, (x.shape[0], config.heads * config.head_size))
-    return linear(flat, weights, "attn_output"), Place(place.slot, place.position, keys, values)
+    return linear(flat, weights, "attn_output"), place
 
 
 def queries_keys_values(config: Config, weights: Weights, x: Array) -> list[Array]:

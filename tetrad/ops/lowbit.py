@@ -206,7 +206,6 @@ def put_scales(scales: Array, rows: Array, layer: Array, slot: Array, position: 
     return with_rows(scales, row_codes(rows)[1], layer, slot, position)
 
 
-@ieee
 def row_codes(rows: Array) -> tuple[Array, Array]:
     """Codes i8[T, heads, channels] and scales f16[T, heads, channels / 32], as `quantize_rows` makes them."""
     count, heads, channels = rows.shape
