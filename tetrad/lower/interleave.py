@@ -12,6 +12,7 @@ from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
+from tetrad.lower.transpose import turned
 from tetrad.ops.interleave import LINE, unit_bytes
 from tetrad.passes.fuse import Group
 from tetrad.quant.fields import Plane
@@ -19,7 +20,6 @@ from tetrad.quant.lanes import LANES as LAYOUTS
 from tetrad.quant.lanes import WORDS, Lanes
 
 WORK = 1 << 15  # operations of a group, about: enough for the schedule to see when several threads pay
-LONG = 64  # units: above this, gathers take a second to compile (q6_k)
 BYTES = 0x01010101  # a number in each byte of a word
 SPREAD = 0x00204081  # times four bits: each stands in the lowest place of a byte of its own
 
@@ -45,8 +45,9 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
 class Source:
     """Rows as the file has them: reads at a byte of the current block, one row a lane.
 
-    Blocks begin at multiples of 4 bytes or of 2, so they are read in such units. Short blocks are gathered where they
-    lie. For long ones that would be much code: they are turned in scratch, where a unit of sixteen rows is one load.
+    Blocks begin at multiples of 4 bytes or of 2, so they are read in such units. Blocks of fewer than sixteen are
+    gathered where they lie; others are turned in scratch, sixteen units of sixteen rows at a time, so that a unit of
+    all rows is one load: quicker to run, and far less code.
     """
 
     def __init__(self, frame: Frame, node: Node, lanes: Lanes, blocks: Val) -> None:
@@ -55,12 +56,13 @@ class Source:
         self.unit = u32 if unit_bytes(lanes) == u32.nbytes else u16
         self.units = lanes.format.nbytes // self.unit.nbytes
         self.memory = frame.view(frame.memory.slots[raw], self.unit)
-        self.area = frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LONG else None
+        self.area = frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LANES else None
         start = self.start_of(self.k.lane())
         first = self.k.max(start, 0)
         is_beyond = first + blocks * lanes.format.nbytes > frame.sizes.val(raw.type.shape[0])
         frame.reading.trap(node, raw, (start < -1) | is_beyond | (first % self.unit.nbytes).ne(0), start)
         self.is_row, self.first = start >= 0, self.first_unit(start)
+        self.firsts = [self.first_unit(self.start_of(self.k.index(r))) for r in range(LANES)]
 
     def start_of(self, lane: Val) -> Val:
         """The byte where the row of a lane begins, -1 where there is none."""
@@ -75,13 +77,14 @@ class Source:
             self.turn(self.area)
 
     def turn(self, area: Buffer) -> None:
-        """area[unit][row] = the block's units, row after row; the last vector overlaps the one before."""
+        """area[unit][row] = the units of the block, in tiles of 16 x 16; the last tile overlaps the one before."""
         k = self.k
         k.barrier()
-        with k.loop(LANES) as r:
-            start = self.first_unit(self.start_of(r)) + self.block * self.units
-            for first in (*range(0, self.units - LANES, LANES), self.units - LANES):
-                k.store(area, (first + k.lane()) * LANES + r, k.load(self.memory, start + first + k.lane()))
+        with k.loop(-(-self.units // LANES)) as tile:
+            unit = k.min(tile * LANES, self.units - LANES)
+            here = self.block * self.units + unit + k.lane()
+            for i, vector in enumerate(turned(k, [k.load(self.memory, first + here) for first in self.firsts])):
+                k.store(area, (unit + i) * LANES + k.lane(), vector)
         k.barrier()
 
     def load(self, unit: int) -> Val:
