@@ -13,7 +13,7 @@ import pytest
 from tests.models.tiny import tiny_model
 from tetrad.core.errors import BusyError, ContextError, SettingError, TextError, TraceError
 from tetrad.formats import gguf
-from tetrad.models.engine import Batch, Engine, Sequence, Work, batch_size, shares_of
+from tetrad.models.engine import Batch, Cancelled, Engine, Sequence, Work, batch_size, shares_of
 from tetrad.models.load import load_parts
 from tetrad.models.program import Programs
 
@@ -218,6 +218,45 @@ def test_threads_share_batches_and_get_their_own_bits(programs: Programs, alone:
     for thread in threads:
         thread.join(60)
     assert not wrong and not engine.queue and all(slot.sequence is None for slot in engine.slots)
+
+
+def test_a_long_prompt_is_cancelled_between_batches(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, cancel, run, batches = Engine(programs, context=1024, patience=1e-9), threading.Event(), Batch.run, []
+
+    def watched(self: Batch, caches: Any) -> Any:
+        batches.append(len(self.tokens))
+        if len(batches) == 3:
+            cancel.set()
+        return run(self, caches)
+
+    monkeypatch.setattr(Batch, "run", watched)
+    sequence = engine.start([1], cancel=cancel)
+    with pytest.raises(Cancelled):
+        engine.step([(sequence, np.zeros(1000, int))])
+    assert batches == [64, 64, 64] and sequence.length == 192 and not engine.queue
+    with pytest.raises(Cancelled):
+        engine.advance(sequence, 1)
+    engine.free(sequence)
+    engine.patience = 100.0
+    engine.step([(engine.start([1]), np.zeros(1000, int))])
+    assert batches[3:] == [512, 256, 128, 64, 48]  # the last one is filled up from 40
+
+
+def test_who_waits_for_a_slot_can_be_cancelled(programs: Programs) -> None:
+    engine, cancel, seen = Engine(programs, context=256), threading.Event(), threading.Event()
+    engine.start([1])
+
+    def wait() -> None:
+        with pytest.raises(Cancelled):
+            engine.start([1], cancel=cancel)
+        seen.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    cancel.set()
+    while not seen.wait(0.01):
+        engine.wake()
+    thread.join(10)
 
 
 # -- what goes into a batch -------------------------------------------------------------------------------------------

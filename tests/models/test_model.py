@@ -211,6 +211,20 @@ def test_a_closed_stream_frees_its_slot(path: Path) -> None:
     assert model.generate(PROMPT, max_tokens=2, ignore_eos=True).tokens
 
 
+def test_a_stream_can_be_cancelled_from_another_thread(path: Path) -> None:
+    model = td.load(path, context=64)
+    stream = model.generate(PROMPT, stream=True, ignore_eos=True, max_tokens=1 << 30, shift=True)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(stream))
+    thread.start()
+    while len(found) < 3 and thread.is_alive():
+        pass
+    stream.cancel()
+    thread.join(30)
+    assert not thread.is_alive() and all(piece.completion is None for piece in found)
+    assert model.generate(PROMPT, max_tokens=2, ignore_eos=True).tokens
+
+
 def test_an_interrupt_leaves_the_model_usable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = td.load(path, context=64)
     plain = model.generate(PROMPT, max_tokens=8, **GREEDY)

@@ -7,7 +7,9 @@ already holds of it. The bits of a sequence's logits do not depend on what runs 
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,14 +32,22 @@ SMALL = 64  # ... up to here, then powers of two
 EVERY = 64  # tokens of a batch whose logits are all wanted, at most
 
 
+class Cancelled(Exception):
+    """The sequence was given up by whoever asked for it."""
+
+
 class Sequence:
     """Tokens in one slot of the cache; the first `length` of them are evaluated. Made by `Engine.start`."""
 
-    __slots__ = ("cached", "is_open", "slot", "thread")
+    __slots__ = ("cached", "cancel", "is_open", "slot", "thread")
 
-    def __init__(self, slot: Slot) -> None:
-        self.slot, self.cached, self.is_open = slot, 0, True
+    def __init__(self, slot: Slot, cancel: threading.Event | None) -> None:
+        self.slot, self.cached, self.is_open, self.cancel = slot, 0, True, cancel
         self.thread = threading.get_ident()
+
+    def check(self) -> None:
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled
 
     @property
     def length(self) -> int:
@@ -137,9 +147,15 @@ class Batch:
 
 
 class Engine:
-    """Caches for `slots` sequences of at most `context` tokens, and the steps over them. Threads may share it."""
+    """Caches for `slots` sequences of at most `context` tokens, and the steps over them. Threads may share it.
 
-    def __init__(self, programs: Programs, *, slots: int = 1, context: int = 0, kv: str = "f16") -> None:
+    Batches take no longer than `patience` seconds, as far as the speed so far can tell: so long do others wait for a
+    long prompt, and so long does it take to cancel one.
+    """
+
+    def __init__(
+        self, programs: Programs, *, slots: int = 1, context: int = 0, kv: str = "f16", patience: float = math.inf
+    ) -> None:
         if slots < 1 or context < 0:
             raise SettingError("slots" if slots < 1 else "context", "a positive number", min(slots, context))
         if kv not in KINDS:
@@ -155,13 +171,17 @@ class Engine:
         self.queue: list[Work] = []
         self.is_running = False
         self.clock = 0
+        self.patience, self.pace = patience, 0.0  # seconds a token of the last batch that was not small
 
     # -- sequences ----------------------------------------------------------------------------------------------------
 
-    def start(self, tokens: Tokens[int] | np.ndarray, *, wait: bool = True) -> Sequence:
+    def start(
+        self, tokens: Tokens[int] | np.ndarray, *, wait: bool = True, cancel: threading.Event | None = None
+    ) -> Sequence:
         """A sequence that will begin with `tokens`; its `length` says how many of them are in the cache already.
 
-        Where every slot is taken it waits for another thread to free one, or says so.
+        Where every slot is taken it waits for another thread to free one, or says so. Once `cancel` is set (and `wake`
+        called) whatever waits for this sequence raises `Cancelled`.
         """
         wanted = self.checked(tokens)
         if len(wanted) > self.context:
@@ -171,7 +191,14 @@ class Engine:
             while self.is_running or not any(s.sequence is None for s in self.slots):
                 self._check_may_wait(wait)
                 self.turn.wait()
-            return self._take(wanted)
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled
+            return self._take(wanted, cancel)
+
+    def wake(self) -> None:
+        """Something was cancelled: those who wait look whether it was theirs."""
+        with self.turn:
+            self.turn.notify_all()
 
     def _check_may_wait(self, wait: bool) -> None:
         mine = threading.get_ident()
@@ -180,7 +207,7 @@ class Engine:
             hint = "close the streams that are not finished, or load with more slots"
             raise BusyError(f"all {len(self.slots)} slots hold unfinished sequences", hint=hint)
 
-    def _take(self, tokens: np.ndarray) -> Sequence:
+    def _take(self, tokens: np.ndarray, cancel: threading.Event | None) -> Sequence:
         """The free slot that gives up least, with all that any slot holds of these tokens."""
         common = {s: s.common(tokens) for s in self.slots}
         source = max(self.slots, key=lambda s: (common[s], s.sequence is None))
@@ -188,7 +215,7 @@ class Engine:
         slot = min(free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used))
         if common[source] == common[slot]:
             source = slot
-        slot.sequence = sequence = Sequence(slot)
+        slot.sequence = sequence = Sequence(slot, cancel)
         self._copy(source, slot, common[source])
         slot.length = sequence.cached = common[source]
         slot.tokens[: slot.length] = tokens[: slot.length]
@@ -248,6 +275,7 @@ class Engine:
         The logits come as an array that compiled code can take as it is.
         """
         slot, mine = sequence.slot, False
+        sequence.check()
         try:
             with self.turn:
                 if not (self.is_running or self.queue):
@@ -296,6 +324,8 @@ class Engine:
             with self.turn:
                 self.queue.extend(works)
             while not all(work.is_done for work in works):
+                for work in works:
+                    work.sequence.check()
                 self._round(works)
         finally:
             with self.turn:
@@ -312,12 +342,19 @@ class Engine:
                 if self.is_running:
                     self.turn.wait()
                     return
-                shares = shares_of(self.queue)
+                shares = shares_of(self.queue, self._room())
                 mine = self.is_running = True
             self._evaluate(shares)
         finally:
             if mine:
                 self._yield_turn()
+
+    def _room(self) -> int:
+        """Tokens that the next batch may have: a power of two."""
+        if self.patience == math.inf:
+            return CHUNK
+        fit = self.patience / self.pace if self.pace else 0.0
+        return 1 << int(min(max(SMALL, fit), CHUNK)).bit_length() - 1
 
     def _evaluate(self, shares: list[Share]) -> None:
         """One batch. What goes wrong in it is tried again, one sequence at a time: nobody gets another's error."""
@@ -337,7 +374,11 @@ class Engine:
             program = self.programs.single if tokens == 1 else self.programs.chunk
             batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
         self._fill(batch, shares)
-        self._settle(shares, batch.run(self.caches).view)
+        begin = time.perf_counter()
+        logits = batch.run(self.caches).view
+        if tokens >= TILE:
+            self.pace = (time.perf_counter() - begin) / tokens
+        self._settle(shares, logits)
 
     def _fill(self, batch: Batch, shares: list[Share]) -> None:
         """Write the shares side by side; filling goes to the slot that nobody reads."""
@@ -374,10 +415,10 @@ def batch_size(count: int) -> int:
     return -(-count // TILE) * TILE if count <= SMALL else 1 << (count - 1).bit_length()
 
 
-def shares_of(queue: list[Work]) -> list[Share]:
+def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
     """What goes into the next batch: the short works whole, of the longest what fits without filling."""
     waiting = sorted((work for work in queue if not work.is_done), key=lambda work: work.left)
-    room, shares = CHUNK, []
+    shares = []
     for work in waiting:
         count = min(work.left, room, EVERY if work.every else CHUNK)
         if count:

@@ -6,7 +6,9 @@ last one brings it. Requests from several threads share batches; each has the bi
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,7 +21,7 @@ import numpy as np
 from tetrad.core.errors import ContextError, FileFormatError, TextError
 from tetrad.models.config import Config
 from tetrad.models.constraints import Constraint, Grammars
-from tetrad.models.engine import Engine
+from tetrad.models.engine import Cancelled, Engine
 from tetrad.models.engine import Sequence as Held
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.sampling import Chance, Sampler, Settings, check_count
@@ -104,21 +106,34 @@ class Request:
     constraint: Constraint | None
 
 
-def load(path: str | os.PathLike[str], *, context: int = 0, slots: int = 1, kv: str = "f16") -> Model:
-    """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences can run at a time."""
-    return Model(load_parts(path, context=context), context=context, slots=slots, kv=kv)
+def load(
+    path: str | os.PathLike[str],
+    *,
+    context: int = 0,
+    slots: int = 1,
+    kv: str = "f16",
+    patience: float = math.inf,
+) -> Model:
+    """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences can run at a time.
+
+    With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was cancelled, about so
+    often (in seconds).
+    """
+    return Model(load_parts(path, context=context), context=context, slots=slots, kv=kv, patience=patience)
 
 
 class Model:
     """A language model, ready to run. Threads may share it."""
 
-    def __init__(self, parts: Parts, *, context: int = 0, slots: int = 1, kv: str = "f16") -> None:
+    def __init__(
+        self, parts: Parts, *, context: int = 0, slots: int = 1, kv: str = "f16", patience: float = math.inf
+    ) -> None:
         self.parts = parts
         self.path, self.metadata = parts.path, parts.metadata
         self.config: Config = parts.config
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
-        self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv)
+        self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
 
     @property
     def template(self) -> ChatTemplate:
@@ -161,7 +176,7 @@ class Model:
         stream: bool = False,
         shift: bool = False,
         speculate: int = 0,
-    ) -> Any:  # Completion, with stream=True Iterator[Piece]
+    ) -> Any:  # Completion, or with stream=True Stream
         """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1: as many as the context takes).
 
         It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit. `grammar` and
@@ -193,7 +208,7 @@ class Model:
             speculate=speculate,
             constraint=self.grammars.constraint(grammar, json_schema),
         )
-        pieces = Generation(self, request).pieces()
+        pieces = Stream(Generation(self, request))
         if stream:
             return pieces
         with closing(pieces):  # whatever happens, the slot is free again
@@ -276,6 +291,32 @@ def every_row(engine: Engine, tokens: Sequence[int]) -> Iterator[np.ndarray]:
         engine.free(sequence)
 
 
+class Stream:
+    """The pieces of an answer, as they come. `close` (in the same thread) or `cancel` (in any) ends it early."""
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self.pieces = generation.pieces()
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Piece:
+        try:
+            return next(self.pieces)
+        except Cancelled:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Frees the slot; there are no more pieces."""
+        self.pieces.close()
+
+    def cancel(self) -> None:
+        """Whoever iterates gets no more pieces, after the step that is running now."""
+        self.generation.cancel.set()
+        self.generation.engine.wake()
+
+
 class Generation:
     """One request on its way: what has been chosen, what may be shown, what it took."""
 
@@ -287,6 +328,7 @@ class Generation:
         self.decoder = StreamDecoder(model.tokenizer, continues=continues)
         self.stops = StopStrings(request.stop)
         self.ends = frozenset() if request.ignore_eos else model.tokenizer.stop_ids
+        self.cancel = threading.Event()
         self.tokens: list[int] = []
         self.shown: list[str] = []
         self.logprobs: list[Logprob] = []
@@ -296,7 +338,7 @@ class Generation:
     def pieces(self) -> Generator[Piece, None, None]:
         """Every token as it comes, then the end. Closing the iterator frees the slot."""
         begin = time.perf_counter()
-        sequence = self.engine.start(self.request.tokens)
+        sequence = self.engine.start(self.request.tokens, cancel=self.cancel)
         try:
             logits = self.engine.step([(sequence, self.request.tokens[sequence.length :])])
             ready = time.perf_counter()
