@@ -99,6 +99,13 @@ def test_views_live_longer_than_the_file(small: gguf.File) -> None:
     small.close()
 
 
+def test_offsets_count_from_the_contents(small: gguf.File) -> None:
+    for name, tensor in small.tensors.items():
+        whole = small.contents(tensor.file)
+        np.testing.assert_array_equal(whole[tensor.offset : tensor.offset + tensor.nbytes], small.data(name))
+        assert not whole.flags.writeable
+
+
 def test_pages_that_were_given_back_come_again(tmp_path: Path) -> None:
     values = {name: np.arange(5000, dtype=np.float32) + i for i, name in enumerate("abc")}
     gguf.write(tmp_path / "x.gguf", {}, values)
