@@ -93,6 +93,11 @@ def test_a_format_without_a_layout_is_named(tmp_path: Path) -> None:
         load_weights(file, lambda name: None)
 
 
+def test_more_memory_than_there_is() -> None:
+    with pytest.raises(MemoryError, match="weights of a model"):
+        packed.room(1 << 60)
+
+
 def resident(what: str) -> int:
     """Bytes of this process: VmHWM the most there were, VmRSS now, RssFile those of files."""
     line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(what))

@@ -88,8 +88,10 @@ def load_weights(file: File, order_of: Order) -> dict[str, Array]:
     weights = {place.tensor.name: Array.from_bytes(place.bytes_in(memory.view), place.kind) for place in places}
     for place in set(places).difference(quick):
         lay_out_slowly(file, place, order_of(place.tensor.name), weights[place.tensor.name].view)
-    rest = file.tensors.keys() - weights.keys()
-    weights |= {name: load_floats(file, name, order_of(name)) for name in rest}
+    for name in file.tensors.keys() - weights.keys():
+        weights[name] = load_floats(file, name, order_of(name))
+        if not np.may_share_memory(weights[name].view, file.data(name)):
+            file.release(name)
     return {name: weights[name] for name in file.tensors}
 
 
@@ -145,7 +147,10 @@ def room(size: int) -> Array:
     """Zeroed memory u8[lines, 64] in large pages where the system has them: a hundredth of the page faults, and fewer
     misses of the address cache whenever the weights are read."""
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    mapped = mmap.mmap(-1, size + HUGE, **private)
+    try:
+        mapped = mmap.mmap(-1, size + HUGE, **private)
+    except OSError as error:
+        raise MemoryError(f"tetrad: cannot allocate {size} bytes for the weights of a model") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)
     start = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
