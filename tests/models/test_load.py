@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.models.tiny import tiny_model
-from tetrad.core.errors import FileFormatError, UnsupportedError
+from tests.models.tiny import TINY, tiny_model
+from tetrad.core.errors import FileFormatError, TetradError, UnsupportedError
 from tetrad.formats import gguf
 from tetrad.models.load import Parts, load_parts
 
@@ -175,3 +178,27 @@ def test_lists_in_a_low_bit_format(tmp_path: Path, name: str) -> None:
 def test_an_endless_list_of_rope_factors(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="expected a short list of floats"):
         load_changed(tmp_path, tensors={"rope_freqs.weight": np.ones(1 << 20, np.float32)})
+
+
+VALUES = st.one_of(
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.sampled_from([0, 1, 2, 3, 16, 24, 32, 64, 96, 128]),
+    st.floats(width=32),
+    st.booleans(),
+    st.text(max_size=8),
+    st.lists(st.integers(0, 1000), min_size=1, max_size=4),
+    st.none(),
+)
+
+
+@given(st.sampled_from(sorted(TINY)), st.data())
+def test_whatever_the_metadata_say_a_file_loads_or_is_refused(arch: str, data: st.DataObject) -> None:
+    own = [key for key in tiny_model(arch)[0] if not key.startswith(("tokenizer.", "general.name", "general.file"))]
+    changed = data.draw(st.dictionaries(st.sampled_from(own), VALUES, min_size=1, max_size=3))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            parts = load_changed(Path(folder), arch, keys=changed)
+        except TetradError as error:
+            assert str(error)
+        else:
+            assert parts.config.layers == len(parts.programs.layers)

@@ -32,13 +32,13 @@ def outer_shapes(c: Config) -> Iterator[Expected]:
     yield Expected("output.weight", (c.vocab, c.width), False)
 
 
-def attention_shapes(c: Config, bias: bool | None = None, head_norms: bool = False) -> Iterator[Expected]:
-    """Norm, queries, keys, values and output of a block. `bias`: needed, or (None) used where the file has one."""
+def attention_shapes(c: Config, bias: bool = False, head_norms: bool = False) -> Iterator[Expected]:
+    """Norm, queries, keys, values and output of a block. Biases are used where the file has them; `bias`: it must."""
     q, kv = c.heads * c.head_size, c.kv_heads * c.head_size
     yield Expected("attn_norm.weight", (c.width,))
     for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
         yield Expected(f"{name}.weight", (rows, c.width))
-        yield Expected(f"{name}.bias", (rows,), bool(bias))
+        yield Expected(f"{name}.bias", (rows,), bias)
     yield Expected("attn_output.weight", (c.width, q))
     yield Expected("attn_output.bias", (c.width,), False)
     if head_norms:
@@ -47,11 +47,15 @@ def attention_shapes(c: Config, bias: bool | None = None, head_norms: bool = Fal
 
 
 def gated_shapes(c: Config) -> Iterator[Expected]:
-    """Norm and the three matrices of a dense feed-forward part."""
+    """Norm and the three matrices of a dense feed-forward part, with biases where the file has them."""
     yield Expected("ffn_norm.weight", (c.width,))
-    yield Expected("ffn_gate.weight", (c.hidden, c.width))
-    yield Expected("ffn_up.weight", (c.hidden, c.width))
-    yield Expected("ffn_down.weight", (c.width, c.hidden))
+    for name, rows, columns in (
+        ("ffn_gate", c.hidden, c.width),
+        ("ffn_up", c.hidden, c.width),
+        ("ffn_down", c.width, c.hidden),
+    ):
+        yield Expected(f"{name}.weight", (rows, columns))
+        yield Expected(f"{name}.bias", (rows,), False)
 
 
 def expert_shapes(c: Config) -> Iterator[Expected]:
