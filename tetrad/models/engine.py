@@ -30,6 +30,8 @@ EXACT = 8  # batches of so few tokens have their own size; larger ones share siz
 TILE = 16  # then multiples of this ...
 SMALL = 64  # ... up to here, then powers of two
 EVERY = 64  # tokens of a batch whose logits are all wanted, at most
+LATELY = 2  # batches after which nobody waits for a sequence any more
+WAIT, LONGEST_WAIT = 0.25, 0.005  # how long: a share of the time of a batch, and seconds
 
 
 class Cancelled(Exception):
@@ -39,10 +41,11 @@ class Cancelled(Exception):
 class Sequence:
     """Tokens in one slot of the cache; the first `length` of them are evaluated. Made by `Engine.start`."""
 
-    __slots__ = ("cached", "cancel", "is_open", "slot", "thread")
+    __slots__ = ("cached", "cancel", "is_open", "round", "slot", "thread")
 
     def __init__(self, slot: Slot, cancel: threading.Event | None) -> None:
         self.slot, self.cached, self.is_open, self.cancel = slot, 0, True, cancel
+        self.round = -1 - LATELY  # the number of the last batch it was in
         self.thread = threading.get_ident()
 
     def check(self) -> None:
@@ -171,6 +174,7 @@ class Engine:
         self.queue: list[Work] = []
         self.is_running = False
         self.clock = 0
+        self.rounds, self.deadline = 0, 0.0  # batches so far, and how long the next one waits for company
         self.patience, self.pace = patience, 0.0  # seconds a token of the last batch that was not small
 
     # -- sequences ----------------------------------------------------------------------------------------------------
@@ -278,12 +282,15 @@ class Engine:
         sequence.check()
         try:
             with self.turn:
-                if not (self.is_running or self.queue):
+                if not (self.is_running or self.queue or self._awaits([sequence])):
                     mine = self.is_running = True
             is_plain = sequence.is_open and slot.length < self.context and 0 <= token < self.programs.config.vocab
             if mine and is_plain and (batch := self.batches.get((1, 1))) is not None:
                 batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
+                begin = time.perf_counter()
                 logits = batch.run(self.caches)
+                self._ran(begin)
+                sequence.round = self.rounds
                 slot.tokens[slot.length] = token
                 slot.length += 1
                 return logits
@@ -323,6 +330,7 @@ class Engine:
         try:
             with self.turn:
                 self.queue.extend(works)
+                self.turn.notify_all()
             while not all(work.is_done for work in works):
                 for work in works:
                     work.sequence.check()
@@ -342,12 +350,27 @@ class Engine:
                 if self.is_running:
                     self.turn.wait()
                     return
+                if self._awaits([work.sequence for work in self.queue]):
+                    self.turn.wait(max(0.0, self.deadline - time.perf_counter()))
+                    return
                 shares = shares_of(self.queue, self._room())
                 mine = self.is_running = True
             self._evaluate(shares)
         finally:
             if mine:
                 self._yield_turn()
+
+    def _awaits(self, present: list[Sequence]) -> bool:
+        """Whether a sequence that was in a batch just now may be back in a moment: together they are quicker."""
+        if len(self.slots) == 1 or time.perf_counter() >= self.deadline:
+            return False
+        others = (slot.sequence for slot in self.slots if slot.sequence is not None)
+        return any(one.round >= self.rounds - LATELY and one not in present for one in others)
+
+    def _ran(self, begin: float) -> None:
+        now = time.perf_counter()
+        self.rounds += 1
+        self.deadline = now + min(WAIT * (now - begin), LONGEST_WAIT)
 
     def _room(self) -> int:
         """Tokens that the next batch may have: a power of two."""
@@ -376,6 +399,7 @@ class Engine:
         self._fill(batch, shares)
         begin = time.perf_counter()
         logits = batch.run(self.caches).view
+        self._ran(begin)
         if tokens >= TILE:
             self.pace = (time.perf_counter() - begin) / tokens
         self._settle(shares, logits)
@@ -405,6 +429,7 @@ class Engine:
                 work.batch, work.row = logits, row
                 work.parts[work.done] = logits[row : row + share.rows]
             row += share.rows
+            work.sequence.round = self.rounds
             slot.length += share.count
 
 
