@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,29 @@ def test_threads_share_batches_and_get_their_own_bits(programs: Programs, alone:
     for thread in threads:
         thread.join(60)
     assert not wrong and not engine.queue and all(slot.sequence is None for slot in engine.slots)
+
+
+def test_threads_wait_a_moment_for_each_other(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, run, sizes = Engine(programs, slots=4, context=256), Batch.run, []
+
+    def slow(self: Batch, caches: Any) -> Any:
+        sizes.append(len(self.tokens))
+        time.sleep(0.02)
+        return run(self, caches)
+
+    def follow() -> None:
+        sequence = fresh(engine)
+        for token in range(20):
+            engine.advance(sequence, token)
+        engine.free(sequence)
+
+    monkeypatch.setattr(Batch, "run", slow)
+    threads = [threading.Thread(target=follow) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sum(sizes) == 80 and len(sizes) <= 50  # 20 were best, but this machine may be busy
 
 
 def test_a_long_prompt_is_cancelled_between_batches(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:

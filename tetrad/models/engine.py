@@ -192,7 +192,7 @@ class Engine:
             hint = "load with a larger context, or shorten the prompt"
             raise ContextError("the prompt is too long", tokens=len(wanted), context=self.context, hint=hint)
         with self.turn:
-            while self.is_running or not any(s.sequence is None for s in self.slots):
+            while not any(s.sequence is None for s in self.slots):
                 self._check_may_wait(wait)
                 self.turn.wait()
                 if cancel is not None and cancel.is_set():
@@ -226,7 +226,7 @@ class Engine:
         return sequence
 
     def _copy(self, source: Slot, target: Slot, count: int) -> None:
-        """The keys and values of the first tokens of another slot."""
+        """The keys and values of the first tokens of another slot. A batch that runs now changes neither of them."""
         target.length = min(target.length, count)
         for memory in self.caches if source is not target and count else ():
             view = memory.view()  # [layer, slot, head, position or sixteen of them, ...]
@@ -350,7 +350,7 @@ class Engine:
                 if self.is_running:
                     self.turn.wait()
                     return
-                if self._awaits([work.sequence for work in self.queue]):
+                if self._awaits([work.sequence for work in self.queue if not work.is_done]):
                     self.turn.wait(max(0.0, self.deadline - time.perf_counter()))
                     return
                 shares = shares_of(self.queue, self._room())
