@@ -47,6 +47,9 @@ ENOUGH = 0.75  # of the bandwidth: decoding that reaches this share is as fast a
 TOKENS = np.random.default_rng(0).integers(5, 40000, CONTEXT).astype(np.int32)
 
 
+QUIET = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
+
+
 # -- the files --------------------------------------------------------------------------------------------------------
 
 
@@ -66,6 +69,7 @@ def model_file(format: str) -> Path:
 def quantize(source: Path, target: Path, file_type: int) -> None:
     import llama_cpp
 
+    llama_cpp.llama_log_set(QUIET, None)
     settings = llama_cpp.llama_model_quantize_default_params()
     settings.ftype, settings.allow_requantize, settings.nthread = file_type, True, THREADS
     part = target.with_suffix(".part")
@@ -100,6 +104,9 @@ class Ours:
     def reset(self, length: int = 0) -> None:
         self.length = length
 
+    def forget(self) -> None:
+        """Positions are given with every token: what lies there is written over."""
+
     def together(self, step: int) -> None:
         """One token of each of eight sequences."""
         slots = np.arange(SEQUENCES)
@@ -130,6 +137,9 @@ class Theirs:
         memory = self.cpp.llama_get_memory(self.model.ctx)
         self.cpp.llama_memory_seq_rm(memory, 0, length, -1)
         self.model.n_tokens = length
+
+    def forget(self) -> None:
+        self.cpp.llama_memory_clear(self.cpp.llama_get_memory(self.context), True)
 
     def together(self, step: int) -> None:
         batch = self.batch
@@ -230,6 +240,7 @@ def row(name: str, case: Case, sides: tuple[Any, Any], goal: float, path: Path, 
 
 def eight(name: str, sides: tuple[Any, Any], goal: float, budget: Budget) -> Row:
     def one(i: int) -> float:
+        sides[i].forget()
         time.sleep(0.03)
         start = time.perf_counter()
         for step in range(8):

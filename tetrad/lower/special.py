@@ -13,8 +13,8 @@ from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.attention import lower_attention
-from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
 from tetrad.lower.decoded import lower_dequantize
+from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.interleave import lower_interleave

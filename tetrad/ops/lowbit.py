@@ -195,7 +195,8 @@ def put_scales_type(
 ) -> ArrayType:
     check_places("put_scales", scales, rows, layer, slot, position)
     blocks = rows.shape[2] // BLOCK if isinstance(rows.shape[2], int) and rows.shape[2] % BLOCK == 0 else None
-    if scales.rank not in (5, 6) or scales.dtype is not f16 or rows.shape[1] != scales.shape[2] or blocks != scales.shape[4]:
+    is_cache = scales.rank in (5, 6) and scales.dtype is f16
+    if not is_cache or (rows.shape[1], blocks) != (scales.shape[2], scales.shape[4]):
         raise ShapeError(f"put_scales: rows {rows} do not fit scales {scales}")
     return scales
 
