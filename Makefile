@@ -9,10 +9,11 @@ PEERS := .venv-peers
 RUN_READY := $(VENV)/.run-ready
 TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
+LLM_READY := $(PEERS)/.llm-ready
 N ?= 2000
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow lint bench peers fuzz clean
+.PHONY: run demo test test-slow lint bench bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -37,6 +38,11 @@ bench: peers
 	$(PEERS)/bin/python bench/probes.py --picture docs/bench-probes.svg || status=1; \
 	$(PEERS)/bin/python bench/core.py --picture docs/bench-core.svg || status=1; \
 	exit $$status
+
+# llama.cpp is built from source here: it needs a C++ compiler and some minutes.
+bench-llm: $(LLM_READY)
+	$(PEERS)/bin/python bench/llm.py --picture docs/bench-llm.svg
+	$(PEERS)/bin/python bench/quality.py
 
 peers: $(PEERS_READY)
 
@@ -64,6 +70,10 @@ $(TEST_READY): pyproject.toml | $(VENV)/bin/python
 
 $(PEERS_READY): pyproject.toml | $(PEERS)/bin/python
 	$(PEERS)/bin/python -m pip install --quiet --editable . jax jaxlib
+	touch $@
+
+$(LLM_READY): $(PEERS_READY)
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[lm]' llama-cpp-python
 	touch $@
 
 define make_venv
