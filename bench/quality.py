@@ -25,7 +25,7 @@ import tetrad as td  # noqa: E402
 from tetrad.formats import gguf  # noqa: E402
 from tetrad.quant import unpack  # noqa: E402
 
-COUNT = 400
+COUNT = 1000
 
 
 def exact(path: Path, tokens: np.ndarray) -> np.ndarray:
@@ -36,13 +36,13 @@ def exact(path: Path, tokens: np.ndarray) -> np.ndarray:
 
 
 def ours(path: Path, tokens: np.ndarray) -> np.ndarray:
-    return np.asarray(td.load(path, context=512).logits(tokens.tolist()))
+    return np.asarray(td.load(path, context=1024).logits(tokens.tolist()))
 
 
 def theirs(path: Path, tokens: np.ndarray) -> np.ndarray:
     import llama_cpp
 
-    model = llama_cpp.Llama(str(path), n_ctx=512, n_threads=2, logits_all=True, verbose=False)
+    model = llama_cpp.Llama(str(path), n_ctx=1024, n_threads=2, logits_all=True, verbose=False)
     model.eval(tokens.tolist())
     return np.array(model.scores[: len(tokens)], np.float32)
 
@@ -67,7 +67,7 @@ def main() -> None:
     sides: dict[str, Callable[[Path, np.ndarray], np.ndarray]] = {"tetrad": ours, "llama.cpp": theirs}
     print(f"{'model':<28}{'':<11}{'mean KL':>10}{'same top':>10}{'perplexity':>12}   ({COUNT} tokens)")
     for path in paths:
-        tokens = np.array(td.load(path, context=512).tokenizer.encode(text)[:COUNT], np.int32)
+        tokens = np.array(td.load(path, context=1024).tokenizer.encode(text)[:COUNT], np.int32)
         want = exact(path, tokens)
         print(f"{path.stem[:27]:<28}{'exact':<11}{'':>20}{figures(want, want, tokens)[2]:>12.3f}")
         for name, run in sides.items():

@@ -71,7 +71,7 @@ def test_what_others_still_need_is_copied_first() -> None:
 
 
 def test_a_constant_and_a_reshaped_array_can_be_updated() -> None:
-    keys, values = caches()
+    _, values = caches()
     inside = td.jit(lambda rows: put_cache(td.asarray(values), rows, np.int32(1), SLOT, POSITION))
     flat = td.jit(
         lambda v, rows: (put_cache(td.reshape(v, values.shape), rows, np.int32(1), SLOT, POSITION), v.sum()),
