@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,42 @@ def test_many_threads_get_the_answers_they_would_get_alone(model: Model) -> None
     for thread in threads:
         thread.join(60)
     assert [found[i] for i in range(len(prompts))] == alone
+
+
+def test_requests_that_are_given_up_do_not_touch_the_others(model: Model) -> None:
+    """Some are closed after a few pieces, some cancelled from outside, in the prompt, in the answer or in the queue."""
+    prompts = [(f"the {i} ring of a world " * 9)[: 20 + 23 * i] for i in range(7)]
+    settings = {"max_tokens": 10, "ignore_eos": True}
+    alone = [model.generate(prompt, seed=i, **settings).tokens for i, prompt in enumerate(prompts)]
+    wrong: list[str] = []
+
+    def ask(number: int) -> None:
+        i = number % len(prompts)
+        stream = model.generate(prompts[i], seed=i, stream=True, **settings)
+        if number % 3 == 1:
+            threading.Timer(0.002 * (number % 11), stream.cancel).start()
+        pieces = []
+        for piece in stream:
+            pieces.append(piece)
+            if number % 5 == 3 and len(pieces) == 4:
+                stream.close()
+        tokens = [piece.token for piece in pieces if piece.token is not None]
+        if tokens != alone[i][: len(tokens)] or (pieces and pieces[-1].completion and tokens != alone[i]):
+            wrong.append(f"{number}: {tokens}")
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong and not any(thread.is_alive() for thread in threads)
+    engine = model.engine
+    assert not engine.queue and not engine.flying and all(slot.sequence is None for slot in engine.slots)
 
 
 def test_embeddings(model: Model) -> None:

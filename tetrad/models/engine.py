@@ -173,6 +173,7 @@ class Engine:
         self.turn = threading.Condition()
         self.queue: list[Work] = []
         self.is_running = False
+        self.flying: list[Share] = []  # what the batch that runs now is made of
         self.clock = 0
         self.rounds, self.deadline = 0, 0.0  # batches so far, and how long the next one waits for company
         self.patience, self.pace = patience, 0.0  # seconds a token of the last batch that was not small
@@ -301,7 +302,7 @@ class Engine:
 
     def _yield_turn(self) -> None:
         with self.turn:
-            self.is_running = False
+            self.is_running, self.flying = False, []
             self.turn.notify_all()
 
     def checked(self, tokens: Any) -> np.ndarray:
@@ -334,26 +335,37 @@ class Engine:
             while not all(work.is_done for work in works):
                 for work in works:
                     work.sequence.check()
-                self._round(works)
+                self._round()
         finally:
-            with self.turn:
-                self.queue = [work for work in self.queue if work not in works]
+            self._withdraw(works)
         for work in works:
             if work.error is not None:
                 raise work.error
         return logits_of(works)
 
-    def _round(self, works: list[Work]) -> None:
+    def _withdraw(self, works: list[Work]) -> None:
+        """Works that are done or given up leave the queue. A batch that has them in it must end first: the slot of a
+        sequence that is given up may be another's next."""
+        with self.turn:
+            self.queue = [work for work in self.queue if work not in works]
+            while any(share.work in works for share in self.flying):
+                self.turn.wait()
+
+    def _round(self) -> None:
+        """One batch, or a wait for that of another thread."""
         mine = False
         try:
             with self.turn:
+                waiting = [work for work in self.queue if not work.is_done]
+                if not waiting:  # another thread has just done it
+                    return
                 if self.is_running:
                     self.turn.wait()
                     return
-                if self._awaits([work.sequence for work in self.queue if not work.is_done]):
+                if self._awaits([work.sequence for work in waiting]):
                     self.turn.wait(max(0.0, self.deadline - time.perf_counter()))
                     return
-                shares = shares_of(self.queue, self._room())
+                self.flying = shares = shares_of(waiting, self._room())
                 mine = self.is_running = True
             self._evaluate(shares)
         finally:
@@ -442,7 +454,7 @@ def batch_size(count: int) -> int:
 
 def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
     """What goes into the next batch: the short works whole, of the longest what fits without filling."""
-    waiting = sorted((work for work in queue if not work.is_done), key=lambda work: work.left)
+    waiting = sorted(queue, key=lambda work: work.left)
     shares = []
     for work in waiting:
         count = min(work.left, room, EVERY if work.every else CHUNK)
