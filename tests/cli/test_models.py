@@ -66,6 +66,16 @@ def test_show(invoke: Invoke, held: Path, words: tuple[str, ...]) -> None:
     }
 
 
+def test_a_model_is_named_once_and_the_word_wins_over_the_variable(
+    invoke: Invoke, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "which model: x, or y? Name one" in invoke("show", "x", "-m", "y", code=2).output
+    monkeypatch.setenv("TETRAD_MODEL", str(tiny_file))
+    assert "llama" in invoke("show").stdout
+    assert "there is no model 'other'" in invoke("show", "other", code=1).output
+    assert invoke("tokenize", tiny_file, "Hi", "--ids").stdout == invoke("tokenize", "-p", "Hi", "--ids").stdout
+
+
 def test_rm(invoke: Invoke, held: Path, folder: Path) -> None:
     assert "there is no model 'other'" in invoke("rm", "org/tiny-GGUF", "other", code=1).output
     assert held.exists()  # all names are looked up before anything is deleted

@@ -116,6 +116,27 @@ def test_a_chat_over_a_pipe(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> 
     assert all(turn["content"] in result.stdout for turn in turns if turn["role"] == "assistant")
 
 
+def test_ctrl_c_stops_the_answer_and_not_the_chat(tiny_file: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "chat", str(tiny_file), *ENDLESS[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as run:
+        assert run.stdin is not None and run.stdout is not None and run.stderr is not None
+        run.stdin.write("Hi\n")
+        run.stdin.flush()
+        run.stdout.read(20)
+        run.send_signal(signal.SIGINT)
+        run.stdin.write("/show messages\n/bye\n")
+        run.stdin.flush()
+        printed = run.stdout.read()
+        assert " ...\n\nuser: Hi\nassistant: " in printed
+        assert (run.wait(10), run.stderr.read()) == (0, "")
+
+
 def test_a_single_turn(invoke: Invoke, tiny_file: Path) -> None:
     result = invoke("chat", tiny_file, "-st", "-n", "4", "-c", "256", "--verbose", input="Hi\nnever\n")
     assert result.stderr.count("eval rate") == 2  # of the prompt and of the answer, once

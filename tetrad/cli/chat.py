@@ -143,15 +143,16 @@ def plain_reader() -> Reader:
 
 
 def terminal_reader() -> Reader:
-    """prompt_toolkit with a history file beside the models; without the package, what Python has."""
+    """prompt_toolkit with a history that only its owner can read; without the package, what Python has."""
     try:
         toolkit = extra("prompt_toolkit", "editing lines")
     except TetradError:
         return input
     history = extra("prompt_toolkit.history", "the history of lines")
-    folder = models_folder().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    session = toolkit.PromptSession(history=history.FileHistory(str(folder / "history")))
+    file = models_folder() / ".chat-history"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    session = toolkit.PromptSession(history=history.FileHistory(str(file)))
     read: Reader = session.prompt
     return read
 

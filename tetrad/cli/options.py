@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from tetrad.cli.console import notes, progress_bar
 from tetrad.core.errors import HubError
@@ -95,13 +96,15 @@ model_options = together(
 
 
 def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
-    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said."""
-    name = given.pop("file") or given.pop("repo", None) or word
-    given.pop("repo", None)
-    repo_file, offline = given.pop("repo_file"), given.pop("offline")
+    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins over variables."""
+    if word is not None and names_model(given):
+        raise click.UsageError(f"which model: {word}, or {given['file'] or given['repo']}? Name one")
+    name = word or given["file"] or given["repo"] or SMALL
+    repo_file, offline = given["repo_file"], given["offline"]
+    for key in ("file", "repo", "repo_file", "offline"):
+        del given[key]
     if repo_file is None and (found := local(name)) is not None:
         return found
-    name = name or SMALL
     if offline or not can_fetch(name):
         raise HubError(f"{name} is not on this machine, and --offline fetches nothing") if offline else unknown(name)
     notes.print(f"{name} is not on this machine: fetching it")
@@ -110,8 +113,9 @@ def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) 
 
 
 def names_model(given: dict[str, Any]) -> bool:
-    """Is the model named by an option, so that the first word is something else?"""
-    return bool(given["file"] or given["repo"])
+    """Is the model named by an option of this command line, so that a first word is something else?"""
+    source = click.get_current_context().get_parameter_source
+    return any(given[key] and source(key) == ParameterSource.COMMANDLINE for key in ("file", "repo"))
 
 
 # -- how to load it ---------------------------------------------------------------------------------------------------
