@@ -13,7 +13,7 @@ import tetrad as td
 from tests.models.tiny import tiny_model
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.formats import gguf
-from tetrad.models.constraints import Grammars
+from tetrad.models.constraints import Constraint, Grammars
 from tetrad.models.model import Model
 
 pytest.importorskip("llguidance")
@@ -62,6 +62,15 @@ def test_speculation_keeps_to_the_grammar(model: Model) -> None:
     settings = {"grammar": {"regex": "(ab ){20}"}, "seed": 1, "max_tokens": 100}
     plain, quick = (model.generate("ab ab ab ab", speculate=n, **settings) for n in (0, 6))
     assert plain.tokens == quick.tokens and plain.text == "ab " * 20 and quick.accepted > 0
+
+
+def test_what_the_grammar_forces_is_drafted(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"grammar": 'root ::= [a-c] " the world of rings " [a-c]', "seed": 3}
+    quick = model.generate("the", **settings)
+    assert quick.accepted > 3 and quick.accepted <= quick.drafted
+    monkeypatch.setattr(Constraint, "forced", lambda self: [])
+    plain = model.generate("the", **settings)
+    assert plain.tokens == quick.tokens and plain.drafted == 0
 
 
 @pytest.mark.parametrize(

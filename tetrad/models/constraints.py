@@ -43,6 +43,10 @@ class Constraint:
         self.matcher.consume_token(token)
         self._check()
 
+    def forced(self) -> list[int]:
+        """Tokens that spell what must come next; a draft, as other tokens may spell the same."""
+        return [] if self.matcher.is_stopped() else list(self.matcher.compute_ff_tokens())
+
     def _check(self) -> None:
         if self.matcher.is_error():
             message = self.matcher.get_error()

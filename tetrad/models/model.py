@@ -414,11 +414,18 @@ class Generation:
             is_bos = self.request.tokens[0] == self.model.tokenizer.bos
             self.engine.shift(sequence, keep=int(is_bos))
         room = min(self.request.limit - len(self.tokens), self.engine.context - sequence.length) - 1
-        draft = drafted(sequence.tokens, token, min(self.request.speculate, room)) if self.request.speculate else []
+        draft = self.draft(sequence, token, room)
         self.drafted += len(draft)
         if draft:
             return rows_of(self.engine.step_every(sequence, [token, *draft])), draft
         return [self.engine.advance(sequence, token)], draft
+
+    def draft(self, sequence: Held, token: int, room: int) -> list[int]:
+        """What a grammar forces, or what followed the same tokens before: checked like any other."""
+        forced = [] if self.request.constraint is None else self.request.constraint.forced()
+        if forced or not self.request.speculate:
+            return forced[: max(0, min(room, MOST_DRAFTED))]
+        return drafted(sequence.tokens, token, min(self.request.speculate, room))
 
     def completion(self, sequence: Held, prompt: float, predicted: float) -> Completion:
         evaluated = len(self.request.tokens) - sequence.cached
