@@ -31,7 +31,8 @@ uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
-LAZY = ("bisect", "explain", "load")
+LAZY = ("bisect", "explain")
+NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 
 
 def __getattr__(name: str) -> Any:
@@ -42,14 +43,18 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found = importlib.import_module("tetrad.explain.bisect").bisect
         return found
     if name == "load":
-        globals()[name] = found = importlib.import_module("tetrad.models.model").load
+        try:
+            globals()[name] = found = importlib.import_module("tetrad.models.model").load
+        except ModuleNotFoundError as missing:
+            message = f"td.load needs the package {missing.name}, which is not installed"
+            raise errors.UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
         return found
     globals()[name] = value = getattr(functions, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY, *functions.__dir__()})
+    return sorted({*globals(), *LAZY, *NEEDS_EXTRA, *functions.__dir__()})
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -39,6 +40,13 @@ def first_greedy(model: Model, count: int) -> list[int]:
     for _ in range(count):
         tokens.append(int(model.logits(tokens)[-1].argmax()))
     return tokens[-count:]
+
+
+def test_without_the_extra_td_load_says_what_is_missing() -> None:
+    program = "import sys; sys.modules['tokenizers'] = None; from tetrad import *; import tetrad; tetrad.load"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert "td.load needs the package tokenizers, which is not installed" in done.stderr
+    assert "pip install 'tetrad[lm]'" in done.stderr
 
 
 def test_what_a_model_tells(model: Model, path: Path) -> None:
