@@ -146,7 +146,7 @@ def test_what_are_no_tokens(engine: Engine, tokens: Any) -> None:
 
 
 def test_settings(programs: Programs) -> None:
-    for wrong in ({"slots": 0}, {"context": -1}, {"kv": "q3"}):
+    for wrong in ({"slots": 0}, {"context": -1}, {"kv": "q3"}, {"kv": "q8_0"}):  # heads of 16 channels
         with pytest.raises(SettingError, match=next(iter(wrong))):
             Engine(programs, **wrong)
 
@@ -281,6 +281,20 @@ def test_who_waits_for_a_slot_can_be_cancelled(programs: Programs) -> None:
     while not seen.wait(0.01):
         engine.wake()
     thread.join(10)
+
+
+@pytest.mark.parametrize("kv", ["f32", "bf16", "q8_0"])
+def test_kinds_of_caches(kv: str, tmp_path: Path, alone: np.ndarray) -> None:
+    """Near the logits of f16, and the same bits whether evaluated or copied."""
+    gguf.write(tmp_path / "tiny.gguf", *tiny_model("llama", context=256, width=128, head_size=32, layers=1))
+    programs = load_parts(tmp_path / "tiny.gguf").programs
+    engines = {name: Engine(programs, slots=2, context=256, kv=name) for name in ("f16", kv)}
+    plain, other = (engine.step_every(fresh(engine), TEXT[:40]) for engine in engines.values())
+    assert 0 < np.abs(plain - other).max() < 0.2 * plain.std()
+    copy = engines[kv].start(TEXT)
+    assert copy.cached == 40
+    engines[kv].rewind(copy, 39)
+    assert np.array_equal(engines[kv].advance(copy, int(TEXT[39])), other[-1:])
 
 
 # -- what goes into a batch -------------------------------------------------------------------------------------------
