@@ -32,7 +32,7 @@ from tetrad.cli.options import (
 )
 from tetrad.hub.describe import describe
 from tetrad.hub.pull import local
-from tetrad.models.model import load
+from tetrad.models.model import Model, load
 
 prompt_options = together(
     option("-p", "--prompt", default=None, help="The prompt, as PROMPT."),
@@ -92,6 +92,8 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
     loaded = load(path, **settings)
+    if is_verbose:
+        warm_up(loaded)
     load_seconds = time.perf_counter() - before
     uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
     if uses_template:
@@ -106,6 +108,11 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
         lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
         lines.append(bandwidth_line(describe(str(path)), completion, settings["kv"]))
         notes.print("\n" + "\n".join(lines), soft_wrap=True)
+
+
+def warm_up(model: Model) -> None:
+    """Compiles what an answer needs, so that it counts as loading: a prompt of several tokens, and tokens after it."""
+    model.generate([0, 0], max_tokens=2, ignore_eos=True)
 
 
 def messages(system: str | None, prompt: str) -> list[dict[str, str]]:
