@@ -30,22 +30,29 @@ def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
 
 def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     """Eight lanes at a time. pmaddubsw saturates: with u_max <= 128 a pair lies in -2*128*128 .. 2*128*127 and fits."""
-    most = 2 * (127 if node.signed else 128) * min(node.u_max, 128)
+    one = most = 2 * (127 if node.signed else 128) * min(node.u_max, 128)
     pairs = [pair_products(cg, node.signed, *part) for part in eights(cg, u, s)]
     before = cg.find_chain(node.acc)
     if before is not None and before.most + most < 1 << 15:
         pairs = [cg.new(f"add {SHORT} {x}, {y}") for x, y in zip(before.pairs, pairs, strict=True)]
         acc, most = before.acc, before.most + most
-    if isinstance(node.acc, n.Dot4) and cg.last_dot is not node.acc:
-        pairs = [pinned(cg, p) for p in pairs]
+    is_mixed = isinstance(node.acc, n.Dot4) and cg.last_dot is not node.acc  # dots of other chains came in between
+    is_full = most + one >= 1 << 15  # the next dot of this kind does not fit into the chain
+    if is_mixed and not is_full:
+        pairs = [pinned(cg, p, SHORT) for p in pairs]
     cg.last_dot = node
     cg.scopes[-1].chains[node] = Chain(acc, tuple(pairs), most)
-    return add_words(cg, acc, [widened_pairs(cg, p) for p in pairs])
+    words = [widened_pairs(cg, p) for p in pairs]
+    if not (is_mixed and is_full):
+        return add_words(cg, acc, words)
+    lanes = [", ".join(f"i32 {start + i}" for i in range(8)) for start in range(0, cg.lanes, 8)]
+    sums = [cg.new(f"add {WORD} {slice_words(cg, acc, part)}, {word}") for part, word in zip(lanes, words, strict=True)]
+    return joined(cg, [pinned(cg, total, WORD) for total in sums])
 
 
-def pinned(cg: Codegen, pairs: str) -> str:
-    """Pairs kept in this place among other chains: LLVM would finish one after the other and spill what they share."""
-    return cg.new(f'call {SHORT} asm sideeffect "", "=x,0"({SHORT} {pairs})')
+def pinned(cg: Codegen, value: str, kind: str) -> str:
+    """A value made in this place among other chains: LLVM would finish one after the other and spill what they share."""
+    return cg.new(f'call {kind} asm sideeffect "", "=x,0"({kind} {value})')
 
 
 def widened_pairs(cg: Codegen, pairs: str) -> str:
@@ -75,11 +82,16 @@ def eights(cg: Codegen, u: str, s: str) -> list[tuple[str, str]]:
 
 def add_words(cg: Codegen, acc: str, parts: list[str]) -> str:
     """acc + the parts of eight lanes, side by side."""
+    return cg.new(f"add <{cg.lanes} x i32> {acc}, {joined(cg, parts)}")
+
+
+def joined(cg: Codegen, parts: list[str]) -> str:
+    """Parts of eight lanes as one vector."""
     width = 8
     while len(parts) > 1:
         parts = [join_words(cg, a, b, width) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         width *= 2
-    return cg.new(f"add <{cg.lanes} x i32> {acc}, {parts[0]}")
+    return parts[0]
 
 
 def slice_words(cg: Codegen, x: str, lanes: str) -> str:
