@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,20 @@ RUN = {"elementwise": run_elementwise, "movement": run_movement, "reduce": run_r
 LOWERED = [o for o in OPS if o.kind in RUN and o.name != "reshape"]
 EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in LOWERED for d in o.dtypes]
 CASES = 3
+ROOT = Path(__file__).parents[1]
+OWN_TESTS = {
+    "quantize_rows": "lower/test_lowbit.py",
+    "lowbit_matmul": "lower/test_lowbit.py",
+    "lowbit_rows": "lower/test_lowbit.py",
+    "put_cache": "lower/test_updates.py",
+    "put_scales": "lower/test_updates.py",
+    "dequantize": "test_quantized.py",
+    "decoded_matmul": "test_quantized.py",
+    "interleave": "lower/test_interleave.py",
+    "top_experts": "ops/test_experts.py",
+    "expert_matmul": "ops/test_experts.py",
+    "row_matmul": "ops/test_linear.py",
+}
 
 
 def drawn(op: Op, dtype: DType, count: int) -> list[Case]:
@@ -45,13 +60,21 @@ def test_lowering_agrees_with_the_reference(op: Op, dtype: DType) -> None:
         assert_close(RUN[op.kind](op, case), want, op.ulps.get(as_dtype(want.dtype), 0), case.params)
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [o for o in OPS if o.cases is not None], ids=lambda op: op.name)
 def test_types_agree_with_the_reference(op: Op) -> None:
     rng = np.random.default_rng(zlib.crc32(op.name.encode()))
     for _ in range(30):
         case = op.cases(rng)
         kind, array = result_type(op, case), reference(op, case)
         assert (kind.dtype, kind.shape) == (as_dtype(array.dtype), array.shape), case.params
+
+
+def test_ops_without_random_cases_have_a_file_of_tests() -> None:
+    """Their operands are quantised, or places in a cache: the cases of other ops do not describe those."""
+    for op in OPS:
+        if op.cases is None:
+            assert op.name in (ROOT / OWN_TESTS[op.name]).read_text()
+    assert set(OWN_TESTS) == {op.name for op in OPS if op.cases is None}
 
 
 @pytest.mark.parametrize("op", [o for o in OPS if o.kind == "elementwise"], ids=lambda op: op.name)

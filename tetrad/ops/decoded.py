@@ -39,7 +39,13 @@ def dequantize_type(w: ArrayType) -> ArrayType:
 @op(type=dequantize_type, kind="special", typed=True, public=False)
 @ieee
 def dequantize(w: Array, *, types: Types) -> Array:
-    """The numbers of a quantised array."""
+    """The numbers of a quantised array.
+
+    >>> import tetrad as td
+    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> dequantize(w)[0, :3]
+    Array([1., 1., 1.], float32)
+    """
     return numbers_of(w, types[0])
 
 
@@ -55,5 +61,11 @@ def decoded_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
 @op(type=decoded_matmul_type, kind="special", typed=True, public=False)
 @ieee
 def decoded_matmul(x: Array, w: Array, *, types: Types) -> Array:
-    """x w^T with the numbers of a quantised weight [outputs, inputs]."""
+    """x w^T with the numbers of a quantised weight [outputs, inputs].
+
+    >>> import tetrad as td
+    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> decoded_matmul(td.ones((1, 32)), w)
+    Array([[32., 32.]], float32)
+    """
     return np.matmul(x, numbers_of(w, types[1]).T)

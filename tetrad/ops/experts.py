@@ -60,7 +60,13 @@ def expert_matmul_type(x: ArrayType, w: ArrayType, expert: ArrayType, *, experts
 
 @op(type=expert_matmul_type, kind="special", typed=True, public=False)
 def expert_matmul(x: Array, w: Array, expert: Array, *, experts: int, types: Types) -> Array:
-    """Row t times the matrix of each of its experts: f32[tokens, experts of each, outputs]; expert -1 gives zeros."""
+    """Row t times the matrix of each of its experts: f32[tokens, experts of each, outputs]; expert -1 gives zeros.
+
+    >>> import tetrad as td
+    >>> w = td.asarray([[1.0, 2.0], [3.0, 4.0]])  # two experts with one output each
+    >>> expert_matmul(td.asarray([[1.0, 1.0]]), w, td.asarray([[1, -1]]), experts=2)[0, :, 0]
+    Array([7., 0.], float32)
+    """
     if expert.size and (expert.min() < NONE or expert.max() >= experts):
         raise BoundsError(f"expert_matmul: an expert is out of range for {experts} of them")
     if types[1].dtype.is_quantized:

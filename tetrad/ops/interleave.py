@@ -42,7 +42,16 @@ def interleave_type(
 @op(type=interleave_type, kind="special", in_place=True, public=False)
 def interleave(target: Array, raw: Array, starts: Array, places: Array, blocks: Array, *, format: str) -> Array:
     """Rows of `blocks` blocks, which begin at the bytes `starts` of raw (-1: a row of zero bytes), are laid out in
-    `target`, sixteen of them from each of the bytes `places` on. Nothing else of it changes, nothing is decoded."""
+    `target`, sixteen of them from each of the bytes `places` on. Nothing else of it changes, nothing is decoded.
+
+    >>> raw = np.arange(34, dtype=np.uint8)  # one row of one q8_0 block: a scale, then 32 codes
+    >>> starts = np.full((1, 16), -1)
+    >>> starts[0, 3] = 0
+    >>> target = np.zeros((9, 64), np.uint8)
+    >>> laid = interleave(target, raw, starts, np.array([0]), np.array(1), format="q8_0")
+    >>> laid.reshape(-1)[12:16] ^ 0x80  # the first word of row 3: codes are kept with their offset
+    array([2, 3, 4, 5], dtype=uint8)
+    """
     lanes, result = LANES[format], target.copy()
     nbytes, size = int(blocks) * lanes.format.nbytes, int(blocks) * lanes.super_bytes
     firsts = np.maximum(starts, 0)

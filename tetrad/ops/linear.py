@@ -27,6 +27,10 @@ def row_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
 
 @op(type=row_matmul_type, kind="special", public=False)
 def row_matmul(x: Array, w: Array) -> Array:
-    """x w^T in f32, whatever the weight is stored in."""
+    """x w^T in f32, whatever the weight is stored in.
+
+    >>> row_matmul(np.float32([[1, 2]]), np.float16([[3, 4], [5, 6]]))
+    array([[11., 17.]], dtype=float32)
+    """
     with np.errstate(all="ignore"):
         return np.asarray((x.astype(np.float64) @ w.astype(np.float64).T).astype(np.float32))

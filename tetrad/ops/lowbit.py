@@ -42,6 +42,9 @@ def quantize_rows(x: Array) -> Array:
 
     A block with NaN or infinity has the scale NaN, and so has whatever is computed from it.
     A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of the first 16.
+
+    >>> quantize_rows(np.linspace(-1, 1, 32, dtype=np.float32)[None])[0, :32].view(np.int8)[[0, 15, 16, 31]]
+    array([-127,   -4,    4,  127], dtype=int8)
     """
     blocks = x.reshape(len(x), -1, BLOCK)
     top = np.abs(blocks).max(axis=2, initial=0)
@@ -112,7 +115,13 @@ def lowbit_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
 @op(type=lowbit_matmul_type, kind="special", typed=True, public=False)
 @ieee
 def lowbit_matmul(x: Array, w: Array, *, types: Types) -> Array:
-    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs]."""
+    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs].
+
+    >>> import tetrad as td
+    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> lowbit_matmul(quantize_rows(td.ones((1, 32))), w)
+    Array([[32., 32.]], float32)
+    """
     codes, scales, sums = row_parts(x, int(types[0].shape[1]))  # type: ignore[arg-type]
     weights, factors, lows = weight_parts(w, types[1])
     size = BLOCK // (factors.shape[1] // scales.shape[1])
@@ -139,7 +148,13 @@ def lowbit_rows_type(w: ArrayType, indices: ArrayType) -> ArrayType:
 @op(type=lowbit_rows_type, kind="special", typed=True, public=False)
 @ieee
 def lowbit_rows(w: Array, indices: Array, *, types: Types) -> Array:
-    """Rows of a low-bit weight as floats: scale * code, plus the min, rounded as the file format says."""
+    """Rows of a low-bit weight as floats: scale * code, plus the min, rounded as the file format says.
+
+    >>> import tetrad as td
+    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> lowbit_rows(w, td.asarray([1]))[0, :3]
+    Array([1., 1., 1.], float32)
+    """
     weights, factors, lows = weight_parts(w, types[0])
     if indices.size and (indices.min() < 0 or indices.max() >= len(weights)):
         raise IndexError(f"lowbit_rows: row out of range for {types[0]}")
@@ -185,6 +200,13 @@ def put_cache(cache: Array, rows: Array, layer: Array, slot: Array, position: Ar
     A cache of rank 5 is [layer, slot, head, position, channel]; one of rank 6 keeps sixteen neighbouring positions
     interleaved: [layer, slot, head, position / 16, channel, 16]. A cache of i8 takes the codes of the rows; their
     scales go where `put_scales` puts them.
+
+    >>> cache, rows = np.zeros((1, 1, 1, 4, 2), np.float16), np.array([[[1, 2]]], np.float32)
+    >>> put_cache(cache, rows, np.int32(0), np.array([0]), np.array([3]))[0, 0, 0]
+    array([[0., 0.],
+           [0., 0.],
+           [0., 0.],
+           [1., 2.]], dtype=float16)
     """
     values = row_codes(rows)[0] if cache.dtype == np.int8 else rows
     return with_rows(cache, values, layer, slot, position)
@@ -203,7 +225,13 @@ def put_scales_type(
 
 @op(type=put_scales_type, kind="special", in_place=True, public=False)
 def put_scales(scales: Array, rows: Array, layer: Array, slot: Array, position: Array) -> Array:
-    """The scales of rows whose codes `put_cache` puts into a cache of i8: one f16 for every 32 channels."""
+    """The scales of rows whose codes `put_cache` puts into a cache of i8: one f16 for every 32 channels.
+
+    >>> scales, rows = np.zeros((1, 1, 1, 2, 1), np.float16), np.full((1, 1, 32), 127, np.float32)
+    >>> put_scales(scales, rows, np.int32(0), np.array([0]), np.array([1]))[0, 0, 0]
+    array([[0.],
+           [1.]], dtype=float16)
+    """
     return with_rows(scales, row_codes(rows)[1], layer, slot, position)
 
 

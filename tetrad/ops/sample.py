@@ -103,6 +103,12 @@ def sample(
     top_k keeps the k largest and their equals (0: all), top_p the most likely until their share reaches it, min_p those
     at least so likely in relation to the first. Temperature 0 takes the largest, the first of equals. The draw number n
     uses word n of the Philox stream of the seed. With `warm_first` logits are divided by the temperature before top_k.
+
+    >>> none = np.full((1, 1), -1, np.int32)
+    >>> greedy = np.float32([[0, 1, 0, 1, 0, 0]])  # temperature 0
+    >>> numbers, seen = np.zeros((1, 5), np.uint32), np.full((1, 1, 2), -1, np.int32)
+    >>> sample(np.float32([[1, 5, 2, 5]]), greedy, numbers, seen, none, np.zeros((1, 1), np.float32))
+    array([1], dtype=int32)
     """
     result = np.zeros(len(logits), np.int32)
     for row in range(len(logits)):
