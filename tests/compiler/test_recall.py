@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,17 @@ import tetrad as td
 from tests.modules import ROOT
 from tetrad.compiler import objects, recall
 from tetrad.compiler.driver import Compiled
-from tetrad.compiler.recall import Recalled, compile_graph, program_key
+from tetrad.compiler.recall import Recalled, compile_fully, compile_graph, program_key
+from tetrad.core.dtypes import f32
 from tetrad.core.op import REGISTRY
-from tetrad.graph.nodes import Graph
+from tetrad.core.sizes import bind
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import make_call, make_constant, make_graph, make_item, make_parameter
+from tetrad.graph.nested import innermost_first
+from tetrad.graph.nodes import Graph, Literal
 from tetrad.runtime.cache import ObjectCache
 from tetrad.runtime.memory import Storage
+from tetrad.tracing.array import Array
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +41,18 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Objec
     yield cache
 
 
-def spec(*shape: int) -> td.Spec:
+def spec(*shape: Any) -> td.Spec:
     return td.Spec(shape)
 
 
 layer = td.jit(lambda x, w: td.tanh(x @ w))
 TABLE = np.arange(24, dtype=np.float32).reshape(4, 6)
 
-FUNCTIONS: dict[str, tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...]]] = {
+LARGE = np.random.default_rng(1).standard_normal((2, 40, 60)).astype(np.float32)
+n = td.Dim("n", max=500)
+m = td.Dim("m", max=300)
+
+FUNCTIONS: dict[str, tuple[Any, tuple[tuple[Any, ...], ...], tuple[int, ...]]] = {
     "elementwise": (lambda x, y: td.exp(x) * y + 1, ((50,), (50,)), ()),
     "chain": (lambda x, w: td.sum(td.tanh(x @ w) @ w, axis=0), ((7, 40), (40, 40)), ()),
     "calls": (lambda x, w: layer(layer(x, w), w), ((7, 40), (40, 40)), ()),
@@ -49,6 +60,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...]]] =
     "results": (lambda x: (x, x + 1, x, td.asarray(TABLE), x + 1), ((4, 6),), ()),
     "donated": (lambda x, y: x + y, ((50,), (50,)), (0,)),
     "empty": (lambda x: x[:0] + 1, ((9, 4),), ()),
+    "large": (lambda x: (x * LARGE[0], td.asarray(LARGE[1])), ((40, 60),), ()),
+    "large called": (lambda x: layer(x.T, LARGE[0]) + layer(x.T, LARGE[1]), ((40, 9),), ()),
 }
 
 
@@ -57,10 +70,11 @@ def graph_of(name: str) -> Graph:
     return td.trace(function)(*(spec(*shape) for shape in shapes))
 
 
-def results(program: Compiled | Recalled, graph: Graph) -> list[bytes]:
+def results(program: Compiled | Recalled, graph: Graph, **dims: int) -> list[bytes]:
     g = np.random.default_rng(0)
-    arrays = [g.standard_normal(i.type.shape).astype(np.float32) for i in graph.inputs]
-    made = program.run([Storage.from_numpy(a.copy()) for a in arrays])
+    shapes = [[bind(n, dims) for n in i.type.shape] for i in graph.inputs]
+    arrays = [g.standard_normal(shape).astype(np.float32) for shape in shapes]
+    made = program.run([Storage.from_numpy(a.copy()) for a in arrays], tuple(dims[name] for name in program.dims))
     return [bytes(held.as_numpy(np.dtype(np.uint8), (held.nbytes,))) for held in made]
 
 
@@ -89,9 +103,36 @@ def test_a_new_process_compiles_nothing_and_loads_no_compiler(tmp_path: Path) ->
     assert warm[1] == "[]"
 
 
+SIZED: dict[str, tuple[Any, tuple[tuple[Any, ...], ...], tuple[int, ...]]] = {
+    "elementwise": (lambda x, y: td.exp(x) * y + 1, ((n,), (n,)), ()),
+    "rows": (lambda x: x / td.sum(td.exp(x), axis=-1, keepdims=True), ((m, n),), ()),
+    "called": (lambda x, w: layer(layer(x, w), w) @ LARGE[0], ((n, 40), (40, 40)), ()),
+    "large": (lambda x, y: (x * LARGE[1], y + LARGE[0, 0, 0]), ((n, 40, 60), (m, n)), ()),
+    "donated": (lambda x, y: (x + 1, y), ((n, m), (n,)), (0,)),
+}
+
+
+def sized_graph(name: str) -> Graph:
+    function, shapes, _ = SIZED[name]
+    return td.trace(function)(*(spec(*shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_recalled_program_serves_every_size(name: str) -> None:
+    graph, donated = sized_graph(name), SIZED[name][2]
+    first, second = compile_graph(graph, donated), compile_graph(graph, donated)
+    if name == "called":  # a constant right side of a product is packed, so its content is in the program
+        assert isinstance(second, Compiled)
+        return
+    assert isinstance(first, Compiled) and isinstance(second, Recalled)
+    for sizes in ({"n": 7, "m": 3}, {"n": 1, "m": 1}, {"n": 64, "m": 129}, {"n": 7, "m": 3}):
+        assert results(second, graph, **sizes) == results(first, graph, **sizes)
+
+
 @pytest.mark.parametrize("byte", range(0, 4000, 97))
-def test_a_damaged_entry_is_a_compilation(own_cache: ObjectCache, tmp_path: Path, byte: int) -> None:
-    graph = graph_of("elementwise")
+@pytest.mark.parametrize("name", ["elementwise", "large"])
+def test_a_damaged_entry_is_a_compilation(own_cache: ObjectCache, tmp_path: Path, name: str, byte: int) -> None:
+    graph = graph_of(name)
     expected = results(compile_graph(graph), graph)
     for path in (tmp_path / "cache").iterdir():
         data = bytearray(path.read_bytes())
@@ -131,11 +172,93 @@ def test_flags_that_change_code_have_programs_of_their_own(
     assert program_key(graph, ()) not in (None, before)
 
 
-def test_sizes_and_constants_that_an_entry_cannot_hold_are_compiled() -> None:
-    n = td.Dim("n", max=64)
-    large = np.zeros(5000, np.float32)
-    assert program_key(td.trace(lambda x: x + 1)(td.Spec((n,))), ()) is None
-    assert program_key(td.trace(lambda x: x + td.asarray(large))(spec(5000)), ()) is None
+def test_a_bound_of_a_dim_is_part_of_the_key() -> None:
+    keys = {program_key(td.trace(lambda x: x + 1)(spec(td.Dim("n", max=most))), ()) for most in (64, 65)}
+    assert None not in keys and len(keys) == 2
+
+
+# -- large constants --------------------------------------------------------------------------------------------------
+
+
+def with_constants(*arrays: np.ndarray, f: Any = lambda x, *constants: sum(constants, start=x)) -> Graph:
+    """x and the constants, as a graph."""
+    held = {id(a): Array.from_numpy(a) for a in arrays}
+    return td.trace(lambda x: f(x, *(held[id(a)] for a in arrays)))(spec(40, 60))
+
+
+def test_a_program_serves_any_content_of_its_large_constants() -> None:
+    first, second = with_constants(LARGE[0], LARGE[1]), with_constants(LARGE[1], LARGE[0] + 1)
+    assert isinstance(compile_graph(first), Compiled)
+    program = compile_graph(second)
+    assert isinstance(program, Recalled)
+    assert results(program, second) == results(compile_fully(second, ()), second)
+
+
+def test_large_constants_are_used_where_they_lie() -> None:
+    lines = np.zeros(40 * 60 + 16, np.float32)
+    start = -(lines.ctypes.data // 4) % 16
+    array = lines[start : start + 40 * 60].reshape(40, 60)
+    array[...] = LARGE[0]
+    graph = with_constants(array)
+    compile_graph(graph)
+    program = compile_graph(graph)
+    results(program, graph)
+    assert isinstance(program, Recalled)
+    assert [held.ptr for held in program.constants.storage.values()] == [array.ctypes.data]
+
+
+def test_one_constant_twice_is_not_two_constants() -> None:
+    a, b = LARGE[0], LARGE[1]
+    subtract = lambda x, *c: (x - c[0]) * c[1] - c[2]  # noqa: E731
+    graphs = [with_constants(*arrays, f=subtract) for arrays in ((a, b, a), (a, b, b), (a, a, b), (a, b, a + b))]
+    assert len({program_key(graph, ()) for graph in graphs}) == len(graphs)
+
+
+def test_a_large_constant_of_one_value_is_that_value() -> None:
+    arrays = [np.full((40, 60), value, np.float32) for value in (0.0, -0.0, 1.0, 2.0)]
+    arrays.append(np.where(np.arange(60) < 59, arrays[2], arrays[3]))
+    graphs = [with_constants(array) for array in arrays]
+    assert len({program_key(graph, ()) for graph in graphs}) == len(graphs)
+    for graph in graphs:
+        compile_graph(graph)
+    for graph in graphs:
+        assert results(compile_graph(graph), graph) == results(compile_fully(graph, ()), graph)
+
+
+def applied(name: str, *operands: Any, **settings: Any) -> Any:
+    return REGISTRY[name](*operands, **settings)
+
+
+# Of nodes: an op on arrays that are known while tracing is computed at once.
+READERS = {
+    "packed": lambda x, c: applied("matmul", applied("transpose", x, perm=(1, 0)), c),
+    "folded": lambda x, c: applied("add", x, applied("multiply", c, c)),
+    "moved": lambda x, c: applied("matmul", x, applied("transpose", c, perm=(1, 0))),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_program_that_depends_on_a_large_constant_is_not_kept(name: str) -> None:
+    for array in (LARGE[0], LARGE[1]):
+        x = make_parameter(ArrayType(f32, (40, 60)), 0)
+        graph = make_graph(name, [x], [READERS[name](x, make_constant(array))])
+        program = compile_graph(graph)
+        assert isinstance(program, Compiled)
+        assert results(program, graph) == results(compile_fully(graph, ()), graph)
+
+
+def test_who_asks_for_the_content_of_a_constant_is_remembered() -> None:
+    literal = Literal(LARGE)
+    assert literal.splat is None and literal.held is not None and not literal.is_read
+    assert literal.array is literal.held and literal.is_read
+
+
+def test_a_large_constant_inside_a_called_graph_is_compiled() -> None:
+    inner = td.trace(lambda x: x * LARGE[0])(spec(40, 60))
+    x = make_parameter(inner.inputs[0].type, 0)
+    outer = make_graph("outer", [x], [make_item(make_call(inner, [x]), 0)])
+    assert program_key(inner, ()) is not None
+    assert program_key(outer, ()) is None
 
 
 def test_an_op_from_elsewhere_is_compiled_because_its_source_is_not_in_the_key(
@@ -170,9 +293,32 @@ def test_a_trap_names_the_users_line_all_the_same() -> None:
     assert Path(__file__).name in str(caught.value)
 
 
+def test_a_trap_at_a_later_size_names_the_users_line() -> None:
+    def picked(x: Any, i: Any, j: Any) -> Any:
+        first = td.take(x, i, axis=0)
+        return first, td.take(x + 1, j, axis=0)
+
+    kinds = spec(5), td.Spec((n,), td.int32), td.Spec((n,), td.int32)
+    graph = td.trace(picked)(*kinds)
+    programs = compile_graph(graph), compile_graph(graph)
+    assert isinstance(programs[1], Recalled)
+    told = []
+    for program in programs:
+        for size in (3, 2, 4):
+            good, bad = np.zeros(size, np.int32), np.full(size, 9, np.int32)
+            arrays = np.zeros(5, np.float32), good, good if size < 4 else bad
+            run = partial(program.run, [Storage.from_numpy(a) for a in arrays], (size,))
+            if size < 4:
+                run()
+        with pytest.raises(IndexError, match="9") as caught:
+            run()
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
 def test_an_entry_is_plain_json(own_cache: ObjectCache) -> None:
     graph = graph_of("calls")
     compile_graph(graph)
     told = json.loads(own_cache.get(program_key(graph, ())))
-    assert [len(table["entries"]) for table in told["tables"]] and told["copied"] == []
-    assert set(told["homes"]) == {e[1] for t in told["tables"] for e in t["entries"] if e[0] == "kernel"}
+    assert [name for name, *_ in told["parts"]] == [part.name for part in innermost_first(graph)]
+    assert set(told["homes"]) == {symbol for symbol, *_ in told["kernels"]}

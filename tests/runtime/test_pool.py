@@ -32,7 +32,7 @@ from tests.runtime.kernels import (
     mix,
     mixed,
 )
-from tetrad.codegen.module import TAG_SHIFT
+from tetrad.kernel.nodes import TAG_SHIFT
 from tetrad.runtime import pool
 from tetrad.runtime.pool import Trapped, run
 from tetrad.runtime.table import (

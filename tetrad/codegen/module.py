@@ -20,7 +20,6 @@ from tetrad.kernel.uniform import varying
 
 MAX_VECTOR = 64  # lanes a workgroup may have as one vector; larger ones run in pieces, unless lanes are exchanged
 PIECE = 16
-TAG_SHIFT = 16  # a trap reports tag << 16 | code
 CROSS_LANE = (n.Shuffle, n.Broadcast, n.Vote)
 
 
@@ -94,7 +93,7 @@ def prologue(cg: Codegen, program: n.Program) -> None:
     for buffer in storage:
         cg.line(f"{cg.length(buffer)} = load i64, ptr {argument(cg, next(words))}")
     tag = cg.new(f"load i64, ptr {argument(cg, next(words))}")
-    cg.line(f"%tag = shl i64 {tag}, {TAG_SHIFT}")
+    cg.line(f"%tag = shl i64 {tag}, {n.TAG_SHIFT}")
     for buffer in program.buffers:
         if buffer.is_scratch and buffer.count is not None and not isinstance(buffer.count, int):
             cg.line(f"{cg.length(buffer)} = add i64 {size_operand(cg, buffer.count)}, 0")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tetrad.codegen.module import TAG_SHIFT
 from tetrad.codegen.rules import BOUNDS_TRAP
 from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, value_of
 from tetrad.compiler.schedule import NUMBER, scratch_layout
@@ -27,7 +26,7 @@ from tetrad.core.errors import BoundsError, CheckError
 from tetrad.core.flags import flag, flag_words
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.kernel.nodes import Program
+from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.kernel.verify import verify
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot
 from tetrad.runtime.memory import Storage

@@ -10,7 +10,6 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from tetrad.codegen.module import TAG_SHIFT
 from tetrad.compiler.driver import current_target
 from tetrad.compiler.grid import Grid, infer_grid
 from tetrad.compiler.kernels import KERNELS
@@ -18,7 +17,7 @@ from tetrad.compiler.objects import loading_runtime
 from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError
 from tetrad.core.sizes import bind, dims_of
-from tetrad.kernel.nodes import Buffer, Program
+from tetrad.kernel.nodes import TAG_SHIFT, Buffer, Program
 from tetrad.kernel.verify import problems
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import Trapped, run

@@ -9,21 +9,21 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from tetrad.codegen.module import TAG_SHIFT
 from tetrad.codegen.targets.x86_64 import select_target
 from tetrad.compiler import check, stations
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import host, loading_runtime
+from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import Ready
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
 from tetrad.core.errors import BoundsError
 from tetrad.core.flags import flag
-from tetrad.core.sizes import bind, dims_of
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
+from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
-from tetrad.kernel.nodes import Program
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, TrapSite
+from tetrad.kernel.nodes import TAG_SHIFT, Program
+from tetrad.lower.launch import Invoke, Lowered, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
 from tetrad.runtime.memory import Storage
@@ -80,12 +80,10 @@ class Compiled:
         self.graph, self.lowered, self.clock = graph, lowered, clock
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
         self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
-        self.dims = tuple(sorted({d.name for t in self.inputs for n in t.shape for d in dims_of(n)}))
+        self.dims = dim_names(graph)
         self.constants, self.code = Constants(), KERNELS.objects
         self.scheduler = Scheduler(addresses, self.constants)
-        self.takeover = donations(lowered, donated)
-        self.written = frozenset(s.position for step in lowered.steps for s in step.writes if s.kind == "input")
-        self.copied = self.written - set(donated)  # changed in place, but the caller's: the program gets copies
+        self.memory = Outputs(lowered, donated)
         self.runners: dict[tuple[int, ...], Runner] = {}
         self.lock = threading.Lock()
 
@@ -112,29 +110,18 @@ class Runner:
         self.table = self.scheduled.table
         if stations.wants("schedule"):
             stations.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
-        self.plan = [self.output_plan(i, slot, dims) for i, slot in enumerate(compiled.lowered.outputs)]
+        self.plan = compiled.memory.plans(dims)
         self.ready = Ready(
             compiled.graph.name,
             self.table,
             self.scheduled.arena_bytes,
             len(compiled.inputs),
             self.plan,
-            compiled.copied,
+            compiled.memory.copied,
             lambda i: compiled.constants.address(compiled.lowered.outputs[i]),
             self.explained,
         )
         self.run = self.ready.run if self.watch is None else self.watched
-
-    def output_plan(self, i: int, slot: Slot, dims: Mapping[str, int]) -> tuple[str, int]:
-        """How output i gets its memory: (kind, detail)."""
-        first = self.compiled.lowered.outputs.index(slot)
-        if first != i:
-            return "same", first
-        if slot.kind == "input":
-            return "donated" if slot.position in self.compiled.written else "input", slot.position
-        if slot in self.compiled.takeover:
-            return "donated", self.compiled.takeover[slot]
-        return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
     def watched(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.watch is not None and not profile:
@@ -146,27 +133,3 @@ class Runner:
         if site is None:
             return check.left_buffer(self.scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, self.dims)
         return BoundsError(site.message.format(value=trap.value), source=site.source)
-
-
-def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
-    """Outputs that may live where a donated input was: output slot -> input position."""
-    taken: dict[Slot, int] = {}
-    for position in donated:
-        source = lowered.inputs[position]
-        for slot in lowered.outputs:
-            same_size = slot.kind == "output" and slot.type.nbytes == source.type.nbytes
-            if slot not in taken and same_size and fits_in_place(lowered, slot, source):
-                taken[slot] = position
-                break
-    return taken
-
-
-def fits_in_place(lowered: Lowered, result: Slot, source: Slot) -> bool:
-    """Is the result only written once the source is no longer needed?"""
-    reads = [i for i, step in enumerate(lowered.steps) if source in step.reads or source in step.writes]
-    writes = [i for i, step in enumerate(lowered.steps) if result in step.writes]
-    if source in lowered.outputs or not writes:
-        return False
-    last, first = max(reads, default=-1), min(writes)
-    step = lowered.steps[first]
-    return last < first or (last == first and isinstance(step, Launch) and (result, source) in step.inplace)

@@ -1,80 +1,112 @@
 """The driver, keeping: a compiled program in, an entry of the disk cache out, which `compiler.recall` makes it from.
 
-The entry is JSON: tables, each after those it calls, with symbols for addresses and numbers for constants; the bytes of
-the constants; how outputs get their memory; and for each symbol the entry with its object.
+The entry is JSON: the lowered steps with their formulas, so that it serves every size of its Dims; of each kernel what
+a launch needs to know and the entry with its object. Large constants of the graph are numbers, others their bytes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from tetrad.compiler import objects
 from tetrad.compiler.driver import Compiled
 from tetrad.compiler.objects import Objects
-from tetrad.compiler.recall import CONSTANT
-from tetrad.compiler.schedule import running, tables_of
-from tetrad.lower.launch import Invoke, Lowered, Slot, Step
-from tetrad.runtime.table import CallEntry, Entry, KernelEntry, Table, Word
+from tetrad.compiler.recall import large_literals
+from tetrad.core.sizes import Named, Size
+from tetrad.graph.nodes import Literal
+from tetrad.kernel.nodes import Program
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
 
 MOST_BYTES = 1 << 20  # of constants in an entry
-BYTE = np.dtype(np.uint8)
-
-Numbers = Mapping[Slot, int]
 
 
 def keep(key: str, compiled: Compiled) -> None:
-    """Write a program with all sizes known, unless its constants are large."""
-    runner = compiled.runner()
-    held = compiled.constants.storage
-    results = {i: slot for i, slot in enumerate(compiled.lowered.outputs) if runner.plan[i][0] == "constant"}
-    for slot in results.values():
-        compiled.constants.address(slot)
-    if sum(storage.nbytes for storage in held.values()) > MOST_BYTES:
+    """Write a program, unless it depends on the content of large constants or has made large ones itself."""
+    large = large_literals(compiled.graph)
+    if any(literal.is_read for literal in large):
         return
-    numbers = {slot: i for i, slot in enumerate(held)}
-    told = {
-        **tables_told(tables_of(runner.table, compiled.lowered, {}), compiled.code, numbers),
-        "constants": [bytes(storage.as_numpy(BYTE, (storage.nbytes,))).hex() for storage in held.values()],
-        "results": {i: numbers[slot] for i, slot in results.items()},
-        "arena": runner.scheduled.arena_bytes,
-        "plan": runner.plan,
-        "copied": sorted(compiled.copied),
-    }
-    objects.disk_cache().put(key, json.dumps(told, separators=(",", ":")).encode())
+    told = Telling(compiled.scheduler.addresses, compiled.code, {literal: i for i, literal in enumerate(large)})
+    told.part(compiled.lowered)
+    if sum(map(len, told.constants)) <= MOST_BYTES:
+        objects.disk_cache().put(key, json.dumps(told.everything(), separators=(",", ":")).encode())
 
 
-def tables_told(tables: Mapping[Lowered, Table], code: Objects, constants: Numbers) -> dict[str, Any]:
-    symbols = {address: symbol for symbol, address in code.addresses.items()}
-    order = {table: i for i, table in enumerate(tables.values())}
-    told, homes = [], {}
-    for lowered, table in tables.items():
-        entries = []
-        for step, entry in zip(running(lowered, {}), table.entries, strict=True):
-            words = words_told(step, entry, constants)
-            if isinstance(entry, CallEntry):
-                entries.append(["call", order[entry.table], words, entry.name])
-            elif isinstance(entry, KernelEntry):
-                symbol = symbols[entry.function]
-                homes[symbol] = code.homes[symbol]
-                settings = [entry.groups, entry.slice, entry.name, entry.serial, entry.barrier]
-                entries.append(["kernel", symbol, words, *settings])
-            else:
-                raise TypeError(f"{entry.name}: a schedule has kernels and calls")
-        told.append({"entries": entries, "scratch": table.scratch_bytes, "heavy": table.heavy})
-    return {"tables": told, "homes": homes}
+class Telling:
+    """Numbers slots, kernels, constants and parts in order of appearance; parts after those they call."""
+
+    def __init__(self, addresses: Mapping[Program, int], code: Objects, large: Mapping[Literal, int]) -> None:
+        self.addresses, self.code, self.large = addresses, code, large
+        self.symbols = {address: symbol for symbol, address in code.addresses.items()}
+        self.homes: dict[str, str] = {}
+        self.constants: list[bytes] = []
+        self.numbers: dict[object, int] = {}  # of slots, kernels and parts, each in their list
+        self.slots: list[Any] = []
+        self.kernels: list[Any] = []
+        self.parts: list[Any] = []
+
+    def everything(self) -> dict[str, Any]:
+        constants = [data.hex() for data in self.constants]
+        lists = {"slots": self.slots, "kernels": self.kernels, "parts": self.parts}
+        return {"homes": self.homes, "constants": constants, **lists}
+
+    def part(self, lowered: Lowered) -> int:
+        if lowered not in self.numbers:
+            steps = [self.step(step) for step in lowered.steps]
+            inputs, outputs = [self.slot(s) for s in lowered.inputs], [self.slot(s) for s in lowered.outputs]
+            self.numbers[lowered] = len(self.parts)
+            self.parts.append([lowered.graph.name, steps, inputs, outputs])
+        return self.numbers[lowered]
+
+    def step(self, step: Step) -> list[Any]:
+        if isinstance(step, Invoke):
+            inputs, outputs = [self.slot(s) for s in step.inputs], [self.slot(s) for s in step.outputs]
+            return ["call", self.part(step.body), inputs, outputs, self.slot(step.arena)]
+        return ["launch", *self.launch(step)]
+
+    def launch(self, launch: Launch) -> list[Any]:
+        return [
+            self.kernel(launch.program),
+            [self.slot(s) for s in launch.slots],
+            {name: size_told(size) for name, size in launch.args.items()},
+            size_told(launch.groups),
+            sorted(map(self.slot, launch.writes)),
+            [[self.slot(result), self.slot(source)] for result, source in launch.inplace],
+            sorted(map(self.slot, launch.updates)),
+            size_told(launch.flops),
+        ]
+
+    def slot(self, slot: Slot) -> int:
+        if slot not in self.numbers:
+            self.numbers[slot] = len(self.slots)
+            shape = [size_told(n) for n in slot.type.shape]
+            self.slots.append([slot.name, slot.type.dtype.name, shape, slot.kind, slot.position, self.literal(slot)])
+        return self.numbers[slot]
+
+    def literal(self, slot: Slot) -> list[Any] | None:
+        if slot.literal is None:
+            return None
+        if slot.literal in self.large:
+            return ["graph", self.large[slot.literal]]
+        self.constants.append(slot.literal.held.tobytes())
+        return ["own", len(self.constants) - 1]
+
+    def kernel(self, program: Program) -> int:
+        if program not in self.numbers:
+            self.numbers[program] = len(self.kernels)
+            symbol = self.symbols[self.addresses[program]]
+            self.homes[symbol] = self.code.homes[symbol]
+            buffers = [[b.name, b.dtype.name, b.access, size_told(b.count)] for b in program.buffers]
+            self.kernels.append([symbol, program.name, buffers, program.args, program.workgroup])
+        return self.numbers[program]
 
 
-def words_told(step: Step, entry: Entry, constants: Numbers) -> list[int]:
-    """The words one after the other; those of constants by number, for their addresses will be others."""
-    slots = (*step.inputs, *step.outputs) if isinstance(step, Invoke) else step.slots
-    words: Iterable[Word] = entry.bases if isinstance(entry, CallEntry) else entry.words  # type: ignore[union-attr]
-    told = list(words)
-    for i, slot in enumerate(slots):
-        if slot.kind == "constant":
-            told[i] = Word(CONSTANT, constants[slot])
-    return list(chain.from_iterable(told))
+def size_told(size: Size | None) -> Any:
+    """A number, or the terms of a formula: [[atoms], factor]; an atom is [Dim, its bound] or [size, divisor]."""
+    if size is None or isinstance(size, int):
+        return size
+    return [
+        [[[a.name, a.max] if isinstance(a, Named) else [size_told(a.size), a.divisor] for a in atoms], factor]
+        for atoms, factor in size.terms
+    ]

@@ -1,15 +1,16 @@
 """The driver, recalling: a graph in, a program that runs out, from the disk if it was compiled there before.
 
-An entry of the disk cache is a whole schedule as JSON: tables, memory, names of the objects with its kernels. A hit
-needs no pass, no lowering, no LLVM. What is not recalled goes through `compiler.driver`, and `compiler.keep` writes it
-down for the next process.
+An entry of the disk cache is JSON: the lowered steps with formulas for sizes, and names of the objects with their
+kernels. A hit needs no pass, no lowering, no LLVM; it is scheduled as ever. What is not recalled goes through
+`compiler.driver`, and `compiler.keep` writes it down for the next process.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -18,22 +19,28 @@ import numpy as np
 from tetrad.codegen.targets.x86_64 import processor_identity
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, build_identity, loading_runtime
+from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import Ready
+from tetrad.compiler.schedule import Constants, Scheduler
+from tetrad.core.dtypes import named
 from tetrad.core.flags import code_key, flag, flag_words
+from tetrad.core.sizes import Atom, CeilDiv, Named, SizeExpr
+from tetrad.core.types import ArrayType
+from tetrad.graph.infer import dim_names
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.graph.text import structural_hash
+from tetrad.kernel.nodes import Buffer, Program
+from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
 from tetrad.runtime.cache import cache_key
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import Trapped
-from tetrad.runtime.table import CallEntry, Entry, KernelEntry, Table, Word
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Compiled
 
 # Whatever has a hand in a schedule; tracing, explain and others do not.
 MAKERS = ("codegen", "compiler", "core", "graph", "kernel", "lower", "ops", "passes", "quant", "runtime")
-CONSTANT = -2  # base of a word that is the address of a constant
 
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled | Recalled:
@@ -58,28 +65,44 @@ class Recalled:
     """A program from the disk. Whoever wants to know more than its results asks for the `full` compilation."""
 
     def __init__(self, graph: Graph, donated: tuple[int, ...], told: Mapping[str, Any]) -> None:
-        self.graph, self.donated = graph, donated
-        held = self.constants = [stored(bytes.fromhex(text)) for text in told["constants"]]
-        table = tables_from(told["tables"], [constant.ptr for constant in held])[-1]
-        plan = [(str(kind), int(detail)) for kind, detail in told["plan"]]
-        copied, addresses = frozenset(told["copied"]), {int(i): held[c].ptr for i, c in told["results"].items()}
-        self.ready = Ready(
-            graph.name, table, told["arena"], len(graph.inputs), plan, copied, addresses.__getitem__, self.explained
-        )
+        self.graph, self.donated, self.dims = graph, donated, dim_names(graph)
+        read = Reading(told, large_literals(graph))
+        self.lowered, self.constants = read.parts[-1], Constants()
+        self.scheduler = Scheduler(read.addresses, self.constants)
+        self.memory = Outputs(self.lowered, donated)
+        self.made: dict[tuple[int, ...], Ready] = {}
+        self.lock = threading.Lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
-        return self.ready.run(storages)
+        ready = self.made.get(dims) or self.ready(dims)
+        return ready.run(storages)
+
+    def ready(self, dims: tuple[int, ...] = ()) -> Ready:
+        with self.lock:
+            if dims not in self.made:
+                self.made[dims] = self.make_ready(dims)
+            return self.made[dims]
+
+    def make_ready(self, dims: tuple[int, ...]) -> Ready:
+        sizes = dict(zip(self.dims, dims, strict=True))
+        scheduled = self.scheduler.schedule(self.lowered, sizes)
+        return Ready(
+            self.graph.name,
+            scheduled.table,
+            scheduled.arena_bytes,
+            len(self.graph.inputs),
+            self.memory.plans(sizes),
+            self.memory.copied,
+            lambda i: self.constants.address(self.lowered.outputs[i]),
+            lambda trap: self.explained(trap, dims),
+        )
 
     def full(self) -> Compiled:
         return compile_fully(self.graph, self.donated)
 
-    def explained(self, trap: Trapped) -> Exception:
+    def explained(self, trap: Trapped, dims: tuple[int, ...]) -> Exception:
         """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
-        return self.full().runner().explained(trap)
-
-
-def stored(data: bytes) -> Storage:
-    return Storage.from_numpy(np.frombuffer(data, np.uint8).copy())
+        return self.full().runner(dims).explained(trap)
 
 
 # -- the key ----------------------------------------------------------------------------------------------------------
@@ -92,7 +115,7 @@ def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
         return None
     libraries = f"numpy {np.__version__}, ml_dtypes {ml_dtypes.__version__}"  # they compute folded constants
     made_by = (build_identity(MAKERS), code_key(), processor, libraries)
-    return cache_key(*made_by, str(donated), structural_hash(graph))
+    return cache_key(*made_by, str(donated), structural_hash(graph), *large_constants(graph))
 
 
 def is_watched() -> bool:
@@ -103,15 +126,45 @@ def is_watched() -> bool:
 
 
 def is_plain(graph: Graph) -> bool:
-    """Are all sizes known, all constants small, and all ops our own (the key does not see other sources)?"""
-    if not all(node.type.is_static for node in graph.inputs):
-        return False
-    for part in innermost_first(graph):
-        for node in part.nodes():
-            own = node.op.reference.__module__.startswith("tetrad.")
-            if not own or any(isinstance(v, Literal) and not v.is_small for _, v in node.params):
-                return False
-    return True
+    """Are all ops our own (the key does not see other sources), and large constants only in the outermost graph?
+
+    Tracing hands them to inner graphs as arguments. Inside, the hash could not tell which of two equal ones is called.
+    """
+    *inner, outer = innermost_first(graph)
+    nodes = (node for part in (*inner, outer) for node in part.nodes())
+    own = all(node.op.reference.__module__.startswith("tetrad.") for node in nodes)
+    return own and not any(True for part in inner for _ in large_uses(part))
+
+
+def large_constants(graph: Graph) -> list[str]:
+    """Which constant is which, their types, and all that a compilation may know of their content: is it one value?"""
+    numbers = {literal: i for i, literal in enumerate(large_literals(graph))}
+    order = " ".join(str(numbers[literal]) for literal in large_uses(graph))
+    return [order, *(f"{literal.key[:2]} {splat_bits(literal)}" for literal in numbers)]
+
+
+def splat_bits(literal: Literal) -> str | None:
+    value = literal.splat
+    return None if value is None else value.tobytes().hex()
+
+
+def large_literals(graph: Graph) -> list[Literal]:
+    """The large constants in the order of their first use. A kept program knows them by their numbers in it."""
+    return list(dict.fromkeys(large_uses(graph)))
+
+
+def large_uses(graph: Graph) -> Iterator[Literal]:
+    """Of a graph, without those inside it."""
+    for node in graph.nodes():
+        yield from large_in(node.params)
+
+
+def large_in(value: object) -> Iterator[Literal]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from large_in(part)
+    elif isinstance(value, Literal) and not value.is_small:
+        yield value
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -131,21 +184,62 @@ def recall(key: str, graph: Graph, donated: tuple[int, ...]) -> Recalled | None:
         return Recalled(graph, donated, told)
 
 
-def tables_from(told: Iterable[Mapping[str, Any]], constants: Sequence[int]) -> list[Table]:
-    """Each table after those it calls."""
-    made: list[Table] = []
+class Reading:
+    """The lists of an entry as the objects they were: kernels without bodies, graphs with names only."""
 
-    def words(flat: Sequence[int]) -> tuple[Word, ...]:
-        pairs = zip(flat[::2], flat[1::2], strict=True)
-        return tuple([Word(-1, constants[v]) if base == CONSTANT else Word(base, v) for base, v in pairs])
+    def __init__(self, told: Mapping[str, Any], large: Sequence[Literal]) -> None:
+        own = [Literal(np.frombuffer(bytes.fromhex(data), np.uint8)) for data in told["constants"]]
+        self.literals = {"graph": large, "own": own}
+        self.slots = [self.slot(*slot) for slot in told["slots"]]
+        self.kernels = [kernel_from(*rest) for _, *rest in told["kernels"]]
+        symbols = [symbol for symbol, *_ in told["kernels"]]
+        self.addresses = {k: OBJECTS.addresses[s] for k, s in zip(self.kernels, symbols, strict=True)}
+        self.parts: list[Lowered] = []
+        for name, steps, inputs, outputs in told["parts"]:
+            made = tuple([self.step(*step) for step in steps])
+            self.parts.append(Lowered(Graph(name, (), ()), made, self.at(inputs), self.at(outputs)))
 
-    def entry(what: Sequence[Any]) -> Entry:
-        if what[0] == "call":
-            _, number, flat, name = what
-            return CallEntry(made[number], words(flat), name)
-        _, symbol, flat, *rest = what
-        return KernelEntry(OBJECTS.addresses[symbol], words(flat), *rest)
+    def slot(
+        self, name: str, dtype: str, shape: list[Any], kind: str, position: int, constant: tuple[str, int] | None
+    ) -> Slot:
+        literal = None if constant is None else self.literals[constant[0]][constant[1]]
+        return Slot(name, ArrayType(named(dtype), tuple([size_from(n) for n in shape])), kind, position, literal)
 
-    for table in told:
-        made.append(Table([entry(e) for e in table["entries"]], table["scratch"], table["heavy"]))
-    return made
+    def at(self, numbers: Iterable[int]) -> tuple[Slot, ...]:
+        return tuple([self.slots[i] for i in numbers])
+
+    def step(self, kind: str, number: int, *rest: Any) -> Step:
+        return self.call(number, *rest) if kind == "call" else self.launch(number, *rest)
+
+    def call(self, part: int, inputs: list[int], outputs: list[int], arena: int) -> Invoke:
+        return Invoke(self.parts[part], self.at(inputs), self.at(outputs), arena=self.slots[arena])
+
+    def launch(self, kernel: int, slots: list[int], args: Mapping[str, Any], groups: Any, *rest: Any) -> Launch:
+        writes, inplace, updates, flops = rest
+        return Launch(
+            self.kernels[kernel],
+            self.at(slots),
+            {name: size_from(size) for name, size in args.items()},
+            size_from(groups),
+            frozenset(self.at(writes)),
+            tuple([(self.slots[result], self.slots[source]) for result, source in inplace]),
+            frozenset(self.at(updates)),
+            flops=size_from(flops),
+        )
+
+
+def kernel_from(name: str, buffers: Iterable[Any], args: list[str], workgroup: list[int]) -> Program:
+    made = [Buffer(b, named(dtype), access, size_from(count)) for b, dtype, access, count in buffers]
+    x, y, z = workgroup
+    return Program(name, tuple(made), tuple(args), (x, y, z), ())
+
+
+def size_from(told: Any) -> Any:
+    """A size as `keep.size_told` wrote it."""
+    if not isinstance(told, list):
+        return told
+    return SizeExpr(tuple([(tuple([atom_from(*atom) for atom in atoms]), factor) for atoms, factor in told]))
+
+
+def atom_from(what: Any, number: int) -> Atom:
+    return Named(what, number) if isinstance(what, str) else CeilDiv(size_from(what), number)

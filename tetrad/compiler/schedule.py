@@ -6,16 +6,14 @@ table and compiles nothing. Bases of a table: its inputs, its outputs, its arena
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
-from tetrad.codegen.module import TAG_SHIFT
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
-from tetrad.kernel.nodes import Program
+from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step, TrapSite
 from tetrad.runtime.memory import ALIGNMENT, Storage
 from tetrad.runtime.plan import Life, Plan, plan
@@ -53,7 +51,7 @@ class Constants:
         if slot not in self.storage:
             if slot.literal is None:
                 raise TypeError(f"{slot.name} is not a constant")
-            self.storage[slot] = held_in_place(slot.literal.array)
+            self.storage[slot] = held_in_place(slot.literal.held)
         return self.storage[slot].ptr
 
 
@@ -72,7 +70,7 @@ class Scheduler:
 
     def __init__(self, addresses: Mapping[Program, int], constants: Constants) -> None:
         self.addresses, self.constants = addresses, constants
-        self.tags = itertools.count()
+        self.tags: dict[Launch, int] = {}  # the same for all sizes, and in every process
         self.done: dict[tuple[Lowered, tuple[tuple[str, int], ...]], Scheduled] = {}
 
     def schedule(self, lowered: Lowered, dims: Dims) -> Scheduled:
@@ -102,7 +100,7 @@ class Scheduler:
             needed = scratch_layout(step.program, dims)
             scratch = max(scratch, needed[-1])
             cost.add(step, dims)
-            tag = next(self.tags)
+            tag = self.tags.setdefault(step, len(self.tags))
             launches[tag] = step
             entry = self.kernel_entry(step, dims, where, needed, tag)
             traps.update({tagged(code, tag): site for code, site in step.traps.items()})

@@ -55,6 +55,11 @@ def dims_in(graph: Graph) -> set[Named]:
     return found.union(*(_dims_of_value(value) for node in nodes for _, value in node.params))
 
 
+def dim_names(graph: Graph) -> tuple[str, ...]:
+    """The Dims of the inputs, in the order in which a program takes their sizes."""
+    return tuple(sorted({dim.name for node in graph.inputs for n in node.type.shape for dim in dims_of(n)}))
+
+
 def _dims_of_value(value: Any) -> set[Named]:
     if isinstance(value, tuple):
         return {dim for part in value for dim in _dims_of_value(part)}

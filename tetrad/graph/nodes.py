@@ -67,20 +67,42 @@ class Graph:
 
 
 class Literal:
-    """A constant array as a param: small ones compare by content, large ones (weights) by identity."""
+    """A constant array as a param: small ones compare by content, large ones (weights) by identity.
+
+    A program kept on disk serves any content of its large constants, so it must not depend on it. Whoever asks for the
+    `array` is remembered in `is_read`; `held` is for those who only pass it on, or ask for its type.
+    """
 
     SMALL = 4096
-    __slots__ = ("__weakref__", "array", "key")
+    PIECE = 4096  # elements compared at a time
+    __slots__ = ("__weakref__", "held", "is_read", "key")
 
     def __init__(self, array: np.ndarray) -> None:
-        self.array = np.ascontiguousarray(array).reshape(np.shape(array))
-        small = self.array.nbytes <= self.SMALL
-        content: object = self.array.tobytes() if small else id(self)
-        self.key = (str(self.array.dtype), self.array.shape, content)
+        self.held = np.ascontiguousarray(array).reshape(np.shape(array))
+        self.is_read = False
+        content: object = self.held.tobytes() if self.is_small else id(self)
+        self.key = (str(self.held.dtype), self.held.shape, content)
+
+    @property
+    def array(self) -> np.ndarray:
+        self.is_read = True
+        return self.held
 
     @property
     def is_small(self) -> bool:
-        return self.array.nbytes <= self.SMALL
+        return self.held.nbytes <= self.SMALL
+
+    @property
+    def splat(self) -> np.ndarray | None:
+        """The element that all others equal bit for bit, as an array without axes. Part of a program's key."""
+        flat = self.held.reshape(-1)
+        if flat.size > 1:
+            bits = flat.view(f"u{flat.itemsize}")
+            # Piece by piece: weights differ within the first few elements, and need not be read to the end.
+            pieces = (bits[i : i + self.PIECE] for i in range(0, bits.size, self.PIECE))
+            if not all((piece == bits[0]).all() for piece in pieces):
+                return None
+        return flat[:1].reshape(()) if flat.size else None
 
     def __hash__(self) -> int:
         return hash(self.key)

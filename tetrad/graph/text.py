@@ -168,7 +168,7 @@ def _plain(value: Any) -> str:
 
 
 def _literal_type(literal: Literal) -> ArrayType:
-    return ArrayType(as_dtype(literal.array.dtype), literal.array.shape)
+    return ArrayType(as_dtype(literal.held.dtype), literal.held.shape)
 
 
 def _elements(array: np.ndarray) -> list[str]:

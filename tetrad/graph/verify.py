@@ -90,7 +90,7 @@ def verify_constant(node: Node) -> None:
     literal = node.params[0][1] if len(node.params) == 1 else None
     if node.inputs or not isinstance(literal, Literal):
         raise _error("G009", node, "holds something other than one array")
-    kind = ArrayType(as_dtype(literal.array.dtype), literal.array.shape)
+    kind = ArrayType(as_dtype(literal.held.dtype), literal.held.shape)
     if node.type.dtype.is_quantized and kind == ArrayType(u8, node.type.storage_shape):
         return
     if node.types != (kind,):

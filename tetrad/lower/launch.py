@@ -7,6 +7,7 @@ is one kernel program with the slots of its buffers, the formulas of its argumen
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tetrad.core.dtypes import u8
 from tetrad.core.record import field, record
@@ -15,7 +16,9 @@ from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal, Node
 from tetrad.kernel.nodes import Buffer, Program
-from tetrad.passes.fuse import Group
+
+if TYPE_CHECKING:
+    from tetrad.passes.fuse import Group  # programs recalled from disk have launches, but no passes
 
 
 @record(eq=False)

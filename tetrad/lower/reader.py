@@ -138,8 +138,8 @@ def splat_value(node: Node) -> Any:
         return splat_value(node.inputs[0])
     if node.op.name != "constant":
         return None
-    array = node.param("value").array
-    return array.reshape(-1)[0].item() if array.size == 1 else None
+    literal = node.param("value")
+    return literal.splat.item() if literal.held.size == 1 else None
 
 
 def index_key(index: Val) -> object:

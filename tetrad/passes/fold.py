@@ -15,7 +15,7 @@ from tetrad.graph.build import constant, make_constant
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Literal, Node
 from tetrad.ops.movement import expand
-from tetrad.passes.rewrite import Rules, splat_value, var
+from tetrad.passes.rewrite import Rules, var
 
 fold = Rules("fold")
 MAX_BYTES = 64 << 20  # of a folded result, and of the operands it is computed from
@@ -24,7 +24,7 @@ MAX_BYTES = 64 << 20  # of a folded result, and of the operands it is computed f
 @fold.rule(var("value", ops=(constant,)))
 def one_value_is_broadcast(value: Node) -> Node | None:
     """constant([c, c, c])  ->  expand(constant(c))."""
-    element = None if value.type.size == 1 else splat_value(value.param("value").array)
+    element = None if value.type.size == 1 else value.param("value").splat
     return None if element is None else expand(make_constant(element), shape=value.type.shape)
 
 

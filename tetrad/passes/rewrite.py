@@ -32,7 +32,6 @@ from tetrad.ops.movement import expand
 Axes = tuple[int, ...]
 Number = bool | int | float
 Bindings = dict[str, Any]
-SPLAT_PIECE = 4096  # elements compared at a time
 FIRINGS_PER_NODE = 50  # more on average means rules that feed each other without end
 
 
@@ -138,20 +137,8 @@ def constant_value(node: Node) -> Number | None:
         node = node.inputs[0]
     if node.op is not constant:
         return None
-    value = splat_value(node.param("value").array)
+    value = node.param("value").splat
     return None if value is None else _as_number(value)
-
-
-def splat_value(array: np.ndarray) -> np.ndarray | None:
-    """The element that all others equal bit for bit, as an array without axes."""
-    if array.size == 1:
-        return array.reshape(())
-    flat = array.reshape(-1).view(f"u{array.dtype.itemsize}")
-    # Piece by piece: weights differ within the first few elements, and need not be read to the end.
-    pieces = (flat[i : i + SPLAT_PIECE] for i in range(0, flat.size, SPLAT_PIECE))
-    if flat.size == 0 or not all((piece == flat[0]).all() for piece in pieces):
-        return None
-    return array.reshape(-1)[:1].reshape(())
 
 
 def _as_number(value: np.ndarray) -> Number:
