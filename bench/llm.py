@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from common import THREADS, VOID_ABOVE, Budget, Report, Row, cpu_times, foreign_share, options
-from native import move
+from native import Roof, dot_peak, move
 
 import tetrad as td
 from tetrad.hub.pull import pull
@@ -226,13 +226,16 @@ def rows_of(format: str, wants: Callable[[str], bool], budget: Budget) -> Iterat
 
 def row(name: str, case: Case, sides: tuple[Any, Any], goal: float, path: Path, budget: Budget) -> Row:
     is_decode = case.name.startswith("decode")
-    roof = move(READ_BYTES, 0, THREADS, "") if is_decode else None
-    best, foreign, bandwidth = contest(lambda i: timed(case, sides[i]), budget, roof)
+    roof = Roof(move(READ_BYTES, 0, THREADS, ""), READ_BYTES) if is_decode else dot_peak(THREADS)
+    best, foreign, rate = contest(lambda i: timed(case, sides[i]), budget, roof)
     ours, theirs = case.tokens / best[0], case.tokens / best[1]
     bound, enough = "", False
     if is_decode:
-        share = ours * bytes_per_token(path, case) / bandwidth
-        bound, enough = f"{share:.0%} of the {bandwidth / 1e9:.0f} GB/s read in the same run", share >= ENOUGH
+        share = ours * bytes_per_token(path, case) / rate
+        bound, enough = f"{share:.0%} of the {rate / 1e9:.0f} GB/s read in the same run", share >= ENOUGH
+    elif roof is not None:
+        share = ours * weights_of(path) / rate
+        bound = f"{share:.0%} of the {rate / 1e9:.0f} G byte products a second of the same run, attention beside it"
     ratio = ours / theirs
     goal = min(goal, ratio) if enough else goal
     return Row(name, ours, "tok/s", ratio, goal, "llama.cpp", theirs, foreign, bound=bound)
@@ -252,14 +255,14 @@ def eight(name: str, sides: tuple[Any, Any], goal: float, budget: Budget) -> Row
     return Row(name, ours, "tok/s", ours / theirs, goal, "llama.cpp", theirs, foreign)
 
 
-def contest(one: Callable[[int], float], budget: Budget, roof: Any) -> tuple[list[float], float, float]:
+def contest(one: Callable[[int], float], budget: Budget, roof: Roof | None) -> tuple[list[float], float, float]:
     """Both sides in turns; the attempt with the least foreign use counts."""
     found: list[tuple[float, list[float], float]] = []
     for _ in range(budget.attempts):
         before, best, rate = cpu_times(), [one(0), one(1)], 0.0
         for _ in range(max(2, budget.rounds - 1)):
             best = [min(seconds, one(i)) for i, seconds in enumerate(best)]
-            rate = max(rate, bandwidth_of(roof)) if roof else 0.0
+            rate = max(rate, rate_of(roof)) if roof else 0.0
         found.append((foreign_share(before, cpu_times()), best, rate))
         if found[-1][0] <= VOID_ABOVE:
             break
@@ -267,10 +270,17 @@ def contest(one: Callable[[int], float], budget: Budget, roof: Any) -> tuple[lis
     return best, foreign, rate
 
 
-def bandwidth_of(roof: Any) -> float:
+def rate_of(roof: Roof) -> float:
     start = time.perf_counter()
-    roof()
-    return READ_BYTES / (time.perf_counter() - start)
+    roof.run()
+    return roof.work / (time.perf_counter() - start)
+
+
+@cache
+def weights_of(path: Path) -> int:
+    """Multiply-adds of a token in the layers' matrices."""
+    layers = load_parts(path).programs.layers
+    return sum(int(w.size) for layer in layers for w in layer.values() if w.ndim == 2)
 
 
 def bytes_per_token(path: Path, case: Case) -> float:
