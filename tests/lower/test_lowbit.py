@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.codegen.llvm import assembly
+from tetrad.codegen.module import emit_module
+from tetrad.codegen.targets.x86_64 import BASELINE, V3, V4
+from tetrad.compiler.driver import programs_of
+from tetrad.core.record import replace
+from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows, row_parts
+from tetrad.passes.pipeline import optimise
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import DTYPES, LANES
 from tetrad.tracing.array import Array
@@ -111,3 +119,21 @@ def test_rows_out_of_range_and_wrong_operands_are_errors() -> None:
         lowbit_matmul(td.zeros((2, 64)), w)
     with pytest.raises(td.errors.ShapeError, match="multiple of 32"):
         quantize_rows(td.zeros((2, 40)))
+
+
+def vnni() -> Target:
+    return replace(V4, name="x86-64-v4 with VNNI", features="+avx512vnni", dot4="vnni512")
+
+
+@pytest.mark.parametrize("target", [BASELINE, V3, V4, vnni()], ids=lambda target: target.name)
+@pytest.mark.parametrize("name", LANES)
+def test_products_compile_for_every_machine(name: str, target: Target) -> None:
+    """Also for those that cannot run here; on AVX-512 VNNI every four products are one instruction."""
+    w, _ = weight(name, (16, 256))
+    graph = td.trace(lambda x, w: lowbit_matmul(quantize_rows(x), w))(np.zeros((9, 256), np.float32), w)
+    programs = programs_of(Lowerer(target).lower(optimise(graph)))
+    text = assembly(emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target)
+    tiles = target.lowbit_tokens + 1  # a tile of tokens, and one alone
+    wanted = {"vnni512": ("vpdpbusd", 8 * tiles), "maddubs": ("vpmaddubsw", 16 * tiles), "portable": ("pmul", 1)}
+    instruction, count = wanted[target.dot4]
+    assert text.count(instruction) >= count
