@@ -215,3 +215,28 @@ def test_a_sentence_is_no_model(invoke: Invoke, tiny_file: Path, folder: Path) -
     spaced = tiny_file.with_name("a file with spaces.gguf")
     spaced.write_bytes(tiny_file.read_bytes())
     assert len(invoke("run", spaced, *GREEDY, input="Hi").stdout) > 1
+
+
+def test_text_that_is_not_utf_8_is_named(invoke: Invoke, tiny_file: Path) -> None:
+    words = [sys.executable, "-c", RUN, "run", str(tiny_file), *GREEDY]
+    run = subprocess.run(words, input=b"Hi \xff", capture_output=True)
+    assert run.returncode == 2 and b"Error: stdin: byte 3 is not UTF-8" in run.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", [("run", *GREEDY, "-p", "Hi"), ("inspect",), ("tokenize", "-p", "Hi")])
+def test_a_full_disk_is_said_without_a_traceback(tiny_file: Path, words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", RUN, words[0], "-m", str(tiny_file), *words[1:]]
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (run.returncode, run.stderr) == (1, "Error: No space left on device\n")
+
+
+def test_a_page_in_a_folder_that_is_not_there(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    printed = invoke("inspect", tiny_file, "--html", tmp_path / "no/page.html", code=1).output
+    assert printed.endswith("/no/page.html: No such file or directory\n")
+
+
+def test_a_context_larger_than_memory(invoke: Invoke, tiny_file: Path) -> None:
+    printed = invoke("run", tiny_file, "Hi", "-c", str(1 << 40), code=1).output
+    assert re.search(r"Error: not enough memory: cannot allocate [\d.]+ GiB for keys and values", printed)

@@ -129,6 +129,11 @@ def test_eval_goes_on_until_reset(llm: Llama) -> None:
     assert llm.n_tokens == 0 and llm.eval_logits is None
 
 
+def test_sizes_of_batches_change_nothing(llm: Llama, path: Path) -> None:
+    other = Llama(path, seed=7, n_batch=128, n_ubatch=64)
+    assert other("Hi", max_tokens=8)["choices"] == llm("Hi", max_tokens=8)["choices"]
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -8,19 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tetrad.core.errors import HubError
-from tetrad.hub.fits import check_fit, total_memory
-
-
-def test_memory_is_the_least_of_machine_and_cgroup(tmp_path: Path) -> None:
-    assert total_memory(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal:       16 kB\nMemFree: 1 kB\n")
-    assert total_memory(tmp_path) == 16384
-    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
-    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
-    assert total_memory(tmp_path) == 16384
-    (tmp_path / "sys/fs/cgroup/memory.max").write_text("4096\n")
-    assert total_memory(tmp_path) == 4096
+from tetrad.hub.fits import check_fit
 
 
 def test_a_full_disk_is_seen_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,9 +146,9 @@ def test_what_are_no_tokens(engine: Engine, tokens: Any) -> None:
 
 
 def test_settings(programs: Programs) -> None:
-    for wrong in ({"slots": 0}, {"context": -1}, {"kv": "q3"}, {"kv": "q8_0"}):  # heads of 16 channels
+    for wrong in ({"slots": 0}, {"context": -1}, {"context": 1.5}, {"kv": "q3"}, {"kv": "q8_0"}):
         with pytest.raises(SettingError, match=next(iter(wrong))):
-            Engine(programs, **wrong)
+            Engine(programs, **wrong)  # heads of 16 channels have no scales of 32
 
 
 def test_no_slot_left(programs: Programs) -> None:

@@ -151,6 +151,7 @@ def test_limits(model: Model) -> None:
         ({"speculate": 65}, "speculate"),
         ({"logit_bias": {300: 1.0}}, "logit_bias: expected a whole number from 0 to 299, got 300"),
         ({"logit_bias": {3: float("nan")}}, "logit_bias: expected a number or -inf for token 3"),
+        ({"grammar": 5}, "grammar: expected text, or a mapping with one of gbnf, lark, regex, got 5"),
     ],
     ids=str,
 )
@@ -311,3 +312,14 @@ def test_embeddings(model: Model) -> None:
     assert np.array_equal(found[0], found[2]) and np.array_equal(found[1], model.embed("a ring"))
     raw = model.embed(texts, normalize=False)
     assert np.allclose(raw / np.linalg.norm(raw, axis=1, keepdims=True), found)
+
+
+@pytest.mark.parametrize("prompt", [b"Hi there", None, 5])
+def test_a_prompt_that_is_neither_text_nor_tokens(model: Model, prompt: Any) -> None:
+    with pytest.raises(TextError, match="prompt: expected text or a list of token ids, got "):
+        model.generate(prompt)
+
+
+def test_nothing_to_embed_and_no_stop_strings(model: Model) -> None:
+    assert model.embed([]).shape == (0, model.config.width)
+    assert model.generate("Hi", max_tokens=4, seed=1, stop=None).text == model.generate("Hi", max_tokens=4, seed=1).text

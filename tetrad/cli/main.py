@@ -85,6 +85,28 @@ class Commands(Group):
         except BrokenPipeError:
             discard_output()
             ctx.exit(BROKEN_PIPE)
+        except OSError as error:  # a full disk, a folder that is not there: nothing that a traceback would explain
+            flush_or_discard()
+            raise click.ClickException(explained(error)) from None
+        except MemoryError as error:
+            said = str(error).removeprefix("tetrad: ")
+            raise click.ClickException(f"not enough memory{': ' * bool(said)}{said}") from None
+
+
+def explained(error: OSError) -> str:
+    """
+    >>> explained(FileNotFoundError(2, "No such file or directory", "a/b")), explained(OSError(28, "No space left"))
+    ('a/b: No such file or directory', 'No space left')
+    """
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}"
+
+
+def flush_or_discard() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
 
 
 def discard_output() -> None:

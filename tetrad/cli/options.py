@@ -240,4 +240,5 @@ def read_text(path: Path) -> str:
     try:
         return sys.stdin.buffer.read().decode() if str(path) == "-" else path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise click.UsageError(f"{path}: byte {error.start} is not UTF-8") from None
+        place = "stdin" if str(path) == "-" else path
+        raise click.UsageError(f"{place}: byte {error.start} is not UTF-8") from None

@@ -24,10 +24,12 @@ from tetrad.text.chat import default_template
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
 KV_TYPES = {0: "f32", 1: "f16", 8: "q8_0", 30: "bf16"}  # numbers of ggml
 
+ANY = object()  # stands for every value
+
 # Arguments that are understood and have no effect here at these values; at any other they are refused.
 LOADING: dict[str, tuple[Any, ...]] = {
     "n_gpu_layers": (0,), "split_mode": (1,), "main_gpu": (0,), "tensor_split": (None,), "vocab_only": (False,),
-    "use_mmap": (True,), "use_mlock": (False,), "kv_overrides": (None,), "n_batch": (512, 2048), "n_ubatch": (512,),
+    "use_mmap": (True,), "use_mlock": (False,), "kv_overrides": (None,), "n_batch": (ANY,), "n_ubatch": (ANY,),
     "rope_scaling_type": (None, -1), "pooling_type": (-1,), "rope_freq_base": (0.0,), "rope_freq_scale": (0.0,),
     "yarn_ext_factor": (-1.0,), "yarn_attn_factor": (1.0,), "yarn_beta_fast": (32.0,), "yarn_beta_slow": (1.0,),
     "yarn_orig_ctx": (0,), "offload_kqv": (True, False), "flash_attn": (True, False), "op_offload": (None,),
@@ -53,7 +55,7 @@ def refuse(what: str, given: Mapping[str, Any], neutral: Mapping[str, tuple[Any,
     for name, value in given.items():
         if name not in neutral:
             raise UnsupportedError(f"{what}: there is no argument {name!r}", hint=f"besides: {', '.join(neutral)}")
-        if value not in neutral[name]:
+        if ANY not in neutral[name] and value not in neutral[name]:
             allowed = " or ".join(repr(v) for v in neutral[name])
             raise UnsupportedError(
                 f"{what}: {name}={value!r} is not supported", hint=f"leave it out, or pass {allowed}"

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from tetrad.core.errors import HubError
+from tetrad.core.memory import total_memory
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 MARGIN = 64 << 20  # bytes that stay free: a full disk breaks other programs
@@ -39,30 +40,6 @@ def check_disk(nbytes: int, folder: Path, name: str) -> None:
 def existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that is there."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
-
-
-def total_memory(root: Path = Path("/")) -> int | None:
-    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if nobody says."""
-    limits = [machine_memory(root), number(root / "sys/fs/cgroup/memory.max")]
-    limits.append(number(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))
-    return min((limit for limit in limits if limit), default=None)
-
-
-def machine_memory(root: Path) -> int | None:
-    try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = next((line.split() for line in lines if line.startswith("MemTotal:")), None)
-    return int(found[1]) << 10 if found else None
-
-
-def number(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
 
 
 def gib(nbytes: float) -> str:

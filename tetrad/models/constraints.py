@@ -92,8 +92,9 @@ class Grammars:
         return Constraint(matcher, mask_words(self.vocab))
 
     def _grammar(self, grammar: str | Mapping[str, str]) -> str:
-        kind, text = ("gbnf", grammar) if isinstance(grammar, str) else next(iter(grammar.items()), ("", ""))
-        if kind not in KINDS or not isinstance(text, str) or not (isinstance(grammar, str) or len(grammar) == 1):
+        given = {"gbnf": grammar} if isinstance(grammar, str) else grammar
+        kind, text = next(iter(given.items()), ("", "")) if isinstance(given, Mapping) else ("", "")
+        if kind not in KINDS or not isinstance(text, str) or len(given) != 1:
             raise SettingError("grammar", f"text, or a mapping with one of {', '.join(KINDS)}", grammar)
         try:
             return self.library.grammar_from(kind, text)  # type: ignore[no-any-return]

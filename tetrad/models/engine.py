@@ -21,6 +21,7 @@ from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
 from tetrad.models.layers import SCALED
 from tetrad.models.program import CHUNK, Programs
+from tetrad.models.sampling import check_count
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array
 from tetrad.tracing.jit import Jitted
@@ -159,16 +160,16 @@ class Engine:
     def __init__(
         self, programs: Programs, *, slots: int = 1, context: int = 0, kv: str = "f16", patience: float = math.inf
     ) -> None:
-        if slots < 1 or context < 0:
-            raise SettingError("slots" if slots < 1 else "context", "a positive number", min(slots, context))
+        check_count("slots", slots, 1)
+        check_count("context", context, 0)
         if kv not in KINDS:
             raise SettingError("kv", f"one of {', '.join(KINDS)}", kv)
         if kv == "q8_0" and programs.config.head_size % SCALED:
             raise SettingError("kv", f"f16 with heads of {programs.config.head_size} channels", kv)
         self.programs, self.context = programs, context or programs.config.context
-        self.slots = [Slot(i, self.context) for i in range(slots)]
         # One slot more than there are: tokens that only fill up a batch are written there.
         self.caches = [Memory(array) for array in programs.caches(slots + 1, self.context, KINDS[kv])]
+        self.slots = [Slot(i, self.context) for i in range(slots)]
         self.batches: dict[tuple[int, int], Batch] = {}
         self.turn = threading.Condition()
         self.queue: list[Work] = []

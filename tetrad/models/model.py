@@ -168,7 +168,7 @@ class Model:
         frequency_penalty: float = 0.0,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
-        stop: str | Sequence[str] = (),
+        stop: str | Sequence[str] | None = (),
         ignore_eos: bool = False,
         grammar: str | Mapping[str, str] | None = None,
         json_schema: Any = None,
@@ -202,7 +202,7 @@ class Model:
             tokens=self.prompt_tokens(prompt),
             settings=settings,
             limit=max_tokens if max_tokens >= 0 else 1 << 62,
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
             ignore_eos=ignore_eos,
             shift=shift,
             speculate=speculate,
@@ -226,6 +226,8 @@ class Model:
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt, with BOS where the model wants it; an empty one is BOS alone."""
+        if isinstance(prompt, bytes) or not isinstance(prompt, str | Sequence | np.ndarray):
+            raise TextError(f"prompt: expected text or a list of token ids, got {type(prompt).__name__}")
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
         if not tokens:
             if self.tokenizer.bos is None:
@@ -267,7 +269,9 @@ class Model:
             raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
         if isinstance(texts, str):
             return np.asarray(self.embed([texts], normalize=normalize)[0])
-        found: np.ndarray = np.stack([self._embedding(text, pooling) for text in texts])
+        found = np.zeros((len(texts), self.config.width), np.float32)
+        for i, text in enumerate(texts):
+            found[i] = self._embedding(text, pooling)
         if normalize:
             found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return found

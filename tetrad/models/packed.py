@@ -19,6 +19,7 @@ import numpy as np
 import tetrad as td
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import UnsupportedError
+from tetrad.core.memory import check_memory
 from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import File, Tensor
 from tetrad.models.weights import FLOATS, load_floats
@@ -146,6 +147,7 @@ def batch_bytes(batch: list[Place]) -> int:
 def room(size: int) -> Array:
     """Zeroed memory u8[lines, 64] in large pages where the system has them: a hundredth of the page faults, and fewer
     misses of the address cache whenever the weights are read."""
+    check_memory(size, "the weights of a model")
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         mapped = mmap.mmap(-1, size + HUGE, **private)

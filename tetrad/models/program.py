@@ -93,7 +93,14 @@ class Programs:
 
     def caches(self, slots: int, context: int, dtype: DType = f16) -> tuple[Array, ...]:
         """Zeroed caches; pages of memory come when they are first written. Of i8: codes, then their scales."""
-        return tuple(zeros(kind) for kind in cache_types(self.config, slots, context, dtype))
+        kinds = cache_types(self.config, slots, context, dtype)
+        try:
+            return tuple(zeros(kind) for kind in kinds)
+        except MemoryError:
+            sizes = [int(kind.nbytes) for kind in kinds]  # type: ignore[arg-type]
+            message = f"{sum(sizes) / 2**30:.2f} GiB for keys and values, {context} tokens a sequence"
+            hint = "\n  hint: load with a smaller context, or kv='q8_0'"
+            raise MemoryError(f"tetrad: cannot allocate {message}{hint}") from None
 
 
 def zeros(kind: ArrayType) -> Array:
