@@ -59,6 +59,14 @@ def test_each_load_has_its_own_data(image: bytes) -> None:
     assert (first(), first(), second()) == (41, 42, 41)
 
 
+def test_what_is_there_for_unwinding_stays_in_the_file() -> None:
+    image = compile_object(TEXT.replace(" nounwind", ""), host_target())
+    assert elf.UNWIND in {section.type for section in elf.sections_of(image)}
+    assert elf.understands(image)
+    twice = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(load_object(image, NAMES).address["twice"])
+    assert [twice(i) for i in range(4)] == [0.0, 4.0, 8.0, 16.0]
+
+
 def test_the_native_loop_is_understood() -> None:
     assert elf.understands(compile_object(native_text(host_target()), host_target()))
     assert 0 not in load_object(compile_object(native_text(host_target()), host_target()), SYMBOLS).address.values()

@@ -253,6 +253,24 @@ def test_who_asks_for_the_content_of_a_constant_is_remembered() -> None:
     assert literal.array is literal.held and literal.is_read
 
 
+def test_a_large_constant_in_another_shape_is_still_that_constant() -> None:
+    literal = Literal(LARGE)
+    flat = literal.reshaped((-1,)).reshaped((4, -1))
+    assert flat.origin is literal and np.shares_memory(flat.held, LARGE) and not literal.is_read
+    assert flat.array.shape == (4, 1200) and literal.is_read
+
+    graphs = []
+    for array in (LARGE[0], LARGE[1]):
+        x = make_parameter(ArrayType(f32, (60, 40)), 0)
+        graphs.append(
+            make_graph("turned", [x], [applied("add", x, applied("reshape", make_constant(array), shape=(60, 40)))])
+        )
+    assert isinstance(compile_graph(graphs[0]), Compiled)
+    program = compile_graph(graphs[1])
+    assert isinstance(program, Recalled)
+    assert results(program, graphs[1]) == results(compile_fully(graphs[1], ()), graphs[1])
+
+
 def test_a_large_constant_inside_a_called_graph_is_compiled() -> None:
     inner = td.trace(lambda x: x * LARGE[0])(spec(40, 60))
     x = make_parameter(inner.inputs[0].type, 0)

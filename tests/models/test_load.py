@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -13,9 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.tiny import TINY, tiny_model
+from tests.modules import ROOT
+from tetrad.compiler import objects, recall
 from tetrad.core.errors import FileFormatError, TetradError, UnsupportedError
 from tetrad.formats import gguf
 from tetrad.models.load import Parts, load_parts
+from tetrad.models.program import Programs
+from tetrad.runtime.cache import ObjectCache
 
 
 def load_changed(
@@ -40,6 +47,56 @@ def test_the_parts_are_those_of_the_file(tmp_path: Path) -> None:
     assert (parts.config.experts, parts.config.experts_used, parts.config.expert_hidden) == (8, 3, 96)
     assert parts.tokenizer.decode(parts.tokenizer.encode("the world")) == "the world"
     assert "<|im_start|>user\nHi<|im_end|>" in parts.template.render([{"role": "user", "content": "Hi"}])
+
+
+WIDE = {"width": 1152, "head_size": 288, "layers": 1}  # a vector of this width is a large constant
+
+
+@pytest.mark.parametrize("settings", [{}, WIDE], ids=["narrow", "wide"])
+@pytest.mark.parametrize("arch", ["llama", "qwen3moe", "gemma2"])
+def test_a_second_start_compiles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arch: str, settings: dict[str, int]
+) -> None:
+    monkeypatch.delenv("TETRAD_CHECK", raising=False)
+    cache = ObjectCache(tmp_path / "cache")
+    monkeypatch.setattr(objects, "disk_cache", lambda: cache)
+    path = tmp_path / "model.gguf"
+    gguf.write(path, *tiny_model(arch, **settings))
+    first, second = (first_logits(load_parts(path).programs) for _ in range(2))
+    assert second == first
+    monkeypatch.setattr(recall, "compile_fully", None)
+    assert first_logits(load_parts(path).programs) == first
+
+
+def first_logits(programs: Programs) -> list[bytes]:
+    """Of five tokens at once, and of one more."""
+    caches, found = programs.caches(1, 64), []
+    for start, count in ((0, 5), (5, 1)):
+        positions = np.arange(start, start + count)
+        places = [np.asarray(a, np.int32) for a in (positions, 0 * positions, positions, [count - 1])]
+        logits, *caches = (programs.single if count == 1 else programs.chunk)(*places, *caches)
+        found.append(np.asarray(logits).tobytes())
+    return found
+
+
+def test_a_second_process_loads_neither_compiler_nor_templates(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    gguf.write(path, *tiny_model("llama"))
+    lines = [
+        "import sys",
+        "from tests.models.test_load import first_logits, load_parts",
+        f"print(first_logits(load_parts({str(path)!r}).programs)[0].hex())",
+        "print([m for m in ('llvmlite.binding', 'tetrad.lower.lower', 'jinja2') if m in sys.modules])",
+    ]
+    environment = {**os.environ, "TETRAD_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    environment.pop("TETRAD_CHECK", None)
+    command = [sys.executable, "-c", "\n".join(lines)]
+    cold, warm = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+        for _ in range(2)
+    )
+    assert warm[0] == cold[0]
+    assert warm[1] == "[]" != cold[1]
 
 
 def test_a_broken_chat_template_does_not_keep_the_model_from_loading(tmp_path: Path) -> None:

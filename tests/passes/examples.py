@@ -300,6 +300,11 @@ def _() -> tuple[Node, ...]:
     return (add(x(), make_constant(np.full((2, 3), 2, np.float32))), make_constant(np.full(5, np.nan, np.float16)))
 
 
+@example("fold.same_bytes")
+def _() -> tuple[Node, ...]:
+    return (multiply(x(3, 2), reshape(make_constant(np.arange(6, dtype=np.float32)), shape=(3, 2))),)
+
+
 @example("fold.compute_now")
 def _() -> tuple[Node, ...]:
     weights = make_constant(np.arange(6, dtype=np.float32).reshape(2, 3))

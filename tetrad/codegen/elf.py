@@ -18,7 +18,7 @@ from tetrad.core.errors import CompileError
 
 HEADER = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, version 1
 X86_64 = 62
-PROGBITS, SYMTAB, RELA, NOBITS = 1, 2, 4, 8
+PROGBITS, SYMTAB, RELA, NOBITS, UNWIND = 1, 2, 4, 8, 0x70000001
 WRITE, ALLOC = 1, 2
 UNDEFINED, FIRST_RESERVED = 0, 0xFF00
 ABSOLUTE, RELATIVE = (1,), (2, 4)  # R_X86_64_64; R_X86_64_PC32, R_X86_64_PLT32
@@ -40,7 +40,8 @@ class Section(NamedTuple):
 
     @property
     def is_loaded(self) -> bool:
-        return bool(self.flags & ALLOC) and self.size > 0
+        # Nothing unwinds through kernels: what they call raises no exceptions.
+        return bool(self.flags & ALLOC) and self.size > 0 and self.type != UNWIND
 
 
 class Symbol(NamedTuple):

@@ -87,8 +87,8 @@ class Telling:
     def literal(self, slot: Slot) -> list[Any] | None:
         if slot.literal is None:
             return None
-        if slot.literal in self.large:
-            return ["graph", self.large[slot.literal]]
+        if slot.literal.origin in self.large:
+            return ["graph", self.large[slot.literal.origin]]
         self.constants.append(slot.literal.held.tobytes())
         return ["own", len(self.constants) - 1]
 

@@ -138,8 +138,9 @@ def is_plain(graph: Graph) -> bool:
 
 def large_constants(graph: Graph) -> list[str]:
     """Which constant is which, their types, and all that a compilation may know of their content: is it one value?"""
-    numbers = {literal: i for i, literal in enumerate(large_literals(graph))}
-    order = " ".join(str(numbers[literal]) for literal in large_uses(graph))
+    uses = list(large_uses(graph))
+    numbers = {literal: i for i, literal in enumerate(dict.fromkeys(uses))}
+    order = " ".join(str(numbers[literal]) for literal in uses)
     return [order, *(f"{literal.key[:2]} {splat_bits(literal)}" for literal in numbers)]
 
 

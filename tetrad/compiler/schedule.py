@@ -13,6 +13,7 @@ import numpy as np
 
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
+from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step, TrapSite
 from tetrad.runtime.memory import ALIGNMENT, Storage
@@ -115,7 +116,7 @@ class Scheduler:
         groups = bind(launch.groups, dims)
         if groups == 0:
             return None
-        counts = [bind(slot.type.nbytes, dims) // b.dtype.np.itemsize for b, slot in launch.buffers()]
+        counts = [nbytes_at(slot.type, dims) // b.dtype.np.itemsize for b, slot in launch.buffers()]
         args = [bind(launch.args[a], dims) for a in launch.program.args]
         numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
@@ -124,6 +125,11 @@ class Scheduler:
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
         return KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, serial=groups == 1)
+
+
+def nbytes_at(kind: ArrayType, dims: Dims) -> int:
+    """The bytes of an array; sizes become numbers first, for multiplying formulas takes far longer."""
+    return bind(kind.with_shape(tuple([bind(n, dims) for n in kind.shape])).nbytes, dims)
 
 
 def tagged(code: int, tag: int) -> int:
@@ -180,7 +186,7 @@ def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> 
     number = {slot: i for i, slot in enumerate(temps)}
     lives = []
     for slot in temps:
-        nbytes = bind(slot.type.nbytes, dims)
+        nbytes = nbytes_at(slot.type, dims)
         step = lowered.steps[first[slot]]
         if isinstance(step, Invoke) and slot is step.arena:
             nbytes = inner[step].arena_bytes
@@ -228,7 +234,7 @@ class Cost:
 
 
 def launch_bytes(launch: Launch, dims: Dims) -> int:
-    return sum(bind(slot.type.nbytes, dims) for slot in launch.slots)
+    return sum(nbytes_at(slot.type, dims) for slot in launch.slots)
 
 
 def launch_ns(launch: Launch, dims: Dims) -> float:

@@ -64,8 +64,11 @@ def as_constant(value: Any, partner: Node) -> Node:
 
 def make_constant(array: np.ndarray, kind: ArrayType | None = None) -> Node:
     """An array as a node; `kind` says what bytes of quantised blocks are."""
-    kind = kind or ArrayType(as_dtype(array.dtype), tuple(array.shape))
-    return intern(constant, (), (("value", Literal(array)),), (kind,), None)
+    return literal_node(Literal(array), kind or ArrayType(as_dtype(array.dtype), tuple(array.shape)))
+
+
+def literal_node(literal: Literal, kind: ArrayType) -> Node:
+    return intern(constant, (), (("value", literal),), (kind,), None)
 
 
 def make_parameter(kind: ArrayType, index: int, *, fresh: bool = False) -> Node:

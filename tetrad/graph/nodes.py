@@ -70,23 +70,32 @@ class Literal:
     """A constant array as a param: small ones compare by content, large ones (weights) by identity.
 
     A program kept on disk serves any content of its large constants, so it must not depend on it. Whoever asks for the
-    `array` is remembered in `is_read`; `held` is for those who only pass it on, or ask for its type.
+    `array` is remembered in `is_read`; `held` is for those who only pass it on, or ask for its type. A literal that has
+    the bytes of another in another shape knows its `origin`.
     """
 
     SMALL = 4096
     PIECE = 4096  # elements compared at a time
-    __slots__ = ("__weakref__", "held", "is_read", "key")
+    __slots__ = ("__weakref__", "_origin", "held", "is_read", "key")
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray, origin: Literal | None = None) -> None:
         self.held = np.ascontiguousarray(array).reshape(np.shape(array))
+        self._origin = origin
         self.is_read = False
         content: object = self.held.tobytes() if self.is_small else id(self)
         self.key = (str(self.held.dtype), self.held.shape, content)
 
     @property
     def array(self) -> np.ndarray:
-        self.is_read = True
+        self.is_read = self.origin.is_read = True
         return self.held
+
+    @property
+    def origin(self) -> Literal:
+        return self._origin or self
+
+    def reshaped(self, shape: tuple[int, ...]) -> Literal:
+        return Literal(self.held.reshape(shape), self.origin)
 
     @property
     def is_small(self) -> bool:

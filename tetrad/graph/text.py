@@ -149,7 +149,7 @@ class _HashPrinter(_Printer):
         return self.hashes.get(graph, "")
 
     def data(self, literal: Literal) -> str:
-        return super().data(literal) if literal.is_small else "#"
+        return literal.held.tobytes().hex() if literal.is_small else "#"
 
 
 def _plain(value: Any) -> str:

@@ -6,10 +6,12 @@ weights laid out for the kernels, its tokeniser and chat template made. What is 
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +24,11 @@ from tetrad.models.packed import load_weights
 from tetrad.models.program import Programs
 from tetrad.models.shapes import check_factors, check_shapes, outer_shapes
 from tetrad.models.weights import factors_of, rope_order
-from tetrad.text.chat import ChatTemplate, template_from_gguf
 from tetrad.text.tokenizer import Tokenizer, tokenizer_from_gguf
 from tetrad.tracing.array import Array
+
+if TYPE_CHECKING:
+    from tetrad.text.chat import ChatTemplate
 
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 
@@ -41,8 +45,14 @@ class Parts:
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """Compiled when first asked for: a file whose chat template is broken can still complete text."""
-        return template_from_gguf(self.metadata, self.tokenizer)
+        """Compiled when first asked for: a file whose chat template is broken can still complete text.
+
+        Its language is loaded then too: completing text needs none of it.
+        """
+        made: ChatTemplate = importlib.import_module("tetrad.text.chat").template_from_gguf(
+            self.metadata, self.tokenizer
+        )
+        return made
 
 
 def load_parts(path: str | os.PathLike[str], *, context: int = 0) -> Parts:

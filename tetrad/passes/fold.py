@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.errors import TetradError
-from tetrad.graph.build import constant, make_constant
+from tetrad.graph.build import constant, literal_node, make_constant
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Literal, Node
-from tetrad.ops.movement import expand
+from tetrad.ops.movement import expand, reshape
 from tetrad.passes.rewrite import Rules, var
 
 fold = Rules("fold")
@@ -57,6 +57,17 @@ def is_affordable(node: Node, constants: list[Node]) -> bool:
         return False
     repeated = any(i.op is expand for i in node.inputs)
     return not repeated or sizes[0] <= max(Literal.SMALL, *(c.type.nbytes for c in constants))  # type: ignore[operator, type-var]
+
+
+def is_seen_otherwise(node: Node) -> bool:
+    kind = node.type
+    return node.op is reshape and node.inputs[0].op is constant and kind.is_static and not kind.dtype.is_quantized
+
+
+@fold.rule(var("node", where=is_seen_otherwise))
+def same_bytes(node: Node) -> Node:
+    """reshape(constant)  ->  constant, without a look at what is in it."""
+    return literal_node(node.inputs[0].param("value").reshaped(node.type.shape), node.type)
 
 
 @fold.rule(var("node", where=is_foldable))
