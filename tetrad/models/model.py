@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,10 +25,12 @@ from tetrad.models.engine import Cancelled, Engine
 from tetrad.models.engine import Sequence as Held
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.sampling import Chance, Sampler, Settings, check_count
-from tetrad.text.chat import ChatTemplate
 from tetrad.text.stream import StopStrings, StreamDecoder
 from tetrad.text.tokenizer import Tokenizer
 from tetrad.tracing.array import Array
+
+if TYPE_CHECKING:
+    from tetrad.text.chat import ChatTemplate
 
 MOST_DRAFTED = 64
 PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
