@@ -145,6 +145,7 @@ def test_a_single_turn(invoke: Invoke, tiny_file: Path) -> None:
 def test_what_does_not_fit_is_said_and_the_chat_goes_on(invoke: Invoke, tiny_file: Path) -> None:
     result = invoke("chat", tiny_file, "-n", "4", "-c", "64", input=f"{'x' * 100}\n/show messages\n")
     assert "tokens, the context holds 64" in result.stderr and "nothing was said" in result.stdout
+    assert "/clear forgets the conversation" in result.stderr
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
@@ -235,6 +236,13 @@ def test_a_full_disk_is_said_without_a_traceback(tiny_file: Path, words: tuple[s
 def test_a_page_in_a_folder_that_is_not_there(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
     printed = invoke("inspect", tiny_file, "--html", tmp_path / "no/page.html", code=1).output
     assert printed.endswith("/no/page.html: No such file or directory\n")
+
+
+def test_a_context_larger_than_the_models_is_noted(invoke: Invoke, tiny_file: Path) -> None:
+    note = "note: -c 1024 is more than the 512 tokens the model was trained for"
+    assert note in invoke("run", tiny_file, "Hi", "-n", "1", "-c", "1024").stderr
+    assert note in invoke("chat", tiny_file, "-n", "1", "-c", "1024", input="Hi\n").stderr
+    assert "note" not in invoke("run", tiny_file, "Hi", "-n", "1").stderr
 
 
 def test_a_context_larger_than_memory(invoke: Invoke, tiny_file: Path) -> None:

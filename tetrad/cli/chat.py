@@ -23,11 +23,12 @@ from tetrad.cli.options import (
     load_settings,
     model_options,
     model_path,
+    note_context,
     option,
     sampling_options,
     sampling_settings,
 )
-from tetrad.core.errors import TetradError
+from tetrad.core.errors import ContextError, TetradError
 from tetrad.hub.extras import extra
 from tetrad.hub.folder import models_folder
 from tetrad.models.model import Completion, load
@@ -55,7 +56,9 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("-no-cnv completes one prompt: give it")
     system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
     settings = load_settings(given)
-    conversation = Conversation(load(path, **settings), sampling_settings(given), system, verbose)
+    model = load(path, **settings)
+    note_context(settings["context"], model.config.context)
+    conversation = Conversation(model, sampling_settings(given), system, verbose)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         notes.print(f"{conversation.model.name}; /help for help, /bye or Ctrl-D to end")
@@ -82,6 +85,8 @@ def respond(conversation: Conversation, text: str) -> None:
     except TetradError as error:
         conversation.keep("")
         notes.print(str(error), style="red")
+        if isinstance(error, ContextError):
+            notes.print("  /clear forgets the conversation")
 
 
 def reply(conversation: Conversation, text: str) -> None:

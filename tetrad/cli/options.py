@@ -148,6 +148,12 @@ def load_settings(given: dict[str, Any]) -> dict[str, Any]:
     return {"context": given.pop("context"), "kv": keys}
 
 
+def note_context(asked: int, trained: int) -> None:
+    """More context than a model has learnt is allowed, and seldom what was wanted."""
+    if asked > trained:
+        notes.print(f"note: -c {asked} is more than the {trained} tokens the model was trained for")
+
+
 def set_threads(threads: int) -> None:
     """As the flag has it, which the runtime reads; it is read when the first program runs."""
     if threads > 0:

@@ -24,6 +24,7 @@ from tetrad.cli.options import (
     model_options,
     model_path,
     names_model,
+    note_context,
     option,
     read_text,
     sampling_options,
@@ -92,6 +93,7 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
     loaded = load(path, **settings)
+    note_context(settings["context"], loaded.config.context)
     if is_verbose:
         warm_up(loaded)
     load_seconds = time.perf_counter() - before
