@@ -70,6 +70,7 @@ def test_a_model_is_named_once_and_the_word_wins_over_the_variable(
     invoke: Invoke, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "which model: x, or y? Name one" in invoke("show", "x", "-m", "y", code=2).output
+    assert "which model: -m x, or -hf y/z? Name one" in invoke("show", "-m", "x", "-hf", "y/z", code=2).output
     monkeypatch.setenv("TETRAD_MODEL", str(tiny_file))
     assert "llama" in invoke("show").stdout
     assert "there is no model 'other'" in invoke("show", "other", code=1).output

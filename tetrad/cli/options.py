@@ -99,6 +99,8 @@ def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) 
     """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins over variables."""
     if word is not None and names_model(given):
         raise click.UsageError(f"which model: {word}, or {given['file'] or given['repo']}? Name one")
+    if is_said(given, "file") and is_said(given, "repo"):
+        raise click.UsageError(f"which model: -m {given['file']}, or -hf {given['repo']}? Name one")
     name = word or given["file"] or given["repo"] or SMALL
     repo_file, offline = given["repo_file"], given["offline"]
     for key in ("file", "repo", "repo_file", "offline"):
@@ -114,8 +116,13 @@ def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) 
 
 def names_model(given: dict[str, Any]) -> bool:
     """Is the model named by an option of this command line, so that a first word is something else?"""
-    source = click.get_current_context().get_parameter_source
-    return any(given[key] and source(key) == ParameterSource.COMMANDLINE for key in ("file", "repo"))
+    return is_said(given, "file") or is_said(given, "repo")
+
+
+def is_said(given: dict[str, Any], key: str) -> bool:
+    """Given on this command line, and not by a variable?"""
+    source = click.get_current_context().get_parameter_source(key)
+    return bool(given[key]) and source == ParameterSource.COMMANDLINE
 
 
 # -- how to load it ---------------------------------------------------------------------------------------------------
