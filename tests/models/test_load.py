@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,13 @@ def first_logits(programs: Programs) -> list[bytes]:
         logits, *caches = (programs.single if count == 1 else programs.chunk)(*places, *caches)
         found.append(np.asarray(logits).tobytes())
     return found
+
+
+def test_a_tokeniser_that_cannot_be_made_is_said_as_ever(tmp_path: Path) -> None:
+    for keys in ({"tokenizer.ggml.model": "abacus"}, {"tokenizer.ggml.tokens": ["a"] * 5000}):
+        with pytest.raises((FileFormatError, UnsupportedError), match=r"abacus|token"):
+            load_changed(tmp_path, keys=keys)
+    assert "tetrad-tokenizer" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_second_process_loads_neither_compiler_nor_templates(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -64,9 +65,39 @@ def load_parts(path: str | os.PathLike[str], *, context: int = 0) -> Parts:
         arch = architecture_named(file.metadata.get("general.architecture"), file.path)
         config = read_config(file, arch, context)
         check_shapes(file, outer_shapes(config), arch.shapes(config), config.layers)
-        tokenizer = read_tokenizer(file, config)
-        programs = Programs(arch, config, *read_weights(file, config))
-        return Parts(file.path, file.metadata, config, programs, tokenizer)
+        with Beside(lambda: read_tokenizer(file, config)) as making:
+            programs = Programs(arch, config, *read_weights(file, config))
+        return Parts(file.path, file.metadata, config, programs, making.result())
+
+
+class Beside:
+    """A tokeniser made in a thread of its own: a large vocabulary takes as long as the weights of a small model.
+
+    The thread has ended when the block has; `result` raises what making it raised.
+    """
+
+    def __init__(self, make: Callable[[], Tokenizer]) -> None:
+        self.make = make
+        self.made: Tokenizer | BaseException | None = None
+        self.thread = threading.Thread(target=self.work, name="tetrad-tokenizer")
+
+    def work(self) -> None:
+        try:
+            self.made = self.make()
+        except BaseException as error:  # raised again by whoever needs the result
+            self.made = error
+
+    def __enter__(self) -> Beside:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.thread.join()
+
+    def result(self) -> Tokenizer:
+        if not isinstance(self.made, Tokenizer):
+            raise self.made or RuntimeError("the tokeniser is not made yet")
+        return self.made
 
 
 def read_config(file: gguf.File, arch: Architecture, context: int) -> Config:
