@@ -51,7 +51,7 @@ def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
 
 
 def pinned(cg: Codegen, value: str, kind: str) -> str:
-    """A value made in this place among other chains: LLVM would finish one after the other, spilling what they share."""
+    """A value made in this place among other chains: LLVM would finish one by one, spilling what they share."""
     return cg.new(f'call {kind} asm sideeffect "", "=x,0"({kind} {value})')
 
 
