@@ -242,3 +242,9 @@ def test_deep_data_is_refused() -> None:
 def test_names_of_the_sandbox_cannot_be_set(name: str) -> None:
     with pytest.raises(TemplateError, match="is not a variable that can be set"):
         default_template().render(HI, **{name: 1})
+
+
+def test_content_in_parts_of_text_is_text() -> None:
+    parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": "there"}]
+    whole = default_template().render([{"role": "user", "content": "Hello\nthere"}])
+    assert default_template().render([{"role": "user", "content": parts}]) == whole

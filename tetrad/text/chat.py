@@ -80,7 +80,18 @@ def checked_messages(messages: object) -> list[object]:
         raise TemplateError(f"messages: expected a list of messages, got {type(messages).__name__}")
     for at, message in enumerate(messages):
         check_message(message, f"messages[{at}]")
-    return [plain(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    return [plain(with_text(message), f"messages[{at}]") for at, message in enumerate(messages)]
+
+
+def with_text(message: Mapping[str, object]) -> Mapping[str, object]:
+    """Content given as parts that are all text becomes that text, a part a line: most templates know no parts."""
+    parts = message.get("content")
+    if not isinstance(parts, list | tuple):
+        return message
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
+        return message
+    return {**message, "content": "\n".join(map(str, texts))}
 
 
 def check_message(message: object, place: str) -> None:
