@@ -30,7 +30,7 @@ from tetrad.tracing.array import Array, array_type
 
 SMALL = 4 << 20  # bytes of a format that NumPy has rearranged before a kernel would be compiled
 STAGE = 1 << 21  # bytes that NumPy rearranges at a time: bounds the memory that needs
-BATCH = 2 << 20  # bytes of the file that are laid out together, at least
+BATCH = 4 << 20  # bytes of the file that are laid out together, at least
 HUGE = 2 << 20  # bytes of a large page
 
 Order = Callable[[str], np.ndarray | None]  # the rows wanted of a tensor, None for those of the file
