@@ -29,6 +29,7 @@ from common import THREADS, VOID_ABOVE, Budget, Report, Row, cpu_times, foreign_
 from native import Roof, dot_peak, move
 
 import tetrad as td
+from tetrad.formats import gguf
 from tetrad.hub.pull import pull
 from tetrad.models.load import load_parts
 
@@ -292,6 +293,17 @@ def bytes_per_token(path: Path, case: Case) -> float:
     return sum(int(w.type.nbytes) for w in weights) + 2 * 2 * c.layers * c.kv_heads * c.head_size * live
 
 
+def bytes_row(format: str) -> Row:
+    """Weights as they lie in memory, each read once for a token, against the tensors of the file; keys beside both."""
+    path = model_file(format)
+    case = CASES[0]
+    with gguf.open_file(path) as file:
+        stored = sum(tensor.nbytes for tensor in file.tensors.values())
+    weights = bytes_per_token(path, Case(case.name, 0, case.prepare, case.work))
+    limit = 1.1 * stored
+    return Row(f"bytes read per token, {format}", weights, "B", limit / weights, 1.0, "file x 1.1", limit)
+
+
 # -- starting, and memory ---------------------------------------------------------------------------------------------
 
 START = """
@@ -361,6 +373,8 @@ def main() -> int:
     for format in FORMATS:
         for made in rows_of(format, chosen.wants, chosen.budget):
             report.add(made)
+        if chosen.wants(f"bytes read per token, {format}"):
+            report.add(bytes_row(format))
     for made in start_rows(chosen.wants):
         report.add(made)
     if chosen.wants("10000 tokens, shifting"):
