@@ -306,25 +306,38 @@ def bytes_row(format: str) -> Row:
 
 # -- starting, and memory ---------------------------------------------------------------------------------------------
 
-START = """
+BEGIN = """
 import json, resource, sys, time
 began = time.perf_counter()
-side = sys.argv[1]; path = sys.argv[2]; length = int(sys.argv[3])
-import numpy as np
-tokens = np.arange(5, 5 + length, dtype=np.int32)
-sys.path.insert(0, sys.argv[4])
-import llm
-made = (llm.Ours if side == "ours" else llm.Theirs)(path)
-made.eval(tokens)
-seconds = time.perf_counter() - began
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+path, length = sys.argv[1], int(sys.argv[2])
 """
+END = """
+print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+"""
+# Each side imports its own and no more; the prompt goes in by chunks of 512, as both do by default.
+SIDES = {
+    "ours": """
+import numpy as np
+from tetrad.models.engine import Engine
+from tetrad.models.load import load_parts
+engine = Engine(load_parts(path).programs, context=4096)
+tokens = np.arange(5, 5 + length)
+engine.step([(engine.start(tokens), tokens)])
+""",
+    "theirs": f"""
+import llama_cpp
+settings = dict(n_threads={THREADS}, n_threads_batch={THREADS}, n_batch=2048, n_ubatch=512)
+model = llama_cpp.Llama(path, n_ctx=4096, verbose=False, **settings)
+model.eval(list(range(5, 5 + length)))
+""",
+}
 
 
 def start(side: str, path: Path, length: int, cache_folder: str) -> tuple[float, float]:
     """(seconds until the first logits, peak resident bytes) of a fresh process."""
-    environment = {**os.environ, "TETRAD_CACHE_DIR": cache_folder}
-    command = [sys.executable, "-c", START, side, str(path), str(length), str(Path(__file__).parent)]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {**kept, "TETRAD_CACHE_DIR": cache_folder}  # bytecode on disk, as installed packages have it
+    command = [sys.executable, "-c", BEGIN + SIDES[side] + END, str(path), str(length)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     seconds, peak = json.loads(done.stdout.splitlines()[-1])
     return seconds, peak
