@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "models"))
+sys.path.insert(0, str(ROOT / "tests" / "models"))  # the reference lives with the tests; hence imports below this
 
 import reference  # noqa: E402
 from llm import FORMATS, model_file  # noqa: E402

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.ops.lowbit import put_cache, put_scales
+from tetrad.ops.cache import put_cache, put_scales
 from tetrad.tracing.array import Array
 
 LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32

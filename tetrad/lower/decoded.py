@@ -6,7 +6,7 @@ registers hold.
 
 from __future__ import annotations
 
-from tetrad.core.dtypes import f32, i32
+from tetrad.core.dtypes import f32
 from tetrad.core.sizes import ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
@@ -15,30 +15,9 @@ from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import Weight
 from tetrad.lower.product import output_buffers, store_result
 from tetrad.passes.fuse import Group
-from tetrad.quant.lanes import BLOCK, WORDS
+from tetrad.quant.lanes import BLOCK
 
 CHUNK = 1024  # of k: part of the meaning (design D6)
-
-
-class Numbers:
-    """The numbers of an interleaved weight inside a kernel, a block of columns at a time."""
-
-    def __init__(self, frame: Frame, node: Node) -> None:
-        self.k, self.weight = frame.k, Weight(frame, node)
-        self.columns = int(node.type.shape[1])  # type: ignore[arg-type]
-
-    def block(self, group: Val, column: Val) -> list[Val]:
-        """f32 of the 32 columns from `column` on, of sixteen rows, one row a lane."""
-        k, lanes = self.k, self.weight.lanes
-        block = self.weight.block(self.weight.group(group), column // BLOCK)
-        found = []
-        for w in range(WORDS):
-            word, sub = block.codes(w), w * 4 // lanes.format.sub_block
-            for byte in range(4):
-                code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.format.offset
-                value = k.cast(code, f32) * block.factor(0, sub)
-                found.append(value + block.factor(1, sub) if lanes.has_mins else value)
-        return found
 
 
 def lower_decoded_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
@@ -54,11 +33,11 @@ class DecodedMatmul:
         self.frame = Frame(group.name, memory)
         self.frame.reads(i for i in inputs if i is not w)
         self.k, self.sizes = self.frame.k, self.frame.sizes
-        self.numbers = Numbers(self.frame, w)
+        self.weight = Weight(self.frame, w)
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
         self.tile = memory.target.f32_tile.rows
-        self.depth = self.numbers.columns
+        self.depth = int(w.type.shape[1])  # type: ignore[arg-type]
 
     def launch(self) -> Launch:
         k = self.k
@@ -89,7 +68,8 @@ class DecodedMatmul:
     def run_chunk(self, rows: list[Val], chains: list[LocalVar], start: Val, stop: Val) -> None:
         k = self.k
         with k.loop(stop, start, BLOCK) as column:
-            for i, number in enumerate(self.numbers.block(k.group_id(), column)):
+            block = self.weight.block(self.weight.group(k.group_id()), column // BLOCK)
+            for i, number in enumerate(block.numbers()):
                 for row, chain in zip(rows, chains, strict=True):
                     chain.set(k.fma(self.frame.reading.read(self.x, (row, column + i)), number, chain.get()))
 
@@ -97,17 +77,17 @@ class DecodedMatmul:
 def lower_dequantize(frame: Frame, group: Group) -> Launch:
     """All numbers of a weight: a workgroup takes 32 columns of sixteen rows and turns them in scratch."""
     node, k = group.root, frame.k
-    numbers = Numbers(frame, node.inputs[0])
+    weight = Weight(frame, node.inputs[0])
     out = frame.output(frame.memory.slots[node])
     rows, columns = node.type.shape
-    blocks = numbers.columns // BLOCK
-    sixteen, first = k.group_id() // blocks, (k.group_id() % blocks) * BLOCK
+    blocks = int(columns) // BLOCK  # type: ignore[arg-type]
+    sixteen, b = k.group_id() // blocks, k.group_id() % blocks
     area = frame.scratch("block", f32, BLOCK * LANES)
-    for i, number in enumerate(numbers.block(sixteen, first)):
+    for i, number in enumerate(weight.block(weight.group(sixteen), b).numbers()):
         k.store(area, i * LANES + k.lane(), number)
     k.barrier()
     with k.loop(k.min(frame.sizes.val(rows) - sixteen * LANES, LANES)) as row:
-        at = (sixteen * LANES + row) * numbers.columns + first
+        at = (sixteen * LANES + row) * frame.sizes.val(columns) + b * BLOCK
         for h in range(BLOCK // LANES):
             lane = h * LANES + k.lane()
             k.store(out, at + lane, k.load(area, lane * LANES + row))

@@ -14,7 +14,6 @@ from tetrad.core.record import record
 from tetrad.core.sizes import ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
-from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.launch import Launch
 from tetrad.lower.product import output_buffers, store_result
@@ -90,6 +89,18 @@ class Block:
             return k.cast(k.load(weight.halves, at // 2 + k.lane()), f32)
         whole = k.cast(k.load(weight.halves, self.head // 2 + side * LANES + k.lane()), f32)
         return whole * k.cast(k.cast(k.load(weight.bytes, at + k.lane()), i32), f32)
+
+    def numbers(self) -> list[Val]:
+        """What the codes of the 32 columns stand for, f32."""
+        k, lanes = self.weight.k, self.weight.lanes
+        found = []
+        for w in range(WORDS):
+            word, sub = self.codes(w), w * 4 // lanes.format.sub_block
+            for byte in range(4):
+                code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.format.offset
+                value = k.cast(code, f32) * self.factor(0, sub)
+                found.append(value + self.factor(1, sub) if lanes.has_mins else value)
+        return found
 
 
 class Rows:
@@ -272,95 +283,10 @@ def lower_lowbit_rows(frame: Frame, group: Group) -> Launch:
     frame.reading.trap(node, w, (row < 0) | (row >= size), row)
     block = weight.block(weight.group(row // LANES), b)
     area = frame.scratch("block", f32, BLOCK * LANES)
-    decode_block(frame, weight, block, area)
+    for i, number in enumerate(block.numbers()):
+        k.store(area, i * LANES + k.lane(), number)
     k.barrier()
     for h in range(BLOCK // LANES):
         lane = h * LANES + k.lane()
         k.store(out, t * frame.sizes.val(columns) + b * BLOCK + lane, k.load(area, lane * LANES + row % LANES))
     return frame.finish(product((rows, blocks)), group, flops=product((rows, columns)) * 2)
-
-
-def decode_block(frame: Frame, weight: Weight, block: Block, area: Buffer) -> None:
-    """area[column][row] = the number a code stands for"""
-    k, lanes = frame.k, weight.lanes
-    for w in range(WORDS):
-        word, sub = block.codes(w), w * 4 // lanes.format.sub_block
-        scale = block.factor(0, sub)
-        for byte in range(4):
-            code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.format.offset
-            value = k.cast(code, f32) * scale
-            if lanes.has_mins:
-                value = value + block.factor(1, sub)
-            k.store(area, (4 * w + byte) * LANES + k.lane(), value)
-
-
-# -- the KV cache -----------------------------------------------------------------------------------------------------
-
-
-def lower_put_cache(frame: Frame, group: Group) -> Launch:
-    """One token and head a workgroup, lanes along the channels; written where the cache lies."""
-    cache = CachePlace(frame, group)
-    k, rows = frame.k, cache.rows
-    if cache.dtype is i8:
-        for b in range(cache.channels // BLOCK):
-            codes, *_ = quantize_block(k, cache.block(b))
-            for h, code in enumerate(codes):
-                cache.store(k.index(b * BLOCK + h * LANES) + k.lane(), k.cast(code, i8))
-        return cache.launch()
-    with k.loop(cache.channels, 0, LANES) as first:
-        lane = first + k.lane()
-        with frame.within(lane, k.index(cache.channels), cache.channels):
-            value = frame.reading.wide(rows, (cache.token, cache.head, lane))
-            cache.store(lane, k.cast(value, cache.dtype))
-    return cache.launch()
-
-
-def lower_put_scales(frame: Frame, group: Group) -> Launch:
-    """The same for the scales of rows in 8 bits: one value for every 32 channels."""
-    cache = CachePlace(frame, group)
-    for b in range(cache.channels):
-        _, scale, *_ = quantize_block(frame.k, cache.block(b))
-        cache.store(frame.k.index(b), frame.k.cast(scale, f16))
-    return cache.launch()
-
-
-class CachePlace:
-    """The place of one token and head in a cache: position of its first channel, and how far apart channels lie."""
-
-    def __init__(self, frame: Frame, group: Group) -> None:
-        self.frame, self.group, node = frame, group, group.root
-        k, shape = frame.k, node.type.shape
-        _, self.rows, layer, slot, position = node.inputs
-        self.dtype, self.out = node.type.dtype, frame.output(frame.memory.slots[node], "readwrite")
-        self.heads, self.channels = int(shape[2]), int(shape[4])  # type: ignore[arg-type]
-        is_interleaved = len(shape) == 6
-        length = int(shape[3]) * (LANES if is_interleaved else 1)  # type: ignore[arg-type]
-        self.token, self.head = k.group_id() // self.heads, k.group_id() % self.heads
-        at_layer = checked(frame, node, layer, (), shape[0])
-        at_slot = checked(frame, node, slot, (self.token,), shape[1])
-        at = checked(frame, node, position, (self.token,), length)
-        line = ((at_layer * frame.sizes.val(shape[1]) + at_slot) * self.heads + self.head) * length
-        self.step = LANES if is_interleaved else 1
-        self.first = line * self.channels + at * self.channels
-        if is_interleaved:
-            self.first = (line + at // LANES * LANES) * self.channels + at % LANES
-
-    def block(self, b: int) -> list[Val]:
-        """32 channels of the row, in two vectors."""
-        k = self.frame.k
-        columns = [k.index(b * BLOCK + h * LANES) + k.lane() for h in range(BLOCK // LANES)]
-        return [self.frame.reading.wide(self.rows, (self.token, self.head, column)) for column in columns]
-
-    def store(self, channel: Val, value: Val) -> None:
-        self.frame.k.store(self.out, self.first + channel * self.step, value)
-
-    def launch(self) -> Launch:
-        updates = frozenset({self.frame.memory.slots[self.group.root]})
-        return self.frame.finish(product((self.rows.type.shape[0], self.heads)), self.group, updates=updates)
-
-
-def checked(frame: Frame, node: Node, which: Node, at: tuple[Val, ...], size: object) -> Val:
-    k = frame.k
-    value = k.cast(frame.reading.wide(which, at), index)
-    frame.reading.trap(node, node, (value < 0) | (value >= size), value)
-    return value

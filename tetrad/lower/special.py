@@ -13,6 +13,7 @@ from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.attention import lower_attention
+from tetrad.lower.cache import lower_put_cache, lower_put_scales
 from tetrad.lower.decoded import lower_dequantize
 from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
 from tetrad.lower.frame import LANES, Frame, Memory
@@ -20,7 +21,7 @@ from tetrad.lower.index import Space
 from tetrad.lower.interleave import lower_interleave
 from tetrad.lower.launch import Launch
 from tetrad.lower.linear import lower_row_matmul
-from tetrad.lower.lowbit import lower_lowbit_rows, lower_put_cache, lower_put_scales, lower_quantize_rows
+from tetrad.lower.lowbit import lower_lowbit_rows, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
 from tetrad.lower.sample import lower_sample, lower_top_tokens
 from tetrad.ops.rules import HALVES

@@ -1,7 +1,7 @@
 """Models, layers: the pieces decoders are made of, on arrays of a ragged batch.
 
 T tokens stand side by side, each with the sequence (`slot`) it belongs to and its position there: one token of a
-decoding step, a chunk of a prompt, several sequences at once are all the same to a layer. Keys and values live in two
+decoding step, a chunk of a prompt, several sequences at once are all the same to a layer. Keys and values live in
 caches that a layer updates and returns.
 """
 
@@ -19,9 +19,10 @@ from tetrad.core.dtypes import DType, f16, i8
 from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Rope
 from tetrad.ops.attention import attention as attention_op
+from tetrad.ops.cache import put_cache, put_scales
 from tetrad.ops.experts import expert_matmul, top_experts
 from tetrad.ops.linear import row_matmul
-from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, put_cache, put_scales, quantize_rows
+from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.tracing.array import Array
 
 SCALED = 32  # channels that share a scale in a cache of 8 bits

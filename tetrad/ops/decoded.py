@@ -13,14 +13,8 @@ from tetrad.core.dtypes import f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
-from tetrad.ops.lowbit import Types, weight_parts
+from tetrad.ops.lowbit import Types, check_weight, weight_parts
 from tetrad.ops.rules import Array, ieee
-from tetrad.quant.lanes import ROWS
-
-
-def check_interleaved(name: str, w: ArrayType) -> None:
-    if not w.dtype.is_quantized or w.dtype.rows != ROWS or w.rank != 2:
-        raise DtypeError(f"{name}: expected a matrix of a quantised type, got {w}", hint="td.quant.quantize makes one")
 
 
 def numbers_of(w: Array, kind: ArrayType) -> Array:
@@ -32,7 +26,7 @@ def numbers_of(w: Array, kind: ArrayType) -> Array:
 
 
 def dequantize_type(w: ArrayType) -> ArrayType:
-    check_interleaved("dequantize", w)
+    check_weight("dequantize", w)
     return w.with_dtype(f32)
 
 
@@ -50,7 +44,7 @@ def dequantize(w: Array, *, types: Types) -> Array:
 
 
 def decoded_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
-    check_interleaved("decoded_matmul", w)
+    check_weight("decoded_matmul", w)
     if x.dtype is not f32:
         raise DtypeError(f"decoded_matmul: expected f32 rows, got {x}", hint="convert with astype")
     if x.rank != 2 or x.shape[1] != w.shape[1]:
