@@ -198,6 +198,7 @@ def test_a_format_without_a_kernel(tmp_path: Path) -> None:
         ("rope.freq_base", -1.0),
         ("rope.scaling.factor", 0.0),
         ("rope.scaling.type", "fast"),
+        ("rope.scaling.type", [0, 0]),
         ("context_length", 1 << 31),
         ("context_length", 2.5),
         ("feed_forward_length", 1 << 31),

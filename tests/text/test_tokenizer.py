@@ -102,12 +102,11 @@ def test_merging_with_equal_scores(word: str, ranks: dict[str, int]) -> None:
 # -- rules that hold for all ------------------------------------------------------------------------------------------
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40).filter(lambda text: "▁" not in text))
+# "▁" is how pieces spell a space, and "<s>" in a text is a control token for those that have it.
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40).filter(lambda t: "▁" not in t and "s>" not in t))
 def test_decoding_undoes_encoding(text: str) -> None:
     for tokenizer in (BPE, SPM):
-        assert tokenizer.decode(tokenizer.encode(text), skip_special=True) == text.replace("<s>", "").replace(
-            "</s>", ""
-        )
+        assert tokenizer.decode(tokenizer.encode(text), skip_special=True) == text
 
 
 @pytest.mark.parametrize("tokenizer", ALL.values(), ids=ALL)

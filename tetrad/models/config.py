@@ -99,6 +99,13 @@ class Metadata:
             raise self.error(f"{self.arch}.{name}", f"expected a whole number from {least} to {most}, got {value}")
         return int(value)
 
+    def word(self, name: str, default: str, known: tuple[str, ...]) -> str:
+        key = f"{self.arch}.{name}"
+        value = self.values.get(key, default)
+        if not isinstance(value, str) or value not in known:
+            raise self.error(key, f"{value!r:.60} is not supported; known: {', '.join(known)}")
+        return value
+
     def flag(self, name: str, default: bool) -> bool:
         key = f"{self.arch}.{name}"
         if not isinstance(value := self.values.get(key, default), bool | np.bool_):
@@ -156,18 +163,14 @@ def read_rope(meta: Metadata, size: int, base: float, factors: np.ndarray | None
         speeds = speeds / factors
     if not scaled:
         return Rope(tuple(speeds.tolist()))
-    kind = meta.values.get(f"{meta.arch}.rope.scaling.type", "linear")
+    kind = meta.word("rope.scaling.type", "linear", ("none", "linear", "yarn", "longrope"))
     length = float(meta.positive("rope.scaling.attn_factor", 1.0))
     if kind in ("none", "longrope"):
         return Rope(tuple(speeds.tolist()), length)
     factor = meta.positive("rope.scaling.factor", 1.0)
     if kind == "linear":
         return Rope(tuple((speeds / factor).tolist()), length)
-    if kind == "yarn":
-        return yarn(meta, speeds, size, base, factor, length)
-    raise meta.error(
-        f"{meta.arch}.rope.scaling.type", f"{kind!r} is not supported; known: none, linear, yarn, longrope"
-    )
+    return yarn(meta, speeds, size, base, factor, length)
 
 
 def yarn(meta: Metadata, speeds: np.ndarray, size: int, base: float, factor: float, length: float) -> Rope:
