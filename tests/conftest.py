@@ -12,8 +12,8 @@ from hypothesis import settings
 # These choose what is tested; any other flag would change what tests print or where they write.
 KEPT_FLAGS = ("TETRAD_TARGET", "TETRAD_CHECK", "TETRAD_THREADS")
 
-# Compiling inside a test takes as long as it takes; the limit on a whole test is in pyproject.toml. The same examples are
-# drawn in every run, so that a change is what fails a test; `--hypothesis-profile=explore` draws new ones.
+# Compiling inside a test takes as long as it takes; the limit on a whole test is in pyproject.toml. Every run draws the
+# same examples, so that a change is what fails a test; `--hypothesis-profile=explore` draws new ones.
 settings.register_profile("tetrad", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("tetrad")

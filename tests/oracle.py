@@ -24,13 +24,16 @@ LIMITS = {f32: (2.0**-24, 2.0**127, 2.0**-149), f64: (2.0**-53, 2.0**1023, 2.0**
 WIDER = np.longdouble  # 64 bits of significand on x86: eleven more than f64
 
 
-def disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], got: Array) -> str | None:
-    """Why `got` cannot be op(*args, **params), or None."""
+def disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], results: Sequence[Array]) -> str | None:
+    """Why these cannot be the results of op(*args, **params), or None."""
     with np.errstate(all="ignore"):
-        if got.dtype.kind not in "biu" and has_own_order(op):
-            return sum_disagreement(op, args, params, got)
-        want = np.asarray(op.reference(*args, **params))
-        return too_far(got, want, op.ulps.get(as_dtype(want.dtype), 0))
+        if results[0].dtype.kind not in "biu" and has_own_order(op):
+            return sum_disagreement(op, args, params, results[0])
+        found = op.reference(*args, **params)
+        wanted = [np.asarray(want) for want in (found if isinstance(found, tuple) else (found,))]
+        limits = [op.ulps.get(as_dtype(want.dtype), 0) for want in wanted]
+        reasons = (too_far(*each) for each in zip(results, wanted, limits, strict=True))
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 def is_exact(op: Op, dtypes: Sequence[DType]) -> bool:

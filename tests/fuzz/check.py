@@ -120,7 +120,7 @@ def witness_failures(program: Program, compiled: Compiled, arrays: Arrays, dims:
 
 def step_failures(i: int, step: Step, at_hand: Arrays, dims: dict[str, int]) -> Iterator[Failure]:
     params = {name: bind_value(v, dims) for name, v in step.params.items()}
-    found = disagreement(REGISTRY[step.op], [at_hand[o] for o in step.operands], params, at_hand[i])
+    found = disagreement(REGISTRY[step.op], [at_hand[o] for o in step.operands], params, [at_hand[i]])
     if found:
         yield Failure(f"{step.op} and its reference differ", f"item {i}, {params}: {found}")
 

@@ -17,7 +17,8 @@ from tetrad.core.dtypes import DType
 from tetrad.core.record import field, record
 from tetrad.core.types import ArrayType
 
-TypeRule = Callable[..., ArrayType]
+TypeRule = Callable[..., "ArrayType | tuple[ArrayType, ...]"]  # a tuple: the op has several results
+Rule = Callable[..., Any]
 Params = Mapping[str, Any]
 
 
@@ -43,7 +44,16 @@ class Op:
     movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading operands elsewhere
     reduce       `monoid` folds elements over `axes`
     special      has a generator of its own in lower/
-    structural   parameter, constant, call, item: the graph language itself
+    structural   parameter, constant, call, item, loops: the graph language itself
+
+    How it is differentiated and batched is attached beneath the definition too; these rules work on whole operands, by
+    applying ops to them:
+
+    jvp         one rule for each operand: rule(tangent, result, *operands, **params) is what a change of that operand
+                adds to the change of the result; None where the op is not differentiable in it
+    transpose   the op is linear in each operand that has a rule: rule(cotangent, *operands, **params) is the cotangent
+                of that operand (of which only the type may be asked); its jvp follows
+    batch       rule(batched, *operands, **params): operands with `batched` have a new leading axis, the result has it
     """
 
     name: str
@@ -63,6 +73,12 @@ class Op:
     lower_rule: Callable[..., Any] | None = None
     read_rule: Callable[..., Any] | None = None
     monoid: Any = None
+    jvp_rules: tuple[Rule | None, ...] | None = None
+    transpose_rules: tuple[Rule | None, ...] | None = None
+    joint_jvp: Rule | None = None  # rule(tangents, result, *operands, **params): for any number of operands; None: zero
+    joint_transpose: Rule | None = None  # rule(cotangent, is_linear, *operands, **params): one for each operand or None
+    batch_rule: Rule | None = None
+    no_derivative: str = ""  # why it has none
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for arg in args:
@@ -80,6 +96,35 @@ class Op:
         """Attach: the element at an index, read from operands at other indices."""
         self.read_rule = function
         return function
+
+    def jvp(self, *rules: Rule | None) -> Any:
+        """Attach: what a change of each operand adds to the change of the result."""
+        self.jvp_rules = rules
+        return rules[0]
+
+    def transpose(self, *rules: Rule | None) -> Any:
+        """Attach: the op is linear in these operands, and this is how cotangents go back to each."""
+        self.transpose_rules = rules
+        return rules[0]
+
+    def jvp_of_all(self, rule: Rule) -> Rule:
+        """Attach: the change of the result from the changes of all operands at once (`None` is no change)."""
+        self.joint_jvp = rule
+        return rule
+
+    def transpose_of_all(self, rule: Rule) -> Rule:
+        """Attach: cotangents of all operands at once, `None` for those that are not linear."""
+        self.joint_transpose = rule
+        return rule
+
+    def batch(self, rule: Rule) -> Rule:
+        """Attach: the op on operands some of which have a new leading axis."""
+        self.batch_rule = rule
+        return rule
+
+    def not_differentiable(self, why: str) -> None:
+        """Say aloud that changes of the operands do not change the result, or that nobody may ask."""
+        self.no_derivative = why
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

@@ -39,11 +39,14 @@ def _define(name: str) -> Op:
 parameter = _define("parameter")  # index: position among the graph's inputs; serial: unique while tracing, else -1
 constant = _define("constant")  # value: Literal
 call = _define("call")  # graph: Graph; several outputs
-item = _define("item")  # index: which output of a call
+item = _define("item")  # index: which result of a call, or of an op with several
 
 
-def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source | None = None) -> Node:
-    """op(*args, **params) as a node; plain numbers and arrays among the arguments become constants."""
+def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source | None = None) -> Any:
+    """op(*args, **params) as a node, a tuple of nodes when the op has several results.
+
+    Plain numbers and arrays among the arguments become constants.
+    """
     source = source or user_source()
     partner = next(a for a in args if isinstance(a, Node))
     inputs = tuple(a if isinstance(a, Node) else as_constant(a, partner) for a in args)
@@ -53,7 +56,14 @@ def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source
         if error.source is not None:
             raise
         raise type(error)(error.message, source=source, hint=error.hint) from None
-    return intern(op, inputs, tuple(sorted(params.items())), (result,), source)
+    if not isinstance(result, tuple):
+        return intern(op, inputs, tuple(sorted(params.items())), (result,), source)
+    return results(intern(op, inputs, tuple(sorted(params.items())), result, source))
+
+
+def results(node: Node) -> tuple[Node, ...]:
+    """The results of a node with several (or of a call), each as a node."""
+    return tuple(make_item(node, i) for i in range(len(node.types)))
 
 
 def as_constant(value: Any, partner: Node) -> Node:

@@ -18,7 +18,7 @@ from tetrad.graph.build import call, constant, item
 from tetrad.graph.nodes import Graph, Node
 
 Dims = dict[str, int]
-Values = tuple[np.ndarray, ...]  # the results of one node; only a call has other than one
+Values = tuple[np.ndarray, ...]  # the results of one node
 
 
 def evaluate(graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None) -> list[np.ndarray]:
@@ -61,7 +61,8 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
         with np.errstate(all="ignore"):
             if node.op.typed:
                 params["types"] = tuple(i.type for i in node.inputs)
-            return (np.asarray(node.op.reference(*arrays, **params)),)
+            result = node.op.reference(*arrays, **params)
+            return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
     except TetradError as error:
         if error.source is not None or node.source is None:
             raise

@@ -27,7 +27,8 @@ def infer(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> tuple[
     bound = _signature(op).bind(*inputs, **params, **extra)  # type rules often take any number of operands, this not
     if len(bound.args) != len(inputs):
         raise TypeError(f"{op.name}: operands are positional, settings are named")
-    return (op.type(*(i.type for i in inputs), **params),)
+    found = op.type(*(i.type for i in inputs), **params)
+    return found if isinstance(found, tuple) else (found,)
 
 
 _signature = cache(lambda op: inspect.signature(op.reference))

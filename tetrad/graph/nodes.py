@@ -23,7 +23,7 @@ ParamItems = tuple[tuple[str, Any], ...]
 
 @record(eq=False, weakref_slot=True)
 class Node:
-    """One op applied to inputs. `types` has one entry per output; only `call` has other than one."""
+    """One op applied to inputs. `types` has one entry per result; `item` takes one of several."""
 
     op: Op
     inputs: tuple[Node, ...]
@@ -39,7 +39,7 @@ class Node:
         return dict(self.params)[name]
 
     @staticmethod
-    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Node:
+    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         from tetrad.graph.build import apply  # building lives beside the nodes
 
         return apply(op, args, params)

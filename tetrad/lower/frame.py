@@ -36,6 +36,12 @@ class Memory:
     def temp(self, name: str, dtype: DType, *shape: Size) -> Slot:
         return Slot(name, ArrayType(dtype, tuple(shape)), "temp")
 
+    def results(self, node: Node) -> tuple[Slot, ...]:
+        """Where a node with several results writes: the slots of its items; results nobody reads still need room."""
+        found = {m.param("index"): s for m, s in self.slots.items() if m.op.name == "item" and m.inputs[0] is node}
+        spare = (self.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types))
+        return tuple(found.get(i, slot) for i, slot in enumerate(spare))
+
 
 class Frame:
     """One kernel under construction."""

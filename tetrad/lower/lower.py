@@ -77,18 +77,19 @@ class Lowerer:
             return []
         if group.kind not in GENERATORS:
             raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
-        if any(n == 0 for n in group.root.type.shape):
+        if all(0 in kind.shape for kind in group.root.types):
             return []
         return list(self.launches_of(group, inputs, memory))
 
     def launches_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
         """From the generator of its kind, or, for a group like one before, that one's kernels on other slots."""
         nodes, key = canonical(group, inputs)
-        if key in self.templates:
+        is_single = len(group.root.types) == 1  # of several results, which have a reader is not in the key
+        if is_single and key in self.templates:
             return reused(self.templates[key], group, nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
         launches = [made] if isinstance(made, Launch) else made
-        if not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
+        if is_single and not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
             self.templates[key] = Template(nodes, memory, tuple(launches))
         return launches
 
@@ -130,7 +131,7 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
             continue
         for node in group.outputs:
             place = home(node)
-            if place not in slots and node.op.name != "call":
+            if place not in slots and len(node.types) == 1:
                 slots[place] = Slot(f"t{len(slots)}", node.type, "temp")
     slots.update((n, slots[home(n)]) for n in graph.nodes() if home(n) is not n)
     return slots
@@ -146,12 +147,11 @@ def is_view(group: Group, graph: Graph) -> bool:
 
 
 def call_outputs(node: Node, memory: Memory) -> tuple[Slot, ...]:
-    """Where a call writes: the slots of its items; outputs nobody reads still need room."""
-    found = {m.param("index"): slot for m, slot in memory.slots.items() if m.op.name == "item" and m.inputs[0] is node}
+    """Where a call writes: the slots of its results, or those of the arguments it changes in place."""
+    outputs = list(memory.results(node))
     for i, operand in updates_of(node.param("graph")).items():
-        found[i] = memory.slots[node.inputs[operand]]
-    spare = (memory.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types))
-    return tuple(found.get(i, slot) for i, slot in enumerate(spare))
+        outputs[i] = memory.slots[node.inputs[operand]]
+    return tuple(outputs)
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

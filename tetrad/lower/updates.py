@@ -21,7 +21,7 @@ def updated(node: Node) -> Node | None:
     """The operand a node changes in place, if it does."""
     if node.op.in_place:
         return node.inputs[0]
-    if node.op.name == "item":
+    if node.op.name == "item" and node.inputs[0].op.name == "call":
         call = node.inputs[0]
         operand = updates_of(call.param("graph")).get(node.param("index"))
         return None if operand is None else call.inputs[operand]

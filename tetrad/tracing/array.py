@@ -100,7 +100,7 @@ class Array:
         return made
 
     @staticmethod
-    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Array:
+    def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if any(isinstance(a, TracedArray) for a in args):
             return record(op, args, params)
         return evaluate(op, args, params)
@@ -493,18 +493,24 @@ class TracedArray(Array):
     __hash__ = None
 
 
-def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Array:
-    """Apply an op to concrete arrays, now, with NumPy."""
+def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply an op to concrete arrays, now, with NumPy; a tuple when it has several results."""
     arrays = [a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)) for a in args]
     views = [a.view for a in arrays]
     try:
         kinds = tuple(a.type for a in arrays)
         kind = op.type(*kinds, **params)
-        result = np.asarray(op.reference(*views, **(params | {"types": kinds} if op.typed else params)))
+        result = op.reference(*views, **(params | {"types": kinds} if op.typed else params))
     except TetradError as error:
         raise located(error) from None
+    if isinstance(kind, tuple):
+        return tuple(_made(k, np.asarray(r)) for k, r in zip(kind, result, strict=True))
+    return _made(kind, np.asarray(result))
+
+
+def _made(kind: ArrayType, view: np.ndarray) -> Array:
     made = Array.__new__(Array)
-    made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), result, None
+    made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), view, None
     return made
 
 
@@ -515,11 +521,12 @@ def located(error: TetradError) -> TetradError:
     return type(error)(error.message, source=user_source(), hint=error.hint)
 
 
-def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
-    """Apply an op to arrays of which some are traced: a node of the current trace."""
+def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply an op to arrays of which some are traced: a node of the current trace, a tuple for several results."""
     trace = trace_of(next(a for a in args if isinstance(a, TracedArray)))
     nodes = [node_of(a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)), trace) for a in args]
-    return TracedArray.of(apply(op, nodes, params), trace)
+    made = apply(op, nodes, params)
+    return tuple(TracedArray.of(n, trace) for n in made) if isinstance(made, tuple) else TracedArray.of(made, trace)
 
 
 def trace_of(x: TracedArray) -> Trace:
