@@ -53,6 +53,8 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
     arrays = [values[0] for values in operands]
     if node.op is call:
         return tuple(evaluate(node.param("graph"), arrays, dims))
+    if node.op.kind == "structural":  # loops and branches: their references evaluate the graphs they hold
+        return tuple(node.op.reference(*arrays, dims=dims, **dict(node.params)))
     if node.op.kind in ("reduce", "special"):
         # NumPy sums in the order of memory; the meaning is that of the values, however they are laid out.
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]

@@ -1,0 +1,202 @@
+"""The graph language, loops: `scan`, `while_loop` and `switch`, structural ops that hold graphs.
+
+Receives graphs and the nodes they work on, checks that the two fit, returns the results as nodes. What each op means is
+its NumPy function below; `graph.nested` finds the graphs they hold, so passes, text and verify need not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import bool_, i32
+from tetrad.core.errors import DtypeError, ShapeError, TetradError
+from tetrad.core.op import Op, op
+from tetrad.core.sizes import Size, SizeExpr, bind
+from tetrad.core.source import Source, user_source
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import intern, results
+from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.routine import routine
+
+Types = tuple[ArrayType, ...]
+Arrays = tuple[np.ndarray, ...]
+Checkpoint = None | str | tuple[str, int]  # what the derivative stores: None everything, or a strategy
+
+
+# -- scan -------------------------------------------------------------------------------------------------------------
+
+
+def scan_types(
+    *kinds: ArrayType, body: Graph, consts: int, carries: int, length: Size, reverse: bool, unroll: int,
+    checkpoint: Checkpoint,
+) -> Types:  # fmt: skip
+    """The types of final carries and stacked results, once the body fits what it is given."""
+    check_count("scan", len(kinds) >= consts + carries, f"{consts} consts and {carries} carries", len(kinds))
+    given = [*kinds[: consts + carries], *(slice_type(x, length) for x in kinds[consts + carries :])]
+    check_inputs("scan", body, given)
+    outputs = tuple(o.type for o in body.outputs)
+    check_carries("scan", kinds[consts : consts + carries], outputs)
+    if unroll < 1:
+        raise ShapeError(f"scan: unroll is {unroll}, it must be at least 1")
+    return (*outputs[:carries], *(y.with_shape((length, *y.shape)) for y in outputs[carries:]))
+
+
+def slice_type(x: ArrayType, length: Size) -> ArrayType:
+    """The type of one row of xs."""
+    if not x.shape or x.shape[0] != length:
+        raise ShapeError(f"scan: xs {x} has no leading axis of the length {length}")
+    return x.with_shape(x.shape[1:])
+
+
+@op(type=scan_types, kind="structural", public=False)
+def scan(
+    *operands: np.ndarray, body: Graph, consts: int, carries: int, length: Size, reverse: bool, unroll: int,
+    checkpoint: Checkpoint, dims: Mapping[str, int] | None = None,
+) -> Arrays:  # fmt: skip
+    """carries = init; for each t: (carries, ys[t]) = body(consts, carries, xs[t]). `reverse` begins at the last row."""
+    dims = dims or {}
+    fixed, state = list(operands[:consts]), list(operands[consts : consts + carries])
+    xs, count = operands[consts + carries :], bind(length, dims)
+    stacked = [np.empty((count, *bound_shape(y.type, dims)), y.type.dtype.np) for y in body.outputs[carries:]]
+    step = routine(body, dims)
+    with np.errstate(all="ignore"):
+        for t in range(count - 1, -1, -1) if reverse else range(count):
+            made = step([*fixed, *state, *[x[t, ...] for x in xs]])
+            state = made[:carries]
+            for ys, y in zip(stacked, made[carries:], strict=True):
+                ys[t] = y
+    return (*state, *stacked)
+
+
+def make_scan(
+    body: Graph, consts: Sequence[Node], carries: Sequence[Node], xs: Sequence[Node], *, length: Size,
+    reverse: bool = False, unroll: int = 1, checkpoint: Checkpoint = None, source: Source | None = None,
+) -> tuple[Node, ...]:  # fmt: skip
+    """The results of a scan: final carries, then the stacked results of all steps."""
+    params = {
+        "body": body, "consts": len(consts), "carries": len(carries), "length": length, "reverse": reverse,
+        "unroll": unroll, "checkpoint": checkpoint,
+    }  # fmt: skip
+    return make(scan, [*consts, *carries, *xs], params, source)
+
+
+# -- while ------------------------------------------------------------------------------------------------------------
+
+
+def while_types(*kinds: ArrayType, condition: Graph, body: Graph, condition_consts: int, body_consts: int) -> Types:
+    """The types of the carries, once condition and body fit them."""
+    consts = condition_consts + body_consts
+    check_count("while_loop", len(kinds) >= consts, f"{consts} consts", len(kinds))
+    carries = kinds[consts:]
+    check_inputs("while_loop", condition, [*kinds[:condition_consts], *carries])
+    check_inputs("while_loop", body, [*kinds[condition_consts:consts], *carries])
+    tested = [o.type for o in condition.outputs]
+    if tested != [ArrayType(bool_, ())]:
+        raise DtypeError(f"while_loop: the condition must give one bool[], it gives {shown(tested)}")
+    check_carries("while_loop", carries, tuple(o.type for o in body.outputs))
+    return carries
+
+
+@op(type=while_types, kind="structural", public=False)
+def while_loop(
+    *operands: np.ndarray, condition: Graph, body: Graph, condition_consts: int, body_consts: int,
+    dims: Mapping[str, int] | None = None,
+) -> Arrays:  # fmt: skip
+    """carries = init; while condition(consts, carries): carries = body(consts, carries)."""
+    consts = condition_consts + body_consts
+    asked, fixed, state = operands[:condition_consts], operands[condition_consts:consts], list(operands[consts:])
+    holds, step = routine(condition, dims or {}), routine(body, dims or {})
+    with np.errstate(all="ignore"):
+        while holds([*asked, *state])[0]:
+            state = step([*fixed, *state])
+    return tuple(state)
+
+
+def make_while(
+    condition: Graph, body: Graph, condition_consts: Sequence[Node], body_consts: Sequence[Node],
+    carries: Sequence[Node], source: Source | None = None,
+) -> tuple[Node, ...]:  # fmt: skip
+    """The carries once the condition no longer holds."""
+    params = {
+        "condition": condition, "body": body, "condition_consts": len(condition_consts),
+        "body_consts": len(body_consts),
+    }  # fmt: skip
+    return make(while_loop, [*condition_consts, *body_consts, *carries], params, source)
+
+
+# -- switch -----------------------------------------------------------------------------------------------------------
+
+
+def switch_types(*kinds: ArrayType, branches: tuple[Graph, ...]) -> Types:
+    """The types of every branch's results: all branches take and give the same."""
+    if not branches:
+        raise ShapeError("switch: there are no branches")
+    check_count("switch", bool(kinds), "an index", len(kinds))
+    if kinds[0] != ArrayType(i32, ()):
+        raise DtypeError(f"switch: the index must be i32[], it is {kinds[0]}")
+    wanted = tuple(o.type for o in branches[0].outputs)
+    for number, branch in enumerate(branches):
+        check_inputs("switch", branch, kinds[1:])
+        given = tuple(o.type for o in branch.outputs)
+        if given != wanted:
+            raise ShapeError(f"switch: branch 0 gives {shown(wanted)}, branch {number} gives {shown(given)}")
+    return wanted
+
+
+@op(type=switch_types, kind="structural", public=False)
+def switch(*operands: np.ndarray, branches: tuple[Graph, ...], dims: Mapping[str, int] | None = None) -> Arrays:
+    """branches[index](operands), the index clamped into range."""
+    chosen = branches[min(max(int(operands[0]), 0), len(branches) - 1)]
+    return tuple(routine(chosen, dims or {})(operands[1:]))
+
+
+def make_switch(
+    index: Node, operands: Sequence[Node], branches: Sequence[Graph], source: Source | None = None
+) -> tuple[Node, ...]:
+    """The results of the branch that the index chooses."""
+    return make(switch, [index, *operands], {"branches": tuple(branches)}, source)
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def make(op: Op, inputs: Sequence[Node], params: dict[str, Any], source: Source | None) -> tuple[Node, ...]:
+    """The node's results; none at all for a loop without carries and results, which does nothing."""
+    source = source or user_source()
+    try:
+        types: Any = op.type(*(node.type for node in inputs), **params)
+    except TetradError as error:
+        if error.source is not None:
+            raise
+        raise type(error)(error.message, source=source, hint=error.hint) from None
+    return results(intern(op, tuple(inputs), tuple(sorted(params.items())), types, source)) if types else ()
+
+
+def check_count(name: str, holds: bool, wanted: str, given: int) -> None:
+    if not holds:
+        raise ShapeError(f"{name}: expected {wanted}, got {given} operands")
+
+
+def check_inputs(name: str, graph: Graph, given: Sequence[ArrayType]) -> None:
+    wanted = [node.type for node in graph.inputs]
+    if wanted != list(given):
+        raise ShapeError(f"{name}: the graph {graph.name} takes {shown(wanted)}, it is given {shown(given)}")
+
+
+def check_carries(name: str, carries: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
+    if len(outputs) < len(carries) or (name != "scan" and len(outputs) > len(carries)):
+        raise ShapeError(f"{name}: the body gives {len(outputs)} results for {len(carries)} carries")
+    for number, (before, after) in enumerate(zip(carries, outputs, strict=False)):
+        if before != after:
+            raise ShapeError(f"{name}: carry {number} is {before}, the body gives {after} for it")
+
+
+def bound_shape(kind: ArrayType, dims: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(bind(size, dims) if isinstance(size, SizeExpr) else size for size in kind.storage_shape)
+
+
+def shown(kinds: Sequence[ArrayType]) -> str:
+    return ", ".join(map(str, kinds)) or "nothing"

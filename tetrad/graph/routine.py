@@ -1,0 +1,113 @@
+"""The graph language, routine: a graph made ready to be evaluated many times, as the body of a loop is.
+
+Receives a graph and the values of its Dims, returns a function from arrays to arrays. Everything that does not depend
+on the arrays is done once: the order of the nodes, their settings, the constants. The first run goes through
+`graph.evaluate`, which checks every result against its type; what passed once has the same types in every later run.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.errors import TetradError
+from tetrad.core.record import record
+from tetrad.graph.build import call, constant, item
+from tetrad.graph.evaluate import bind_value, evaluate
+from tetrad.graph.nodes import Graph, Node
+
+Arrays = list[np.ndarray]
+
+
+@record(eq=False)
+class Instruction:
+    """One node: where its operands are, where its results go, and the function between them."""
+
+    node: Node
+    function: Callable[..., Any]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+_known: weakref.WeakKeyDictionary[Graph, dict[tuple[tuple[str, int], ...], Routine]] = weakref.WeakKeyDictionary()
+
+
+def routine(graph: Graph, dims: Mapping[str, int]) -> Routine:
+    """The routine of a graph at these sizes, made once as long as the graph lives."""
+    known = _known.setdefault(graph, {})
+    key = tuple(sorted(dims.items()))
+    if key not in known:
+        known[key] = Routine(graph, dims)
+    return known[key]
+
+
+class Routine:
+    """A graph as a list of instructions on numbered registers."""
+
+    def __init__(self, graph: Graph, dims: Mapping[str, int]) -> None:
+        self.graph, self.dims = weakref.ref(graph), dims  # weak: a routine is remembered with its graph
+        self.registers: list[Any] = [None] * len(graph.inputs)
+        self.places: dict[Node, tuple[int, ...]] = {node: (i,) for i, node in enumerate(graph.inputs)}
+        self.instructions: list[Instruction] = []
+        for node in graph.nodes():
+            if node not in self.places:
+                self.add(node)
+        self.outputs = [self.places[node][0] for node in graph.outputs]
+        self.ran = False
+
+    def add(self, node: Node) -> None:
+        if node.op is item:
+            self.places[node] = (self.places[node.inputs[0]][node.param("index")],)
+            return
+        first = len(self.registers)
+        self.registers += [node.param("value").array] if node.op is constant else [None] * len(node.types)
+        self.places[node] = tuple(range(first, len(self.registers)))
+        if node.op is not constant:
+            operands = tuple(self.places[operand][0] for operand in node.inputs)
+            self.instructions.append(Instruction(node, function_of(node, self.dims), operands, self.places[node]))
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> Arrays:
+        graph = None if self.ran else self.graph()
+        if graph is not None:
+            checked = evaluate(graph, arrays, self.dims)
+            self.ran = True
+            return checked
+        values = self.registers.copy()
+        values[: len(arrays)] = arrays
+        for step in self.instructions:
+            try:
+                found = step.function(*[values[i] for i in step.operands])
+            except TetradError as error:
+                if error.source is not None or step.node.source is None:
+                    raise
+                raise type(error)(error.message, source=step.node.source, hint=error.hint) from None
+            if len(step.results) == 1:
+                values[step.results[0]] = found[0] if type(found) is tuple else np.asarray(found)
+            else:
+                for place, value in zip(step.results, found, strict=True):
+                    values[place] = value
+        return [values[i] for i in self.outputs]
+
+
+def function_of(node: Node, dims: Mapping[str, int]) -> Callable[..., Any]:
+    """The node as a function of its operands alone. What may have several results gives a tuple."""
+    if node.op is call:
+        inner = routine(node.param("graph"), dims)
+        return lambda *arrays: tuple(inner(arrays))
+    params = {name: bind_value(value, dims) for name, value in node.params}
+    reference = node.op.reference
+    if node.op.kind == "structural":
+        return lambda *arrays: reference(*arrays, dims=dims, **params)
+    if node.op.typed:
+        params["types"] = tuple(operand.type for operand in node.inputs)
+    if node.op.kind in ("reduce", "special"):
+        return lambda *arrays: reference(*map(in_order, arrays), **params)
+    return (lambda *arrays: reference(*arrays, **params)) if params else reference
+
+
+def in_order(array: np.ndarray) -> np.ndarray:
+    """NumPy sums in the order of memory; the meaning is that of the values, however they are laid out."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
