@@ -11,7 +11,7 @@ from typing import Any
 
 from tetrad import functions, kernel, nn
 from tetrad.core import errors, tree
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
 from tetrad.functions import *  # noqa: F403
@@ -26,6 +26,7 @@ __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 
 bfloat16, float16, float32, float64 = bf16, f16, f32, f64
+complex64, complex128 = c64, c128
 int8, int16, int32, int64 = i8, i16, i32, i64
 uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 bool = bool_
@@ -59,7 +60,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Array", "DType", "Dim", "Spec", "dispatch", "errors", "jit", "kernel", "nn", "trace", "tree",
-    "bfloat16", "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
     *LAZY,
     *functions.__dir__(),

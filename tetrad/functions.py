@@ -207,7 +207,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
-    "real floating": "f", "complex floating": "", "numeric": "iuf",
+    "real floating": "f", "complex floating": "c", "numeric": "iufc",
 }  # fmt: skip
 
 
@@ -249,12 +249,12 @@ class iinfo_object:
 
 
 def finfo(type: Any, /) -> finfo_object:
-    """The limits of a float dtype (or of an array's).
+    """The limits of a float dtype (or of an array's); of a complex dtype those of its parts.
 
     >>> finfo("float32").eps
     1.1920928955078125e-07
     """
-    dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
+    dtype = (type.dtype if isinstance(type, Array) else dtype_of(type)).real
     if not dtype.is_float:
         fail(DtypeError, f"finfo: {dtype} is not a float dtype")
     info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # NumPy's own knows no bf16

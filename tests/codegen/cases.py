@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.codegen.machine import Grid, random_array
 from tests.kernel.programs import ARITHMETIC, edges
-from tetrad.core.dtypes import ARRAY_DTYPES, DType, bf16, bool_, f16, f32, f64, i32, i64, index, u8, u32
+from tetrad.core.dtypes import REAL_DTYPES, DType, bf16, bool_, f16, f32, f64, i32, i64, index, u8, u32
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 
@@ -71,7 +71,7 @@ def arithmetic() -> Iterator[Case]:
             yield elementwise(f"{op} {dtype}", width, lambda k, a, b, op=op: k.unary(op, a), *columns)
         for op in ("eq", "ne") if dtype is bool_ else n.COMPARISONS:
             yield elementwise(f"{op} {dtype}", width, lambda k, a, b, op=op: k.compare(op, a, b), *columns)
-    for dtype, width in itertools.product(ARRAY_DTYPES, PURE):
+    for dtype, width in itertools.product(REAL_DTYPES, PURE):
         yield select(dtype, width)
     for dtype, op in itertools.product((i32, i64, u8, u32), ("div", "mod", "shl", "shr")):
         columns = [(dtype, column) for column in pairs(dtype)]
@@ -97,7 +97,7 @@ def index_arithmetic(op: str, width: int) -> Case:
 
 
 def conversions() -> Iterator[Case]:
-    for source, goal in itertools.product(ARRAY_DTYPES, repeat=2):
+    for source, goal in itertools.product(REAL_DTYPES, repeat=2):
         values = np.concatenate(
             [np.array(numbers(source), source.np), random_array(np.random.default_rng(2), source, 64)]
         )
@@ -109,7 +109,7 @@ def conversions() -> Iterator[Case]:
                 yield elementwise(
                     f"bits {source} {goal}", width, lambda k, x, d=goal: k.bitcast(x, d), (source, values)
                 )
-    for dtype, width in itertools.product([d for d in ARRAY_DTYPES if d not in HALVES], PURE):
+    for dtype, width in itertools.product([d for d in REAL_DTYPES if d not in HALVES], PURE):
         values = np.array([v for v in numbers(dtype) if v == v and abs(v) < 2**52], dtype.np)
         through = elementwise(
             f"through index {dtype}", width, lambda k, x, d=dtype: k.cast(k.cast(x, index), d), (dtype, values)
@@ -162,7 +162,7 @@ def dot(u_max: int, width: int) -> Case:
 
 
 def memory() -> Iterator[Case]:
-    for dtype, width in itertools.product(ARRAY_DTYPES, SHAPES):
+    for dtype, width in itertools.product(REAL_DTYPES, SHAPES):
         for make in (
             copy,
             streamed,
@@ -299,7 +299,7 @@ def constants(dtype: DType, width: int) -> Case:
 
 
 def lanes() -> Iterator[Case]:
-    for dtype, width in itertools.product(ARRAY_DTYPES, (1, 3, 16)):
+    for dtype, width in itertools.product(REAL_DTYPES, (1, 3, 16)):
         yield exchange(dtype, width)
     for width in (1, 3, 12, 16, 64, 100, 256):
         yield votes(width)

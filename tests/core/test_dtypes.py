@@ -52,7 +52,7 @@ def test_long_name_is_numpys(dtype: d.DType) -> None:
 
 @EVERY
 def test_exactly_one_kind(dtype: d.DType) -> None:
-    assert [dtype.is_float, dtype.is_integer, dtype is d.bool_].count(True) == 1
+    assert [dtype.is_float, dtype.is_complex, dtype.is_integer, dtype is d.bool_].count(True) == 1
 
 
 def test_signed_means_signed_integer() -> None:
@@ -61,7 +61,13 @@ def test_signed_means_signed_integer() -> None:
 
 
 def test_python_types_are_narrow() -> None:
-    assert [d.as_dtype(t) for t in (bool, int, float)] == [d.bool_, d.i32, d.f32]
+    assert [d.as_dtype(t) for t in (bool, int, float, complex)] == [d.bool_, d.i32, d.f32, d.c64]
+
+
+def test_complex_types_and_their_parts() -> None:
+    assert [t.real for t in (d.c64, d.c128, d.f16, d.i32)] == [d.f32, d.f64, d.f16, d.i32]
+    assert [t.complex for t in (d.f32, d.f64, d.bf16, d.c64, d.c128)] == [d.c64, d.c128, d.c64, d.c64, d.c128]
+    assert [t for t in d.ARRAY_DTYPES if t not in d.REAL_DTYPES] == [d.c64, d.c128]
 
 
 def test_bfloat16_is_ml_dtypes() -> None:
@@ -77,7 +83,7 @@ def test_compiled_dtypes_are_array_dtypes() -> None:
     assert set(d.COMPILED_DTYPES) <= set(d.ARRAY_DTYPES)
 
 
-NOT_DTYPES = ["float33", "", np.complex64, object, ">f4", np.dtype(">f4"), [("a", "f4")], 3]
+NOT_DTYPES = ["float33", "", np.clongdouble, object, ">f4", np.dtype(">f4"), [("a", "f4")], 3]
 
 
 @pytest.mark.parametrize("like", NOT_DTYPES, ids=repr)

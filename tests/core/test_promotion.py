@@ -12,6 +12,8 @@ from tetrad.core.dtypes import (
     DType,
     bf16,
     bool_,
+    c64,
+    c128,
     f16,
     f32,
     f64,
@@ -31,7 +33,7 @@ FORBIDDEN = {frozenset({u64, signed}) for signed in (i8, i16, i32, i64)}
 SAME_KIND = [
     (a, b)
     for a, b in itertools.product(ARRAY_DTYPES, repeat=2)
-    if bf16 not in (a, b) and (a.is_float == b.is_float and a.is_integer == b.is_integer)
+    if bf16 not in (a, b) and a.is_integer == b.is_integer and (a is bool_) == (b is bool_)
 ]
 
 
@@ -52,9 +54,12 @@ def test_promotion_is_symmetric(a: DType, b: DType) -> None:
 
 @pytest.mark.parametrize(
     ("a", "b", "want"),
-    [(i64, f16, f16), (u8, bf16, bf16), (bool_, f32, f32), (bool_, u8, u8), (f16, bf16, f32)],
+    [
+        (i64, f16, f16), (u8, bf16, bf16), (bool_, f32, f32), (bool_, u8, u8), (f16, bf16, f32),
+        (i64, c64, c64), (bool_, c128, c128), (bf16, c64, c64),
+    ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_the_standard_leaves_open(a: DType, b: DType, want: DType) -> None:
     assert promote(a, b) is want
 
@@ -64,7 +69,9 @@ def test_what_the_standard_leaves_open(a: DType, b: DType, want: DType) -> None:
     [
         ([f16, float], f16), ([f16, int], f16), ([u8, int], u8), ([u8, bool], u8), ([i64, float], f32),
         ([bool_, int], i32), ([bool_, float], f32), ([f64, float], f64), ([int], i32), ([float, int], f32),
-        ([bool], bool_), ([u16, u32, int], u32),
+        ([bool], bool_), ([u16, u32, int], u32), ([complex], c64), ([f32, complex], c64), ([f64, complex], c128),
+        ([i64, complex], c64), ([bool_, complex], c64), ([c128, complex], c128), ([c64, float], c64),
+        ([f64, c64, int], c128),
     ],
 )  # fmt: skip
 def test_python_numbers_are_weak(kinds: list[DType | type], want: DType) -> None:

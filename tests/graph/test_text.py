@@ -108,6 +108,9 @@ def test_comments_and_blank_lines_are_skipped() -> None:
         (-0.0, "-0.0"),
         (float("nan"), "nan"),
         (float("-inf"), "-inf"),
+        (complex(1, -0.0), "1.0-0.0j"),
+        (complex("nan-infj"), "nan-infj"),
+        (complex(-1e300, 5e-324), "-1e+300+5e-324j"),
         ('a "b" # c, ) \n', '"a \\"b\\" # c, ) \\n"'),
         ((), "()"),
         ((1,), "(1,)"),
@@ -134,7 +137,7 @@ def test_every_kind_of_setting(anything: Op, value: Any, text: str) -> None:
 
 def test_what_python_calls_equal_is_not_one_node(anything: Op) -> None:
     x = arg(0, f32)
-    nodes = [apply(anything, [x], {"setting": v}) for v in (0, False, 0.0, -0.0, (0,), (0.0,))]
+    nodes = [apply(anything, [x], {"setting": v}) for v in (0, False, 0.0, -0.0, 0j, -0j, (0,), (0.0,))]
     assert len(set(nodes)) == len(nodes)
     padded = [pad(arg(0, f32, 2), low=(1,), high=(0,), value=v) for v in (0.0, -0.0)]
     assert padded[0] is not padded[1]
@@ -156,6 +159,14 @@ def test_special_floats_in_constants(dtype: DType) -> None:
     graph = close(make_constant(array))
     assert parse(to_text(graph)) is graph
     assert "[0.0, -0.0, inf, -inf, nan, 0x" in to_text(graph)
+
+
+def test_complex_constants() -> None:
+    graph = close(make_constant(np.array([1 - 2j, complex(-0.0, np.inf)], np.complex64)))
+    assert "c64[2] = constant([1.0-2.0j, -0.0+infj])" in to_text(graph)
+    assert parse(to_text(graph)) is graph
+    with pytest.raises(ParseError, match=r"expected a complex number such as 1\.0-2\.0j, got '1\.0'"):
+        parse(to_text(graph).replace("1.0-2.0j", "1.0"))
 
 
 def test_a_constant_of_one_value_prints_it_once() -> None:

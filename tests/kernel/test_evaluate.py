@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.kernel.programs import ARITHMETIC, LANES, apply, edges, elementwise, same_bits
-from tetrad.core.dtypes import ARRAY_DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32
+from tetrad.core.dtypes import REAL_DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32
 from tetrad.core.errors import BadInputs, BoundsError
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
@@ -189,7 +189,7 @@ def test_bool_not() -> None:
     assert apply(lambda k, x: ~x, (bool_,), [False, True]).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("dtype", [d for d in ARRAY_DTYPES if d is not bool_], ids=str)
+@pytest.mark.parametrize("dtype", [d for d in REAL_DTYPES if d is not bool_], ids=str)
 def test_select_keeps_bits_of_every_type(dtype: DType) -> None:
     a = np.random.default_rng(0).integers(0, 256, 64 * dtype.nbytes).astype(np.uint8).view(dtype.np)
     cond = np.arange(len(a)) % 2 == 0

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernel.programs import edges, elementwise, same_bits
 from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, hard, spread, want, worst
-from tetrad.core.dtypes import ARRAY_DTYPES, DType, f16, f32, f64, i32
+from tetrad.core.dtypes import REAL_DTYPES, DType, f16, f32, f64, i32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel import math as km
 
@@ -199,7 +199,7 @@ def test_whole_powers_are_exact_while_they_fit() -> None:
 
 @pytest.mark.parametrize("name", list(km.ULPS))
 def test_other_types_are_refused(name: str) -> None:
-    computed = [d for d in ARRAY_DTYPES if not d.storage_only]
+    computed = [d for d in REAL_DTYPES if not d.storage_only]
     for dtype in set(computed) - set(km.ULPS[name]):
         with pytest.raises(DtypeError, match=f"{name}: no kernel for {dtype}"):
             elementwise(getattr(km, name), *[dtype] * (2 if name in BINARY else 1))

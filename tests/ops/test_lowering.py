@@ -12,7 +12,7 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.ops.close import assert_close
 from tests.ops.kernels import result_type, run_elementwise, run_movement, run_reduce
-from tetrad.core.dtypes import ARRAY_DTYPES, DType, as_dtype, bool_
+from tetrad.core.dtypes import REAL_DTYPES, DType, as_dtype, bool_
 from tetrad.core.errors import DtypeError
 from tetrad.core.op import REGISTRY, Case, Op
 from tetrad.core.types import ArrayType
@@ -80,7 +80,7 @@ def test_ops_without_random_cases_have_a_file_of_tests() -> None:
 @pytest.mark.parametrize("op", [o for o in OPS if o.kind == "elementwise"], ids=lambda op: op.name)
 def test_a_dtype_that_is_not_compiled_is_a_clear_error(op: Op) -> None:
     case = op.cases(np.random.default_rng(0))
-    for dtype in set(ARRAY_DTYPES) - set(op.dtypes):
+    for dtype in set(REAL_DTYPES) - set(op.dtypes):
         types = [ArrayType(bool_ if op.name == "where" and i == 0 else dtype, ()) for i in range(len(case.args))]
         with pytest.raises(DtypeError, match=rf"^{op.name}: takes {op.dtypes[0]}.*, got {dtype}\n  hint: "):
             op.type(*types, **case.params)

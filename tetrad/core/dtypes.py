@@ -19,7 +19,7 @@ class DType:
 
     name: str  # as the IR prints it: f32
     long_name: str  # as the array API spells it: float32
-    kind: str  # f float, i signed, u unsigned, b bool, x index, q quantised in blocks
+    kind: str  # f float, c complex, i signed, u unsigned, b bool, x index, q quantised in blocks
     bits: int
     storage_only: bool = False  # loaded, stored and cast, never computed with
     block: int = 1  # kind q: elements of a block along the last axis ...
@@ -37,6 +37,20 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def real(self) -> DType:
+        """The type of the parts of a complex number; any other type is its own."""
+        return PARTS.get(self, self)
+
+    @property
+    def complex(self) -> DType:
+        """The complex type whose parts hold numbers of this float type."""
+        return self if self.is_complex else c128 if self is f64 else c64
 
     @property
     def is_signed(self) -> bool:
@@ -71,6 +85,8 @@ u16 = DType("u16", "uint16", "u", 16, storage_only=True)
 u32 = DType("u32", "uint32", "u", 32)
 u64 = DType("u64", "uint64", "u", 64, storage_only=True)
 bool_ = DType("bool", "bool", "b", 1)
+c64 = DType("c64", "complex64", "c", 64)  # real and imaginary part side by side in memory; no kernel knows it, see
+c128 = DType("c128", "complex128", "c", 128)  # passes.split
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
 NUMPY: dict[DType, np.dtype] = {
@@ -88,13 +104,17 @@ NUMPY: dict[DType, np.dtype] = {
     u64: np.dtype(np.uint64),
     bool_: np.dtype(np.bool_),
     index: np.dtype(np.int64),
+    c64: np.dtype(np.complex64),
+    c128: np.dtype(np.complex128),
 }
+PARTS: dict[DType, DType] = {c64: f32, c128: f64}
 ARRAY_DTYPES = tuple(d for d in NUMPY if d is not index)
+REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if d not in PARTS)  # what kernels hold
 COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8)
 
 _BY_NAME = {d.name: d for d in NUMPY} | {d.long_name: d for d in NUMPY}
 _BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}
-_BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32}
+_BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 
 
 def declare_quantized(name: str, block: int, block_bytes: int, rows: int = 1) -> DType:

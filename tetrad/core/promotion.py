@@ -2,7 +2,8 @@
 
 Receives the dtypes of arrays and the types of Python scalars (weak: they take the dtype of the array they meet);
 returns the common dtype. The array API's table, and where that table is silent: bool gives way to anything, an integer
-gives way to the float it meets, a Python float beside integers gives the default float, f16 beside bf16 gives f32.
+gives way to the float or complex it meets, a Python float beside integers gives the default float, f16 beside bf16
+gives f32. A complex number has parts that hold the floats it meets: f64 beside c64 gives c128.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32, named
+from tetrad.core.dtypes import DType, bf16, bool_, c64, f16, f32, i32, named
 from tetrad.core.errors import DtypeError
 
 DEFAULT_FLOAT = f32
 DEFAULT_INT = i32
-WEAK: dict[type, DType] = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT}
-KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
+DEFAULT_COMPLEX = c64
+WEAK: dict[type, DType] = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}
+KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 Kind = DType | type  # the dtype of an array, or the type of a Python scalar
 
@@ -30,6 +32,8 @@ def promote(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    if {a.kind, b.kind} == {"f", "c"}:
+        return promote(a.complex, b.complex)
     if KIND_RANK[a.kind] != KIND_RANK[b.kind]:
         return a if KIND_RANK[a.kind] > KIND_RANK[b.kind] else b
     if a.kind != b.kind:
@@ -61,12 +65,14 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     if not strong:
         return reduce(promote, weak)
     base = reduce(promote, strong)
+    if base.is_float and c64 in weak:
+        return base.complex
     return max([base, *weak], key=lambda d: KIND_RANK[d.kind])  # the first of equals: the arrays' own
 
 
 def as_float(dtype: DType) -> DType:
-    """The dtype a float function computes in: floats keep theirs, the others take the default float."""
-    return dtype if dtype.is_float else DEFAULT_FLOAT
+    """The dtype a float function computes in: floats and complex numbers keep theirs, others take the default float."""
+    return dtype if dtype.is_float or dtype.is_complex else DEFAULT_FLOAT
 
 
 def operand_dtypes(style: str, kinds: Sequence[Kind]) -> tuple[DType, ...]:

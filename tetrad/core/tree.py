@@ -53,7 +53,7 @@ def typed(value: Hashable) -> Hashable:
         return type(value), tuple([typed(part) for part in value])
     if value is None or isinstance(value, str):
         return value
-    return type(value), value, str(value) if isinstance(value, float) else None
+    return type(value), value, str(value) if isinstance(value, float | complex) else None
 
 
 class Container(NamedTuple):

@@ -67,7 +67,7 @@ def results(node: Node) -> tuple[Node, ...]:
 
 
 def as_constant(value: Any, partner: Node) -> Node:
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | complex):
         value = np.asarray(value, partner.type.dtype.np)
     return make_constant(np.asarray(value))
 
@@ -113,6 +113,8 @@ def exact(value: Any) -> Any:
         return tuple(map(exact, value))
     if isinstance(value, float):
         return (float, value.hex())  # nan, unlike itself for Python, is one key
+    if isinstance(value, complex):
+        return (complex, value.real.hex(), value.imag.hex())
     return (bool, value) if isinstance(value, bool) else value
 
 

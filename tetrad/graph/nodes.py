@@ -106,9 +106,9 @@ class Literal:
         """The element that all others equal bit for bit, as an array without axes. Part of a program's key."""
         flat = self.held.reshape(-1)
         if flat.size > 1:
-            bits = flat.view(f"u{flat.itemsize}")
+            bits = flat.view(f"u{min(flat.itemsize, 8)}").reshape(flat.size, -1)
             # Piece by piece: weights differ within the first few elements, and need not be read to the end.
-            pieces = (bits[i : i + self.PIECE] for i in range(0, bits.size, self.PIECE))
+            pieces = (bits[i : i + self.PIECE] for i in range(0, flat.size, self.PIECE))
             if not all((piece == bits[0]).all() for piece in pieces):
                 return None
         return flat[:1].reshape(()) if flat.size else None

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import NUMPY, DType, as_dtype, bool_, named
+from tetrad.core.dtypes import NUMPY, DType, as_dtype, bool_, c128, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.record import field, record
@@ -162,6 +162,8 @@ def _plain(value: Any) -> str:
         return f"size({value})" if clash else str(value)
     if isinstance(value, np.generic):
         return _plain(value.item())
+    if isinstance(value, complex):
+        return _complex_words(np.array([value]))[0]
     if isinstance(value, int | float | DType | ArrayType):
         return repr(value)  # of a float: the shortest text that reads back as the same float; nan, inf and -0.0 too
     return f"<{type(value).__name__} {value}>"  # no param of ours; shown so that the graph can still be looked at
@@ -174,12 +176,20 @@ def _literal_type(literal: Literal) -> ArrayType:
 def _elements(array: np.ndarray) -> list[str]:
     """Every element, exactly. A NaN that is not the usual one prints as its bits."""
     flat = array.reshape(-1)
+    if array.dtype.kind == "c":
+        return _complex_words(flat)
     if array.dtype.kind not in "biu":
         words = [repr(v) for v in flat.astype(np.float64).tolist()]
         for i in np.flatnonzero(np.isnan(flat)):
             words[i] = _nan(flat[i : i + 1])
         return words
     return [_plain(v) for v in flat.tolist()]
+
+
+def _complex_words(flat: np.ndarray) -> list[str]:
+    """1.0-0.0j: real part, sign, imaginary part. The bits of a NaN follow a plus."""
+    reals, imags = _elements(flat.real), _elements(flat.imag)
+    return [f"{re}{im}j" if im.startswith("-") else f"{re}+{im}j" for re, im in zip(reals, imags, strict=True)]
 
 
 def _nan(element: np.ndarray) -> str:
@@ -202,6 +212,8 @@ _COMMENT = re.compile(r"\s*(?:#.*)?\Z")
 _INT = re.compile(r"-?\d{1,40}\Z")
 _FLOAT = re.compile(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
 _BITS = re.compile(r"0x[0-9a-f]{1,16}\Z")
+_PART = r"(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan|0x[0-9a-f]{1,16})"
+_COMPLEX = re.compile(rf"(-?{_PART})\+?(-?{_PART})j\Z")
 _TERM = re.compile(r"([-+]?)([\w*]+)")
 
 
@@ -457,6 +469,8 @@ class _Reader:
             return int(word)
         if _FLOAT.match(word):
             return float(word)
+        if _COMPLEX.match(word):
+            return complex(_array([word], c128)[0])
         if word in RESERVED:
             return named(word)
         return self.parser.array_type(self.line, word) if word.endswith("]") else self.parser.size(self.line, word)
@@ -503,6 +517,8 @@ def _array(words: list[str], dtype: DType) -> np.ndarray:
         if not {"true", "false"}.issuperset(words):
             raise ValueError("expected true or false")
         return np.array([w == "true" for w in words], np.bool_)
+    if dtype.is_complex:
+        return _array([part for word in words for part in _parts(word)], dtype.real).view(dtype.np)
     if not dtype.is_float:
         return np.array([int(w) for w in words], dtype.np)
     for word in words:
@@ -515,3 +531,10 @@ def _array(words: list[str], dtype: DType) -> np.ndarray:
         if word[:2] == "0x":
             bits[i] = int(word, 16)
     return array
+
+
+def _parts(word: str) -> tuple[str, str]:
+    match = _COMPLEX.match(word)
+    if match is None:
+        raise ValueError(f"expected a complex number such as 1.0-2.0j, got {word!r}")
+    return match[1], match[2]

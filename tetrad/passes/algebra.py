@@ -210,7 +210,9 @@ def holds(wide: DType, narrow: DType) -> bool:
     """Can `wide` represent every value of `narrow`?"""
     if narrow is bool_ or narrow is wide:
         return True
-    if wide is bool_ or narrow.is_float and not wide.is_float:
+    if wide.is_complex:
+        return holds(wide.real, narrow.real)
+    if wide is bool_ or narrow.is_complex or narrow.is_float and not wide.is_float:
         return False
     if wide.is_float and narrow.is_float:
         return SIGNIFICAND[wide] >= SIGNIFICAND[narrow] and EXPONENT[wide] >= EXPONENT[narrow]

@@ -163,12 +163,12 @@ class Array:
         """The elements, or the blocks of a quantised type as its file format holds them."""
         return _quantized().to_bytes(self)  # type: ignore[no-any-return]
 
-    def item(self) -> bool | int | float:
+    def item(self) -> bool | int | float | complex:
         """The value of an array of one element as a Python number."""
         if self.size != 1:
             fail(ShapeError, f"item: {self.type} has not exactly one element")
         value = self.view.item()
-        return value if isinstance(value, bool | int) else float(value)
+        return value if isinstance(value, bool | int | complex) else float(value)
 
     def tolist(self) -> Any:
         return self.view.tolist()
@@ -188,6 +188,9 @@ class Array:
 
     def __float__(self) -> float:
         return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
 
     def __index__(self) -> int:
         if not self.dtype.is_integer:

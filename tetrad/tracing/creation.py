@@ -37,8 +37,8 @@ from tetrad.tracing.operands import (
 def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
     """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or `__dlpack__`.
 
-    Python floats become float32, ints int32 (int64 where they need it); arrays keep their dtype. Values never change:
-    a writable NumPy array is copied, unless copy=False promises that nobody will write to it.
+    Python floats become float32, complex numbers complex64, ints int32 (int64 where they need it); arrays keep their
+    dtype. Values never change: a writable NumPy array is copied, unless copy=False promises that nobody writes to it.
 
     >>> asarray([[1, 2], [3, 4]])
     Array([[1, 2],

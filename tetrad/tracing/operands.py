@@ -21,7 +21,7 @@ from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, TracedArray, fail, located, node_of
 from tetrad.tracing.context import current_trace
 
-Operand = Array | np.ndarray | np.generic | bool | int | float | SizeExpr
+Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
 
 
 def run(name: str, *args: Array, **params: Any) -> Array:
@@ -55,9 +55,12 @@ def wrap(values: np.ndarray) -> Array:
         raise located(error) from None
 
 
-def scalar(value: bool | int | float, dtype: DType) -> Array:
+def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
     """A Python number as an array without axes."""
-    if dtype.is_integer and not dtype_holds(dtype, value):
+    if isinstance(value, complex):
+        if not dtype.is_complex:
+            fail(DtypeError, f"the number {value} does not fit {dtype}", "take a part: value.real or value.imag")
+    elif dtype.is_integer and not dtype_holds(dtype, value):
         fail(DtypeError, f"the number {value} does not fit {dtype}", "convert the array with astype first")
     with np.errstate(all="ignore"):
         return Array.from_numpy(np.asarray(value, dtype.np))

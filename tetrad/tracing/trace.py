@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, f32, f64, i64
+from tetrad.core.dtypes import DType, c128, f32, f64, i64
 from tetrad.core.errors import TraceError
 from tetrad.core.promotion import WEAK
 from tetrad.core.record import record
@@ -26,7 +26,8 @@ from tetrad.tracing.context import Trace, new_trace
 from tetrad.tracing.operands import as_array, check_shape, dtype_of, is_operand, wrap
 from tetrad.tracing.signature import Arguments, Signature, signature_of
 
-WIDE: dict[type, DType] = {bool: WEAK[bool], int: i64, float: f64}  # a Python number travels at full precision
+# A Python number travels at full precision.
+WIDE: dict[type, DType] = {bool: WEAK[bool], int: i64, float: f64, complex: c128}
 
 
 @record
