@@ -18,6 +18,7 @@ from tetrad.functions import *  # noqa: F403
 from tetrad.kernels import dispatch
 from tetrad.tracing.array import Array
 from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
+from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
 from tetrad.tracing.trace import Spec, trace
 from tetrad.transforms import jit
 
@@ -34,11 +35,20 @@ bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
 LAZY = ("bisect", "explain")
+SPACES = ("random",)  # namespaces, loaded when first used
+DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
+BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
+TRANSFORMS = dict.fromkeys(DERIVATIVES, "derivatives") | dict.fromkeys(BATCHES, "vmap")  # name -> module in tracing
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 
 
 def __getattr__(name: str) -> Any:
     """Elementwise functions: the namespace makes each from its op. What needs the compiler is loaded when used."""
+    if name in TRANSFORMS:
+        globals()[name] = found = getattr(importlib.import_module(f"tetrad.tracing.{TRANSFORMS[name]}"), name)
+        return found
+    if name in SPACES:
+        return importlib.import_module(f"tetrad.{name}")
     if name == "explain":
         return importlib.import_module("tetrad.explain")  # a folder that can be called
     if name == "bisect":
@@ -56,7 +66,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY, *NEEDS_EXTRA, *functions.__dir__()})
+    return sorted({*globals(), *LAZY, *SPACES, *TRANSFORMS, *NEEDS_EXTRA, *functions.__dir__()})
 
 
 __all__ = [
@@ -64,6 +74,9 @@ __all__ = [
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
     "cond", "fori_loop", "scan", "switch", "while_loop",
+    "cond", "fori_loop", "scan", "switch", "while_loop",
     *LAZY,
+    *SPACES,
+    *TRANSFORMS,
     *functions.__dir__(),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import TetradError
-from tetrad.core.op import Op, op
+from tetrad.core.op import REGISTRY, Op, op
 from tetrad.core.source import Source, user_source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal, Node, ParamItems, topological
@@ -49,7 +49,7 @@ def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source
     """
     source = source or user_source()
     partner = next(a for a in args if isinstance(a, Node))
-    inputs = tuple(a if isinstance(a, Node) else as_constant(a, partner) for a in args)
+    inputs = tuple(a if isinstance(a, Node) else as_operand(op, a, partner) for a in args)
     try:
         result = op.type(*(i.type for i in inputs), **params)
     except TetradError as error:
@@ -66,10 +66,18 @@ def results(node: Node) -> tuple[Node, ...]:
     return tuple(make_item(node, i) for i in range(len(node.types)))
 
 
-def as_constant(value: Any, partner: Node) -> Node:
-    if isinstance(value, bool | int | float | complex):
-        value = np.asarray(value, partner.type.dtype.np)
-    return make_constant(np.asarray(value))
+def as_operand(op: Op, value: Any, partner: Node) -> Node:
+    """A number as an array of the partner's type, for elementwise ops of its shape too; an array as it is."""
+    if not isinstance(value, bool | int | float | complex):
+        return make_constant(np.asarray(value))
+    kind = partner.type if op.kind == "elementwise" else partner.type.with_shape(())
+    return filled(value, kind)
+
+
+def filled(value: Any, kind: ArrayType) -> Node:
+    """An array of one repeated value; it takes no memory."""
+    scalar = make_constant(np.asarray(value, kind.dtype.np))
+    return intern(REGISTRY["expand"], (scalar,), (("shape", kind.shape),), (kind,), None) if kind.shape else scalar
 
 
 def make_constant(array: np.ndarray, kind: ArrayType | None = None) -> Node:

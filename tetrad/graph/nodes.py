@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.op import Op
+from tetrad.core.op import REGISTRY, Op
 from tetrad.core.record import record
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
@@ -43,6 +43,28 @@ class Node:
         from tetrad.graph.build import apply  # building lives beside the nodes
 
         return apply(op, args, params)
+
+    # Rules of derivatives and batching read as formulas; a number beside a node takes its type.
+
+    def __add__(self, other: Any) -> Any:
+        return REGISTRY["add"](self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return REGISTRY["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return REGISTRY["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return REGISTRY["multiply"](self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return REGISTRY["divide"](self, other)
+
+    def __neg__(self) -> Any:
+        return REGISTRY["negative"](self)
+
+    __radd__, __rmul__ = __add__, __mul__
 
     def __repr__(self) -> str:
         return f"<{self.op.name}: {', '.join(map(str, self.types))}>"

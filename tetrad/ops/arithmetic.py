@@ -11,9 +11,11 @@ import numpy as np
 from tetrad.core.dtypes import as_dtype, f32
 from tetrad.core.errors import BadInputs
 from tetrad.core.op import Case, op
+from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
 from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.calculus import cast, full_like, no_change, run, times, where, zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.rules import (
     FLOATS,
@@ -49,6 +51,10 @@ def add_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return x + y
 
 
+add.transpose(lambda ct, x, y: ct, lambda ct, x, y: ct)
+add.jvp(lambda t, z, x, y: t, lambda t, z, x, y: t)
+
+
 @op(type=same_type("subtract"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def subtract(x: Array, y: Array) -> Array:
@@ -63,6 +69,10 @@ def subtract(x: Array, y: Array) -> Array:
 @subtract.lower
 def subtract_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return x - y
+
+
+subtract.transpose(lambda ct, x, y: ct, lambda ct, x, y: -ct)
+subtract.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -t)
 
 
 @op(type=same_type("multiply"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
@@ -81,6 +91,9 @@ def multiply_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return x * y
 
 
+multiply.transpose(lambda ct, x, y: ct * y, lambda ct, x, y: ct * x)
+
+
 @op(type=same_type("square"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def square(x: Array) -> Array:
@@ -95,6 +108,9 @@ def square(x: Array) -> Array:
 @square.lower
 def square_lower(k: KernelBuilder, x: Val) -> Val:
     return x * x
+
+
+square.jvp(times(lambda y, x: 2 * x))
 
 
 @op(type=same_type("negative"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
@@ -113,6 +129,9 @@ def negative_lower(k: KernelBuilder, x: Val) -> Val:
     return -x
 
 
+negative.transpose(lambda ct, x: -ct)
+
+
 @op(type=same_type("abs"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def abs_(x: Array) -> Array:
@@ -127,6 +146,15 @@ def abs_(x: Array) -> Array:
 @abs_.lower
 def abs_lower(k: KernelBuilder, x: Val) -> Val:
     return k.abs(x)
+
+
+
+@abs_.jvp
+def abs_jvp(t: Node, y: Node, x: Node) -> Node:
+    """The part of the change that points away from 0."""
+    result: Node = run("real", run("conj", sign(x)) * t) if x.type.dtype.is_complex else t * sign(x)
+    return result
+
 
 
 @op(type=same_type("sign"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric", cost=3)
@@ -149,6 +177,9 @@ def sign_lower(k: KernelBuilder, x: Val) -> Val:
     return k.select(x > 0, one, k.select(x < 0, k.const(-1, x.dtype), rest))
 
 
+sign.jvp(no_change)
+
+
 @op(type=same_type("copysign", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float")
 @ieee
 def copysign(x: Array, y: Array) -> Array:
@@ -163,6 +194,9 @@ def copysign(x: Array, y: Array) -> Array:
 @copysign.lower
 def copysign_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return k.copysign(x, y)
+
+
+copysign.jvp(times(lambda z, x, y: sign(x) * copysign(full_like(x, 1), y)), no_change)
 
 
 # -- quotients --------------------------------------------------------------------------------------------------------
@@ -184,6 +218,10 @@ def divide_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return x / y
 
 
+divide.jvp(lambda t, z, x, y: t / y, lambda t, z, x, y: -(t * (z / y)))
+divide.transpose(lambda ct, x, y: ct / y)
+
+
 @op(type=same_type("reciprocal", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="float", cost=4)
 @ieee
 def reciprocal(x: Array) -> Array:
@@ -198,6 +236,9 @@ def reciprocal(x: Array) -> Array:
 @reciprocal.lower
 def reciprocal_lower(k: KernelBuilder, x: Val) -> Val:
     return 1.0 / x
+
+
+reciprocal.jvp(lambda t, y, x: -(t * (y * y)))
 
 
 @op(type=same_type("floor_divide"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
@@ -222,6 +263,9 @@ def floor_divide_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return k.select(_rounds_up(k, x % y, y), quotient - 1, quotient)
 
 
+floor_divide.jvp(no_change, no_change)
+
+
 @op(type=same_type("remainder"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
 @ieee
 def remainder(x: Array, y: Array) -> Array:
@@ -240,6 +284,10 @@ def remainder_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
         return rest
     rounded = k.select(_rounds_up(k, rest, y), rest + y, rest)
     return k.select(rest.eq(0), k.copysign(k.const(0.0, x.dtype), y), rounded) if x.dtype.is_float else rounded
+
+
+# x - y * floor(x / y): the quotient is flat where it has a derivative.
+remainder.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -(t * floor_divide(x, y)))
 
 
 def _rounds_up(k: KernelBuilder, rest: Val, y: Val) -> Val:
@@ -309,6 +357,9 @@ def sqrt_lower(k: KernelBuilder, x: Val) -> Val:
     return k.sqrt(x)
 
 
+sqrt.jvp(lambda t, y, x: t * (0.5 / y))
+
+
 @op(
     type=same_type("rsqrt", transcendental_dtypes("rsqrt")),
     cases=unary(transcendental_dtypes("rsqrt")),
@@ -330,6 +381,9 @@ def rsqrt(x: Array) -> Array:
 @rsqrt.lower
 def rsqrt_lower(k: KernelBuilder, x: Val) -> Val:
     return km.rsqrt(k, x)
+
+
+rsqrt.jvp(lambda t, y, x: t * (-0.5 * (y / x)))
 
 
 def _pow_cases(rng: Rng) -> Case:
@@ -388,6 +442,23 @@ def _int_pow(k: KernelBuilder, x: Val, y: Val) -> Val:
     return k.select(y < 0, k.const(0, x.dtype), result.get()) if x.dtype.is_signed else result.get()
 
 
+def _pow_by_base(t: Node, z: Node, x: Node, y: Node) -> Node:
+    """y * x**(y - 1); where y is 0 the power is flat, even at x = 0."""
+    power = pow_(x, where(run("equal", y, zeros_like(y)), 1, y - 1))
+    result: Node = t * (y * power)
+    return result
+
+
+def _pow_by_exponent(t: Node, z: Node, x: Node, y: Node) -> Node:
+    """log(x) * x**y; at x = 0 the power is 0 for every y above 0."""
+    log = run("log", where(run("equal", x, zeros_like(x)), 1, x))
+    result: Node = t * (log * z)
+    return result
+
+
+pow_.jvp(_pow_by_base, _pow_by_exponent)
+
+
 # -- rounding, extremes -----------------------------------------------------------------------------------------------
 
 
@@ -407,6 +478,9 @@ def floor_lower(k: KernelBuilder, x: Val) -> Val:
     return k.floor(x) if x.dtype.is_float else x
 
 
+floor.jvp(no_change)
+
+
 @op(type=same_type("ceil"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def ceil(x: Array) -> Array:
@@ -421,6 +495,9 @@ def ceil(x: Array) -> Array:
 @ceil.lower
 def ceil_lower(k: KernelBuilder, x: Val) -> Val:
     return k.unary("ceil", x) if x.dtype.is_float else x
+
+
+ceil.jvp(no_change)
 
 
 @op(type=same_type("trunc"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
@@ -439,6 +516,9 @@ def trunc_lower(k: KernelBuilder, x: Val) -> Val:
     return k.unary("trunc", x) if x.dtype.is_float else x
 
 
+trunc.jvp(no_change)
+
+
 @op(type=same_type("round"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
 @ieee
 def round_(x: Array) -> Array:
@@ -453,6 +533,9 @@ def round_(x: Array) -> Array:
 @round_.lower
 def round_lower(k: KernelBuilder, x: Val) -> Val:
     return k.round_even(x) if x.dtype.is_float else x
+
+
+round_.jvp(no_change)
 
 
 @op(type=same_type("minimum"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
@@ -485,3 +568,14 @@ def maximum(x: Array, y: Array) -> Array:
 @maximum.lower
 def maximum_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return k.max(x, y)
+
+
+def _share(t: Node, z: Node, mine: Node, other: Node) -> Node:
+    """All of the change for the one that wins, half for each of two that are equal."""
+    wins = cast(run("equal", mine, z), z.type.dtype)
+    result: Node = t * (wins / (wins + cast(run("equal", other, z), z.type.dtype)))
+    return result
+
+
+minimum.jvp(lambda t, z, x, y: _share(t, z, x, y), lambda t, z, x, y: _share(t, z, y, x))
+maximum.jvp(lambda t, z, x, y: _share(t, z, x, y), lambda t, z, x, y: _share(t, z, y, x))

@@ -11,7 +11,9 @@ from tetrad.core.dtypes import bool_, f32, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.rules import ALL, FLOATS, NUMBERS, Array, bool_type, check_dtype, check_same, ieee, same_type
 
@@ -286,3 +288,19 @@ def where(cond: Array, x: Array, y: Array) -> Array:
 @where.lower
 def where_lower(k: KernelBuilder, cond: Val, x: Val, y: Val) -> Val:
     return k.select(cond, x, y)
+
+
+where.transpose(
+    None,
+    lambda ct, cond, x, y: where(cond, ct, zeros_like(ct)),
+    lambda ct, cond, x, y: where(cond, zeros_like(ct), ct),
+)
+
+
+@where.jvp_of_all
+def where_jvp(tangents: tuple[Node | None, ...], z: Node, cond: Node, x: Node, y: Node) -> Node | None:
+    _, dx, dy = tangents
+    if dx is None and dy is None:
+        return None
+    result: Node = where(cond, *(zeros_like(z) if t is None else t for t in (dx, dy)))
+    return result

@@ -7,8 +7,11 @@ import numpy as np
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64, i32, i64, u32
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.calculus import cast as cast_to
+from tetrad.ops.calculus import run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.rules import ALL, HALVES, Array, check_dtype
 
@@ -69,6 +72,14 @@ def cast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
     if dtype is f16 and x.dtype is not f64:
         return k.cast(x, f32)  # exact below 2**24, and infinite in f16 long before
     return _lower_odd_f32(k, _lower_odd_f64(k, x))
+
+
+def _cast_back(ct: Node, x: Node, *, dtype: DType) -> Node:
+    is_real = dtype.is_complex and not x.type.dtype.is_complex
+    return cast_to(run("real", ct) if is_real else ct, x.type.dtype)
+
+
+cast.transpose(_cast_back)
 
 
 def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:

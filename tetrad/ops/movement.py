@@ -10,12 +10,27 @@ from typing import Protocol
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bool_, index
+from tetrad.core.dtypes import DType, bool_, i64, index
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Shape, Size, product
 from tetrad.core.types import ArrayType
+from tetrad.graph.build import filled
+from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.calculus import (
+    Batched,
+    batched_as_is,
+    batched_axis,
+    moved,
+    positions,
+    run,
+    sliced,
+    sum_to,
+)
+from tetrad.ops.calculus import reshape as reshaped
+from tetrad.ops.calculus import transpose as transposed
+from tetrad.ops.calculus import where as choose
 from tetrad.ops.cases import Rng, pick, random_array, random_indices, random_shape
 from tetrad.ops.rules import (
     ALL,
@@ -99,6 +114,14 @@ def transpose_read(k: KernelBuilder, at: At, x: Reader, *, perm: Ints) -> Val:
     return x(tuple(at[perm.index(axis)] for axis in range(len(perm))))
 
 
+transpose.transpose(lambda ct, x, *, perm: transposed(ct, np.argsort(perm).tolist()))
+
+
+@transpose.batch
+def transpose_batch(batched: Batched, x: Node, *, perm: Ints) -> Node:
+    return transposed(x, (0, *(p + 1 for p in perm)))
+
+
 def reshape_type(x: ArrayType, *, shape: Shape) -> ArrayType:
     check_dtype("reshape", x.dtype, ALL)
     if any(isinstance(n, int) and n < 0 for n in shape):
@@ -126,6 +149,14 @@ def reshape(x: Array, *, shape: Ints) -> Array:
            [5, 6]])
     """
     return np.reshape(x, shape)
+
+
+reshape.transpose(lambda ct, x, *, shape: reshaped(ct, x.type.shape))
+
+
+@reshape.batch
+def reshape_batch(batched: Batched, x: Node, *, shape: Shape) -> Node:
+    return reshaped(x, (x.type.shape[0], *shape))
 
 
 def expand_type(x: ArrayType, *, shape: Shape) -> ArrayType:
@@ -157,6 +188,18 @@ def expand(x: Array, *, shape: Ints) -> Array:
 def expand_read(k: KernelBuilder, at: At, x: Reader, *, shape: Shape) -> Val:
     inner = at[len(shape) - len(x.shape) :]
     return x(tuple(k.index(0) if size == 1 else i for i, size in zip(inner, x.shape, strict=True)))
+
+
+expand.transpose(lambda ct, x, *, shape: sum_to(ct, x.type.shape))
+
+
+@expand.batch
+def expand_batch(batched: Batched, x: Node, *, shape: Shape) -> Node:
+    """New axes come after that of the batch."""
+    size, *inner = x.type.shape
+    aligned = reshaped(x, (size, *(1,) * (len(shape) - len(inner)), *inner))
+    result: Node = expand(aligned, shape=(size, *shape))
+    return result
 
 
 # -- parts: slice, concat, pad ----------------------------------------------------------------------------------------
@@ -218,6 +261,56 @@ def slice_read(k: KernelBuilder, at: At, x: Reader, *, starts: Shape, sizes: Sha
     return x(tuple(i * step + x.value_of(start) for i, start, step in cuts))
 
 
+def _slice_back(ct: Node, x: Node, *, starts: Shape, sizes: Shape, steps: Ints) -> Node:
+    """Zeros of the operand's shape with the slice put back."""
+    for axis, (start, size, step) in enumerate(zip(starts, sizes, steps, strict=True)):
+        ct = _line_back(ct, axis, start, size, step, x.type.shape[axis])
+    return ct
+
+
+def _line_back(ct: Node, axis: int, start: Size, size: Size, step: int, total: Size) -> Node:
+    if size == 0:
+        return filled(0, ct.type.with_shape(replaced(ct.type.shape, axis, total)))
+    if step < 0:
+        return _line_back(flipped(ct, axis), axis, start + (size - 1) * step, size, -step, total)
+    if step > 1:  # each element, followed by step - 1 zeros
+        shape = ct.type.shape
+        apart = padded(reshaped(ct, (*shape[: axis + 1], 1, *shape[axis + 1 :])), axis + 1, 0, step - 1)
+        ct = sliced(reshaped(apart, replaced(shape, axis, size * step)), axis, 0, (size - 1) * step + 1)
+    return padded(ct, axis, start, total - start - ct.type.shape[axis])
+
+
+def replaced(shape: Shape, axis: int, size: Size) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def flipped(x: Node, axis: int) -> Node:
+    """The elements along an axis, last first."""
+    shape, rank = x.type.shape, x.type.rank
+    starts = replaced((0,) * rank, axis, shape[axis] - 1) if shape[axis] != 0 else (0,) * rank
+    steps = tuple(-1 if a == axis else 1 for a in range(rank))
+    result: Node = slice_(x, starts=starts, sizes=shape, steps=steps)
+    return result
+
+
+def padded(x: Node, axis: int, low: Size, high: Size) -> Node:
+    """Zeros before and after, along one axis."""
+    if low == 0 and high == 0:
+        return x
+    none = (0,) * x.type.rank
+    result: Node = pad(x, low=replaced(none, axis, low), high=replaced(none, axis, high), value=0)
+    return result
+
+
+slice_.transpose(_slice_back)
+
+
+@slice_.batch
+def slice_batch(batched: Batched, x: Node, *, starts: Shape, sizes: Shape, steps: Ints) -> Node:
+    result: Node = slice_(x, starts=(0, *starts), sizes=(x.type.shape[0], *sizes), steps=(1, *steps))
+    return result
+
+
 def concat_type(*xs: ArrayType, axis: int) -> ArrayType:
     if not xs:
         raise ShapeError("concat: needs at least one array")
@@ -264,6 +357,22 @@ def concat_read(k: KernelBuilder, at: At, *xs: Reader, axis: int) -> Val:
             with k.when(k.binary("and", at[axis] >= start, at[axis] < end)):
                 value.set(x(replace(at, axis, at[axis] - start)))
     return value.get()
+
+
+@concat.jvp_of_all
+def concat_jvp(tangents: tuple[Node | None, ...], y: Node, *xs: Node, axis: int) -> Node:
+    parts = (filled(0, x.type) if t is None else t for t, x in zip(tangents, xs, strict=True))
+    result: Node = concat(*parts, axis=axis)
+    return result
+
+
+@concat.transpose_of_all
+def concat_transpose(ct: Node, is_linear: tuple[bool, ...], *xs: Node, axis: int) -> list[Node]:
+    ends = list(accumulate((x.type.shape[axis] for x in xs), initial=0))
+    return [sliced(ct, axis, start, x.type.shape[axis]) for start, x in zip(ends, xs, strict=False)]
+
+
+concat.batch(batched_axis(concat, axis=1))
 
 
 def pad_type(x: ArrayType, *, low: Shape, high: Shape, value: float) -> ArrayType:
@@ -320,6 +429,26 @@ def pad_read(k: KernelBuilder, at: At, x: Reader, *, low: Shape, high: Shape, va
     return filled.get()
 
 
+def _pad_change(t: Node, y: Node, x: Node, *, low: Shape, high: Shape, value: float) -> Node:
+    result: Node = pad(t, low=low, high=high, value=0)
+    return result
+
+
+def _pad_back(ct: Node, x: Node, *, low: Shape, high: Shape, value: float) -> Node:
+    result: Node = slice_(ct, starts=low, sizes=x.type.shape, steps=(1,) * x.type.rank)
+    return result
+
+
+pad.jvp(_pad_change)
+pad.transpose(_pad_back)
+
+
+@pad.batch
+def pad_batch(batched: Batched, x: Node, *, low: Shape, high: Shape, value: float) -> Node:
+    result: Node = pad(x, low=(0, *low), high=(0, *high), value=value)
+    return result
+
+
 # -- elements: gather -------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +469,10 @@ def copy(x: Array, *, which: int = 0) -> Array:
 @copy.read
 def copy_read(k: KernelBuilder, at: At, x: Reader, *, which: int = 0) -> Val:
     return x(at)
+
+
+copy.transpose(lambda ct, x, *, which=0: ct)
+copy.batch(batched_as_is(copy))
 
 
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
@@ -379,3 +512,46 @@ def gather_read(k: KernelBuilder, at: At, table: Reader, indices: Reader, *, axi
     row, bad = wrapped_index(k, given, table.size(axis))
     table.check(bad, given)
     return table((*at[:axis], row, *at[after:]))
+
+
+def _gather_back(ct: Node, table: Node, indices: Node, *, axis: int) -> Node:
+    """Every element back to the row it was taken from; rows taken twice get both."""
+    shape, count = table.type.shape, indices.type.rank
+    order = (*range(axis, axis + count), *range(axis), *range(axis + count, ct.type.rank))
+    rows = reshaped(transposed(ct, order), (indices.type.size, *shape[:axis], *shape[axis + 1 :]))
+    flat = reshaped(indices, (indices.type.size,))
+    return moved(run("scatter_add", rows, flat, size=shape[axis]), 0, axis)
+
+
+gather.transpose(_gather_back, None)
+
+
+@gather.batch
+def gather_batch(batched: Batched, table: Node, indices: Node, *, axis: int) -> Node:
+    """Indices of one row of the batch count within its own table."""
+    if not batched[1]:
+        result: Node = gather(table, indices, axis=axis + 1)
+        return result
+    if not batched[0]:
+        result = gather(table, indices, axis=axis)
+        return moved(result, axis, 0)
+    lines = moved(table, axis + 1, 1)
+    batch, size, *rest = lines.type.shape
+    flat = reshaped(lines, (batch * size, *rest))
+    picked = gather(flat, offset_indices(indices, size), axis=0)
+    # [batch, *chosen, *rest], where the chosen axes belong after the first `axis` of the rest
+    chosen = indices.type.rank - 1
+    before, after = range(1 + chosen, 1 + chosen + axis), range(1 + chosen + axis, picked.type.rank)
+    return transposed(picked, (0, *before, *range(1, 1 + chosen), *after))
+
+
+def offset_indices(indices: Node, size: Size) -> Node:
+    """Indices [batch, ...] into tables of `size` rows as indices into all tables, one after the other.
+
+    What is out of range in its own table must not reach into the next one: it stays out of range.
+    """
+    wide = run("cast", indices, dtype=i64)
+    start = positions(wide.type.shape, 0, i64) * size
+    limit = size * wide.type.shape[0]
+    inside = run("logical_and", run("greater_equal", wide, -size), run("less", wide, size))
+    return choose(inside, choose(run("less", wide, 0), wide + size, wide) + start, limit)

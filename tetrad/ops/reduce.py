@@ -12,11 +12,15 @@ from collections.abc import Callable
 import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i8, i32, i64
-from tetrad.core.errors import ShapeError
+from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.op import Case, Cases, op
 from tetrad.core.record import record
 from tetrad.core.types import ArrayType
+from tetrad.graph.build import filled
+from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.calculus import batched_axis, cast, reshape, run, sliced, spread, transpose
+from tetrad.ops.calculus import reduce_sum as summed
 from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_array, random_axes, unit_array
 from tetrad.ops.rules import NUMBERS, Array, check_axis, check_dtype, ieee
 
@@ -201,6 +205,45 @@ def reduce_all(x: Array, *, axes: Axes) -> Array:
     return np.asarray(np.all(x, axes))
 
 
+# -- derivatives and batching -----------------------------------------------------------------------------------------
+
+
+def _share_of_extreme(t: Node, y: Node, x: Node, *, axes: Axes) -> Node:
+    """The change of the extreme element; of several equal ones, the mean of their changes."""
+    wins = cast(run("equal", x, spread(y, axes, x.type.shape)), x.type.dtype)
+    result: Node = summed(t * wins, axes) / summed(wins, axes)
+    return result
+
+
+def _prod_change(t: Node, y: Node, x: Node, *, axes: Axes) -> Node:
+    """Products and their changes, joined in pairs: exact where elements are 0."""
+    kept = [a for a in range(x.type.rank) if a not in axes]
+    count = x.type.with_shape(tuple(x.type.shape[a] for a in axes)).size
+    if not isinstance(count, int):
+        raise UnsupportedError(f"reduce_prod: {x.type} has no derivative over axes of symbolic size")
+    lines = (*(x.type.shape[a] for a in kept), count)
+    value, change = (reshape(transpose(v, (*kept, *axes)), lines) for v in (x, t))
+    axis = len(kept)
+    while count > 1:
+        half = count // 2
+        values, changes = ([sliced(v, axis, i * half, half) for i in (0, 1)] for v in (value, change))
+        rest = [sliced(v, axis, 2 * half, count % 2) for v in (value, change)]
+        joined = values[0] * values[1], changes[0] * values[1] + values[0] * changes[1]
+        value, change = (
+            run("concat", a, b, axis=axis) if count % 2 else a for a, b in zip(joined, rest, strict=True)
+        )
+        count = half + count % 2
+    return reshape(change, y.type.shape) if count else filled(0, y.type)
+
+
+reduce_sum.transpose(lambda ct, x, *, axes: spread(ct, axes, x.type.shape))
+reduce_prod.jvp(_prod_change)
+reduce_max.jvp(_share_of_extreme)
+reduce_min.jvp(_share_of_extreme)
+for _fold in (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_any, reduce_all):
+    _fold.batch(batched_axis(_fold, axes=1))
+
+
 # -- where the extremes are -------------------------------------------------------------------------------------------
 
 
@@ -243,3 +286,7 @@ def argmin(x: Array, *, axis: int) -> Array:
     array([1, 1])
     """
     return np.argmin(x, axis).astype(np.int64)
+
+
+argmax.batch(batched_axis(argmax, axis=1))
+argmin.batch(batched_axis(argmin, axis=1))

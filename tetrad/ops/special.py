@@ -12,7 +12,10 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Node
+from tetrad.ops.calculus import Batched, all_batched, batched_axis, moved, reshape, run, sum_to, swapped
 from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices, random_shape
+from tetrad.ops.movement import flipped, offset_indices
 from tetrad.ops.rules import (
     HALVES,
     INTS,
@@ -68,6 +71,24 @@ def matmul(a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
 
+matmul.transpose(
+    lambda ct, a, b: sum_to(matmul(ct, swapped(b)), a.type.shape),
+    lambda ct, a, b: sum_to(matmul(swapped(a), ct), b.type.shape),
+)
+
+
+@matmul.batch
+def matmul_batch(batched: Batched, a: Node, b: Node) -> Node:
+    """One product where the right side is shared by matrices: their rows one below the other."""
+    if batched == (True, False) and b.type.rank == 2:
+        size, rows, inner = a.type.shape
+        flat = matmul(reshape(a, (size * rows, inner)), b)
+        return reshape(flat, (size, rows, b.type.shape[-1]))
+    sides = (x if flag else reshape(x, (1, *x.type.shape)) for x, flag in zip((a, b), batched, strict=True))
+    result: Node = matmul(*sides)
+    return result
+
+
 # -- running sum ------------------------------------------------------------------------------------------------------
 
 
@@ -98,6 +119,15 @@ def cumsum(x: Array, *, axis: int, exclusive: bool = False) -> Array:
         return sums
     first = np.zeros_like(np.take(sums, [0], axis))
     return np.concatenate([first, np.delete(sums, -1, axis)], axis)
+
+
+def _cumsum_back(ct: Node, x: Node, *, axis: int, exclusive: bool = False) -> Node:
+    """Sums from the other end."""
+    return flipped(cumsum(flipped(ct, axis), axis=axis, exclusive=exclusive), axis)
+
+
+cumsum.transpose(_cumsum_back)
+cumsum.batch(batched_axis(cumsum, axis=1))
 
 
 # -- scattered sum ----------------------------------------------------------------------------------------------------
@@ -141,3 +171,19 @@ def _add_rows(updates: Array, *, rows: Array, size: int) -> Array:
     result = np.zeros((size, *updates.shape[1:]), updates.dtype)
     np.add.at(result, rows, updates)
     return result
+
+
+scatter_add.transpose(lambda ct, updates, indices, *, size: run("gather", ct, indices, axis=0), None)
+
+
+@scatter_add.batch
+def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: Size) -> Node:
+    """Shared indices: the batch is a trailing axis. Else all rows together, into one table after the other."""
+    if not batched[1]:
+        rows = scatter_add(moved(updates, 0, 1), indices, size=size)
+        return moved(rows, 1, 0)
+    updates, indices = all_batched(batched, (updates, indices))
+    batch, count, *rest = updates.type.shape
+    flat = reshape(offset_indices(indices, size), (batch * count,))
+    rows = scatter_add(reshape(updates, (batch * count, *rest)), flat, size=batch * size)
+    return reshape(rows, (batch, size, *rest))

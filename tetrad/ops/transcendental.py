@@ -13,6 +13,7 @@ import numpy as np
 from tetrad.core.op import Op, op
 from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops.calculus import run, times
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.rules import Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
 
@@ -53,6 +54,9 @@ def exp_lower(k: KernelBuilder, x: Val) -> Val:
     return km.exp(k, x)
 
 
+exp.jvp(times(lambda y, x: y))
+
+
 @transcendental()
 def exp2(x: Array) -> Array:
     """2**x.
@@ -66,6 +70,9 @@ def exp2(x: Array) -> Array:
 @exp2.lower
 def exp2_lower(k: KernelBuilder, x: Val) -> Val:
     return km.exp2(k, x)
+
+
+exp2.jvp(times(lambda y, x: math.log(2) * y))
 
 
 @transcendental()
@@ -83,6 +90,9 @@ def expm1_lower(k: KernelBuilder, x: Val) -> Val:
     return km.expm1(k, x)
 
 
+expm1.jvp(times(lambda y, x: y + 1))
+
+
 @transcendental()
 def log(x: Array) -> Array:
     """Natural logarithm; -inf at 0, NaN below.
@@ -96,6 +106,9 @@ def log(x: Array) -> Array:
 @log.lower
 def log_lower(k: KernelBuilder, x: Val) -> Val:
     return km.log(k, x)
+
+
+log.jvp(lambda t, y, x: t / x)
 
 
 @transcendental()
@@ -113,6 +126,9 @@ def log2_lower(k: KernelBuilder, x: Val) -> Val:
     return km.log2(k, x)
 
 
+log2.jvp(lambda t, y, x: t / (math.log(2) * x))
+
+
 @transcendental()
 def log10(x: Array) -> Array:
     """Logarithm to base 10.
@@ -128,6 +144,9 @@ def log10_lower(k: KernelBuilder, x: Val) -> Val:
     return km.log10(k, x)
 
 
+log10.jvp(lambda t, y, x: t / (math.log(10) * x))
+
+
 @transcendental()
 def log1p(x: Array) -> Array:
     """log(1 + x), without the loss near 0.
@@ -141,6 +160,9 @@ def log1p(x: Array) -> Array:
 @log1p.lower
 def log1p_lower(k: KernelBuilder, x: Val) -> Val:
     return km.log1p(k, x)
+
+
+log1p.jvp(lambda t, y, x: t / (x + 1))
 
 
 # -- circular functions -----------------------------------------------------------------------------------------------
@@ -161,6 +183,9 @@ def sin_lower(k: KernelBuilder, x: Val) -> Val:
     return km.sin(k, x)
 
 
+sin.jvp(times(lambda y, x: run("cos", x)))
+
+
 @transcendental()
 def cos(x: Array) -> Array:
     """Cosine of an angle in radians.
@@ -174,6 +199,9 @@ def cos(x: Array) -> Array:
 @cos.lower
 def cos_lower(k: KernelBuilder, x: Val) -> Val:
     return km.cos(k, x)
+
+
+cos.jvp(times(lambda y, x: -sin(x)))
 
 
 @transcendental()
@@ -191,6 +219,9 @@ def tan_lower(k: KernelBuilder, x: Val) -> Val:
     return km.tan(k, x)
 
 
+tan.jvp(times(lambda y, x: 1 + y * y))
+
+
 @transcendental()
 def asin(x: Array) -> Array:
     """Angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1].
@@ -204,6 +235,9 @@ def asin(x: Array) -> Array:
 @asin.lower
 def asin_lower(k: KernelBuilder, x: Val) -> Val:
     return km.asin(k, x)
+
+
+asin.jvp(times(lambda y, x: run("rsqrt", (1 - x) * (1 + x))))
 
 
 @transcendental()
@@ -221,6 +255,9 @@ def acos_lower(k: KernelBuilder, x: Val) -> Val:
     return km.acos(k, x)
 
 
+acos.jvp(times(lambda y, x: -run("rsqrt", (1 - x) * (1 + x))))
+
+
 @transcendental()
 def atan(x: Array) -> Array:
     """Angle in [-pi/2, pi/2] whose tangent is x.
@@ -236,6 +273,9 @@ def atan_lower(k: KernelBuilder, x: Val) -> Val:
     return km.atan(k, x)
 
 
+atan.jvp(lambda t, y, x: t / (1 + x * x))
+
+
 @transcendental(operands=2)
 def atan2(y: Array, x: Array) -> Array:
     """Angle in [-pi, pi] of the point (x, y); the signs of zeros choose the side.
@@ -249,6 +289,12 @@ def atan2(y: Array, x: Array) -> Array:
 @atan2.lower
 def atan2_lower(k: KernelBuilder, y: Val, x: Val) -> Val:
     return km.atan2(k, y, x)
+
+
+atan2.jvp(
+    lambda t, z, y, x: t * (x / (x * x + y * y)),
+    lambda t, z, y, x: -(t * (y / (x * x + y * y))),
+)
 
 
 # -- hyperbolic functions ---------------------------------------------------------------------------------------------
@@ -269,6 +315,9 @@ def sinh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.sinh(k, x)
 
 
+sinh.jvp(times(lambda y, x: run("cosh", x)))
+
+
 @transcendental()
 def cosh(x: Array) -> Array:
     """Hyperbolic cosine.
@@ -282,6 +331,9 @@ def cosh(x: Array) -> Array:
 @cosh.lower
 def cosh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.cosh(k, x)
+
+
+cosh.jvp(times(lambda y, x: sinh(x)))
 
 
 @transcendental()
@@ -299,6 +351,9 @@ def tanh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.tanh(k, x)
 
 
+tanh.jvp(times(lambda y, x: 1 - y * y))
+
+
 @transcendental()
 def asinh(x: Array) -> Array:
     """The number whose hyperbolic sine is x.
@@ -312,6 +367,9 @@ def asinh(x: Array) -> Array:
 @asinh.lower
 def asinh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.asinh(k, x)
+
+
+asinh.jvp(times(lambda y, x: run("rsqrt", x * x + 1)))
 
 
 @transcendental()
@@ -329,6 +387,9 @@ def acosh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.acosh(k, x)
 
 
+acosh.jvp(times(lambda y, x: run("rsqrt", (x - 1) * (x + 1))))
+
+
 @transcendental()
 def atanh(x: Array) -> Array:
     """The number whose hyperbolic tangent is x; NaN outside [-1, 1].
@@ -342,6 +403,9 @@ def atanh(x: Array) -> Array:
 @atanh.lower
 def atanh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.atanh(k, x)
+
+
+atanh.jvp(lambda t, y, x: t / ((1 - x) * (1 + x)))
 
 
 # -- sigmoid and error function ---------------------------------------------------------------------------------------
@@ -363,6 +427,9 @@ def sigmoid_lower(k: KernelBuilder, x: Val) -> Val:
     return km.sigmoid(k, x)
 
 
+sigmoid.jvp(times(lambda y, x: y * (1 - y)))
+
+
 @transcendental()
 def erf(x: Array) -> Array:
     """The error function, 2/sqrt(pi) times the integral of e**(-t*t) from 0 to x.
@@ -381,6 +448,9 @@ def erf_lower(k: KernelBuilder, x: Val) -> Val:
     return km.erf(k, x)
 
 
+erf.jvp(times(lambda y, x: 2 / math.sqrt(math.pi) * exp(-(x * x))))
+
+
 @transcendental()
 def erfc(x: Array) -> Array:
     """1 - erf(x), without the loss where erf is nearly 1.
@@ -397,3 +467,6 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 @erfc.lower
 def erfc_lower(k: KernelBuilder, x: Val) -> Val:
     return km.erfc(k, x)
+
+
+erfc.jvp(times(lambda y, x: -2 / math.sqrt(math.pi) * exp(-(x * x))))

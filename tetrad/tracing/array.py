@@ -21,8 +21,9 @@ from tetrad.core.op import Op
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import apply, make_constant
-from tetrad.graph.nodes import Literal, Node
+from tetrad.graph.build import apply, make_constant, make_graph, parameter
+from tetrad.graph.evaluate import evaluate as evaluate_graph
+from tetrad.graph.nodes import Literal, Node, topological
 from tetrad.tracing.context import Trace, current_trace, stack
 
 
@@ -467,6 +468,8 @@ class TracedArray(Array):
     @property
     def view(self) -> np.ndarray:
         trace_of(self)
+        if (known := known_value(self)) is not None:
+            return known
         self._refuse("its values", "keep to td functions; values that must be known while tracing are static arguments")
 
     def _refuse(self, wanted: str, hint: str) -> NoReturn:
@@ -474,15 +477,23 @@ class TracedArray(Array):
         fail(TraceError, message, hint)
 
     def __bool__(self) -> bool:
+        if known_value(self) is not None:
+            return super().__bool__()
         self._refuse("its truth value (if, while, and, or)", "choose with td.where; static_argnums for plain settings")
 
     def __int__(self) -> int:
+        if known_value(self) is not None:
+            return super().__int__()
         self._refuse("an int", "compute with the array; static_argnums for plain settings")
 
     def __float__(self) -> float:
+        if known_value(self) is not None:
+            return super().__float__()
         self._refuse("a float", "compute with the array; static_argnums for plain settings")
 
     def __index__(self) -> int:
+        if known_value(self) is not None:
+            return super().__index__()
         self._refuse("an index (range, list index, shape)", "index with td.take; static_argnums for sizes")
 
     @property
@@ -539,6 +550,21 @@ def trace_of(x: TracedArray) -> Trace:
         message = f"a traced {x.type} was used after the tracing of {x.trace.name} had ended"
         fail(TraceError, message, "return it from the traced function instead of storing it elsewhere")
     return trace
+
+
+def known_value(x: TracedArray) -> np.ndarray | None:
+    """The value of a traced array where it has one already: what it follows from has values in this run."""
+    trace = x.trace
+    parameters = [n for n in topological([x.node]) if n.op is parameter]
+    outside = {node: value for value, node in trace.captured.values()} | trace.values
+    arrays: list[np.ndarray] = []
+    for node in parameters:
+        value = outside.get(node)
+        view = known_value(value) if isinstance(value, TracedArray) else value.view if value is not None else None
+        if view is None:
+            return None
+        arrays.append(view)
+    return evaluate_graph(make_graph(trace.name, parameters, [x.node]), arrays)[0]
 
 
 def node_of(x: Array, trace: Trace) -> Node:

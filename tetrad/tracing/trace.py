@@ -95,11 +95,16 @@ def kinds_of(signature: Signature, arguments: Arguments) -> tuple[Kind, ...]:
 
 
 def trace_function(
-    signature: Signature, function: Callable[..., Any], arguments: Arguments, kinds: Sequence[Kind]
+    signature: Signature,
+    function: Callable[..., Any],
+    arguments: Arguments,
+    kinds: Sequence[Kind],
+    values: Sequence[Array] = (),
 ) -> Traced:
-    """Record what the function does with arrays of these kinds."""
+    """Record what the function does with arrays of these kinds. `values`: of the parameters, where Python may ask."""
     with new_trace(signature.name) as trace:
         parameters = trace.parameters([kind.type for kind in kinds])
+        trace.values.update(zip(parameters, values, strict=False))
         inputs = [_input(node, kind.weak, trace) for node, kind in zip(parameters, kinds, strict=True)]
         args, kwargs = arguments.rebuild(inputs)
         leaves, tree = flatten(function(*args, **kwargs))

@@ -1,0 +1,266 @@
+"""Tracing, vmap: a function of one example becomes a function of a batch; and what rows of a batch tell each other.
+
+Receives a function of trees of arrays and which axes are the batch; returns a function. Each call traces it for one
+example and asks `derive.batch` for the graph of all. Names and arguments are JAX's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import update_wrapper
+from typing import Any
+
+import tetrad.derive.collective  # noqa: F401  (fills the table of collective ops)
+from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.sizes import Size
+from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.derive.batch import Axis
+from tetrad.derive.batch import batch as batch_graph
+from tetrad.ops.collective import axis_index_node
+from tetrad.tracing.array import Array, TracedArray, array_type, fail
+from tetrad.tracing.context import current_trace
+from tetrad.tracing.inline import run_graph
+from tetrad.tracing.operands import as_array, run, traced
+from tetrad.tracing.signature import signature_of
+from tetrad.tracing.trace import Kind, kinds_of, trace_function
+
+Axes = Any  # an int, None, or a tree of them above the leaves they are for
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Axes = 0,
+    out_axes: Axes = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that applies `fun` to every example of a batch, as one batched program.
+
+    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees allowed); None: shared
+    out_axes    where the batch goes in the results
+    axis_name   a name for `td.psum` and its like inside `fun`
+    axis_size   the number of examples, where no argument tells it
+
+    >>> import tetrad as td
+    >>> vmap(lambda x, y: x @ y, in_axes=(0, None))(td.ones((2, 3)), td.ones(3))
+    Array([3., 3.], float32)
+    """
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        signature = signature_of(fun, (), ())
+        arguments = signature.arguments(args, kwargs)
+        names = signature.leaf_names(arguments)
+        kinds_of(signature, arguments)  # names an argument that is no array
+        leaves = [as_array(leaf) for leaf in arguments.leaves]
+        axes = argument_axes(in_axes, args, arguments.tree, signature.name)
+        size = common_size(names, leaves, axes, axis_size, signature.name)
+        rows = [x if axis is None else front(x, axis) for x, axis in zip(leaves, axes, strict=True)]
+        batched = tuple(axis is not None for axis in axes)
+        kinds = [Kind(one_example(x) if flag else x.type) for x, flag in zip(rows, batched, strict=True)]
+        with bound_axis(axis_name, size):
+            made = trace_function(signature, fun, arguments, kinds)
+        flags = batched + (False,) * len(made.captured)
+        whole = batch_graph(made.graph, flags, Axis(size, axis_name))
+        results = run_graph(whole.graph, [*rows, *made.captured])
+        places = spread_axes(out_axes, made.tree, f"vmap: out_axes of {signature.name}")
+        placed = [
+            put_back(x, flag, place, size, signature.name)
+            for x, flag, place in zip(results, whole.batched, places, strict=True)
+        ]
+        return unflatten(made.tree, placed)
+
+    update_wrapper(wrapped, fun)
+    return wrapped
+
+
+# -- axes -------------------------------------------------------------------------------------------------------------
+
+
+def one_example(x: Array) -> Any:
+    return array_type(x.type.dtype, x.type.shape[1:])
+
+
+def argument_axes(in_axes: Axes, args: Sequence[Any], tree: TreeDef, name: str) -> list[int | None]:
+    """One axis for each leaf; arguments passed by name have the batch in front."""
+    positional, keyword = tree.children
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        message = f"vmap: in_axes has {len(in_axes)} entries, {name} was called with {len(args)} arguments"
+        fail(TraceError, message, "one for each positional argument, or one int for all")
+    return [
+        *spread_axes(in_axes, positional, f"vmap: in_axes of {name}"),
+        *spread_axes(0, keyword, f"vmap: in_axes of {name}"),
+    ]
+
+
+def spread_axes(axes: Axes, tree: TreeDef, what: str) -> list[int | None]:
+    """A tree of axes, given from the root down to where it no longer differs, for every leaf."""
+    if axes is None or isinstance(axes, int):
+        return [axes] * len(list(tree.leaf_names()))
+    if tree.container is None:
+        fail(TraceError, f"{what}: expected an int or None for an array, got {axes!r}")
+    children = entries(axes, tree, what)
+    return [a for child, part in zip(children, tree.children, strict=True) for a in spread_axes(child, part, what)]
+
+
+def entries(axes: Any, tree: TreeDef, what: str) -> list[Any]:
+    """The children of a tree of axes that belong to the children of a tree of arrays."""
+    keys: Any = tree.data
+    if isinstance(axes, Mapping) and tree.container is dict:
+        if set(axes) == set(keys):
+            return [axes[key] for key in keys]
+    elif isinstance(axes, tuple | list) and len(axes) == len(tree.children):
+        return list(axes)
+    kind = tree.container.__name__ if tree.container else "array"
+    fail(TraceError, f"{what}: {axes!r} does not fit a {kind} of {len(tree.children)}", "same containers, same keys")
+
+
+def common_size(
+    names: Sequence[str], leaves: Sequence[Array], axes: Sequence[int | None], given: int | None, name: str
+) -> Size:
+    """The number of examples, on which all arguments must agree."""
+    marked = [(n, x, a) for n, x, a in zip(names, leaves, axes, strict=True) if a is not None]
+    sizes = [(n, x.type.shape[checked_axis(n, x, a)]) for n, x, a in marked]
+    if given is not None:
+        sizes.insert(0, ("axis_size", given))
+    if not sizes:
+        fail(ShapeError, f"vmap: no argument of {name} has a batch axis", "give axis_size, or an int in in_axes")
+    if any(size != sizes[0][1] for _, size in sizes):
+        listed = ", ".join(f"{n}: {size}" for n, size in sizes)
+        fail(ShapeError, f"vmap: the arguments of {name} have batches of different sizes: {listed}")
+    return sizes[0][1]
+
+
+def checked_axis(name: str, x: Array, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        fail(ShapeError, f"vmap: {name} is {x.type}, it has no axis {axis} to batch over")
+    return axis % x.ndim
+
+
+def front(x: Array, axis: int) -> Array:
+    """The axis first."""
+    axis %= x.ndim
+    order = (axis, *(a for a in range(x.ndim) if a != axis))
+    return x if axis == 0 else run("transpose", x, perm=order)
+
+
+def put_back(x: Array, batched: bool, place: int | None, size: Size, name: str) -> Array:
+    """The batch axis where out_axes wants it."""
+    if place is None:
+        if batched:
+            fail(ShapeError, f"vmap: out_axes is None for a result of {name} that differs between examples")
+        return x
+    if not batched:
+        x = run("expand", x if isinstance(size, int) else traced(x), shape=(size, *x.type.shape))
+    if not -x.ndim <= place < x.ndim:
+        fail(ShapeError, f"vmap: out_axes has {place} for a result of {name}, which is {x.type} with its batch")
+    place %= x.ndim
+    order = list(range(1, x.ndim))
+    order.insert(place, 0)
+    return x if place == 0 else run("transpose", x, perm=tuple(order))
+
+
+# -- between the rows -------------------------------------------------------------------------------------------------
+
+
+class _Bound(threading.local):
+    def __init__(self) -> None:
+        self.axes: list[tuple[Any, Size]] = []  # outermost first
+
+
+_bound = _Bound()
+
+
+@contextmanager
+def bound_axis(name: Any, size: Size) -> Iterator[None]:
+    if name is None:
+        yield
+        return
+    _bound.axes.append((name, size))
+    try:
+        yield
+    finally:
+        _bound.axes.pop()
+
+
+def size_of_axis(what: str, name: Any) -> Any:
+    bound = dict(_bound.axes)
+    if name in bound:
+        return bound[name]
+    known = ", ".join(map(repr, bound)) or "none"
+    fail(TraceError, f"{what}: there is no axis named {name!r} here, bound are: {known}", "td.vmap(axis_name=...)")
+
+
+def collective(name: str, x: Any, axis_name: Any) -> Array:
+    """A collective op on one array, over one axis or several."""
+    names = axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
+    made = traced(as_array(x))
+    for each in names:
+        size_of_axis(name, each)
+        made = run(name, made, axis_name=each)
+    return made
+
+
+def over_tree(function: Callable[[Any], Array], tree: Any) -> Any:
+    leaves, shape = flatten(tree)
+    return unflatten(shape, [function(leaf) for leaf in leaves])
+
+
+def psum(x: Any, axis_name: Any) -> Any:
+    """The sum over the examples of the batch that `vmap` names `axis_name`.
+
+    >>> import tetrad as td
+    >>> vmap(lambda x: x / td.psum(x, "i"), axis_name="i")(td.asarray([1.0, 3.0]))
+    Array([0.25, 0.75], float32)
+    """
+    return over_tree(lambda leaf: collective("psum", leaf, axis_name), x)
+
+
+def pmean(x: Any, axis_name: Any) -> Any:
+    """The mean over the examples of the batch."""
+    return over_tree(lambda leaf: psum(leaf, axis_name) / psum(as_array(1.0), axis_name), x)
+
+
+def pmax(x: Any, axis_name: Any) -> Any:
+    """The largest over the examples of the batch."""
+    return over_tree(lambda leaf: collective("pmax", leaf, axis_name), x)
+
+
+def pmin(x: Any, axis_name: Any) -> Any:
+    """The smallest over the examples of the batch."""
+    return over_tree(lambda leaf: -pmax(-as_array(leaf), axis_name), x)
+
+
+def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
+    """The values of all examples, along a new axis; `tiled` joins them along an existing one."""
+    size = size_of_axis("all_gather", axis_name)
+
+    def gathered(leaf: Any) -> Array:
+        rows = run("all_gather", traced(as_array(leaf)), axis_name=axis_name, size=size)
+        place = axis % (rows.ndim - 1 if tiled else rows.ndim)
+        order = [*range(1, rows.ndim)]
+        order.insert(place, 0)
+        placed = run("transpose", rows, perm=tuple(order))
+        if not tiled:
+            return placed
+        shape = placed.type.shape
+        return run("reshape", placed, shape=(*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
+
+    return over_tree(gathered, x)
+
+
+def axis_index(axis_name: Any) -> Array:
+    """Which example of the batch this is."""
+    size_of_axis("axis_index", axis_name)
+    trace = current_trace()
+    if trace is None:
+        fail(TraceError, "axis_index: nothing is being traced")
+    return TracedArray.of(axis_index_node(axis_name), trace)
+
+
+def axis_size(axis_name: Any) -> Size:
+    """How many examples the batch has."""
+    return size_of_axis("axis_size", axis_name)
