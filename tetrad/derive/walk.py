@@ -53,9 +53,9 @@ def push_node(node: Node, done: Mapping[Node, Both], nested: Mapping[Op, NestedR
 
 
 def tangents_of(node: Node, all_results: tuple[Node, ...], tangents: tuple[Tangent, ...]) -> tuple[Tangent, ...]:
-    """By the rules of the op; results that are no floats do not change."""
+    """By the rules of the op; results that are no floats do not change. (Quantised numbers are refused.)"""
     op, params = node.op, dict(node.params)
-    if not any(is_differentiable(kind) for kind in node.types):
+    if not any(is_differentiable(kind) or kind.dtype.is_quantized for kind in node.types):
         return (None,) * len(all_results)
     result = all_results if len(all_results) > 1 else all_results[0]
     if op.joint_jvp is not None:

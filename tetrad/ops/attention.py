@@ -166,6 +166,9 @@ def attention(
     return result
 
 
+attention.not_differentiable("keys and values lie in the cache of a running model; softmax and matmul have derivatives")
+
+
 def _token(q: Array, keys: Array, values: Array, scale: float, softcap: float) -> Array:
     """q [H,D], keys and values [G,n,D]."""
     grouped = q.astype(np.float64).reshape(keys.shape[0], -1, q.shape[-1])

@@ -59,6 +59,9 @@ def put_cache(cache: Array, rows: Array, layer: Array, slot: Array, position: Ar
     return with_rows(cache, values, layer, slot, position)
 
 
+put_cache.not_differentiable("it writes into the cache of a running model")
+
+
 def put_scales_type(
     scales: ArrayType, rows: ArrayType, layer: ArrayType, slot: ArrayType, position: ArrayType
 ) -> ArrayType:
@@ -80,6 +83,9 @@ def put_scales(scales: Array, rows: Array, layer: Array, slot: Array, position: 
            [1.]], dtype=float16)
     """
     return with_rows(scales, row_codes(rows)[1], layer, slot, position)
+
+
+put_scales.not_differentiable("it writes into the cache of a running model")
 
 
 def row_codes(rows: Array) -> tuple[Array, Array]:

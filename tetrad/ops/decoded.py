@@ -13,6 +13,7 @@ from tetrad.core.dtypes import f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
+from tetrad.ops.calculus import run
 from tetrad.ops.lowbit import Types, check_weight, weight_parts
 from tetrad.ops.rules import Array, ieee
 
@@ -43,6 +44,9 @@ def dequantize(w: Array, *, types: Types) -> Array:
     return numbers_of(w, types[0])
 
 
+dequantize.not_differentiable("the codes of a quantised array are integers")
+
+
 def decoded_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
     check_weight("decoded_matmul", w)
     if x.dtype is not f32:
@@ -63,3 +67,6 @@ def decoded_matmul(x: Array, w: Array, *, types: Types) -> Array:
     Array([[32., 32.]], float32)
     """
     return np.matmul(x, numbers_of(w, types[1]).T)
+
+
+decoded_matmul.transpose(lambda ct, x, w: run("matmul", ct, dequantize(w)), None)

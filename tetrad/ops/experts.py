@@ -41,6 +41,9 @@ def top_experts(likelihood: Array, *, used: int) -> Array:
     return np.argsort(-likelihood, axis=1, kind="stable")[:, :used].astype(np.int32)
 
 
+top_experts.not_differentiable("which experts are the likeliest does not change smoothly")
+
+
 def expert_matmul_type(x: ArrayType, w: ArrayType, expert: ArrayType, *, experts: int) -> ArrayType:
     if expert.dtype is not i32 or expert.rank != 2 or x.rank != 2 or x.shape[0] != expert.shape[0]:
         raise ShapeError(f"expert_matmul: expected rows and i32[rows, experts of each], got {x} and {expert}")
@@ -77,3 +80,6 @@ def expert_matmul(x: Array, w: Array, expert: Array, *, experts: int, types: Typ
     each = whole.reshape(len(x), experts, whole.shape[1] // experts)
     found = each[np.arange(len(x))[:, None], np.maximum(expert, 0)]
     return np.asarray(np.where(expert[..., None] == NONE, np.float32(0), found))
+
+
+expert_matmul.not_differentiable("it serves models that are run, not trained")

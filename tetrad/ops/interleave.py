@@ -64,6 +64,9 @@ def interleave(target: Array, raw: Array, starts: Array, places: Array, blocks: 
     return result
 
 
+interleave.not_differentiable("the bytes of a quantised weight are no quantities")
+
+
 def check_places(at: Array, nbytes: int, size: int, unit: int) -> None:
     wrong = at[(at < 0) | (at + nbytes > size) | (at % unit != 0)]
     if wrong.size:

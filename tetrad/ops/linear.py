@@ -12,6 +12,7 @@ from tetrad.core.dtypes import bf16, f16, f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
+from tetrad.ops.calculus import cast, run, swapped
 from tetrad.ops.rules import Array
 
 FLOATS = (f32, f16, bf16)
@@ -34,3 +35,9 @@ def row_matmul(x: Array, w: Array) -> Array:
     """
     with np.errstate(all="ignore"):
         return np.asarray((x.astype(np.float64) @ w.astype(np.float64).T).astype(np.float32))
+
+
+row_matmul.transpose(
+    lambda ct, x, w: run("matmul", ct, cast(w, f32)),
+    lambda ct, x, w: cast(run("matmul", swapped(ct), x), w.type.dtype),
+)

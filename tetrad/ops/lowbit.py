@@ -62,6 +62,9 @@ def quantize_rows(x: Array) -> Array:
     return np.concatenate(parts, axis=1)
 
 
+quantize_rows.not_differentiable("codes of 8 bits do not change smoothly")
+
+
 def row_parts(rows: Array, columns: int) -> tuple[Array, Array, Array]:
     """Codes i8[n, blocks, 32], scales and scaled sums f32[n, blocks] of quantised rows."""
     codes = rows[:, :columns].view(np.int8).reshape(len(rows), -1, BLOCK)
@@ -137,6 +140,9 @@ def lowbit_matmul(x: Array, w: Array, *, types: Types) -> Array:
     return total.astype(np.float32)
 
 
+lowbit_matmul.not_differentiable("its rows are codes of 8 bits; matmul(x, w.dequantize().T) has a derivative by x")
+
+
 def lowbit_rows_type(w: ArrayType, indices: ArrayType) -> ArrayType:
     check_weight("lowbit_rows", w)
     check_index_dtype("lowbit_rows", indices)
@@ -163,3 +169,6 @@ def lowbit_rows(w: Array, indices: Array, *, types: Types) -> Array:
     if lows is not None:
         rows = rows + lows[indices][..., None]
     return np.asarray(rows.reshape(len(indices), -1))
+
+
+lowbit_rows.not_differentiable("the codes of a quantised weight are integers")

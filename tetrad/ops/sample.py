@@ -118,6 +118,9 @@ def sample(
     return result
 
 
+sample.not_differentiable("tokens are chosen: they do not change smoothly")
+
+
 def _edited(logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, allowed: list[Array]) -> Array:
     """Logits after bias, mask and penalties."""
     found = logits.copy()
@@ -216,3 +219,6 @@ def top_tokens(logits: Array, *, count: int) -> Array:
     for row in np.flatnonzero(np.isnan(logits).any(axis=1)):
         raise failed("logits", int(row))
     return np.argsort(-logits, axis=1, kind="stable")[:, :count].astype(np.int32)
+
+
+top_tokens.not_differentiable("which tokens are the likeliest does not change smoothly")
