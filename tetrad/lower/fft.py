@@ -1,0 +1,185 @@
+"""Lowering, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep over numbers.
+
+Stages are written once and run in three ways (`lower.fft_ways`): short lines together, one in each lane; a long line in
+one workgroup; a very long one in several launches. The way depends on sizes, the arithmetic on the length alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tetrad.core.sizes import product
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Literal, Node
+from tetrad.kernel.build import Val
+from tetrad.lower.butterfly import Pair, conjugate, minus, plus, scaled, swapped, times, turned_back, turned_on
+from tetrad.lower.fft_plan import Tables, chirp, chirp_spectrum, convolution_length, radices, roots, split
+from tetrad.lower.fft_walk import Job, Load, Stage, Store, Sweep, Transform, Walk, row_pitch
+from tetrad.lower.fft_ways import in_lanes, in_launches, in_row
+from tetrad.lower.frame import Frame
+from tetrad.lower.launch import Launch, Slot
+from tetrad.ops.fft import length_of, scale_of
+from tetrad.passes.fuse import Group
+
+KEPT_BYTES = 1 << 18  # a line of complex numbers up to this size stays in the scratch of one workgroup
+
+
+class Stages:
+    """The stages of one op, with the memory between them and the constants they need."""
+
+    def __init__(self, node: Node) -> None:
+        self.n: int = node.param("n") if node.op.name == "irfft" else node.inputs[0].type.shape[node.param("axis")]
+        self.inverse = node.op.name == "irfft" or (node.op.name == "fft" and node.param("inverse"))
+        self.scale = scale_of(node.param("norm"), self.n, inverse=self.inverse)
+        self.dtype = node.type.dtype.real
+        self.tables = Tables(self.dtype)
+        self.stages: list[Stage] = []
+        self.planes: dict[str, int] = {}
+
+    def sweep(self, count: int, body: Callable[[Walk, Val], None]) -> None:
+        if count:
+            self.stages.append(Sweep(count, body))
+
+    def smooth(self, n: int, load: Load, store: Store) -> None:
+        self.tables.add_transform(n)
+        factors = split(n)
+        if factors is not None:
+            self.planes[f"split{n}"] = factors[0] * row_pitch(True, factors[1])
+        self.stages.append(Transform(n, load, store))
+
+    def transform(self, n: int, load: Load, store: Store) -> None:
+        """Of any length: by radices, or by a convolution with a chirp (Bluestein)."""
+        if radices(n) is not None:
+            self.smooth(n, load, store)
+            return
+        m = convolution_length(n)
+        turns, spectrum = self.tables.add(("chirp", n), chirp(n)), self.tables.add(("wave", n), chirp_spectrum(n, m))
+        self.planes |= {"padded": m, "filtered": m}
+
+        def filtered(walk: Walk, i: Val, off: int, value: Pair) -> None:
+            walk.store("filtered", i, off, times(walk.k, value, walk.factor(spectrum, i, off)))
+
+        def back(walk: Walk, i: Val, off: int, value: Pair) -> None:
+            walk.store("padded", i, off, swapped(value))
+
+        self.sweep(n, lambda w, i: w.store("padded", i, 0, times(w.k, load(w, i, 0), w.factor(turns, i))))
+        self.sweep(m - n, lambda w, i: w.store("padded", i, n, (w.zero, w.zero)))
+        self.smooth(m, lambda w, i, off: w.load("padded", i, off), filtered)
+        self.smooth(m, lambda w, i, off: swapped(w.load("filtered", i, off)), back)
+        self.sweep(n, lambda w, i: store(w, i, 0, times(w.k, w.load("padded", i), w.factor(turns, i))))
+
+
+# -- the ops ----------------------------------------------------------------------------------------------------------
+
+
+def fft_stages(made: Stages) -> None:
+    def turn(value: Pair) -> Pair:
+        return swapped(value) if made.inverse else value
+
+    def load(walk: Walk, i: Val, off: int) -> Pair:
+        return turn(walk.source.pair(i, off))
+
+    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        walk.target.put_pair(i, off, scaled(turn(value), made.scale))
+
+    made.transform(made.n, load, store)
+
+
+def rfft_stages(made: Stages) -> None:
+    """An even number of reals are half as many complex numbers, whose spectrum is taken apart afterwards."""
+    n, half = made.n, made.n // 2
+    made.planes["whole"] = n if n % 2 else half + 1
+
+    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        walk.store("whole", i, off, value)
+
+    if n % 2:
+        made.transform(n, lambda walk, i, off: (walk.source.one(i, off), walk.zero), store)
+        made.sweep(half + 1, lambda w, i: w.target.put_pair(i, 0, scaled(w.load("whole", i), made.scale)))
+        return
+    made.transform(half, lambda walk, i, off: walk.source.two(i, off), store)
+    table = made.tables.add(("half", n), roots(n, np.arange(half + 1)))
+
+    def parted(walk: Walk, i: Val) -> None:
+        """Even numbers have the sum of a frequency and its opposite, odd ones the difference."""
+        zero = walk.first("whole")
+        here = walk.choose(i, half, zero, walk.load("whole", i))
+        there = walk.backward(lambda at: walk.load("whole", at), half - i)
+        there = conjugate(walk.choose(i, 0, zero, there))
+        even, odd = plus(here, there), turned_back(minus(here, there))
+        value = plus(even, times(walk.k, odd, walk.factor(table, i)))
+        walk.target.put_pair(i, 0, scaled(value, made.scale / 2))
+
+    made.sweep(half + 1, parted)
+
+
+def irfft_stages(made: Stages) -> None:
+    n, half = made.n, made.n // 2
+    made.planes["whole"] = n if n % 2 else half
+
+    def load(walk: Walk, i: Val, off: int) -> Pair:
+        return swapped(walk.load("whole", i, off))
+
+    def without(walk: Walk, i: Val, value: Pair) -> Pair:
+        """The number at position 0 is real, whatever its imaginary part says."""
+        return walk.choose(i, 0, (value[0], walk.zero), value)
+
+    def joined(walk: Walk, i: Val) -> None:
+        here = without(walk, i, walk.source.pair(i))
+        there = conjugate(without(walk, i, walk.backward(walk.source.pair, half - i)))
+        turned = times(walk.k, minus(here, there), conjugate(walk.factor(table, i)))
+        walk.store("whole", i, 0, plus(plus(here, there), turned_on(turned)))
+
+    def mirrored(walk: Walk, i: Val) -> None:
+        walk.put_backward("whole", n - 1 - i, conjugate(walk.source.pair(i, 1)))
+
+    if n % 2:
+        made.sweep(half + 1, lambda walk, i: walk.store("whole", i, 0, without(walk, i, walk.source.pair(i))))
+        made.sweep(half, mirrored)
+        made.transform(n, load, lambda walk, i, off, v: walk.target.put_one(i, off, scaled(v, made.scale)[1]))
+        return
+    table = made.tables.add(("half", n), roots(n, np.arange(half + 1)))
+    made.sweep(half, joined)
+    made.transform(half, load, lambda walk, i, off, v: walk.target.put_two(i, off, scaled(swapped(v), made.scale)))
+
+
+STAGES: dict[str, Callable[[Stages], None]] = {"fft": fft_stages, "rfft": rfft_stages, "irfft": irfft_stages}
+
+
+def lower_fft(frame: Frame, group: Group) -> list[Launch]:
+    """A transform along an axis."""
+    node = group.root
+    job = job_of(frame, group, node)
+    longest = max(stage.n for stage in job.stages if isinstance(stage, Transform))
+    if job.inner != 1 or split(longest) is None:
+        return [in_lanes(job)]
+    return [in_row(job)] if longest * 2 * job.dtype.nbytes <= KEPT_BYTES else in_launches(job)
+
+
+def job_of(frame: Frame, group: Group, node: Node) -> Job:
+    made = Stages(node)
+    STAGES[node.op.name](made)
+    operand, axis, memory = node.inputs[0], node.param("axis"), frame.memory
+    table = made.tables.array()
+    return Job(
+        group=group,
+        memory=memory,
+        dtype=made.dtype,
+        stages=tuple(made.stages),
+        planes=made.planes,
+        tables=made.tables,
+        table=Slot("table", ArrayType(made.dtype, (table.size,)), "constant", literal=Literal(table)),
+        source=memory.slots[operand],
+        target=memory.slots[node],
+        taken=floats_of(operand.type, axis),
+        given=floats_of(node.type, axis),
+        outer=product(operand.type.shape[:axis]),
+        inner=product(operand.type.shape[axis + 1 :]),
+    )
+
+
+def floats_of(kind: ArrayType, axis: int) -> int:
+    """Of one line."""
+    return length_of("fft", kind.shape[axis], kind) * (2 if kind.dtype.is_complex else 1)

@@ -1,0 +1,152 @@
+"""Lowering, Fourier transforms, the plan: a length in, radices and tables of roots of unity out.
+
+A length whose primes are small is a product of radices; from 256 on it is two factors of at least 16 where it can be,
+columns first, then rows. Any other length is a convolution of a longer, smooth length. A plan depends on the length
+alone, so every walk of `lower.fft` gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, c128
+from tetrad.core.record import record
+
+Array = np.ndarray[Any, Any]
+PRIMES = (3, 5, 7, 11, 13)
+# What a pass with a radix costs an element: instructions of its butterfly and twiddles, and four for loads and stores.
+COSTS = {2: 8.0, 3: 11.3, 4: 11.0, 5: 14.4, 7: 17.0, 8: 14.5, 11: 21.0, 13: 23.4}
+LEAST = 16  # of both factors of a split length: a vector of any machine
+SPLIT_FROM = LEAST * LEAST
+
+
+@cache
+def radices(n: int) -> tuple[int, ...] | None:
+    """The radices of a smooth length, small ones first (the last pass needs no twiddles); None for other lengths."""
+    twos = (n & -n).bit_length() - 1
+    rest, found = n >> twos, []
+    for prime in PRIMES:
+        while rest % prime == 0:
+            found.append(prime)
+            rest //= prime
+    eights, left = divmod(twos, 3)
+    if left == 1 and eights:
+        eights, fours, left = eights - 1, 2, 0
+    else:
+        fours, left = (1, 0) if left == 2 else (0, left)
+    return tuple(sorted(found + [8] * eights + [4] * fours + [2] * left)) if rest == 1 else None
+
+
+def cost(n: int) -> float:
+    return sum(COSTS[r] for r in radices(n) or ())
+
+
+@cache
+def split(n: int) -> tuple[int, int] | None:
+    """The cheapest two factors of at least 16, rather equal than not; None where there are none or one pass will do."""
+    pairs = [(a, n // a) for a in range(LEAST, n // LEAST + 1) if n % a == 0] if n >= SPLIT_FROM else []
+    return min(pairs, key=lambda p: (cost(p[0]) + cost(p[1]), abs(p[0] - p[1]), p), default=None)
+
+
+@cache
+def convolution_length(n: int) -> int:
+    """The cheapest smooth length that holds a chirp of n numbers and does not wrap."""
+    least = 2 * n - 1
+    found = [m for m in smooth(least, 2 * least) if m < SPLIT_FROM or split(m)]
+    return min(found, key=lambda m: (m * (cost(m) + 4), m))
+
+
+def smooth(least: int, most: int) -> list[int]:
+    """Lengths made of 2, 3, 5 and 7."""
+    found = {1}
+    for prime in (2, 3, 5, 7):
+        found = {m * prime**e for m in found for e in range(int(math.log(most / m, prime)) + 2) if m * prime**e <= most}
+    return sorted(m for m in found if m >= least)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def roots(n: int, exponents: Array) -> Array:
+    """e^(-2 pi i e / n) in f64. Angles are reduced to an eighth of the circle, so equal values are equal."""
+    quarter, part = np.divmod(4 * (exponents % n), n)
+    near, far = (np.pi / 2) * (part / n), (np.pi / 2) * ((n - part) / n)
+    is_low = 2 * part <= n
+    cos, sin = np.where(is_low, np.cos(near), np.sin(far)), np.where(is_low, np.sin(near), np.cos(far))
+    turned = [(cos, sin), (-sin, cos), (-cos, -sin), (sin, -cos)]
+    real = np.choose(quarter, [re for re, _ in turned])
+    return np.asarray(real - 1j * np.choose(quarter, [im for _, im in turned]))
+
+
+def pass_twiddles(n: int, radix: int) -> Array:
+    """[p, j - 1]: the factor of output j of butterfly p of a pass over n = radix * m numbers."""
+    p, j = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
+    return roots(n, p * j).reshape(-1)
+
+
+def split_twiddles(a: int, b: int) -> Array:
+    """[k, j]: between columns of length a and rows of length b."""
+    return roots(a * b, np.arange(a)[:, None] * np.arange(b)[None, :]).reshape(-1)
+
+
+def chirp(n: int) -> Array:
+    """e^(-pi i k^2 / n)"""
+    k = np.arange(n)
+    return roots(2 * n, k * k % (2 * n))
+
+
+def chirp_spectrum(n: int, m: int) -> Array:
+    """The spectrum, of length m, of the conjugate chirp around zero, divided by m."""
+    conjugate = np.conj(chirp(n))
+    filter_ = np.zeros(m, c128.np)
+    filter_[:n] = conjugate
+    filter_[m - n + 1 :] = conjugate[:0:-1]
+    return np.fft.fft(filter_) / m
+
+
+@record
+class Table:
+    """Complex constants: where their real and imaginary parts start."""
+
+    real: int
+    imag: int
+
+
+class Tables:
+    """All constants of a transform in one array of floats; equal ones lie there once."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+        self.parts: list[Array] = []
+        self.size = 0
+        self.known: dict[tuple[object, ...], Table] = {}
+
+    def add(self, key: tuple[object, ...], values: Array) -> Table:
+        if key not in self.known:
+            self.known[key] = Table(self.place(values.real), self.place(values.imag))
+        return self.known[key]
+
+    def add_transform(self, n: int) -> None:
+        """The twiddles of every pass of a smooth length."""
+        factors = split(n)
+        for part in factors or (n,):
+            rest = part
+            for radix in radices(part) or ():
+                if rest > radix:
+                    self.add(("pass", rest, radix), pass_twiddles(rest, radix))
+                rest //= radix
+        if factors is not None:
+            self.add(("split", *factors), split_twiddles(*factors))
+
+    def place(self, values: Array) -> int:
+        start = self.size
+        self.parts.append(values.astype(self.dtype.np))
+        self.size += values.size
+        return start
+
+    def array(self) -> Array:
+        return np.concatenate([*self.parts, np.zeros(1, self.dtype.np)])
