@@ -72,6 +72,17 @@ from tetrad.tracing.operands import (
     is_operand,
     run,
 )  # fmt: skip
+from tetrad.tracing.sorting import (
+    argsort,
+    searchsorted,
+    sort,
+    top_k,
+    topk,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)  # fmt: skip
 from tetrad.tracing.statistics import (
     all,
     any,
@@ -285,6 +296,9 @@ __all__ = [
     # statistics, searching
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_sum", "diff", "max", "mean", "min", "nonzero",
     "prod", "std", "sum", "var",
+    # sorting, sets
+    "argsort", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values",
     # linear algebra
     "einsum", "matmul", "tensordot", "vecdot",
     # dtypes

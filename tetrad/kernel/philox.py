@@ -7,6 +7,7 @@ Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC11). 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tetrad.core.dtypes import i64, u32
 from tetrad.kernel.build import KernelBuilder, Val
@@ -15,6 +16,7 @@ ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 WORD = 0xFFFFFFFF
+Number = Any  # int, or a NumPy array
 
 
 def philox(k: KernelBuilder, counter: Sequence[Val], key: Sequence[Val]) -> list[Val]:
@@ -35,16 +37,21 @@ def _wide_product(k: KernelBuilder, x: Val, factor: int) -> tuple[Val, Val]:
     return k.cast(product >> 32, u32), k.cast(product, u32)
 
 
-def philox_words(seed: int, block: int) -> tuple[int, int, int, int]:
-    """The four words of a block of the stream that `seed` names: the same in Python.
-
-    >>> [f"{word:08X}" for word in philox_words(42, 0)]
-    ['9CEAF053', '77F5493B', '12BF50AD', '5742B3D7']
-    """
-    c0, c1, c2, c3 = (block >> 32 * i & WORD for i in range(4))
-    k0, k1 = seed & WORD, seed >> 32 & WORD
+def philox_numbers(counter: Sequence[Number], key: Sequence[Number]) -> tuple[Number, Number, Number, Number]:
+    """The same for Python ints, and for NumPy arrays of u64 that hold words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
     for _ in range(ROUNDS):
         p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
         c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & WORD, p0 >> 32 ^ c3 ^ k1, p0 & WORD
         k0, k1 = k0 + KEY_STEPS[0] & WORD, k1 + KEY_STEPS[1] & WORD
     return c0, c1, c2, c3
+
+
+def philox_words(seed: int, block: int) -> tuple[int, int, int, int]:
+    """The four words of a block of the stream that `seed` names.
+
+    >>> [f"{word:08X}" for word in philox_words(42, 0)]
+    ['9CEAF053', '77F5493B', '12BF50AD', '5742B3D7']
+    """
+    return philox_numbers([block >> 32 * i & WORD for i in range(4)], (seed & WORD, seed >> 32 & WORD))

@@ -24,6 +24,7 @@ from tetrad.lower.linear import lower_row_matmul
 from tetrad.lower.lowbit import lower_lowbit_rows, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
 from tetrad.lower.sample import lower_sample, lower_top_tokens
+from tetrad.lower.sort import lower_argsort, lower_sort, lower_topk
 from tetrad.ops.rules import HALVES
 from tetrad.passes.fuse import Group
 
@@ -166,10 +167,13 @@ def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) ->
 GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "argmax": lower_arg,
     "argmin": lower_arg,
+    "argsort": lower_argsort,
     "attention": lower_attention,
     "cumsum": lower_cumsum,
     "dequantize": lower_dequantize,
     "scatter_add": lower_scatter_add,
+    "sort": lower_sort,
+    "topk": lower_topk,
     "quantize_rows": lower_quantize_rows,
     "interleave": lower_interleave,
     "lowbit_rows": lower_lowbit_rows,

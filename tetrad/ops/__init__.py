@@ -18,6 +18,7 @@ from tetrad.ops import (
     random,
     reduce,
     sample,
+    sort,
     special,
     transcendental,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "random",
     "reduce",
     "sample",
+    "sort",
     "special",
     "transcendental",
 ]

@@ -222,7 +222,7 @@ class _Fusion:
         """Operations to compute one element when operands without memory are computed on the spot."""
         cost: dict[Node, int] = {}
         for node in self.nodes:
-            own = node.op.cost if node.op.kind == "elementwise" else 0
+            own = node.op.cost if node.op.kind == "elementwise" or node.op.cost > 1 else 0  # moving is free
             inner = (0 if i in memory or i.op.name in LEAVES else cost[i] for i in node.inputs)
             cost[node] = min(own + sum(inner), 1 << 20)
         return cost

@@ -1,0 +1,396 @@
+"""The public namespace `td.random`: random numbers from explicit keys, with the names and arguments they have in JAX.
+
+Receives a key (u32[2]) and settings, returns arrays: compositions of the ops in ops/random.py. The same key gives the
+same bits outside jit and inside, for any number of threads; there is no state, so use each key once (docs/random.md).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32
+from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.sizes import Shape, Size, product
+from tetrad.functions import argmax, argsort, clip, cumulative_sum, searchsorted, take, topk
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.creation import positions
+from tetrad.tracing.manipulation import reshape, stack
+from tetrad.tracing.operands import (
+    as_array,
+    axis_of,
+    broadcast,
+    check_shape,
+    convert,
+    dtype_of,
+    expand,
+    run,
+    scalar,
+    size_array,
+    traced,
+)  # fmt: skip
+
+WORD = 0xFFFFFFFF
+PRECISION = {f32: 24, f16: 11, bf16: 8}  # bits of a significand: so many of a word make a uniform number
+ROOT_HALF = math.sqrt(0.5)
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def key(seed: Any) -> Array:
+    """The key of a seed: its 64 bits as two words, low word first. An array may be a seed too.
+
+    >>> key(42)
+    Array([42,  0], uint32)
+    """
+    if isinstance(seed, int | np.integer):
+        return Array.from_numpy(np.array([int(seed) & WORD, int(seed) >> 32 & WORD], np.uint32))
+    given = as_array(seed)
+    if given.ndim or not given.dtype.is_integer:
+        fail(DtypeError, f"key: the seed is an integer, got {given.type}")
+    wide = convert(given, i64)
+    return stack([convert(wide, u32), convert(wide >> 32, u32)])
+
+
+PRNGKey = key
+
+
+def as_key(name: str, key: Any) -> Array:
+    given = as_array(key)
+    if given.dtype is not u32 or given.shape != (2,):
+        fail(DtypeError, f"{name}: expected a key, u32[2], got {given.type}", "make one with td.random.key(seed)")
+    return traced(given)
+
+
+def split(key: Any, num: Any = 2) -> Array:
+    """New keys from a key, [num, 2]; key i is fold_in(key, i). The old key should not be used again.
+
+    >>> first, second = split(key(0))
+    >>> first
+    Array([1732285406, 4089563610], uint32)
+    """
+    shape = check_shape("split", num)
+    total = product(shape)
+    keys = run("fold_key", expand(as_key("split", key), (total, 2)), convert(positions(total), u32))
+    return reshape(keys, (*shape, 2))
+
+
+def fold_in(key: Any, data: Any) -> Array:
+    """A new key from a key and a number of 32 bits: a step of a loop, the index of a layer.
+
+    >>> fold_in(key(0), 1) == split(key(0))[1]
+    Array([ True,  True], bool)
+    """
+    number = scalar(data & WORD, u32) if isinstance(data, int) else convert(as_array(data), u32)
+    if number.ndim:
+        fail(ShapeError, f"fold_in: the number has no axes, got {number.type}")
+    return run("fold_key", as_key("fold_in", key), number)
+
+
+# -- words and uniform numbers ----------------------------------------------------------------------------------------
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Array:
+    """Random words: element i is word i % 4 of the Philox block i // 4 of the key.
+
+    >>> bits(key(42), 2)
+    Array([2632642643, 2012563771], uint32)
+    """
+    wanted = dtype_of(dtype)
+    if not wanted.is_integer or wanted.bits > 32:
+        fail(DtypeError, f"bits: expected an integer dtype of at most 32 bits, got {wanted}")
+    words = _words("bits", key, check_shape("bits", shape))
+    return words if wanted is u32 else convert(words >> (32 - wanted.bits), wanted)
+
+
+def _words(name: str, key: Any, shape: Shape) -> Array:
+    return run("random_bits", as_key(name, key), shape=shape)
+
+
+def _pairs(name: str, key: Any, shape: Shape) -> tuple[Array, Array]:
+    """Two words for each element: the first of all come before the second of all."""
+    words = _words(name, key, (2, *shape))
+    return words[0], words[1]
+
+
+def _wide_words(name: str, key: Any, shape: Shape) -> Array:
+    """64 random bits for each element, as i64."""
+    high, low = _pairs(name, key, shape)
+    joined: Array = (convert(high, i64) << 32) | convert(low, i64)
+    return joined
+
+
+def _float(name: str, dtype: Any) -> DType:
+    wanted = dtype_of(dtype)
+    if wanted is not f64 and wanted not in PRECISION:
+        fail(DtypeError, f"{name}: expected a real float dtype, got {wanted}")
+    return wanted
+
+
+def _unit(name: str, key: Any, shape: Shape, dtype: DType) -> Array:
+    """Numbers in [0, 1): multiples of 2**-24 in f32, of 2**-53 in f64."""
+    if dtype is f64:
+        high, low = _pairs(name, key, shape)
+        unit: Array = (convert(high >> 5, f64) * 2.0**26 + convert(low >> 6, f64)) * 2.0**-53
+        return unit
+    count = PRECISION[dtype]
+    return convert(convert(_words(name, key, shape) >> (32 - count), f32) * 2.0**-count, dtype)
+
+
+def uniform(key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
+    """Numbers in [minval, maxval), all equally likely; the bounds may be arrays, and have derivatives.
+
+    >>> uniform(key(42), 3)
+    Array([0.6129603 , 0.46858650, 0.07323169], float32)
+    """
+    wanted, sizes = _float("uniform", dtype), check_shape("uniform", shape)
+    unit = _unit("uniform", key, sizes, wanted)
+    if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
+        return unit
+    low, high = convert(minval, wanted), convert(maxval, wanted)
+    return _shaped("uniform", unit * (high - low) + low, sizes)
+
+
+def _shaped(name: str, x: Array, shape: Shape) -> Array:
+    """x, when what it was computed with did not make it larger than asked for."""
+    if x.shape != shape:
+        fail(ShapeError, f"{name}: settings of shape {list(x.shape)} do not broadcast to {list(shape)}")
+    return x
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) -> Array:
+    """Integers in [minval, maxval), all equally likely (to 1 in 2**30, for dtype int64 to the size of the range in
+    2**63); minval where the range is empty.
+
+    >>> randint(key(42), 5, 0, 10)
+    Array([6, 4, 0, 3, 9], int32)
+    """
+    wanted, sizes = dtype_of(dtype), check_shape("randint", shape)
+    if not wanted.is_integer:
+        fail(DtypeError, f"randint: expected an integer dtype, got {wanted}")
+    low, high = (_bound(name, x, wanted) for name, x in (("minval", minval), ("maxval", maxval)))
+    span = run("maximum", *broadcast("randint", [high - low, scalar(1, i64)]))
+    offset = _below(key, sizes, span, is_wide=wanted is i64)
+    return _shaped("randint", convert(low + offset, wanted), sizes)
+
+
+def _bound(name: str, x: Any, dtype: DType) -> Array:
+    info = np.iinfo(dtype.np)
+    if isinstance(x, int) and not info.min <= x <= min(int(info.max) + 1, (1 << 63) - 1):
+        fail(DtypeError, f"randint: {name} {x} is out of range for {dtype}", "choose a wider dtype")
+    given = scalar(x, i64) if isinstance(x, int) else as_array(x)
+    if not given.dtype.is_integer:
+        fail(DtypeError, f"randint: {name} must be an integer, got {given.type}")
+    return convert(given, i64)
+
+
+def _below(key: Any, shape: Shape, span: Array, *, is_wide: bool) -> Array:
+    """Integers in [0, span) as i64: 62 random bits times a span of up to 32, over 2**62; remainders of wider ones."""
+    high, low = (convert(w >> 1, i64) for w in _pairs("randint", key, shape))
+    below: Array = ((high << 31) | low) % span if is_wide else (high * span + ((low * span) >> 31)) >> 31
+    return below
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
+    """True with probability p.
+
+    >>> bernoulli(key(42), 0.5, (3,))
+    Array([False,  True,  True], bool)
+    """
+    chance = as_array(p)
+    if not chance.dtype.is_float:
+        fail(DtypeError, f"bernoulli: p must be a float, got {chance.type}")
+    sizes = chance.shape if shape is None else check_shape("bernoulli", shape)
+    return _shaped("bernoulli", _unit("bernoulli", key, sizes, chance.dtype) < chance, sizes)
+
+
+# -- distributions ----------------------------------------------------------------------------------------------------
+
+
+def _from_words(op: str, name: str, key: Any, shape: Any, dtype: Any) -> Array:
+    """An op from words to floats; halves are rounded from f32."""
+    wanted, sizes = _float(name, dtype), check_shape(name, shape)
+    if wanted is f64:
+        return run(op, _wide_words(name, key, sizes))
+    return convert(run(op, _words(name, key, sizes)), wanted)
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+    """Normal numbers of mean 0 and variance 1.
+
+    >>> normal(key(42), 3)
+    Array([-1.2318233, 0.0790062, 1.4523077], float32)
+    """
+    return _from_words("normal_bits", "normal", key, shape, dtype)
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+    """Exponential numbers of mean 1.
+
+    >>> exponential(key(42), 2)
+    Array([0.9492281, 0.6322149], float32)
+    """
+    return _from_words("exponential_bits", "exponential", key, shape, dtype)
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+    """Standard Gumbel numbers: -log of exponential ones. The largest of logits with them added is a categorical draw.
+
+    >>> gumbel(key(42), 2)
+    Array([0.0521061, 0.4585259], float32)
+    """
+    wanted = _float("gumbel", dtype)
+    return convert(-_log(exponential(key, shape, f64 if wanted is f64 else f32)), wanted)
+
+
+def _log(x: Array) -> Array:
+    return run("steady_log", x)
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+    """Standard Laplace numbers: differences of exponential ones."""
+    wanted, both = _float("laplace", dtype), (2, *check_shape("laplace", shape))
+    e = exponential(key, both, f64 if wanted is f64 else f32)
+    return convert(e[0] - e[1], wanted)
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+    """Standard logistic numbers: differences of Gumbel ones."""
+    wanted, both = _float("logistic", dtype), (2, *check_shape("logistic", shape))
+    g = gumbel(key, both, f64 if wanted is f64 else f32)
+    return convert(g[0] - g[1], wanted)
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = f32) -> Array:
+    """Normal numbers that fell between lower and upper; far out in a tail as well.
+
+    >>> truncated_normal(key(42), 8.0, 9.0, (2,))
+    Array([8.063301, 8.090937], float32)
+    """
+    wanted = _float("truncated_normal", dtype)
+    inner = f64 if wanted is f64 else f32
+    if all(type(x) in (int, float) for x in (lower, upper)):
+        return _truncated(key, float(lower), float(upper), shape, inner, wanted)
+    low, high = broadcast("truncated_normal", [convert(x, inner) for x in (lower, upper)])
+    sizes = low.shape if shape is None else check_shape("truncated_normal", shape)
+    is_left = low + high < 0.0
+    near, far = run("where", is_left, -high, low), run("where", is_left, -low, high)
+    least, most = (run("erfc", x * ROOT_HALF) * 0.5 for x in (far, near))
+    z = run("normal_upper", _shaped("truncated_normal", least + _open(key, sizes, inner) * (most - least), sizes))
+    z = run("where", expand(is_left, sizes), -z, z)
+    return convert(clip(z, low, high), wanted)
+
+
+def _truncated(key: Any, lower: float, upper: float, shape: Any, inner: DType, wanted: DType) -> Array:
+    """Between numbers: probabilities of exceeding them are known now. Draws in the lower tail are mirrored."""
+    is_left = lower + upper < 0
+    near, far = (-upper, -lower) if is_left else (lower, upper)
+    least, most = (0.5 * math.erfc(x * ROOT_HALF) for x in (far, near))
+    sizes = check_shape("truncated_normal", () if shape is None else shape)
+    z = run("normal_upper", _open(key, sizes, inner) * (most - least) + least)
+    return convert(clip(-z if is_left else z, lower, upper), wanted)
+
+
+def _open(key: Any, shape: Shape, dtype: DType) -> Array:
+    """Numbers in (0, 1), without either end."""
+    if dtype is f64:
+        middle: Array = _unit("truncated_normal", key, shape, f64) + 2.0**-54
+    else:
+        middle = convert(_words("truncated_normal", key, shape) >> 9, f32) * 2.0**-23 + 2.0**-24
+    return middle
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+
+
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Array:
+    """Indices along an axis, drawn with probabilities proportional to exp(logits).
+
+    shape   of the result; it ends with the shape of logits without the axis, which is the default
+
+    >>> categorical(key(42), as_array(np.float32([0, 0, 9, 0])), shape=(5,))
+    Array([2, 2, 2, 2, 2], int64)
+    """
+    given = as_array(logits)
+    if not given.dtype.is_float:
+        fail(DtypeError, f"categorical: logits must be floats, got {given.type}")
+    at = axis_of("categorical", axis, given.ndim)
+    rows = tuple(n for i, n in enumerate(given.shape) if i != at)
+    sizes = rows if shape is None else check_shape("categorical", shape)
+    if sizes[len(sizes) - len(rows) :] != rows:
+        fail(ShapeError, f"categorical: shape {list(sizes)} does not end with the rows {list(rows)} of {given.type}")
+    before = sizes[: len(sizes) - len(rows)]
+    noise = gumbel(key, (*before, *given.shape), f64 if given.dtype is f64 else f32)
+    return argmax(noise + convert(given, noise.dtype), axis=len(before) + at)
+
+
+def permutation(key: Any, x: Any, axis: int = 0) -> Array:
+    """The elements along an axis in random order; of an int, the numbers below it.
+
+    >>> permutation(key(42), 5)
+    Array([2, 3, 4, 1, 0], int32)
+    """
+    given = positions(int(x)) if isinstance(x, int | np.integer) else as_array(x)
+    if not given.ndim:
+        fail(ShapeError, f"permutation: expected an int or an array with axes, got {given.type}")
+    at = axis_of("permutation", axis, given.ndim)
+    return take(given, _order(key, given.shape[at]), axis=at)
+
+
+def _order(key: Any, size: Size) -> Array:
+    """Positions in random order: sorted by random words, often enough that equal words (a draw that is not fair) in
+    all rounds are rarer than one in the size."""
+    most = size if isinstance(size, int) else size.max
+    order, now = convert(positions(size), i64), as_key("permutation", key)
+    for _ in range(max(1, math.ceil(3 * math.log(max(most, 1)) / math.log(WORD)))):
+        now, used = split(now)
+        order = take(order, argsort(_words("permutation", used, (size,))))
+    return order
+
+
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Array:
+    """Elements of `a` (of an int: numbers below it) along an axis, drawn at random.
+
+    replace   whether an element may be drawn again
+    p         how likely each is; equally where not given
+
+    >>> choice(key(42), 10, (3,), replace=False)
+    Array([2, 3, 0], int32)
+    """
+    given = positions(int(a)) if isinstance(a, int | np.integer) else as_array(a)
+    sizes = check_shape("choice", shape)
+    if not given.ndim:
+        fail(ShapeError, f"choice: expected an int or an array with axes, got {given.type}")
+    at = axis_of("choice", axis, given.ndim)
+    count = product(sizes)
+    if p is not None and as_array(p).shape != given.shape[at : at + 1]:
+        fail(ShapeError, f"choice: p needs one probability for each of {given.shape[at]}, got {as_array(p).type}")
+    if not replace and (not isinstance(count, int) or not isinstance(given.shape[at], int) or count > given.shape[at]):
+        fail(ShapeError, f"choice: cannot draw {count} of {given.shape[at]} without drawing one again")
+    places = _drawn(key, given.shape[at], count, p) if replace else _drawn_once(key, given.shape[at], count, p)
+    return take(given, reshape(places, sizes), axis=at)
+
+
+def _drawn(key: Any, size: Size, count: Size, p: Any) -> Array:
+    if p is None:
+        return randint(key, (count,), 0, size_array(size, i64), i64)
+    sums = cumulative_sum(_chances(p))
+    drawn = _unit("choice", key, (count,), sums.dtype) * sums[-1]
+    last = searchsorted(sums, sums[-1])  # where the product was rounded up to the whole
+    return clip(searchsorted(sums, drawn, side="right"), None, last)
+
+
+def _drawn_once(key: Any, size: Size, count: Size, p: Any) -> Array:
+    """The greatest of log p with Gumbel numbers added, one after the other, are draws without going back."""
+    if p is None:
+        return _order(key, size)[:count]
+    chances = _chances(p)
+    return topk(_log(chances) + gumbel(key, chances.shape, chances.dtype), int(count))[1]  # type: ignore[arg-type]
+
+
+def _chances(p: Any) -> Array:
+    given = as_array(p)
+    return convert(given, f64 if given.dtype is f64 else f32)
