@@ -1,4 +1,4 @@
-"""Loops as users write them, against Python's own loops: at once, traced and evaluated."""
+"""Loops as users write them, against Python's own loops: at once, traced and evaluated, compiled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tetrad as td
 from tests.tracing.engine import jit
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 
-WAYS: dict[str, Callable[..., Any]] = {"eager": lambda f: f, "traced": jit}
+WAYS: dict[str, Callable[..., Any]] = {"eager": lambda f: f, "traced": jit, "compiled": td.jit}
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 
 
@@ -26,7 +26,7 @@ def same(got: Any, want: Any) -> None:
     assert tree == wanted
     for a, b in zip(leaves, expected, strict=True):
         assert a.shape == np.shape(b)
-        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-12, atol=1e-15)
 
 
 # -- scan -------------------------------------------------------------------------------------------------------------

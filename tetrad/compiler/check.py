@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tetrad.codegen.rules import BOUNDS_TRAP
-from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, value_of
-from tetrad.compiler.schedule import NUMBER, scratch_layout
+from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, run_control, value_of
+from tetrad.compiler.loops import NUMBER
+from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BoundsError, CheckError
 from tetrad.core.flags import flag, flag_words
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.kernel.verify import verify
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot
+from tetrad.lower.launch import Control, Launch, Lowered, Slot
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.plan import check_plan
 from tetrad.runtime.pool import Trapped, run
@@ -120,9 +121,8 @@ def check_launches(runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray
     dims = runner.dims
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
     for step in lowered.steps:
-        if isinstance(step, Invoke):
-            inner = check_launches(runner, step.body, [value_of(s, memory, dims) for s in step.inputs])
-            memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, inner, strict=True))
+        if isinstance(step, Control):
+            run_control(step, memory, dims, lambda body, given: check_launches(runner, body, given))
         else:
             check_launch(runner, step, memory)
     return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]

@@ -23,7 +23,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.lower.launch import Invoke, Lowered, TrapSite
+from tetrad.lower.launch import Control, Launch, Lowered, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
 from tetrad.runtime.memory import Storage
@@ -62,7 +62,9 @@ def current_target() -> Target:
 def programs_of(lowered: Lowered) -> list[Program]:
     found: list[Program] = []
     for step in lowered.steps:
-        found.extend(programs_of(step.body) if isinstance(step, Invoke) else [step.program])
+        bodies = step.bodies if isinstance(step, Control) else ()
+        found.extend(program for body in bodies for program in programs_of(body))
+        found.extend([step.program] if isinstance(step, Launch) else [])
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tetrad.core.errors import BoundsError
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot
+from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, While
 
 Dims = Mapping[str, int]
 Memory = dict[Slot, np.ndarray]
@@ -25,14 +25,54 @@ def interpret(
     """The outputs of a lowered graph; `watch` sees memory after every launch."""
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
     for step in lowered.steps:
-        if isinstance(step, Invoke):
-            inner = interpret(step.body, [value_of(s, memory, dims) for s in step.inputs], dims, watch)
-            memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, inner, strict=True))
+        if isinstance(step, Control):
+            run_control(step, memory, dims, lambda body, given: interpret(body, given, dims, watch))
             continue
         run_launch(step, memory, dims)
         if watch is not None:
             watch(step, memory)
     return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
+
+
+Run = Callable[[Lowered, list[np.ndarray]], list[np.ndarray]]
+
+
+def run_control(step: Control, memory: Memory, dims: Dims, run: Run) -> None:
+    """A step that holds others: `run` gives the outputs of a sub-graph for its inputs."""
+    given = [value_of(s, memory, dims) for s in step.inputs]
+    match step:
+        case Invoke():
+            results = run(step.body, given)
+        case Repeat():
+            results = run_repeat(step, given, dims, run)
+        case While():
+            results = run_while(step, given, run)
+        case Choose():
+            chosen = int(value_of(step.index, memory, dims))
+            results = run(step.branches[min(max(chosen, 0), len(step.branches) - 1)], given)
+    memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, results, strict=True))
+
+
+def run_repeat(step: Repeat, given: list[np.ndarray], dims: Dims, run: Run) -> list[np.ndarray]:
+    first = step.consts + step.carries
+    fixed, state, xs = given[: step.consts], given[step.consts : first], given[first:]
+    length = bind(step.length, dims)
+    ys = [blank(slot, dims).reshape([bind(n, dims) for n in slot.type.shape]) for slot in step.outputs[step.carries :]]
+    for t in range(length - 1, -1, -1) if step.reverse else range(length):
+        made = run(step.body, [*fixed, *state, *[x[t] for x in xs]])
+        state = made[: step.carries]
+        for y, row in zip(ys, made[step.carries :], strict=True):
+            y[t] = row
+    return [*state, *ys]
+
+
+def run_while(step: While, given: list[np.ndarray], run: Run) -> list[np.ndarray]:
+    asked = given[: step.condition_consts]
+    fixed = given[step.condition_consts : step.condition_consts + step.body_consts]
+    state = given[step.condition_consts + step.body_consts :]
+    while run(step.condition, [*asked, *state])[0]:
+        state = run(step.body, [*fixed, *state])
+    return state
 
 
 def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:

@@ -17,7 +17,7 @@ from tetrad.compiler.recall import large_literals
 from tetrad.core.sizes import Named, Size
 from tetrad.graph.nodes import Literal
 from tetrad.kernel.nodes import Program
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, Step, While
 
 MOST_BYTES = 1 << 20  # of constants in an entry
 
@@ -60,10 +60,25 @@ class Telling:
         return self.numbers[lowered]
 
     def step(self, step: Step) -> list[Any]:
-        if isinstance(step, Invoke):
-            inputs, outputs = [self.slot(s) for s in step.inputs], [self.slot(s) for s in step.outputs]
-            return ["call", self.part(step.body), inputs, outputs, self.slot(step.arena)]
-        return ["launch", *self.launch(step)]
+        if isinstance(step, Launch):
+            return ["launch", *self.launch(step)]
+        inputs, outputs = [self.slot(s) for s in step.inputs], [self.slot(s) for s in step.outputs]
+        bodies = [self.part(body) for body in step.bodies]
+        return [type(step).__name__, bodies, inputs, outputs, self.slot(step.arena), *self.rest(step)]
+
+    def rest(self, step: Control) -> list[Any]:
+        """What a step with sub-graphs has beyond them and its slots; `compiler.recall` reads it in this order."""
+        match step:
+            case Invoke():
+                return []
+            case Repeat():
+                spares = [None if s is None else self.slot(s) for s in step.spares]
+                return [step.consts, step.carries, size_told(step.length), step.reverse, spares, step.rows]
+            case While():
+                spares = [None if s is None else self.slot(s) for s in step.spares]
+                return [step.condition_consts, step.body_consts, spares, self.slot(step.flag)]
+            case Choose():
+                return [self.slot(step.index)]
 
     def launch(self, launch: Launch) -> list[Any]:
         return [

@@ -31,7 +31,7 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.graph.text import structural_hash
 from tetrad.kernel.nodes import Buffer, Program
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.lower.launch import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
 from tetrad.runtime.cache import cache_key
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import Trapped
@@ -209,11 +209,28 @@ class Reading:
     def at(self, numbers: Iterable[int]) -> tuple[Slot, ...]:
         return tuple([self.slots[i] for i in numbers])
 
-    def step(self, kind: str, number: int, *rest: Any) -> Step:
-        return self.call(number, *rest) if kind == "call" else self.launch(number, *rest)
+    def step(self, kind: str, *told: Any) -> Step:
+        return self.launch(*told) if kind == "launch" else self.control(kind, *told)
 
-    def call(self, part: int, inputs: list[int], outputs: list[int], arena: int) -> Invoke:
-        return Invoke(self.parts[part], self.at(inputs), self.at(outputs), arena=self.slots[arena])
+    def control(self, kind: str, bodies: list[int], inputs: list[int], outputs: list[int], *told: Any) -> Step:
+        """As `keep.Telling.rest` wrote it."""
+        parts = [self.parts[i] for i in bodies]
+        arena, *rest = told
+        given, room = (self.at(inputs), self.at(outputs)), self.slots[arena]
+        if kind == "Invoke":
+            return Invoke(parts[0], *given, arena=room)
+        if kind == "Choose":
+            return Choose(self.slots[rest[0]], tuple(parts), *given, arena=room)
+        if kind == "While":
+            asked, fixed, spares, flag = rest
+            condition, body = parts
+            return While(condition, body, *given, asked, fixed, self.perhaps(spares), self.slots[flag], arena=room)
+        consts, carries, length, reverse, spares, rows = rest
+        counted = (consts, carries, size_from(length), reverse)
+        return Repeat(parts[0], *given, *counted, self.perhaps(spares), tuple(rows), arena=room)
+
+    def perhaps(self, numbers: Iterable[int | None]) -> tuple[Slot | None, ...]:
+        return tuple([None if i is None else self.slots[i] for i in numbers])
 
     def launch(self, kernel: int, slots: list[int], args: Mapping[str, Any], groups: Any, *rest: Any) -> Launch:
         writes, inplace, updates, flops = rest

@@ -11,20 +11,20 @@ from typing import Protocol
 
 import numpy as np
 
+from tetrad.compiler.loops import NUMBER, control_entry, inner_tables, times
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step, TrapSite
+from tetrad.lower.launch import Control, Invoke, Launch, Lowered, Repeat, Slot, Step, TrapSite
 from tetrad.runtime.memory import ALIGNMENT, Storage
 from tetrad.runtime.plan import Life, Plan, plan
-from tetrad.runtime.table import CallEntry, Entry, KernelEntry, Table, Word
+from tetrad.runtime.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
 
 Dims = Mapping[str, int]
 BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0  # of one thread, roughly: what decides whether a call is worth waking workers
 HEAVY_NS = 25_000
 SLICE_NS = 5_000_000  # between two looks at the stop word
-NUMBER = -1  # base of a word that is a plain number
 
 
 @record(eq=False)
@@ -81,8 +81,10 @@ class Scheduler:
         return self.done[key]
 
     def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
-        inner: dict[Step, Scheduled] = {
-            step: self.schedule(step.body, dims) for step in lowered.steps if isinstance(step, Invoke)
+        inner: dict[Step, list[Scheduled]] = {
+            step: [self.schedule(body, dims) for body in step.bodies]
+            for step in lowered.steps
+            if isinstance(step, Control)
         }
         temps, lives = lifetimes(lowered, dims, inner)
         placed = plan(lives)
@@ -92,11 +94,12 @@ class Scheduler:
         launches: dict[int, Launch] = {}
         scratch, cost = 0, Cost()
         for step in lowered.steps:
-            if isinstance(step, Invoke):
-                entries.append(call_entry(step, inner[step], where))
-                traps.update(inner[step].traps)
-                launches.update(inner[step].launches)
-                cost.add_inner(inner[step])
+            if isinstance(step, Control):
+                entries.append(control_entry(step, inner[step], where, dims))
+                for part in inner[step]:
+                    traps.update(part.traps)
+                    launches.update(part.launches)
+                    cost.add_inner(part, times(step, dims))
                 continue
             needed = scratch_layout(step.program, dims)
             scratch = max(scratch, needed[-1])
@@ -164,20 +167,14 @@ class Places:
         return Word(self.arena, self.offsets[slot])
 
 
-def call_entry(step: Invoke, inner: Scheduled, where: Places) -> CallEntry:
-    bases = [where.word(s) for s in (*step.inputs, *step.outputs)]
-    arena = Word(where.arena, where.offsets[step.arena])
-    return CallEntry(inner.table, (*bases, arena), name=step.body.graph.name)
-
-
-def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> tuple[list[Slot], list[Life]]:
+def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]]) -> tuple[list[Slot], list[Life]]:
     """When each intermediate is written first and read last; sub-programs need room for their arena while they run."""
     first: dict[Slot, int] = {}
     last: dict[Slot, int] = {}
     for i, step in enumerate(lowered.steps):
         touched = step.reads | step.writes
-        if isinstance(step, Invoke):
-            touched = touched | {step.arena}
+        if isinstance(step, Control):
+            touched = touched | step.owned
         for slot in touched:
             if slot.kind == "temp":
                 first.setdefault(slot, i)
@@ -188,8 +185,8 @@ def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, Scheduled]) -> 
     for slot in temps:
         nbytes = nbytes_at(slot.type, dims)
         step = lowered.steps[first[slot]]
-        if isinstance(step, Invoke) and slot is step.arena:
-            nbytes = inner[step].arena_bytes
+        if isinstance(step, Control) and slot is step.arena:
+            nbytes = max(part.arena_bytes for part in inner[step])
         lives.append(Life(slot.name, nbytes, first[slot], last[slot], reusable(step, slot, first, last, number)))
     return temps, lives
 
@@ -199,7 +196,7 @@ Numbers = Mapping[Slot, int]
 
 def reusable(step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers) -> tuple[int, ...]:
     """The temps whose storage `slot` may take over: read last by the step that writes it, whose kernel allows it."""
-    if isinstance(step, Invoke):
+    if isinstance(step, Control):
         return ()
     pairs = [source for result, source in step.inplace if result is slot and source in number]
     return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])
@@ -227,10 +224,10 @@ class Cost:
         self.bytes += launch_bytes(launch, dims)
         self.flops += bind(launch.flops, dims)
 
-    def add_inner(self, inner: Scheduled) -> None:
-        self.nanoseconds += inner.nanoseconds
-        self.bytes += inner.bytes_moved
-        self.flops += inner.flops
+    def add_inner(self, inner: Scheduled, times: int) -> None:
+        self.nanoseconds += inner.nanoseconds * times
+        self.bytes += inner.bytes_moved * times
+        self.flops += inner.flops * times
 
 
 def launch_bytes(launch: Launch, dims: Dims) -> int:
@@ -255,14 +252,15 @@ def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table
     """The tables of a program and of all it calls, each once, after those it calls."""
     found: dict[Lowered, Table] = {}
     for step, entry in zip(running(lowered, dims), table.entries, strict=True):
-        if isinstance(step, Invoke) and isinstance(entry, CallEntry):
-            found.update(tables_of(entry.table, step.body, dims))
+        if isinstance(step, Control):
+            for body, inner in inner_tables(step, entry):
+                found.update(tables_of(inner, body, dims))
     return {**found, lowered: table}
 
 
 def running(lowered: Lowered, dims: Dims) -> list[Step]:
     """The steps that have an entry: a launch without workgroups has none."""
-    return [step for step in lowered.steps if isinstance(step, Invoke) or bind(step.groups, dims) != 0]
+    return [step for step in lowered.steps if isinstance(step, Control) or bind(step.groups, dims) != 0]
 
 
 def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
@@ -274,8 +272,14 @@ def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
 
 
 def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
-    if isinstance(entry, CallEntry):
+    if isinstance(step, Invoke) and isinstance(entry, CallEntry):
         return f"call {entry.name}({', '.join(word_text(w, lowered) for w in entry.bases)})"
+    if isinstance(step, Repeat) and isinstance(entry, LoopEntry):
+        bases = [word_text(b.word, lowered) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases]
+        return f"{step.name} [{entry.trips.value} times{' alone' * entry.alone}] {' '.join(bases)}"
+    if isinstance(step, Control):
+        given = entry.bases if isinstance(entry, CallEntry) else called_bases(entry)
+        return f"{step.name}({', '.join(word_text(w, lowered) for w in given)})"
     if not isinstance(entry, KernelEntry) or not isinstance(step, Launch):
         raise TypeError(f"{entry.name}: a launch is a kernel entry, an invocation a call entry")
     storage = [b.name for b in step.program.buffers if not b.is_scratch]
@@ -286,6 +290,12 @@ def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
     words = [f"{label}={held.get(w) or word_text(w, lowered)}" for label, w in zip(labels, entry.words, strict=True)]
     slices, alone = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
     return f"{entry.name} [groups {entry.groups}{slices}{alone}] {' '.join(words)}"
+
+
+def called_bases(entry: Entry) -> tuple[Word, ...]:
+    """What the branches of a switch are given."""
+    first = entry.tables[0].entries[0] if isinstance(entry, BranchEntry) else None
+    return first.bases if isinstance(first, CallEntry) else ()
 
 
 def word_text(word: Word, lowered: Lowered) -> str:

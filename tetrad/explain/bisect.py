@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from tetrad.compiler.interpret import Memory, interpret, value_of
-from tetrad.compiler.schedule import NUMBER, running, scratch_layout
+from tetrad.compiler.loops import NUMBER
+from tetrad.compiler.schedule import running, scratch_layout
 from tetrad.core.sizes import bind
 from tetrad.core.source import Source
 from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
@@ -31,7 +32,7 @@ from tetrad.graph.build import make_graph
 from tetrad.graph.evaluate import Values, evaluate, evaluate_node
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.lower.launch import Launch, Lowered, Slot, Step
 from tetrad.passes import pipeline
 from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
@@ -278,10 +279,10 @@ class Look:
 
 def owned_launches(lowered: Lowered) -> Iterator[tuple[Launch, Lowered]]:
     for step in lowered.steps:
-        if isinstance(step, Invoke):
-            yield from owned_launches(step.body)
-        else:
+        if isinstance(step, Launch):
             yield step, lowered
+        else:
+            yield from (pair for body in step.bodies for pair in owned_launches(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +347,7 @@ def misplaced(call: Call, look: Look) -> Difference | None:
 
 
 def step_name(step: Step) -> str:
-    return f"kernel {step.name}" if isinstance(step, Launch) else f"call of {step.body.graph.name}"
+    return f"kernel {step.name}" if isinstance(step, Launch) else step.name
 
 
 def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot], last: Entry) -> dict[Slot, np.ndarray]:

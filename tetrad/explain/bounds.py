@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tetrad.core.dtypes import DType, f64
-from tetrad.graph.build import call, item
+from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Graph, Node
 
@@ -41,9 +41,17 @@ def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dim
             held[node] = bounded_nodes(inner.outputs, given, dims, stated)
         elif node.op is item:
             held[node] = [operands[0][node.param("index")]]
+        elif node.op.kind == "structural" and node.op is not constant:
+            held[node] = loop_results(node, [pairs[0] for pairs in operands], dims)
         else:
             held[node] = [bounded_node(node, [pairs[0] for pairs in operands], dims, stated)]
     return [held[o][0] for o in outputs]
+
+
+def loop_results(node: Node, operands: Sequence[Pair], dims: Dims) -> list[Pair]:
+    """A loop repeats its body's distances until no bound is left that says anything: floats are looked at inside it."""
+    values = evaluate_node(node, [(array,) for array, _ in operands], dict(dims))
+    return [(v, np.full(v.shape, np.inf if t.dtype.is_float else 0.0)) for v, t in zip(values, node.types, strict=True)]
 
 
 def needed(outputs: Sequence[Node], known: Mapping[Node, Pair]) -> list[Node]:

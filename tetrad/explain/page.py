@@ -18,7 +18,7 @@ from tetrad.explain.layout import Layout, Point, lay_out
 from tetrad.explain.parts import Part, ordered
 from tetrad.explain.report import bytes_text, count_text, time_text
 from tetrad.graph.nodes import Node
-from tetrad.lower.launch import Invoke, Launch, Step
+from tetrad.lower.launch import Launch, Step
 from tetrad.passes.rewrite import constant_value
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def span_text(story: Explanation, first: int, last: int) -> str:
 
 
 def step_name(step: Step) -> str:
-    return f"call {step.body.graph.name}" if isinstance(step, Invoke) else step.name
+    return step.name
 
 
 # -- roofline ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tetrad.core.record import record
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
-from tetrad.lower.launch import Invoke, Launch, Lowered
+from tetrad.lower.launch import Control, Launch, Lowered
 from tetrad.passes.fuse import LEAVES, Group
 
 
@@ -35,7 +35,7 @@ def parts_of(lowered: Lowered) -> tuple[Part, ...]:
         current = waiting.pop(0)
         if current not in found:
             found[current] = None
-            waiting.extend(step.body for step in current.steps if isinstance(step, Invoke))
+            waiting.extend(body for step in current.steps if isinstance(step, Control) for body in step.bodies)
     return tuple(part_of(one) for one in found)
 
 

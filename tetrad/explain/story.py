@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tetrad.compiler.driver import current_target
+from tetrad.compiler.loops import inner_tables
 from tetrad.compiler.schedule import launch_bytes, running
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
@@ -23,9 +24,10 @@ from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.lower.launch import Invoke, Launch, Lowered, Step
+from tetrad.lower.launch import Control, Launch, Lowered, Step
 from tetrad.runtime.plan import Life, Plan
 from tetrad.runtime.pool import Outcome
+from tetrad.runtime.table import Entry, Table, encode
 
 BUDGET_SECONDS = 0.3  # of running to measure
 FEWEST, MOST = 3, 100  # runs
@@ -175,7 +177,7 @@ STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule
 def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
     best = [min(times) for times in zip(*(o.entry_ns for o in outcomes), strict=True)]
     heavy = call.runner.table.heavy
-    for ns, (step, path) in zip(best, walk(call.compiled.lowered, call.dims), strict=True):
+    for ns, (step, path) in zip(best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True):
         if isinstance(step, Launch):
             groups = bind(step.groups, call.dims)
             threads = min(outcomes[0].threads, groups) if heavy else 1
@@ -186,10 +188,25 @@ def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -
 
 
 def walk(
-    lowered: Lowered, dims: Mapping[str, int], path: tuple[str, ...] = ()
-) -> Iterator[tuple[Launch | Invoke, tuple[str, ...]]]:
-    """The steps in the order of a table's profile slots: a call, then what is inside it."""
-    for step in running(lowered, dims):
+    lowered: Lowered, table: Table, dims: Mapping[str, int], path: tuple[str, ...] = ()
+) -> Iterator[tuple[Step | None, tuple[str, ...]]]:
+    """The steps in the order of a table's profile slots: a call, then what is inside it; None for entries between."""
+    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
         yield step, path
-        if isinstance(step, Invoke):
-            yield from walk(step.body, dims, (*path, step.body.graph.name))
+        if isinstance(step, Control):
+            bodies = {id(inner): body for body, inner in inner_tables(step, entry)}
+            yield from inside(entry, bodies, dims, path)
+
+
+def inside(
+    entry: Entry, bodies: Mapping[int, Lowered], dims: Mapping[str, int], path: tuple[str, ...]
+) -> Iterator[tuple[Step | None, tuple[str, ...]]]:
+    """The slots below an entry. Its tables are those of sub-graphs, or hold entries that lead to them."""
+    for table in encode(entry).inner:
+        if id(table) in bodies:
+            body = bodies[id(table)]
+            yield from walk(body, table, dims, (*path, body.graph.name))
+            continue
+        for between in table.entries:
+            yield None, path
+            yield from inside(between, bodies, dims, path)

@@ -76,7 +76,15 @@ class Invoke:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     source: Source | None = None
-    arena: Slot = field(default_factory=lambda: Slot("arena", ArrayType(u8, (0,)), "temp"))  # sized by the planner
+    arena: Slot = field(default_factory=lambda: arena_slot())
+
+    @property
+    def bodies(self) -> tuple[Lowered, ...]:
+        return (self.body,)
+
+    @property
+    def name(self) -> str:
+        return f"call {self.body.graph.name}"
 
     @property
     def writes(self) -> frozenset[Slot]:
@@ -86,8 +94,128 @@ class Invoke:
     def reads(self) -> frozenset[Slot]:
         return frozenset(self.inputs)
 
+    @property
+    def owned(self) -> frozenset[Slot]:
+        return frozenset((self.arena,))
 
-Step = Launch | Invoke
+
+def arena_slot() -> Slot:
+    """Room for the intermediates of a sub-graph while it runs; sized by the planner."""
+    return Slot("arena", ArrayType(u8, (0,)), "temp")
+
+
+@record(eq=False)
+class Repeat:
+    """A `scan`: the lowered body with the slots of all its steps.
+
+    `inputs` are constants, initial carries and xs; `outputs` final carries and ys, in the order of the body's. A carry
+    that is neither changed in place (its output is its input) nor kept in rows of ys has a second home in `spares`.
+    """
+
+    body: Lowered
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    consts: int
+    carries: int
+    length: Size
+    reverse: bool
+    spares: tuple[Slot | None, ...]
+    rows: tuple[int, ...]  # for each carry: the output whose rows hold it, or -1
+    source: Source | None = None
+    arena: Slot = field(default_factory=arena_slot)
+
+    @property
+    def bodies(self) -> tuple[Lowered, ...]:
+        return (self.body,)
+
+    @property
+    def name(self) -> str:
+        return f"scan {self.body.graph.name}"
+
+    @property
+    def writes(self) -> frozenset[Slot]:
+        return frozenset(self.outputs)
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset(self.inputs)
+
+    @property
+    def owned(self) -> frozenset[Slot]:
+        """Memory that only this step uses."""
+        return frozenset((self.arena, *(s for s in self.spares if s is not None)))
+
+
+@record(eq=False)
+class While:
+    """A `while_loop`: condition and body. `inputs` are constants of the condition, of the body, and initial carries."""
+
+    condition: Lowered
+    body: Lowered
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    condition_consts: int
+    body_consts: int
+    spares: tuple[Slot | None, ...]  # a second home for each carry that is not changed in place
+    flag: Slot  # what the condition says
+    source: Source | None = None
+    arena: Slot = field(default_factory=arena_slot)
+
+    @property
+    def bodies(self) -> tuple[Lowered, ...]:
+        return (self.condition, self.body)
+
+    @property
+    def name(self) -> str:
+        return f"while {self.body.graph.name}"
+
+    @property
+    def writes(self) -> frozenset[Slot]:
+        return frozenset(self.outputs)
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset(self.inputs)
+
+    @property
+    def owned(self) -> frozenset[Slot]:
+        return frozenset((self.arena, self.flag, *(s for s in self.spares if s is not None)))
+
+
+@record(eq=False)
+class Choose:
+    """A `switch`: the branches, of which the i32 in slot `index` chooses one."""
+
+    index: Slot
+    branches: tuple[Lowered, ...]
+    inputs: tuple[Slot, ...]  # of every branch
+    outputs: tuple[Slot, ...]
+    source: Source | None = None
+    arena: Slot = field(default_factory=arena_slot)
+
+    @property
+    def bodies(self) -> tuple[Lowered, ...]:
+        return self.branches
+
+    @property
+    def name(self) -> str:
+        return f"switch {' '.join(branch.graph.name for branch in self.branches)}"
+
+    @property
+    def writes(self) -> frozenset[Slot]:
+        return frozenset(self.outputs)
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset((self.index, *self.inputs))
+
+    @property
+    def owned(self) -> frozenset[Slot]:
+        return frozenset((self.arena,))
+
+
+Control = Invoke | Repeat | While | Choose  # steps that hold other steps
+Step = Launch | Control
 
 
 @record(eq=False)

@@ -16,6 +16,7 @@ from tetrad.lower.columns import lower_columns
 from tetrad.lower.decoded import lower_decoded_matmul
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
+from tetrad.lower.loops import CONTROL, lower_control, outputs_of
 from tetrad.lower.lowbit import lower_lowbit_matmul
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
@@ -23,7 +24,7 @@ from tetrad.lower.reuse import Template, canonical, reused
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
-from tetrad.lower.updates import home, updated, updates_of, with_room_for_updates
+from tetrad.lower.updates import home, updated, with_room_for_updates
 from tetrad.passes.fuse import Group, fuse, group_kind, inputs_of
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
@@ -44,14 +45,18 @@ class Lowerer:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.done: dict[Graph, Lowered] = {}
+        self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
 
-    def lower_called(self, graph: Graph) -> Lowered:
-        """A sub-graph, once. Its caller says where every output goes, so each is written, copies included."""
-        if graph not in self.done:
-            self.done[graph] = with_copies(self.lower(graph), self.target)
-        return self.done[graph]
+    def lower_called(self, graph: Graph, shared: frozenset[int] = frozenset()) -> Lowered:
+        """A sub-graph, once. Its caller says where every output goes, so each is written, copies included.
+
+        `shared`: outputs that are the same as an earlier one and may lie in the same memory.
+        """
+        key = (graph, shared)
+        if key not in self.done:
+            self.done[key] = with_copies(self.lower(graph), self.target, shared)
+        return self.done[key]
 
     def lower(self, graph: Graph) -> Lowered:
         check_dtypes(graph)
@@ -70,9 +75,10 @@ class Lowerer:
     def steps_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Step]:
         if group.kind == "call":
             node = group.root
-            outputs = call_outputs(node, memory)
             body = self.lower_called(node.param("graph"))
-            return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs, node.source)]
+            return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory), node.source)]
+        if group.kind in CONTROL:
+            return [lower_control(group.root, memory, self.lower_called)]
         if group.kind == "item":
             return []
         if group.kind not in GENERATORS:
@@ -94,12 +100,12 @@ class Lowerer:
         return launches
 
 
-def with_copies(lowered: Lowered, target: Target) -> Lowered:
+def with_copies(lowered: Lowered, target: Target, shared: frozenset[int]) -> Lowered:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         is_update = updated(lowered.graph.outputs[i]) is not None
-        if not is_update and (slot.kind != "output" or slot.position != i):
+        if not is_update and i not in shared and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
     return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
@@ -144,14 +150,6 @@ def is_view(group: Group, graph: Graph) -> bool:
         return False
     source = root.inputs[0]
     return source.op.name == "parameter" or group_kind(source) != "map"
-
-
-def call_outputs(node: Node, memory: Memory) -> tuple[Slot, ...]:
-    """Where a call writes: the slots of its results, or those of the arguments it changes in place."""
-    outputs = list(memory.results(node))
-    for i, operand in updates_of(node.param("graph")).items():
-        outputs[i] = memory.slots[node.inputs[operand]]
-    return tuple(outputs)
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

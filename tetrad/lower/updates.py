@@ -8,9 +8,10 @@ driver.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-from tetrad.graph.build import apply, make_graph, with_inputs
+from tetrad.graph.build import apply, make_graph, rebuild, with_inputs
 from tetrad.graph.nodes import Graph, Node, uses
 from tetrad.ops.movement import copy
 
@@ -21,10 +22,10 @@ def updated(node: Node) -> Node | None:
     """The operand a node changes in place, if it does."""
     if node.op.in_place:
         return node.inputs[0]
-    if node.op.name == "item" and node.inputs[0].op.name == "call":
-        call = node.inputs[0]
-        operand = updates_of(call.param("graph")).get(node.param("index"))
-        return None if operand is None else call.inputs[operand]
+    if node.op.name == "item":
+        holder = node.inputs[0]
+        operand = updates_by(holder).get(node.param("index"))
+        return None if operand is None else holder.inputs[operand]
     return None
 
 
@@ -35,14 +36,53 @@ def home(node: Node) -> Node:
     return node
 
 
+def updates_by(node: Node) -> dict[int, int]:
+    """Results of a node with sub-graphs that are operands changed in place: result -> position of the operand.
+
+    A carry is, when the body changes it in place; a result of a switch, when every branch changes the same operand.
+    """
+    params = dict(node.params)
+    if node.op.name == "call":
+        return updates_of(params["graph"])
+    if node.op.name == "scan":
+        return updated_carries(params["body"], params["consts"], params["carries"], 0)
+    if node.op.name == "while_loop":
+        return updated_carries(params["body"], params["body_consts"], len(node.types), params["condition_consts"])
+    if node.op.name == "switch":
+        every = [set(updates_of(branch).items()) for branch in params["branches"]]
+        return {result: operand + 1 for result, operand in set.intersection(*every)}
+    return {}
+
+
+def updated_carries(body: Graph, consts: int, carries: int, before: int) -> dict[int, int]:
+    found = updates_of(body)
+    return {i: before + consts + i for i in range(carries) if found.get(i) == consts + i}
+
+
 def updates_of(graph: Graph) -> dict[int, int]:
     """Outputs of a graph that are inputs changed in place: output position -> input position."""
     found = _updates.get(graph)
     if found is None:
-        place = {node: i for i, node in enumerate(graph.inputs)}
-        homes = {i: home(o) for i, o in enumerate(graph.outputs) if updated(o) is not None}
+        graph_with_room = with_room_for_updates(graph)
+        place = {node: i for i, node in enumerate(graph_with_room.inputs)}
+        homes = {i: home(o) for i, o in enumerate(graph_with_room.outputs) if updated(o) is not None}
         found = _updates[graph] = {i: place[node] for i, node in homes.items() if node in place}
     return found
+
+
+def with_own_updates(graph: Graph, allowed: Mapping[int, int]) -> Graph:
+    """The graph with a copy of every input that it would change, but for outputs that may lie where inputs lie."""
+    roomy = with_room_for_updates(graph)
+    place = {node: i for i, node in enumerate(roomy.inputs)}
+    keeps = {place[home(roomy.outputs[i])] for i in allowed}
+    changed = {
+        node.inputs[position]: node.source
+        for node in roomy.nodes()
+        for position in overwritten(node)
+        if place.get(node.inputs[position], -1) not in {-1, *keeps}
+    }
+    copies = {x: apply(copy, [x], {"which": -1 - place[x]}, source) for x, source in changed.items()}
+    return make_graph(graph.name, roomy.inputs, rebuild(roomy.outputs, copies)) if copies else roomy
 
 
 def with_room_for_updates(graph: Graph) -> Graph:
@@ -63,6 +103,4 @@ def with_room_for_updates(graph: Graph) -> Graph:
 
 def overwritten(node: Node) -> tuple[int, ...]:
     """Positions of the operands whose memory a node changes."""
-    if node.op.in_place:
-        return (0,)
-    return tuple(updates_of(node.param("graph")).values()) if node.op.name == "call" else ()
+    return (0,) if node.op.in_place else tuple(updates_by(node).values())

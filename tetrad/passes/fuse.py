@@ -9,7 +9,8 @@ node is computed inside the kernels that read it. Kinds of group:
     transpose a change of the last axis, by tiles
     matmul    a contraction with the elementwise work on its result
     lowbit    the same with a low-bit weight, rows in 8 bits;  decoded  with a weight decoded as it is read
-    special   an op with a generator of its own;  call  a sub-graph
+    special   an op with a generator of its own
+    call, scan, while_loop, switch   sub-graphs;  item  one of several results
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class _Fusion:
 
     def demanded(self, node: Node) -> list[Node]:
         """Operands that a node can only read from memory."""
-        if node.op.name in ("call", "item") or node.op.kind == "special":
+        if node.op.kind in ("structural", "special"):
             return [i for i in node.inputs if not is_prologue(i)] if node.op.name == "matmul" else list(node.inputs)
         if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
@@ -258,8 +259,8 @@ class _Fusion:
 def group_kind(node: Node) -> str:
     if node.op.name in PRODUCTS:
         return PRODUCTS[node.op.name]
-    if node.op.name in ("call", "item"):
-        return node.op.name
+    if node.op.kind == "structural" and node.op.name not in LEAVES:
+        return node.op.name  # call, item, scan, while_loop, switch
     if node.op.kind == "reduce":
         return "rows" if is_row_reduction(node) else "columns"
     if node.op.kind == "special":

@@ -20,6 +20,7 @@ BARRIER, SERIAL = FLAGS["BARRIER"], FLAGS["SERIAL"]
 HEAVY_GROUPS = 2048  # a table of fewer workgroups is usually done before a second thread is awake
 STACK_BYTES = 256 << 10  # what nested entries may take of a worker's stack
 FRAME_BYTES = 512  # of it, the native frames of one level
+LOOP_BYTES = 128  # and the frame of a loop that one worker runs
 FOREVER = 1 << 62  # trips of a loop that only its condition ends
 
 
@@ -56,12 +57,34 @@ class CallEntry:
     name: str = ""
 
 
+class Base(NamedTuple):
+    """A base of a loop's body: where it is in the first iteration, and how far it moves after each."""
+
+    word: Word
+    stride: int = 0
+
+
+class Carry(NamedTuple):
+    """What one iteration writes and the next one reads.
+
+    `read` and `written` are bases of the body. The written one alternates between `home` and `spare`; without a spare
+    it moves by its stride, from row to row. After the loop the value lies at home, copied there if need be.
+    """
+
+    read: int
+    written: int
+    home: Word
+    spare: Word | None
+    nbytes: int
+
+
 @record
 class LoopEntry:
     """The body, `trips` times: a number, or (base >= 0) an i64 in memory, read once.
 
     `counter`: address where the number of the iteration is stored as i64 before it begins. `until`: address of a byte
-    looked at before each iteration; the loop ends when it is 0 (trips FOREVER makes it a while loop).
+    looked at before each iteration; the loop ends when it is 0 (trips FOREVER makes it a while loop). `bases`: what the
+    body sees in place of the table's own. `alone`: so short an iteration that worker 0 runs all of them.
     """
 
     body: Table | tuple[Entry, ...]
@@ -69,6 +92,9 @@ class LoopEntry:
     counter: Word | None = None
     until: Word | None = None
     name: str = ""
+    bases: tuple[Base, ...] = ()
+    carries: tuple[Carry, ...] = ()
+    alone: bool = False
 
 
 @record
@@ -129,8 +155,8 @@ class Table:
         self.stack_bytes = FRAME_BYTES + max((stack_of(e) for e in encoded), default=0)
         self.slots = sum(slots_of(e) for e in encoded)  # entries, inner ones included
         self.names = tuple(chain.from_iterable(map(names_of, self.entries, encoded)))  # one for each slot
-        self.width: int = max(chain(map(width_of, self.entries), (t.width for t in self.inner)), default=0)
-        self.meets = any(e.kind in ("KERNEL", "FOREIGN") for e in encoded)  # does every execution pass a barrier?
+        self.width: int = max(chain(map(width_of, self.entries), map(inner_width, self.entries, encoded)), default=0)
+        self.meets = any(map(stands_alone, self.entries))  # does every execution pass a barrier?
         self.work = sum(e.work for e in encoded)
         self.heavy = self.work >= HEAVY_GROUPS if heavy is None else heavy
         check_stack(self.stack_bytes)
@@ -153,16 +179,22 @@ def needs_barrier(entries: tuple[Entry, ...], i: int) -> bool:
     Not after control flow: what is inside ends with one. Not between two entries that worker 0 runs anyway.
     """
     entry = entries[i]
-    if not isinstance(entry, KernelEntry | ForeignEntry):
+    if not stands_alone(entry):
         return False
     following = entries[i + 1] if i + 1 < len(entries) else None
-    if not isinstance(following, KernelEntry | ForeignEntry):
+    if following is None or not stands_alone(following):
         return True
     return getattr(entry, "barrier", True) and not (runs_alone(entry) and runs_alone(following))
 
 
-def runs_alone(entry: KernelEntry | ForeignEntry) -> bool:
-    return isinstance(entry, ForeignEntry) or entry.serial
+def stands_alone(entry: Entry) -> bool:
+    """Is nothing of the entry read by all workers, and is there no barrier inside?"""
+    return isinstance(entry, KernelEntry | ForeignEntry) or getattr(entry, "alone", False)
+
+
+def runs_alone(entry: Entry) -> bool:
+    """Does worker 0 run it while the others wait?"""
+    return isinstance(entry, ForeignEntry) or getattr(entry, "serial", False) or getattr(entry, "alone", False)
 
 
 def encode(entry: Entry) -> Encoded:
@@ -207,10 +239,28 @@ def encode_loop(entry: LoopEntry) -> Encoded:
     flags |= FLAGS["TESTS"] if entry.until else 0
     # Without any barrier a loop could not be stopped, and its workers could drift apart.
     flags |= FLAGS["MEETS"] if entry.counter or entry.until or not body.meets else 0
+    flags |= FLAGS["ALONE"] if entry.alone else 0
     trips = entry.trips.value if entry.trips.base < 0 else HEAVY_GROUPS
-    payload = [body.address, *chain.from_iterable(words)]
-    bases = max(bases_used(words), body.base_count)
-    return Encoded("LOOP", flags, payload, (body,), bases, work=float(trips) * max(1, body.work))
+    own, carries = len(entry.bases), [carry_words(carry) for carry in entry.carries]
+    listed = (n for base in entry.bases for n in (*base.word, base.stride))
+    payload = [body.address, *chain.from_iterable(words), own, len(carries), *listed, *chain.from_iterable(carries)]
+    work = float(trips) * max(1, body.work)
+    return Encoded("LOOP", flags, payload, (body,), loop_bases(entry, body, words), 8 * own + LOOP_BYTES, work)
+
+
+def carry_words(carry: Carry) -> tuple[int, ...]:
+    swaps = carry.spare is not None
+    return (carry.read, carry.written, *carry.home, *(carry.spare or Word(-1, 0)), int(swaps), carry.nbytes)
+
+
+def loop_bases(entry: LoopEntry, body: Table, words: list[Word]) -> int:
+    """How many bases of its table a loop needs; those of the body are its own, if it has any."""
+    if not entry.bases:
+        return max(bases_used(words), body.base_count)
+    if len(entry.bases) < body.base_count:
+        raise CompileError(f"schedule: loop gives {len(entry.bases)} bases, its body needs {body.base_count}")
+    moved = [word for carry in entry.carries for word in (carry.home, carry.spare) if word is not None]
+    return bases_used([*words, *moved, *(base.word for base in entry.bases)])
 
 
 def encode_branch(entry: BranchEntry) -> Encoded:
@@ -257,6 +307,11 @@ def stack_of(e: Encoded) -> int:
 
 def width_of(entry: Entry) -> int:
     return entry.groups if isinstance(entry, KernelEntry) and not entry.serial else 0
+
+
+def inner_width(entry: Entry, e: Encoded) -> int:
+    """The most workgroups side by side in the tables of an entry; one worker has no use for others."""
+    return 0 if getattr(entry, "alone", False) else max((table.width for table in e.inner), default=0)
 
 
 def names_of(entry: Entry, e: Encoded) -> Iterator[str]:
