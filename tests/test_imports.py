@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "lower": frozenset({"core", "graph", "kernel", "ops", "passes", "quant"}),
     "codegen": frozenset({"core", "kernel"}),
     "runtime": frozenset({"core", "kernel", "codegen"}),
+    "optim": frozenset({"core", "tracing", API}),
     "models": frozenset({"core", "quant", "formats", "text", "ops", "tracing", "runtime", API}),
     "compiler": ANYTHING - {"cli", "explain"},
     "explain": ANYTHING - {"cli"},

@@ -1,0 +1,155 @@
+"""Single steps: clipping, norms, chains, masks, and what they say when trees do not match."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.errors import TraceError
+from tetrad.core.tree import flatten, tree_map
+
+optim = td.optim
+
+
+def updated(step: Any, updates: Any, params: Any = None) -> Any:
+    """The updates, once at once and once compiled: the same."""
+    state = step.init(updates if params is None else params)
+    eager, compiled = step.update(updates, state, params)[0], td.jit(step.update)(updates, state, params)[0]
+    for a, b in zip(flatten(eager)[0], flatten(compiled)[0], strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6)
+    return eager
+
+
+def test_clip() -> None:
+    assert updated(optim.clip(1.0), td.asarray([-3.0, 0.5, 2.0])).tolist() == [-1, 0.5, 1]
+
+
+@pytest.mark.parametrize("length", [0.0, 0.5, 1.0, 1.5, 10.0, 1e20])
+def test_clip_by_global_norm(length: float) -> None:
+    tree = {"w": td.asarray([[0.6 * length]], dtype=td.float64), "b": td.asarray([0.8 * length], dtype=td.float64)}
+    got = updated(optim.clip_by_global_norm(1.0), tree)
+    factor = 1.0 if length <= 1 else 1 / length
+    np.testing.assert_allclose(np.asarray(got["w"]), [[0.6 * length * factor]], rtol=1e-14)
+    np.testing.assert_allclose(np.asarray(got["b"]), [0.8 * length * factor], rtol=1e-14)
+
+
+def test_below_the_bound_nothing_changes_not_even_a_bit() -> None:
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    for scaled in (x, 0 * x):
+        got = updated(optim.clip_by_global_norm(100.0), td.asarray(scaled))
+        assert np.asarray(got).tobytes() == scaled.tobytes()
+
+
+def test_global_norm() -> None:
+    rng = np.random.default_rng(0)
+    tree = {"a": rng.standard_normal((7, 3)), "b": [rng.standard_normal(5), rng.standard_normal(())]}
+    want = math.sqrt(sum(float((x**2).sum()) for x in (tree["a"], *tree["b"])))
+    assert float(optim.global_norm(tree)) == pytest.approx(want, rel=1e-14)
+    assert float(optim.global_norm({})) == 0
+    assert float(optim.global_norm(td.full(4, 300.0, dtype=td.float16))) == 600  # its squares are beyond f16
+
+
+def test_not_a_number_stays_not_a_number() -> None:
+    got = updated(optim.clip_by_global_norm(1.0), td.asarray([1.0, math.nan]))
+    assert np.isnan(np.asarray(got)).all()
+
+
+def test_scale_keeps_dtypes() -> None:
+    tree = {"h": td.ones(2, dtype=td.float16), "d": td.ones(2, dtype=td.float64)}
+    for step in (
+        optim.scale(0.5),
+        optim.scale(td.asarray(0.5)),
+        optim.scale_by_schedule(lambda count: 0.5 + 0 * count),
+    ):
+        got = updated(step, tree)
+        assert got["h"].dtype is td.float16 and got["d"].dtype is td.float64
+        assert got["h"].tolist() == got["d"].tolist() == [0.5, 0.5]
+
+
+def test_signs_of_the_learning_rate() -> None:
+    x = td.ones(1)
+    assert updated(optim.scale_by_learning_rate(0.5), x).tolist() == [-0.5]
+    assert updated(optim.scale_by_learning_rate(0.5, flip_sign=False), x).tolist() == [0.5]
+    assert updated(optim.scale_by_learning_rate(optim.constant_schedule(0.5)), x).tolist() == [-0.5]
+
+
+def test_identity_and_an_empty_chain() -> None:
+    x = {"w": td.asarray([1.0, 2.0])}
+    for step in (optim.identity(), optim.chain(), optim.chain(optim.identity(), optim.chain())):
+        assert updated(step, x)["w"].tolist() == [1, 2]
+
+
+def test_the_count_does_not_wrap() -> None:
+    step = optim.scale_by_schedule(lambda count: count)
+    top = 2**31 - 1
+    _, state = step.update(td.ones(1), optim.ScheduleState(td.asarray(top - 1)))
+    assert int(state.count) == top
+    _, state = step.update(td.ones(1), state)
+    assert int(state.count) == top
+
+
+def test_rss_is_zero_where_nothing_was_seen() -> None:
+    step = optim.scale_by_rss(initial_accumulator_value=0.0)
+    assert updated(step, td.asarray([0.0, 2.0])).tolist() == pytest.approx([0, 1], rel=1e-6)
+
+
+# -- masks ------------------------------------------------------------------------------------------------------------
+
+
+PARAMS = {"layer": {"w": td.ones((2, 2)), "b": td.ones(2)}, "norm": [td.ones(2), td.ones(3)]}
+
+
+@pytest.mark.parametrize(
+    ("mask", "chosen"),
+    [
+        (True, 4),
+        (False, 0),
+        ({"layer": True, "norm": False}, 2),
+        ({"layer": {"w": True, "b": False}, "norm": [False, True]}, 2),
+        (lambda tree: tree_map(lambda leaf: leaf.ndim > 1, tree), 1),
+    ],
+)  # fmt: skip
+def test_masked_leaves_pass_unchanged_and_have_no_state(mask: Any, chosen: int) -> None:
+    step = optim.masked(optim.trace(0.5), mask)
+    state = step.init(PARAMS)
+    assert len(flatten(state)[0]) == chosen
+    updates, state = step.update(PARAMS, state)
+    updates, _ = step.update(updates, state)
+    assert flatten(updates)[1] is flatten(PARAMS)[1]
+    found = sorted(float(td.max(leaf)) for leaf in flatten(updates)[0])
+    assert found == [1] * (4 - chosen) + [1.5] * chosen
+
+
+def test_masks_that_do_not_fit() -> None:
+    with pytest.raises(TraceError, match="the mask has other containers or keys"):
+        optim.masked(optim.scale(1.0), {"layer": True}).init(PARAMS)
+    with pytest.raises(TraceError, match="a mask is a tree of bools, it has a int"):
+        optim.masked(optim.scale(1.0), 1).init(PARAMS)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_trees_that_do_not_match() -> None:
+    optimiser = optim.adam(1.0)
+    state = optimiser.init({"w": td.zeros(2), "b": td.zeros(2)})
+    with pytest.raises(TraceError, match=r"scale_by_adam: gradients have the leaves tree\['w'\]; .* tree\['b'\], tree"):
+        optimiser.update({"w": td.zeros(2)}, state)
+    with pytest.raises(TraceError, match="apply_updates"):
+        optim.apply_updates([td.zeros(2)], (td.zeros(2),))
+
+
+def test_decay_needs_parameters() -> None:
+    optimiser = optim.adamw(1.0)
+    with pytest.raises(TraceError, match="add_decayed_weights needs the parameters") as error:
+        optimiser.update(td.zeros(2), optimiser.init(td.zeros(2)))
+    assert "update(gradients, state, params)" in str(error.value)
+
+
+def test_a_state_of_another_chain() -> None:
+    with pytest.raises(TraceError, match="chain: the state is not one of 2 steps"):
+        optim.adam(1.0).update(td.zeros(2), optim.sgd(1.0).init(td.zeros(2)))

@@ -1,0 +1,247 @@
+"""Optim, scale: steps that multiply gradients by something: a number, a schedule, running moments of the past.
+
+Receives and returns trees (`base.py`). Formulas, places of eps and defaults are those of optax; moments have the dtype
+of their parameter unless another is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tetrad import functions as td
+from tetrad.core.dtypes import f32, i32
+from tetrad.core.errors import TraceError
+from tetrad.core.tree import tree_map
+from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, stateless
+from tetrad.optim.schedules import Schedule
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, dtype_of
+
+Rate = float | Array | Schedule
+LARGEST_COUNT = 2**31 - 1  # of int32; the count stays there
+
+
+class ScheduleState(NamedTuple):
+    count: Array  # type: ignore[assignment]
+
+
+class TraceState(NamedTuple):
+    trace: Tree
+
+
+class AdamState(NamedTuple):
+    count: Array  # type: ignore[assignment]
+    mu: Tree
+    nu: Tree
+
+
+class LionState(NamedTuple):
+    mu: Tree
+
+
+class RmsState(NamedTuple):
+    nu: Tree
+
+
+class StddevState(NamedTuple):
+    mu: Tree
+    nu: Tree
+
+
+class RssState(NamedTuple):
+    sum_of_squares: Tree
+
+
+# -- numbers and schedules --------------------------------------------------------------------------------------------
+
+
+def scale(step_size: float | Array) -> GradientTransformation:
+    """Updates times a number."""
+    return stateless(lambda updates, params: tree_map(lambda u: times(step_size, u), updates))
+
+
+def times(number: Leaf, x: Leaf) -> Leaf:
+    """A product in the dtype of the array: a rate in f32 does not widen an update in f16."""
+    x = as_array(x)
+    return x * (number if isinstance(number, int | float) else td.astype(number, x.dtype))
+
+
+def counted(count: Leaf) -> Leaf:
+    return td.minimum(count, LARGEST_COUNT - 1) + 1
+
+
+def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
+    """Updates times a function of the number of updates before."""
+
+    def update(updates: Tree, state: ScheduleState, params: Tree = None) -> tuple[Tree, Tree]:
+        rate = step_size_fn(state.count)
+        return tree_map(lambda u: times(rate, u), updates), ScheduleState(counted(state.count))
+
+    return GradientTransformation(lambda params: ScheduleState(td.zeros((), dtype=i32)), update)
+
+
+def scale_by_learning_rate(learning_rate: Rate, *, flip_sign: bool = True) -> GradientTransformation:
+    """Updates times a rate or a schedule of rates, downhill."""
+    sign = -1 if flip_sign else 1
+    if callable(learning_rate):
+        schedule: Schedule = learning_rate
+        return scale_by_schedule(lambda count: sign * schedule(count))
+    return scale(sign * learning_rate)
+
+
+def add_decayed_weights(
+    weight_decay: float | Array = 0.0, mask: Tree | Callable[[Tree], Tree] | None = None
+) -> GradientTransformation:
+    """Updates plus a multiple of the parameters; `mask` chooses the leaves as in `masked`."""
+
+    def update(updates: Tree, params: Tree) -> Tree:
+        if params is None:
+            fail(TraceError, "add_decayed_weights needs the parameters", "call update(gradients, state, params)")
+        return map_trees("add_decayed_weights", lambda u, p: u + times(weight_decay, p), updates, params)
+
+    decay = stateless(update)
+    return decay if mask is None else masked(decay, mask)
+
+
+# -- moments ----------------------------------------------------------------------------------------------------------
+
+
+def zeros_for(params: Tree, dtype: Any = None, value: float = 0.0) -> Tree:
+    """A moment for each parameter."""
+    wanted = None if dtype is None else dtype_of(dtype)
+    return tree_map(lambda p: td.full_like(p, value, dtype=wanted), params)
+
+
+def moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1) -> Tree:
+    """(1 - decay) * update**order + decay * before, in the dtypes of `before`."""
+
+    def step(update: Leaf, old: Leaf) -> Leaf:
+        power = update if order == 1 else td.square(update)
+        return td.astype((1 - decay) * power + decay * old, old.dtype)
+
+    return map_trees(name, step, updates, before)
+
+
+def corrected(tree: Tree, decay: float, count: Array) -> Tree:
+    """Moments over 1 - decay**count: what is missing because they began at zero.
+
+    Written with expm1: 1 - 0.999**1 in f32 would be wrong in the fifth digit.
+    """
+    exponent = math.log(decay) if decay > 0 else -math.inf
+
+    def step(x: Leaf) -> Leaf:
+        wide = f32 if x.dtype.bits < 32 else x.dtype
+        return x / td.astype(-td.expm1(td.astype(count, wide) * exponent), x.dtype)
+
+    return tree_map(step, tree)
+
+
+def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -> GradientTransformation:
+    """Momentum: updates plus `decay` times the sum so far; with `nesterov` one step ahead."""
+
+    def update(updates: Tree, state: TraceState, params: Tree = None) -> tuple[Tree, Tree]:
+        def step(update: Leaf, old: Leaf) -> Leaf:
+            return update + times(decay, old)
+
+        new = map_trees("trace", step, updates, state.trace)
+        kept = map_trees("trace", lambda t, old: td.astype(t, old.dtype), new, state.trace)
+        return (map_trees("trace", step, updates, new) if nesterov else new), TraceState(kept)
+
+    return GradientTransformation(lambda params: TraceState(zeros_for(params, accumulator_dtype)), update)
+
+
+def scale_by_adam(
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = False,
+) -> GradientTransformation:
+    """The mean of gradients over the root of the mean of their squares, both running and corrected for the start."""
+
+    def init(params: Tree) -> AdamState:
+        return AdamState(td.zeros((), dtype=i32), zeros_for(params, mu_dtype), zeros_for(params))
+
+    def update(updates: Tree, state: AdamState, params: Tree = None) -> tuple[Tree, Tree]:
+        mu = moment("scale_by_adam", updates, state.mu, b1)
+        nu = moment("scale_by_adam", updates, state.nu, b2, order=2)
+        count = counted(state.count)
+        mean = ahead(mu, updates, b1, count) if nesterov else corrected(mu, b1, count)
+        squares = corrected(nu, b2, count)
+        scaled = tree_map(lambda m, s: td.astype(m / (td.sqrt(s + eps_root) + eps), s.dtype), mean, squares)
+        return scaled, AdamState(count, mu, nu)
+
+    return GradientTransformation(init, update)
+
+
+def ahead(mu: Tree, updates: Tree, decay: float, count: Array) -> Tree:
+    """Nesterov's form: the mean as the next step will see it, from this gradient (Dozat 2016)."""
+    mean, fresh = corrected(mu, decay, counted(count)), corrected(updates, decay, count)
+    return tree_map(lambda m, g: decay * m + (1 - decay) * g, mean, fresh)
+
+
+def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None) -> GradientTransformation:
+    """The sign of a mix of the gradient and its running mean."""
+
+    def update(updates: Tree, state: LionState, params: Tree = None) -> tuple[Tree, Tree]:
+        def step(update: Leaf, mu: Leaf) -> Leaf:
+            return td.sign((1 - b1) * update + b1 * mu)
+
+        signs = map_trees("scale_by_lion", step, updates, state.mu)
+        return signs, LionState(moment("scale_by_lion", updates, state.mu, b2))
+
+    return GradientTransformation(lambda params: LionState(zeros_for(params, mu_dtype)), update)
+
+
+def scale_by_rms(
+    decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
+) -> GradientTransformation:
+    """Gradients over the root of the running mean of their squares."""
+
+    def update(updates: Tree, state: RmsState, params: Tree = None) -> tuple[Tree, Tree]:
+        nu = moment("scale_by_rms", updates, state.nu, decay, order=2)
+        return tree_map(lambda u, n: u * inverse_root(n, eps, eps_in_sqrt), updates, nu), RmsState(nu)
+
+    return GradientTransformation(lambda params: RmsState(zeros_for(params, value=initial_scale)), update)
+
+
+def scale_by_stddev(
+    decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
+) -> GradientTransformation:
+    """Gradients over their running standard deviation."""
+
+    def init(params: Tree) -> StddevState:
+        return StddevState(zeros_for(params), zeros_for(params, value=initial_scale))
+
+    def update(updates: Tree, state: StddevState, params: Tree = None) -> tuple[Tree, Tree]:
+        mu = moment("scale_by_stddev", updates, state.mu, decay)
+        nu = moment("scale_by_stddev", updates, state.nu, decay, order=2)
+
+        def step(update: Leaf, m: Leaf, n: Leaf) -> Leaf:
+            return update * inverse_root(n - td.square(m), eps, eps_in_sqrt)
+
+        return tree_map(step, updates, mu, nu), StddevState(mu, nu)
+
+    return GradientTransformation(init, update)
+
+
+def inverse_root(x: Leaf, eps: float, eps_in_sqrt: bool) -> Leaf:
+    return td.rsqrt(x + eps) if eps_in_sqrt else 1 / (td.sqrt(x) + eps)
+
+
+def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
+    """Gradients over the root of the sum of all their squares; nothing where the sum is zero."""
+
+    def update(updates: Tree, state: RssState, params: Tree = None) -> tuple[Tree, Tree]:
+        def step(update: Leaf, old: Leaf) -> Leaf:
+            return td.astype(td.square(update) + old, old.dtype)
+
+        sums = map_trees("scale_by_rss", step, updates, state.sum_of_squares)
+        scaled = tree_map(lambda u, s: u * td.where(s > 0, td.rsqrt(s + eps), 0), updates, sums)
+        return scaled, RssState(sums)
+
+    return GradientTransformation(lambda params: RssState(zeros_for(params, value=initial_accumulator_value)), update)

@@ -1,0 +1,139 @@
+"""Optim, schedules: functions from the count of steps so far to a number. Names and formulas are those of optax.
+
+Receives a count (a number or an int32 array, also one that is being traced), returns an array of f32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tetrad import functions as td
+from tetrad.core.dtypes import f32
+from tetrad.core.errors import ShapeError
+from tetrad.tracing.array import Array, fail
+
+Schedule = Callable[[Any], Any]
+
+
+def as_float(count: Any) -> Array:
+    return td.astype(count, f32)
+
+
+def check_steps(name: str, what: str, steps: int) -> None:
+    if steps <= 0:
+        fail(ShapeError, f"{name}: {what} must be positive, got {steps}")
+
+
+def constant_schedule(value: float) -> Schedule:
+    """The same number at every step."""
+    return lambda count: td.full((), value, dtype=f32)
+
+
+def polynomial_schedule(
+    init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
+    """From init_value to end_value in transition_steps, along a power of the part that remains."""
+    check_steps("polynomial_schedule", "transition_steps", transition_steps)
+
+    def schedule(count: Any) -> Any:
+        gone = td.clip(as_float(count) - transition_begin, 0, transition_steps)
+        left = 1 - gone / transition_steps
+        return (init_value - end_value) * (left if power == 1 else left**power) + end_value
+
+    return schedule
+
+
+def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
+    """From init_value to end_value in transition_steps, evenly.
+
+    >>> halfway = linear_schedule(1.0, 0.0, 10)(5)
+    >>> float(halfway)
+    0.5
+    """
+    return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
+
+
+def exponential_decay(
+    init_value: float,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """init_value times decay_rate for every transition_steps that are gone, in between too or in whole steps only."""
+    check_steps("exponential_decay", "transition_steps", transition_steps)
+
+    def schedule(count: Any) -> Any:
+        gone = as_float(count) - transition_begin
+        times = gone / transition_steps
+        decayed = init_value * decay_rate ** (td.floor(times) if staircase else times)
+        value = td.where(gone <= 0, init_value, decayed)
+        if end_value is None:
+            return value
+        return td.maximum(value, end_value) if decay_rate < 1 else td.minimum(value, end_value)
+
+    return schedule
+
+
+def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
+    """From init_value to alpha * init_value along half a wave of the cosine.
+
+    >>> [round(float(cosine_decay_schedule(1.0, 4)(step)), 3) for step in (0, 1, 2, 4, 9)]
+    [1.0, 0.854, 0.5, 0.0, 0.0]
+    """
+    check_steps("cosine_decay_schedule", "decay_steps", decay_steps)
+
+    def schedule(count: Any) -> Any:
+        part = td.minimum(as_float(count), decay_steps) / decay_steps
+        wave = 0.5 * (1 + td.cos(math.pi * part))
+        return init_value * ((1 - alpha) * (wave if exponent == 1 else wave**exponent) + alpha)
+
+    return schedule
+
+
+def warmup_cosine_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: float = 0.0,
+    exponent: float = 1.0,
+) -> Schedule:
+    """Evenly up to peak_value, then down along a cosine; decay_steps counts both parts."""
+    check_steps("warmup_cosine_decay_schedule", "warmup_steps", warmup_steps)
+    check_steps("warmup_cosine_decay_schedule", "decay_steps - warmup_steps", decay_steps - warmup_steps)
+    alpha = 0.0 if peak_value == 0 else end_value / peak_value
+    down = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
+    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), down], [warmup_steps])
+
+
+def piecewise_constant_schedule(
+    init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
+) -> Schedule:
+    """init_value, multiplied at each boundary by its scale from there on.
+
+    >>> steps = piecewise_constant_schedule(1.0, {2: 0.5, 4: 0.1})
+    >>> [round(float(steps(i)), 3) for i in range(6)]
+    [1.0, 1.0, 0.5, 0.5, 0.05, 0.05]
+    """
+    values, bounds = [init_value], sorted(boundaries_and_scales or {})
+    for bound in bounds:
+        values.append(values[-1] * (boundaries_and_scales or {})[bound])
+    return join_schedules([constant_schedule(value) for value in values], bounds)
+
+
+def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+    """One schedule after the other; each begins at count 0 when its boundary is reached."""
+    if len(boundaries) != len(schedules) - 1:
+        fail(ShapeError, f"join_schedules: {len(schedules)} schedules have one boundary less, got {len(boundaries)}")
+
+    def schedule(count: Any) -> Any:
+        value = td.astype(schedules[0](count), f32)
+        for bound, after in zip(boundaries, schedules[1:], strict=True):
+            value = td.where(td.asarray(count) < bound, value, after(count - bound))
+        return value
+
+    return schedule
