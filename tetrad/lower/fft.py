@@ -18,7 +18,7 @@ from tetrad.lower.butterfly import Pair, conjugate, minus, plus, scaled, swapped
 from tetrad.lower.fft_plan import Tables, chirp, chirp_spectrum, convolution_length, radices, roots, split
 from tetrad.lower.fft_walk import Job, Load, Stage, Store, Sweep, Transform, Walk, row_pitch
 from tetrad.lower.fft_ways import in_lanes, in_launches, in_row
-from tetrad.lower.frame import Frame
+from tetrad.lower.frame import TABLE, Frame
 from tetrad.lower.launch import Launch, Slot
 from tetrad.ops.fft import length_of, scale_of
 from tetrad.passes.fuse import Group
@@ -170,7 +170,7 @@ def job_of(frame: Frame, group: Group, node: Node) -> Job:
         stages=tuple(made.stages),
         planes=made.planes,
         tables=made.tables,
-        table=Slot("table", ArrayType(made.dtype, (table.size,)), "constant", literal=Literal(table)),
+        table=Slot(TABLE, ArrayType(made.dtype, (table.size,)), "constant", literal=Literal(table)),
         source=memory.slots[operand],
         target=memory.slots[node],
         taken=floats_of(operand.type, axis),

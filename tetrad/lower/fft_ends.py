@@ -54,8 +54,8 @@ def exchange(lanes: int, width: int, start: int) -> tuple[int, ...]:
 class Near:
     """Vectors lie in memory as they are: neighbours of one line (pitch 1), or neighbouring lines (pitch: how many)."""
 
-    def __init__(self, frame: Frame, buffer: Buffer, start: Val, pitch: int, lanes: int) -> None:
-        self.k, self.buffer, self.pitch, self.lanes = frame.k, buffer, pitch, lanes
+    def __init__(self, frame: Frame, buffer: Buffer, start: Val, pitch: int, lanes: int, ahead: int = 0) -> None:
+        self.k, self.buffer, self.pitch, self.lanes, self.ahead = frame.k, buffer, pitch, lanes, ahead
         self.start = start + frame.k.lane()
 
     def at(self, i: Val, off: int, width: int) -> Val:
@@ -68,6 +68,8 @@ class Near:
     def pair(self, i: Val, off: int = 0) -> Pair:
         at = self.at(i, off, 2)
         low, high = self.k.load(self.buffer, at), self.k.load(self.buffer, at + self.lanes)
+        if self.ahead:  # columns are read in an order no processor foresees
+            self.k.prefetch(self.buffer, at + self.ahead)
         real, imag = (self.k.shuffle(low, high, tuple(range(part, 2 * self.lanes, 2))) for part in (0, 1))
         return real, imag
 

@@ -118,7 +118,7 @@ def by_lines(job: Job) -> Launch:
 def in_row(job: Job) -> Launch:
     """A line in a workgroup."""
     walk = Walk(job, is_row=True)
-    contiguous(walk, walk.k.group_id())
+    contiguous(walk, walk.k.group_id(), ahead=job.taken)
     for stage in job.stages:
         run(walk, stage)
     return walk.finish(job.lines, flops=job.flops)
@@ -149,8 +149,8 @@ def launch_of(job: Job, phase: Phase, slots: Slots, written: frozenset[Slot]) ->
     return walk.finish(job.lines * blocks, flops=job.flops, updates=frozenset(walk.frame.writes) & written)
 
 
-def contiguous(walk: Walk, line: Val) -> None:
-    """Operand and result lie in memory line by line."""
+def contiguous(walk: Walk, line: Val, ahead: int = 0) -> None:
+    """Operand and result lie in memory line by line; that far `ahead` will be read next."""
     job = walk.job
-    walk.make_source = lambda: Near(walk.frame, walk.view_source(), line * job.taken, 1, job.lanes)
+    walk.make_source = lambda: Near(walk.frame, walk.view_source(), line * job.taken, 1, job.lanes, ahead)
     walk.make_target = lambda: Near(walk.frame, walk.view_target(), line * job.given, 1, job.lanes)

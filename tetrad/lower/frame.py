@@ -23,6 +23,7 @@ from tetrad.lower.reader import At, Reading, splat_value
 from tetrad.passes.fuse import Group
 
 STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
+TABLE = "table"  # the name of constants that follow from settings and types alone: groups that look alike share them
 LANES = 16  # virtual lanes of every kernel (docs/adr/0001)
 
 

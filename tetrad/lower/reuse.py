@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 from tetrad.core.record import record, replace
 from tetrad.graph.nodes import Node
-from tetrad.lower.frame import Memory
+from tetrad.lower.frame import TABLE, Memory
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.matmul import pack_constant
 from tetrad.lower.reader import splat_value
@@ -76,9 +76,11 @@ def reused(template: Template, group: Group, nodes: tuple[Node, ...], memory: Me
 
 
 def fresh(slot: Slot, group: Group) -> Slot:
-    """Memory a generator made for itself: partial results, or a packed right side."""
+    """Memory a generator made for itself: partial results, tables, or a packed right side."""
     if slot.kind == "temp":
         return Slot(slot.name, slot.type, "temp")
+    if slot.name == TABLE:
+        return slot
     packed = pack_constant(group.root.inputs[1], slot.type.dtype, slot.type.shape[-1])  # type: ignore[arg-type]
     if packed is None:
         raise TypeError(f"{slot.name} is neither temporary nor packed")
@@ -95,4 +97,3 @@ def moved(launch: Launch, places: dict[Slot, Slot], group: Group) -> Launch:
         source=group.root.source,
         group=group,
     )
-
