@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def make_params(rng: np.random.Generator) -> Params:
         weights = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32((2 / rows) ** 0.5)
         return {"w": td.asarray(weights), "b": td.zeros(columns)}
 
-    return [layer(rows, columns) for rows, columns in zip(SIZES, SIZES[1:], strict=False)]
+    return [layer(rows, columns) for rows, columns in pairwise(SIZES)]
 
 
 def logits(params: Params, x: td.Array) -> td.Array:
