@@ -23,6 +23,7 @@ from tetrad.passes.fuse import Group
 
 SHORT = 32  # elements of a row that a network sorts
 PLACE_BITS = 5  # of positions in such a row
+REGISTERS = (16, 8)  # elements that are sorted in registers: with keys of 32 bits, of 64
 FEW = 16  # elements that are looked for one by one
 BUCKETS = 256  # values of a byte
 BIAS = 128  # makes the numbers of i8 positive
@@ -164,40 +165,73 @@ Item = tuple[Val, ...]  # a key and its position: in one i64 where they fit, els
 
 
 def sort_short(rows: Rows, group: Group, count: int, put: Put) -> Launch:
-    """A row a lane: keys with their positions in registers, exchanged in pairs."""
+    """A row a lane: keys with their positions go through a network. Elements are read and written in loops, and the
+    exchanges of all but the shortest rows are in loops too: unrolled they would take seconds to compile."""
     k, size, total = rows.k, int(rows.size), rows.rows  # type: ignore[arg-type]
-    row = k.group_id() * LANES + k.lane()
-    pairs = list(exchanges(size))
+    row, in_registers = k.group_id() * LANES + k.lane(), size <= REGISTERS[is_wide(rows.dtype)]
+    padded = size if in_registers else 1 << (size - 1).bit_length()
+    items = Items(rows, padded)
     with rows.frame.within(row, rows.frame.sizes.val(total), total):
-        items = [item_of(k, rows.key(row, k.index(i)), i) for i in range(size)]
-        for low, high in pairs:
-            items[low], items[high] = exchanged(k, items[low], items[high])
-        for i, item in enumerate(items[:count]):
-            put(row, k.index(i), place_of(k, item))
-    return rows.frame.finish(ceil_div(total, LANES), group, flops=total * len(pairs) * 2)
+        with k.loop(size) as i:
+            items.put(i, item_of(k, rows.key(row, i), i))
+        with k.loop(padded, size) as i:
+            items.put(i, item_of(k, greatest(k, rows.dtype), i))
+        if in_registers:
+            items.merge_exchange()
+        else:
+            items.bitonic()
+        with k.loop(count) as i:
+            put(row, i, k.cast(items.get(i)[-1] & (SHORT - 1), index))
+    return rows.frame.finish(ceil_div(total, LANES), group, flops=total * padded * 8)
 
 
-def item_of(k: KernelBuilder, key: Val, position: int) -> Item:
-    if key.dtype is i64:
-        return key, k.const(position, i32)
-    return ((k.cast(key, i64) << PLACE_BITS) | position,)
+class Items:
+    """The items of sixteen rows in scratch, one row a lane."""
+
+    def __init__(self, rows: Rows, count: int) -> None:
+        self.k, self.count = rows.k, count
+        kinds = (i64, i32) if is_wide(rows.dtype) else (i64,)
+        self.parts = [rows.frame.scratch("items", kind, count * LANES) for kind in kinds]
+
+    def put(self, at: Val, item: Item) -> None:
+        for buffer, part in zip(self.parts, item, strict=True):
+            self.k.store(buffer, at * LANES + self.k.lane(), part)
+
+    def get(self, at: Val) -> Item:
+        return tuple(self.k.load(buffer, at * LANES + self.k.lane()) for buffer in self.parts)
+
+    def merge_exchange(self) -> None:
+        """All items in registers, any number of them."""
+        items = [self.get(self.k.index(i)) for i in range(self.count)]
+        for low, high in exchanges(self.count):
+            items[low], items[high] = exchanged(self.k, items[low], items[high])
+        for i, item in enumerate(items):
+            self.put(self.k.index(i), item)
+
+    def bitonic(self) -> None:
+        """Batcher's other network, for powers of two: runs of `half` are merged by exchanging the first of one with
+        the last of the next, and so on inwards; then items ever less apart."""
+        for half in powers(self.count // 2):
+            self.exchange(half, is_mirrored=True)
+            for apart in reversed(powers(half // 2)):
+                self.exchange(apart)
+
+    def exchange(self, half: int, is_mirrored: bool = False) -> None:
+        """In each block of 2 * half items, those of its halves put in order, pair by pair."""
+        k = self.k
+        with k.loop(self.count, 0, 2 * half) as block, k.loop(half) as i:
+            low, high = block + i, block + (2 * half - 1) - i if is_mirrored else block + half + i
+            for at, item in zip((low, high), exchanged(k, self.get(low), self.get(high)), strict=True):
+                self.put(at, item)
 
 
-def exchanged(k: KernelBuilder, a: Item, b: Item) -> tuple[Item, Item]:
-    """The two in order."""
-    if len(a) == 1:
-        return (k.min(a[0], b[0]),), (k.max(a[0], b[0]),)
-    swap = (b[0] < a[0]) | (b[0].eq(a[0]) & (b[1] < a[1]))
-    both = list(zip(a, b, strict=True))
-    return tuple(k.select(swap, y, x) for x, y in both), tuple(k.select(swap, x, y) for x, y in both)
-
-
-def place_of(k: KernelBuilder, item: Item) -> Val:
-    return k.cast(item[0] & (SHORT - 1) if len(item) == 1 else item[1], index)
+def powers(most: int) -> list[int]:
+    """1, 2, 4, ... up to `most`."""
+    return [1 << e for e in range(most.bit_length())]
 
 
 def exchanges(size: int) -> Iterator[tuple[int, int]]:
-    """Batcher's merge exchange (Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M), for any size.
+    """Batcher's merge exchange (Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M).
 
     >>> list(exchanges(3))
     [(0, 1), (0, 2), (1, 2)]
@@ -214,6 +248,30 @@ def exchanges(size: int) -> Iterator[tuple[int, int]]:
         run *= 2
 
 
+def is_wide(dtype: DType) -> bool:
+    return dtype in (i64, f64)
+
+
+def greatest(k: KernelBuilder, dtype: DType) -> Val:
+    """The greatest key."""
+    return k.const(~MIN64, i64) if is_wide(dtype) else k.const(0xFFFFFFFF, u32)
+
+
+def item_of(k: KernelBuilder, key: Val, position: Val) -> Item:
+    if key.dtype is i64:
+        return key, k.cast(position, i32)
+    return ((k.cast(key, i64) << PLACE_BITS) | k.cast(position, i64),)
+
+
+def exchanged(k: KernelBuilder, a: Item, b: Item) -> tuple[Item, Item]:
+    """The two in order."""
+    if len(a) == 1:
+        return (k.min(a[0], b[0]),), (k.max(a[0], b[0]),)
+    swap = (b[0] < a[0]) | (b[0].eq(a[0]) & (b[1] < a[1]))
+    both = list(zip(a, b, strict=True))
+    return tuple(k.select(swap, y, x) for x, y in both), tuple(k.select(swap, x, y) for x, y in both)
+
+
 # -- few of a long row ------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +280,7 @@ def find_few(rows: Rows, group: Group, count: int, put: Put) -> Launch:
     k, row = rows.k, rows.k.group_id()
     keys = key_scratch(rows)
     fill_keys(rows, row, keys)
-    none = k.const(~MIN64, i64) if keys.dtype is i64 else k.const(0xFFFFFFFF, u32)
+    none = greatest(k, rows.dtype)
     last, before = k.local(0, keys.dtype), k.local(-1, i32)
     with k.loop(count) as i:
         best, where = k.local(none), k.local(~MIN32, i32)
@@ -241,7 +299,7 @@ def find_few(rows: Rows, group: Group, count: int, put: Put) -> Launch:
 
 
 def key_scratch(rows: Rows, stem: str = "keys") -> Buffer:
-    return rows.frame.scratch(stem, i64 if rows.dtype in (i64, f64) else u32, rows.size)
+    return rows.frame.scratch(stem, i64 if is_wide(rows.dtype) else u32, rows.size)
 
 
 def fill_keys(rows: Rows, row: Val, keys: Buffer, *, join_zeros: bool = True) -> None:
