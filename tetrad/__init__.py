@@ -35,10 +35,13 @@ bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
 LAZY = ("bisect", "explain")
-SPACES = ("optim", "random")  # namespaces, loaded when first used
+SPACES = ("fft", "optim", "random")  # namespaces, loaded when first used
 DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
-TRANSFORMS = dict.fromkeys(DERIVATIVES, "derivatives") | dict.fromkeys(BATCHES, "vmap")  # name -> module in tracing
+CUSTOM = ("checkpoint", "custom_jvp", "custom_vjp", "stop_gradient")
+TRANSFORMS = {  # name -> module in tracing
+    **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
+}  # fmt: skip
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 
 

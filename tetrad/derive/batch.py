@@ -88,11 +88,11 @@ def lift_node(node: Node, done: Mapping[Node, Many], axis: Axis) -> Many:
     batched = tuple(done[i][1][0] for i in node.inputs)
     if is_collective(node, axis):
         return COLLECTIVE[node.op.name](node, inputs, batched, axis)
-    if node.op in NESTED:
+    if node.op in NESTED and (any(batched) or axis.name is not None):
         return NESTED[node.op](node, inputs, batched, axis)
     if not any(batched):
-        moved_node = with_inputs(node, inputs)
-        made = results(moved_node) if len(node.types) > 1 else (moved_node,)
+        same = with_inputs(node, inputs)
+        made = results(same) if len(node.types) > 1 or node.op in NESTED else (same,)
         return made, (False,) * len(made)
     found = batched_op(node, inputs, batched, axis)
     made = found if isinstance(found, tuple) else (found,)
@@ -106,7 +106,8 @@ def is_collective(node: Node, axis: Axis) -> bool:
 def batched_op(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Any:
     params = dict(node.params)
     if node.op.batch_rule is not None:
-        return node.op.batch_rule(batched, *inputs, **params)
+        made = node.op.batch_rule(batched, *inputs, **params)
+        return row_by_row(node, inputs, batched, axis) if made is None else made
     if node.op.kind == "elementwise":
         return apply(node.op, all_batched(batched, inputs), params)
     return row_by_row(node, inputs, batched, axis)

@@ -147,6 +147,16 @@ def rebuild(outputs: Sequence[Node], replaced: Mapping[Node, Node]) -> list[Node
     return [done[o] for o in outputs]
 
 
+def spliced(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
+    """The outputs of a graph with these nodes as its inputs: its body in place of a call."""
+    return rebuild(graph.outputs, dict(zip(graph.inputs, nodes, strict=True)))
+
+
+def fresh_like(nodes: Sequence[Node]) -> list[Node]:
+    """Parameters of a graph to be made, of the types of these nodes."""
+    return [make_parameter(node.type, -1, fresh=True) for node in nodes]
+
+
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
         return node

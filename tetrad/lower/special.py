@@ -1,4 +1,4 @@
-"""Lowering, ops with generators of their own: argmax, argmin, cumsum, scatter_add.
+"""Lowering, ops with generators of their own: argmax, argmin, cumsum, products of complex numbers, scatter_add.
 
 Each is written for one axis seen as [outer, axis, inner]; lanes run along inner where there is one.
 """
@@ -15,10 +15,13 @@ from tetrad.kernel.build import Val
 from tetrad.lower.attention import lower_attention
 from tetrad.lower.cache import lower_put_cache, lower_put_scales
 from tetrad.lower.decoded import lower_dequantize
+from tetrad.lower.dynamic import lower_dynamic_update_slice
 from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
+from tetrad.lower.fft import lower_fft
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.interleave import lower_interleave
+from tetrad.lower.lapack import LAPACK_GENERATORS
 from tetrad.lower.launch import Launch
 from tetrad.lower.linear import lower_row_matmul
 from tetrad.lower.lowbit import lower_lowbit_rows, lower_quantize_rows
@@ -114,6 +117,26 @@ def lower_cumsum(frame: Frame, group: Group) -> Launch:
     return frame.finish(lines.groups, group, flops=product(lines.shape))
 
 
+def lower_product_parts(frame: Frame, group: Group) -> Launch:
+    """Complex numbers multiplied in order, one line a lane."""
+    node, k = group.root, frame.k
+    lines = Lines(frame, node, 0)
+    outputs = [frame.output(slot) for slot in frame.memory.results(node)]
+
+    def body() -> None:
+        re, im = (k.local(start, node.type.dtype) for start in (1.0, 0.0))
+        with k.loop(frame.sizes.val(lines.shape[0])) as i:
+            a, b = re.get(), im.get()
+            c, d = (frame.reading.read(operand, lines.at(i)) for operand in node.inputs)
+            re.set(a * c - b * d)
+            im.set(a * d + b * c)
+        for out, value in zip(outputs, (re, im), strict=True):
+            k.store(out, lines.lane, value.get())
+
+    lines.run(body)
+    return frame.finish(lines.groups, group, flops=product(lines.shape) * 6)
+
+
 def lower_scatter_add(frame: Frame, group: Group) -> Launch:
     """Zero, then updates in order; a workgroup owns 16 columns of the trailing axes, so no two write one element.
 
@@ -171,6 +194,11 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "attention": lower_attention,
     "cumsum": lower_cumsum,
     "dequantize": lower_dequantize,
+    "dynamic_update_slice": lower_dynamic_update_slice,
+    "fft": lower_fft,
+    "rfft": lower_fft,
+    "irfft": lower_fft,
+    "product_parts": lower_product_parts,
     "scatter_add": lower_scatter_add,
     "sort": lower_sort,
     "topk": lower_topk,
@@ -184,4 +212,5 @@ GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "row_matmul": lower_row_matmul,
     "top_experts": lower_top_experts,
     "expert_matmul": lower_expert_matmul,
+    **LAPACK_GENERATORS,
 }

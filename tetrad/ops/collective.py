@@ -27,25 +27,25 @@ def _same(x: ArrayType, *, axis_name: Any) -> ArrayType:
 
 
 @op(type=_same, kind="structural", public=False)
-def psum(x: Array, *, axis_name: Any) -> Array:
+def psum(x: Array, *, axis_name: Any, dims: Any = None) -> Array:
     """The sum over the rows of the batch."""
     _unbound(axis_name)
 
 
 @op(type=_same, kind="structural", public=False)
-def pmax(x: Array, *, axis_name: Any) -> Array:
+def pmax(x: Array, *, axis_name: Any, dims: Any = None) -> Array:
     """The largest over the rows of the batch."""
     _unbound(axis_name)
 
 
 @op(type=lambda x, *, axis_name, size: x.with_shape((size, *x.shape)), kind="structural", public=False)
-def all_gather(x: Array, *, axis_name: Any, size: Size) -> Array:
+def all_gather(x: Array, *, axis_name: Any, size: Size, dims: Any = None) -> Array:
     """The elements of all rows, along a new leading axis."""
     _unbound(axis_name)
 
 
 @op(type=lambda *, axis_name: ArrayType(i32, ()), kind="structural", public=False)
-def axis_index(*, axis_name: Any) -> Array:
+def axis_index(*, axis_name: Any, dims: Any = None) -> Array:
     """Which row of the batch this is."""
     _unbound(axis_name)
 

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+import tetrad.derive.branches
+import tetrad.derive.custom
+import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, unflatten
@@ -178,10 +181,8 @@ def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
     wanted = kind.dtype.is_complex if holomorphic else kind.dtype.is_float
     if not wanted:
         needed = "a complex number, since holomorphic is set" if holomorphic else "a float"
-        fail(DtypeError, f"grad: {recorded.name} must return {needed}, it returns {kind}", GRAD_HINT.get(kind.dtype.kind))
-
-
-GRAD_HINT = {"c": "take the real part, or set holomorphic=True if it is holomorphic"}
+        hint = "take the real part, or set holomorphic=True if it is holomorphic" if kind.dtype.is_complex else None
+        fail(DtypeError, f"grad: {recorded.name} must return {needed}, it returns {kind}", hint)
 
 
 def grad(
@@ -245,7 +246,8 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     value_tree, count, aux = value_part(recorded, has_aux, "jvp")
     total = len(forward.changes)
     rest = iter(results[total:])
-    spread = [next(rest) if c else zeros_of(o.type) for c, o in zip(forward.changes, recorded.graph.outputs, strict=True)]
+    kinds = [o.type for o in recorded.graph.outputs]
+    spread = [next(rest) if c else zeros_of(kind) for c, kind in zip(forward.changes, kinds, strict=True)]
     both = unflatten(value_tree, results[:count]), unflatten(value_tree, spread[:count])
     return (*both, unflatten(aux, results[count:total])) if aux is not None else both
 
@@ -304,8 +306,8 @@ def matching(tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, 
     leaves, shape = flatten(tree)
     if shape is not wanted:
         fail(TraceError, f"{what} of {name} must have the tree of what they belong to", "same containers, same keys")
-    names = wanted.leaf_names()
-    return [_matching_leaf(leaf, kind, f"{what} of {name}{n}") for leaf, kind, n in zip(leaves, kinds, names, strict=True)]
+    each = zip(leaves, kinds, wanted.leaf_names(), strict=True)
+    return [_matching_leaf(leaf, kind, f"{what} of {name}{n}") for leaf, kind, n in each]
 
 
 def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:
@@ -330,7 +332,9 @@ def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
 # -- whole matrices ---------------------------------------------------------------------------------------------------
 
 
-def only_arguments(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Argnums) -> tuple[Function, tuple[Any, ...]]:
+def only_arguments(
+    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Argnums
+) -> tuple[Function, tuple[Any, ...]]:
     """The function of the arguments in argnums alone, and those arguments."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for number in numbers:

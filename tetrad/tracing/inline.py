@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetrad.graph.build import rebuild
+from tetrad.graph.build import spliced
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, TracedArray, array_type, node_of, trace_of
@@ -19,9 +19,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     if traced is None:
         return evaluated(graph, arrays)
     trace = trace_of(traced)
-    nodes = [node_of(a, trace) for a in arrays]
-    outputs = rebuild(graph.outputs, dict(zip(graph.inputs, nodes, strict=True)))
-    return [TracedArray.of(node, trace) for node in outputs]
+    return [TracedArray.of(node, trace) for node in spliced(graph, [node_of(a, trace) for a in arrays])]
 
 
 def evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:

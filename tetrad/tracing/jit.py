@@ -21,6 +21,7 @@ from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_call, make_item
+from tetrad.graph.custom import undressed
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, Storage, TracedArray, array_type, fail, node_of
@@ -201,8 +202,9 @@ class Jitted:
         traced = self._trace(arguments, kinds)
         dims = sorted({d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name)
         donated = self._donated_leaves(arguments)
-        compiled = self.engine.compile_graph(traced.graph, donated)
-        return Program(traced.graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(traced.graph), donated)
+        graph = undressed(traced.graph)
+        compiled = self.engine.compile_graph(graph, donated)
+        return Program(graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated)
 
     def _trace(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Traced:
         return trace_function(self.signature, self.function, arguments, kinds)

@@ -30,7 +30,7 @@ from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run,
 
 Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet
-STRATEGIES = ("every", "binomial")
+STRATEGIES = ("every", "bisect", "binomial")
 ROUNDS = 4  # a number may become an int, then a float, then the float of an array
 
 
@@ -148,7 +148,7 @@ def scan(
     xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads nothing
     reverse     begin with the last row; ys[t] still belongs to xs[t]
     unroll      steps the compiled loop takes at a time; True for all
-    checkpoint  what a derivative stores: None every step, or "sqrt", "none", ("every", K), ("binomial", s)
+    checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K), ("binomial", s)
 
     >>> import tetrad as td
     >>> td.scan(lambda c, x: (c + x, c * x), 0.0, td.asarray([1.0, 2.0, 3.0]))
@@ -245,7 +245,7 @@ def checked_strategy(strategy: Any) -> loops.Checkpoint:
     is_pair = isinstance(strategy, tuple) and len(strategy) == 2 and strategy[0] in STRATEGIES
     if is_pair and isinstance(strategy[1], int) and strategy[1] >= 1:
         return strategy  # type: ignore[no-any-return]
-    hint = 'None, "sqrt", "none", ("every", K) or ("binomial", s) with an int of at least 1'
+    hint = 'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int of at least 1'
     fail(TraceError, f"scan: checkpoint is {strategy!r}", hint)
 
 

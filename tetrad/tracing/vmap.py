@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from functools import update_wrapper
 from typing import Any
 
-import tetrad.derive.collective  # noqa: F401  (fills the table of collective ops)
+import tetrad.derive.branches
+import tetrad.derive.collective
+import tetrad.derive.custom
+import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.sizes import Size
 from tetrad.core.tree import TreeDef, flatten, unflatten
@@ -261,6 +264,6 @@ def axis_index(axis_name: Any) -> Array:
     return TracedArray.of(axis_index_node(axis_name), trace)
 
 
-def axis_size(axis_name: Any) -> Size:
+def axis_size(axis_name: Any) -> Any:
     """How many examples the batch has."""
     return size_of_axis("axis_size", axis_name)

@@ -1,0 +1,137 @@
+"""The graph language, custom: calls that transforms treat in a way of their own. To compute with, all are plain calls.
+
+    custom_call       a function whose derivative somebody else gives: `rule` (derive.custom) says what it is
+    checkpoint_call   a function whose inside is computed again for its derivative, not kept
+    linear_call       a function linear in its last operands, whose transpose is given and not derived
+    stop_gradient     the operand itself, which changes nothing
+
+`undressed` gives the program as it is compiled, with none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.op import op
+from tetrad.core.source import Source, user_source
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import intern, item, make_call, make_graph, results, spliced, with_inputs
+from tetrad.graph.nested import innermost_first, replace_graphs
+from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.routine import routine
+
+Types = tuple[ArrayType, ...]
+Arrays = tuple[np.ndarray, ...]
+Dims = Mapping[str, int] | None
+
+
+def call_types(*kinds: ArrayType, graph: Graph, **_: Any) -> Types:
+    return tuple(o.type for o in graph.outputs)
+
+
+@op(type=call_types, kind="structural", public=False)
+def custom_call(*operands: np.ndarray, graph: Graph, rule: Any, dims: Dims = None) -> Arrays:
+    """graph(operands)."""
+    return tuple(routine(graph, dims or {})(operands))
+
+
+@op(type=call_types, kind="structural", public=False)
+def checkpoint_call(*operands: np.ndarray, graph: Graph, dims: Dims = None) -> Arrays:
+    """graph(operands)."""
+    return tuple(routine(graph, dims or {})(operands))
+
+
+def linear_types(*kinds: ArrayType, forward: Graph | None, backward: Graph, fixed: int, gives: Types) -> Types:
+    return gives
+
+
+@op(type=linear_types, kind="structural", public=False)
+def linear_call(
+    *operands: np.ndarray, forward: Graph | None, backward: Graph, fixed: int, gives: Types, dims: Dims = None
+) -> Arrays:
+    """forward(operands), linear in those after the first `fixed`; backward takes these and cotangents of results."""
+    return tuple(routine(known_forward(forward), dims or {})(operands))
+
+
+def known_forward(forward: Graph | None) -> Graph:
+    if forward is None:
+        message = "a function with a custom vjp has no forward derivative"
+        raise UnsupportedError(message, hint="td.grad and td.vjp work; td.custom_jvp gives a rule for both")
+    return forward
+
+
+@op(type=lambda x: x, public=False)
+def stop_gradient(x: np.ndarray) -> np.ndarray:
+    """The operand."""
+    return x
+
+
+stop_gradient.lower(lambda k, x: x)
+stop_gradient.jvp_of_all(lambda tangents, y, x: None)
+
+
+def make_custom(graph: Graph, operands: Sequence[Node], rule: Any, source: Source | None = None) -> tuple[Node, ...]:
+    kinds = tuple(o.type for o in graph.outputs)
+    params = (("graph", graph), ("rule", rule))
+    return results(intern(custom_call, tuple(operands), params, kinds, source or user_source()))
+
+
+def make_checkpoint(graph: Graph, operands: Sequence[Node], source: Source | None = None) -> tuple[Node, ...]:
+    kinds = tuple(o.type for o in graph.outputs)
+    made = intern(checkpoint_call, tuple(operands), (("graph", graph),), kinds, source or user_source())
+    return results(made)
+
+
+def make_linear(
+    forward: Graph | None,
+    backward: Graph,
+    fixed: Sequence[Node],
+    moving: Sequence[Node],
+    gives: Types,
+    source: Source | None = None,
+) -> tuple[Node, ...]:
+    params = (("backward", backward), ("fixed", len(fixed)), ("forward", forward), ("gives", gives))
+    return results(intern(linear_call, (*fixed, *moving), params, gives, source or user_source()))
+
+
+# -- the program as it is compiled ------------------------------------------------------------------------------------
+
+
+def undressed(graph: Graph) -> Graph:
+    """The same program without calls of these kinds, in it and in the graphs it holds."""
+    done: dict[Graph, Graph] = {}
+    for part in innermost_first(graph):
+        done[part] = plain(replace_graphs(part, done))
+    return done[graph]
+
+
+SPECIAL = (custom_call, checkpoint_call, linear_call, stop_gradient)
+
+
+def plain(graph: Graph) -> Graph:
+    nodes = graph.nodes()
+    if not any(node.op in SPECIAL for node in nodes):
+        return graph
+    done: dict[Node, tuple[Node, ...]] = {}
+    for node in nodes:
+        done[node] = plain_node(node, done)
+    return make_graph(graph.name, graph.inputs, [done[o][0] for o in graph.outputs])
+
+
+def plain_node(node: Node, done: Mapping[Node, tuple[Node, ...]]) -> tuple[Node, ...]:
+    if node.op is item and node.inputs[0].op in SPECIAL:
+        return done[node.inputs[0]][node.param("index") :][:1]
+    inputs = tuple(done[i][0] for i in node.inputs)
+    if node.op is stop_gradient:
+        return inputs
+    if node.op is custom_call:
+        return tuple(spliced(node.param("graph"), inputs))
+    if node.op is checkpoint_call:
+        return results(make_call(node.param("graph"), inputs, node.source))
+    if node.op is linear_call:
+        return tuple(spliced(known_forward(node.param("forward")), inputs))
+    return (with_inputs(node, inputs),)

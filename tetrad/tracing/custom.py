@@ -1,0 +1,370 @@
+"""Tracing, custom: functions that bring their own derivative, are computed again for it, or have none.
+
+Receives Python functions and the rules users write for them; inside a trace a call becomes a node of `graph.custom`,
+outside it just runs. A rule is traced when a derivative asks for it. Names and arguments are JAX's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, NoReturn
+
+from tetrad.core.errors import TraceError
+from tetrad.core.record import record
+from tetrad.core.source import Source, user_source
+from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.types import ArrayType
+from tetrad.derive.custom import JvpRule, Rule, VjpRule
+from tetrad.derive.walk import is_differentiable
+from tetrad.graph.build import make_constant, make_graph, rebuild
+from tetrad.graph.custom import make_checkpoint, make_custom
+from tetrad.graph.custom import stop_gradient as stop_op
+from tetrad.graph.nodes import Graph
+from tetrad.tracing.array import Array, TracedArray, fail, node_of
+from tetrad.tracing.context import current_trace
+from tetrad.tracing.operands import as_array, traced
+from tetrad.tracing.signature import Arguments, Signature, signature_of
+from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
+
+Function = Callable[..., Any]
+Positions = Sequence[int]
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same values, which no derivative sees change.
+
+    >>> import tetrad as td
+    >>> td.grad(lambda x: x * td.stop_gradient(x))(3.0)
+    Array(3., float32)
+    """
+    leaves, shape = flatten(x)
+    return unflatten(shape, [stop_op(as_array(leaf)) for leaf in leaves])
+
+
+@record
+class Site:
+    """One call of a function inside a trace."""
+
+    name: str
+    traced: Traced
+    arguments: Arguments
+    kinds: tuple[ArrayType, ...]
+    source: Source | None
+
+    @property
+    def tree(self) -> TreeDef:
+        """Of the positional arguments."""
+        return self.arguments.tree.children[0]
+
+
+def record_site(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Site, list[Array]]:
+    signature = signature_of(function, (), ())
+    arguments = signature.arguments(args, kwargs)
+    kinds_of(signature, arguments)
+    leaves = [as_array(leaf) for leaf in arguments.leaves]
+    made = trace_function(signature, function, arguments, [Kind(x.type) for x in leaves])
+    kinds = tuple(x.type for x in leaves)
+    return Site(signature.name, made, arguments, kinds, user_source()), [*leaves, *made.captured]
+
+
+def returned(site: Site, nodes: Sequence[Any]) -> Any:
+    outer = current_trace()
+    if outer is None:
+        fail(TraceError, f"{site.name}: the enclosing trace has ended")
+    return unflatten(site.traced.tree, [TracedArray.of(node, outer) for node in nodes])
+
+
+# -- computed again ---------------------------------------------------------------------------------------------------
+
+
+def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = ()) -> Function:
+    """A function whose intermediate results are not kept for its derivative but computed again from the arguments.
+
+    >>> import tetrad as td
+    >>> td.grad(td.checkpoint(lambda x: td.sin(td.sin(x))))(0.0)
+    Array(1., float32)
+    """
+    if policy is not None:
+        fail(TraceError, "checkpoint: policies are not supported: everything inside is computed again", "policy=None")
+    fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        outer = current_trace()
+        if outer is None:
+            return fun(*args, **kwargs)
+        inner, arrays = without(fun, args, fixed)
+        site, operands = record_site(inner, arrays, kwargs)
+        return returned(site, make_checkpoint(site.traced.graph, [node_of(x, outer) for x in operands], site.source))
+
+    update_wrapper(wrapped, fun)
+    return wrapped
+
+
+def without(fun: Function, args: Sequence[Any], fixed: set[int]) -> tuple[Function, list[Any]]:
+    """The function of the arguments that are not fixed, and those arguments."""
+    places = {p % len(args) for p in fixed} if args else set()
+
+    def inner(*rest: Any, **kwargs: Any) -> Any:
+        values = iter(rest)
+        return fun(*(a if i in places else next(values) for i, a in enumerate(args)), **kwargs)
+
+    if not places:
+        return fun, list(args)
+    inner.__name__ = getattr(fun, "__name__", "function")
+    return inner, [a for i, a in enumerate(args) if i not in places]
+
+
+# -- custom rules -----------------------------------------------------------------------------------------------------
+
+
+class _Custom:
+    """What functions with custom rules share: where a trace is active, a call is a node that knows its rule."""
+
+    kind = ""
+
+    def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
+        update_wrapper(self, fun)
+        self.fun = fun
+        numbers = [nondiff_argnums] if isinstance(nondiff_argnums, int) else list(nondiff_argnums)
+        self.fixed = tuple(sorted(numbers))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.check_rule()
+        outer = current_trace()
+        if outer is None:
+            return self.fun(*args, **kwargs)
+        args = self.positional(args, kwargs)
+        inner, arrays = without(self.fun, args, set(self.fixed))
+        site, operands = record_site(inner, arrays, {})
+        fixed = [args[i] for i in self.fixed]
+        nodes = [node_of(x, outer) for x in operands]
+        return returned(site, make_custom(site.traced.graph, nodes, self.rule(site, fixed), site.source))
+
+    def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments passed by name, in their places: rules know places only."""
+        if not kwargs:
+            return args
+        names = signature_of(self.fun, (), ()).parameters[len(args) :]
+        if set(kwargs) != set(names[: len(kwargs)]):
+            unknown = ", ".join(sorted(set(kwargs) - set(names)) or kwargs)
+            fail(TraceError, f"{self.kind}: {unknown} cannot be passed by name here", "pass arguments by position")
+        return (*args, *(kwargs[n] for n in names[: len(kwargs)]))
+
+    def check_rule(self) -> None:
+        raise NotImplementedError
+
+    def rule(self, site: Site, fixed: list[Any]) -> Rule:
+        raise NotImplementedError
+
+    def wrong(self, what: str, hint: str | None = None) -> NoReturn:
+        fail(TraceError, f"{self.kind}: {what}", hint)
+
+
+class custom_jvp(_Custom):
+    """A function with a forward derivative of its own, from which the reverse one follows.
+
+    >>> import tetrad as td
+    >>> @td.custom_jvp
+    ... def double(x):
+    ...     return x + x
+    >>> @double.defjvp
+    ... def double_jvp(primals, tangents):
+    ...     return double(*primals), 2.5 * tangents[0]
+    >>> td.grad(double)(1.0)
+    Array(2.5, float32)
+    """
+
+    kind = "custom_jvp"
+
+    def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.jvp: Function | None = None
+
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
+        """Give the rule: jvp(*nondiff arguments, primals, tangents) -> (value, change of the value)."""
+        self.jvp = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Function | None) -> None:
+        """Give one rule for each argument: jvp(tangent, value, *arguments) -> what it adds to the change."""
+
+        def whole(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            value = self(*primals)
+            parts = [rule(t, value, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
+            total = parts[0] if parts else 0 * as_array(value)
+            for part in parts[1:]:
+                total = total + part
+            return value, total
+
+        self.jvp = whole
+
+    def check_rule(self) -> None:
+        if self.jvp is None:
+            self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defjvp")
+
+    def rule(self, site: Site, fixed: list[Any]) -> Rule:
+        return JvpRule(site.name, _once(lambda: self.derivative(site, fixed)))
+
+    def derivative(self, site: Site, fixed: list[Any]) -> Graph:
+        """operands..., tangents... -> results..., tangents of the results."""
+        count = len(site.kinds)
+        refuse_captured(site, self.kind)
+
+        def both(*leaves: Any) -> Any:
+            given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
+            found = self.jvp(*fixed, *given)  # type: ignore[misc]
+            if not isinstance(found, tuple) or len(found) != 2:
+                self.wrong(f"the rule of {site.name} must return a pair (value, tangent)")
+            return found
+
+        made = closed(trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds]))
+        value, tangent = made.tree.children
+        outputs = [o.type for o in site.traced.graph.outputs]
+        check_leaves(self, value, site, [o.type for o in made.graph.outputs[: len(outputs)]], outputs, "value")
+        check_leaves(self, tangent, site, [o.type for o in made.graph.outputs[len(outputs) :]], outputs, "tangent")
+        return made.graph
+
+
+class custom_vjp(_Custom):
+    """A function with a reverse derivative of its own.
+
+    >>> import tetrad as td
+    >>> @td.custom_vjp
+    ... def clip_gradient(x):
+    ...     return x
+    >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (td.clip(ct, -1, 1),))
+    >>> td.grad(lambda x: 10 * clip_gradient(x))(1.0)
+    Array(1., float32)
+    """
+
+    kind = "custom_vjp"
+
+    def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.fwd: Function | None = None
+        self.bwd: Function | None = None
+
+    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+        """Give the rule: fwd(*arguments) -> (value, kept); bwd(*nondiff, kept, cotangent) -> one for each argument."""
+        self.fwd, self.bwd = fwd, bwd
+
+    def check_rule(self) -> None:
+        if self.fwd is None or self.bwd is None:
+            self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defvjp")
+
+    def rule(self, site: Site, fixed: list[Any]) -> Rule:
+        forward = _once(lambda: self.forward(site, fixed))
+        return VjpRule(site.name, lambda: forward().graph, _once(lambda: self.backward(site, fixed, forward())))
+
+    def forward(self, site: Site, fixed: list[Any]) -> Traced:
+        """operands... -> results..., residuals..."""
+        refuse_captured(site, self.kind)
+
+        def run(*leaves: Any) -> Any:
+            rest = iter(unflatten(site.tree, leaves))
+            total = len(fixed) + len(site.tree.children)
+            held = iter(fixed)
+            args = [next(held) if i in self.fixed else next(rest) for i in range(total)]
+            found = self.fwd(*args)  # type: ignore[misc]
+            if not isinstance(found, tuple) or len(found) != 2:
+                self.wrong(f"the forward rule of {site.name} must return a pair (value, what the backward rule needs)")
+            return found
+
+        made = closed(trace_leaves(f"{site.name}.fwd", run, site.kinds))
+        kinds = [o.type for o in site.traced.graph.outputs]
+        found = [o.type for o in made.graph.outputs[: len(kinds)]]
+        check_leaves(self, made.tree.children[0], site, found, kinds, "value")
+        return made
+
+    def backward(self, site: Site, fixed: list[Any], forward: Traced) -> Graph:
+        """residuals..., cotangents of the results that are floats -> a cotangent for each operand."""
+        results = [o.type for o in site.traced.graph.outputs]
+        residuals = [o.type for o in forward.graph.outputs[len(results) :]]
+        seeds = [kind for kind in results if is_differentiable(kind)]
+
+        def run(*leaves: Any) -> Any:
+            kept = unflatten(forward.tree.children[1], leaves[: len(residuals)])
+            rest = iter(leaves[len(residuals) :])
+            given = [next(rest) if is_differentiable(kind) else None for kind in results]
+            found = self.bwd(*fixed, kept, unflatten(site.traced.tree, given))  # type: ignore[misc]
+            return self.cotangents(site, found)
+
+        return closed(trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds])).graph
+
+    def cotangents(self, site: Site, found: Any) -> list[Any]:
+        """One for each operand leaf, of its type; None stands for zeros."""
+        if not isinstance(found, tuple | list) or len(found) != len(site.tree.children):
+            wanted = f"a tuple of {len(site.tree.children)}, one for each argument"
+            came = f"{len(found)}" if isinstance(found, tuple | list) else f"a {type(found).__name__}"
+            self.wrong(f"the backward rule of {site.name} must return {wanted}, it returned {came}")
+        leaves: list[Any] = []
+        for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):
+            count = len(list(tree.leaf_names()))
+            given, shape = ([None] * count, tree) if part is None else flatten(part)
+            if shape is not tree:
+                self.wrong(f"the backward rule of {site.name} must return the tree of argument {number}")
+            leaves += given
+        return [self.cotangent(site, i, leaf) for i, leaf in enumerate(leaves)]
+
+    def cotangent(self, site: Site, i: int, leaf: Any) -> Array:
+        kind = site.kinds[i]
+        if leaf is None or not is_differentiable(kind):
+            return zeros_in_trace(kind)
+        array = as_array(leaf)
+        if array.type != kind:
+            self.wrong(f"the backward rule of {site.name} returned {array.type} for an argument leaf that is {kind}")
+        return array
+
+
+def zeros_in_trace(kind: ArrayType) -> Array:
+    zero = traced(as_array(0)).astype(kind.dtype)
+    return zero if not kind.shape else zero._call("broadcast_to", kind.shape)
+
+
+def _once(make: Callable[[], Any]) -> Callable[[], Any]:
+    """The same result for every call, made by the first."""
+    found: list[Any] = []
+
+    def get() -> Any:
+        if not found:
+            found.append(make())
+        return found[0]
+
+    return get
+
+
+def refuse_captured(site: Site, kind: str) -> None:
+    if any(isinstance(value, TracedArray) for value in site.traced.captured):
+        message = f"{kind}: {site.name} uses a traced value from outside, which its rule cannot know"
+        raise TraceError(message, source=site.source, hint="pass it as an argument")
+
+
+def trace_leaves(name: str, function: Function, kinds: Sequence[ArrayType]) -> Traced:
+    """A function of plain arrays, traced."""
+    signature = Signature(name, (), frozenset(), frozenset())
+    leaves, tree = flatten((tuple(kinds), {}))
+    arguments = Arguments(leaves, tree, (), ())
+    return trace_function(signature, function, arguments, [Kind(kind) for kind in kinds])
+
+
+def closed(made: Traced) -> Traced:
+    """With the values it captured as constants."""
+    if not made.captured:
+        return made
+    if any(isinstance(value, TracedArray) for value in made.captured):
+        raise TraceError(f"{made.graph.name}: a rule uses a traced value from outside", hint="pass it as an argument")
+    count = len(made.graph.inputs) - len(made.captured)
+    own, extra = made.graph.inputs[:count], made.graph.inputs[count:]
+    fixed = {p: make_constant(v.view, v.type) for p, v in zip(extra, made.captured, strict=True)}
+    return Traced(make_graph(made.graph.name, own, rebuild(made.graph.outputs, fixed)), made.tree, ())
+
+
+def check_leaves(
+    custom: _Custom, tree: TreeDef, site: Site, found: Sequence[ArrayType], wanted: Sequence[ArrayType], what: str
+) -> None:
+    if tree is not site.traced.tree:
+        custom.wrong(f"the rule of {site.name} must return a {what} with the tree of what {site.name} returns")
+    for came, kind in zip(found, wanted, strict=True):
+        if came != kind and is_differentiable(kind):
+            custom.wrong(f"the rule of {site.name} returned a {what} of {came}, it must be {kind}")
