@@ -20,6 +20,7 @@ from tetrad.lower.loops import CONTROL, lower_control, outputs_of
 from tetrad.lower.lowbit import lower_lowbit_matmul
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
+from tetrad.lower.recurrence import lower_recurrence
 from tetrad.lower.reuse import Template, canonical, reused
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
@@ -78,7 +79,8 @@ class Lowerer:
             body = self.lower_called(node.param("graph"))
             return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory), node.source)]
         if group.kind in CONTROL:
-            return [lower_control(group.root, memory, self.lower_called)]
+            in_one = lower_recurrence(group.root, memory) if group.kind == "scan" else None
+            return [in_one or lower_control(group.root, memory, self.lower_called)]
         if group.kind == "item":
             return []
         if group.kind not in GENERATORS:

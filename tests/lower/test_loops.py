@@ -1,0 +1,219 @@
+"""Compiled loops: the bits of the kernel evaluator for any number of threads, and no more memory than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tetrad as td
+from tests.compiled import run, run_on_evaluator
+from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.graph.evaluate import evaluate
+from tetrad.lower.launch import Choose, Launch, Repeat, While
+from tetrad.runtime.table import LoopEntry
+
+
+def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
+    return compile_graph(td.trace(function)(*arrays))
+
+
+def check(function: Callable[..., Any], *arrays: np.ndarray, rtol: float = 1e-5) -> Compiled:
+    """Machine code on 1 and 2 threads gives the evaluator's bits, and what the graph means."""
+    graph = td.trace(function)(*arrays)
+    made = compile_graph(graph)
+    want = run_on_evaluator(made, arrays)
+    for threads in (1, 2):
+        for got, expected in zip(run(made, arrays, threads=threads), want, strict=True):
+            assert got.tobytes() == expected.tobytes()
+    for got, meant in zip(want, evaluate(graph, arrays), strict=True):
+        np.testing.assert_allclose(got.astype(np.float64), meant.astype(np.float64), rtol=rtol, atol=rtol)
+    return made
+
+
+def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def only_step(made: Compiled) -> Any:
+    (step,) = made.lowered.steps
+    return step
+
+
+# -- one kernel with the loop inside ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (16,), (50,), (2, 9)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_recurrence_of_elements_is_one_kernel(shape: tuple[int, ...], reverse: bool) -> None:
+    def f(c: Any, xs: Any) -> Any:
+        return td.scan(lambda c, x: ((n := td.tanh(c) * 0.9 + x), (n, c)), c, xs, reverse=reverse)
+
+    made = check(f, numbers(*shape), numbers(7, *shape, seed=1))
+    assert isinstance(only_step(made), Launch)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.int32, np.int64, np.uint8, np.bool_])
+def test_elements_of_any_type(dtype: Any) -> None:
+    xs = (np.arange(35).reshape(5, 7) % 3).astype(dtype)
+
+    def f(c: Any, xs: Any) -> Any:
+        if dtype is np.bool_:
+            return td.scan(lambda c, x: (c ^ x, c), c, xs)
+        return td.scan(lambda c, x: (c * 2 + x, c - x), c, xs)
+
+    assert isinstance(only_step(check(f, xs[0], xs)), Launch)
+
+
+def test_counters_and_constants_beside_wide_carries() -> None:
+    table = numbers(4, 6)
+
+    def f(table: Any, c: Any, xs: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            i, c = state
+            return (i + 1, c * 0.5 + td.sum(x[:1]) + table[1] * i), (i, c)
+
+        return td.scan(step, (0, c), xs)
+
+    check(f, table, numbers(6), numbers(5, 3))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    width=st.integers(0, 40), steps=st.integers(0, 6), reverse=st.booleans(), swap=st.booleans(), seed=st.integers(0, 9)
+)
+def test_carries_that_change_places(width: int, steps: int, reverse: bool, swap: bool, seed: int) -> None:
+    def f(a: Any, b: Any, xs: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            a, b = state
+            return ((b, a + x) if swap else (a - b, b * x)), a
+
+        return td.scan(step, (a, b), xs, reverse=reverse)
+
+    check(f, numbers(width, seed=seed), numbers(width, seed=seed + 1), numbers(steps, width, seed=seed + 2))
+
+
+# -- a loop of the schedule -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 5])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_reductions_in_the_body(length: int, reverse: bool) -> None:
+    def f(c: Any, xs: Any) -> Any:
+        return td.scan(lambda c, x: (td.nn.softmax(c + x), (td.sum(c * x), x)), c, xs, reverse=reverse)
+
+    made = check(f, numbers(33), numbers(length, 33, seed=1))
+    assert isinstance(only_step(made), Repeat)
+
+
+def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
+    def f(c: Any, xs: Any) -> Any:
+        return td.scan(lambda c, x: ((n := td.nn.softmax(c + x)), n), c, xs)
+
+    made = check(f, numbers(33), numbers(6, 33, seed=1))
+    step = only_step(made)
+    assert step.rows == (1,) and step.spares == (None,)
+    assert len(step.body.steps) == 1
+
+
+def test_an_odd_and_an_even_number_of_steps_end_in_the_same_place() -> None:
+    for length in range(5):
+        check(
+            lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0], numbers(9), numbers(length, 9)
+        )
+
+
+def test_a_body_with_large_kernels_is_run_by_all_workers() -> None:
+    def f(c: Any) -> Any:
+        return td.scan(lambda c, _: (td.nn.softmax(c * 3), td.sum(c)), c, length=3)
+
+    made = check(f, numbers(60, 400))
+    entry = made.runner().table.entries[0]
+    assert isinstance(entry, LoopEntry) and not entry.alone
+
+
+def test_a_short_body_is_run_by_one_worker() -> None:
+    made = compiled(
+        lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0], numbers(9), numbers(4, 9)
+    )
+    entry = made.runner().table.entries[0]
+    assert isinstance(entry, LoopEntry) and entry.alone
+
+
+def test_scans_inside_scans() -> None:
+    def f(c: Any, xs: Any) -> Any:
+        return td.scan(lambda c, rows: td.scan(lambda c, x: ((n := td.nn.softmax(c) + x), n), c, rows), c, xs)
+
+    check(f, numbers(5), numbers(3, 4, 5))
+
+
+def test_the_length_may_be_a_dim() -> None:
+    f = td.jit(
+        lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), td.sum(c)), c, xs),
+        dims={"xs": {0: td.Dim("time", max=100)}},
+    )
+    for length in (3, 8, 1):
+        xs = numbers(length, 6)
+        for got, want in zip(
+            f(numbers(6), xs), td.scan(lambda c, x: (td.nn.softmax(c + x), td.sum(c)), numbers(6), xs), strict=True
+        ):
+            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5)
+    assert f.compiles == 1
+
+
+# -- while and switch -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0, 1.5, 3.0, 50.0])
+def test_while_loops(limit: float) -> None:
+    def f(x: Any, limit: Any) -> Any:
+        return td.while_loop(lambda s: td.sum(s[0]) < limit, lambda s: (s[0] * 1.5 + 0.1, s[1] + 1), (x, 0))
+
+    made = check(f, np.full(5, 0.1, np.float32), np.float32(limit))
+    assert isinstance(made.lowered.steps[-1], While)
+
+
+@pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
+def test_switches(index: int) -> None:
+    def f(i: Any, x: Any, y: Any) -> Any:
+        return td.switch(i, [lambda: (x + y, x), lambda: (td.nn.softmax(x), y), lambda: (y, td.sum(x) + y)])
+
+    made = check(f, np.int32(index), numbers(7), numbers(7, seed=1))
+    assert any(isinstance(step, Choose) for step in made.lowered.steps)
+
+
+def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:
+    def inner(c: Any, i: Any) -> Any:
+        return td.switch(i, [lambda c: c + 1, lambda c: td.nn.softmax(c), lambda c: c * 2], c), td.sum(c)
+
+    def f(x: Any, order: Any) -> Any:
+        return td.while_loop(
+            lambda s: s[1] < 3, lambda s: (td.scan(inner, s[0], order)[0], s[1] + 1, td.scan(inner, s[0], order)[1]),
+            (x, 0, td.zeros(4)),
+        )  # fmt: skip
+
+    check(f, numbers(6), np.array([2, 0, 1, 1], np.int32))
+
+
+# -- trouble ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [3, 40])
+def test_an_index_out_of_range_inside_a_loop_names_the_line(width: int) -> None:
+    table = td.asarray(numbers(10, width))
+
+    @td.jit
+    def f(c: Any, indices: Any) -> Any:
+        return td.scan(lambda c, i: (td.nn.softmax(c + td.take(table, i, axis=0)), None), c, indices)[0]
+
+    good = np.array([[1], [2], [3]], np.int32)
+    assert f(numbers(1, width), good).shape == (1, width)
+    good[1] = 77
+    with pytest.raises(td.errors.BoundsError, match="index 77 is out of range") as caught:
+        f(numbers(1, width), good)
+    assert "test_loops.py" in str(caught.value)
