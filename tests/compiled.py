@@ -99,6 +99,8 @@ def difference(got: np.ndarray, want: np.ndarray) -> str | None:
         return f"got {got.dtype} {list(got.shape)}, want {want.dtype} {list(want.shape)}"
     if got.tobytes() == want.tobytes():
         return None
+    if got.dtype.kind == "c":
+        return difference(parts_of(got), parts_of(want))
     same = bits_of(got) == bits_of(want)
     if got.dtype.kind not in "biu":
         same |= np.isnan(got) & np.isnan(want)
@@ -107,6 +109,11 @@ def difference(got: np.ndarray, want: np.ndarray) -> str | None:
     place = tuple(int(i) for i in np.argwhere(~same)[0])
     count = int((~same).sum())
     return f"{count} of {got.size} elements differ, first at {list(place)}: got {got[place]!r}, want {want[place]!r}"
+
+
+def parts_of(array: np.ndarray) -> np.ndarray:
+    """Real and imaginary parts, along a new last axis."""
+    return np.ascontiguousarray(array).reshape(*array.shape, 1).view(array.real.dtype)
 
 
 def bits_of(array: np.ndarray) -> np.ndarray:

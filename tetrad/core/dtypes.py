@@ -110,7 +110,7 @@ NUMPY: dict[DType, np.dtype] = {
 PARTS: dict[DType, DType] = {c64: f32, c128: f64}
 ARRAY_DTYPES = tuple(d for d in NUMPY if d is not index)
 REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if d not in PARTS)  # what kernels hold
-COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8)
+COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8, c64, c128)
 
 _BY_NAME = {d.name: d for d in NUMPY} | {d.long_name: d for d in NUMPY}
 _BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}

@@ -53,7 +53,12 @@ class Op:
                 adds to the change of the result; None where the op is not differentiable in it
     transpose   the op is linear in each operand that has a rule: rule(cotangent, *operands, **params) is the cotangent
                 of that operand (of which only the type may be asked); its jvp follows
-    batch       rule(batched, *operands, **params): operands with `batched` have a new leading axis, the result has it
+    batch       rule(batched, *operands, **params): operands with `batched` have a new leading axis, the result has it;
+                None: there is nothing better than one row after the other
+
+    split       how it works on complex numbers: rule(*operands, **params), where a complex operand is a pair of nodes,
+                its real and its imaginary part; the result is such a pair, or a node when it is real. An op on complex
+                numbers without this rule has a generator that takes them as they lie in memory
     """
 
     name: str
@@ -78,6 +83,7 @@ class Op:
     joint_jvp: Rule | None = None  # rule(tangents, result, *operands, **params): for any number of operands; None: zero
     joint_transpose: Rule | None = None  # rule(cotangent, is_linear, *operands, **params): one for each operand or None
     batch_rule: Rule | None = None
+    split_rule: Rule | None = None
     no_derivative: str = ""  # why it has none
 
     def __call__(self, *args: Any, **params: Any) -> Any:
@@ -120,6 +126,11 @@ class Op:
     def batch(self, rule: Rule) -> Rule:
         """Attach: the op on operands some of which have a new leading axis."""
         self.batch_rule = rule
+        return rule
+
+    def split(self, rule: Rule) -> Rule:
+        """Attach: the op on complex operands, each given as its real and its imaginary part."""
+        self.split_rule = rule
         return rule
 
     def not_differentiable(self, why: str) -> None:

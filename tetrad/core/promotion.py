@@ -81,6 +81,7 @@ def operand_dtypes(style: str, kinds: Sequence[Kind]) -> tuple[DType, ...]:
     none     arrays keep their dtypes        numeric  all take the common dtype
     float    the common dtype, as a float    bool     all become bool
     where    the first becomes bool, the others take their common dtype
+    parts    all take the common float dtype that is a part of a complex number
     """
     if style == "where":
         return (bool_, *operand_dtypes("numeric", kinds[1:]))
@@ -89,8 +90,11 @@ def operand_dtypes(style: str, kinds: Sequence[Kind]) -> tuple[DType, ...]:
     common = result_dtype(kinds)
     if style == "none":
         return tuple(k if isinstance(k, DType) else common for k in kinds)
+    if style == "parts":
+        common = as_float(common)
+        return (common if common.is_complex else common.complex.real,) * len(kinds)
     if style not in ("numeric", "float"):
-        raise DtypeError(f"unknown promotion style {style!r}", hint="styles: none, numeric, float, bool, where")
+        raise DtypeError(f"unknown promotion style {style!r}", hint="styles: none, numeric, float, bool, where, parts")
     return (as_float(common) if style == "float" else common,) * len(kinds)
 
 

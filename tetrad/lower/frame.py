@@ -17,6 +17,7 @@ from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
+from tetrad.lower.complex import held_as, store_parts
 from tetrad.lower.index import Sizes, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, Reading, splat_value
@@ -81,7 +82,8 @@ class Frame:
         return self.buffer(slot, access, "y")
 
     def buffer(self, slot: Slot, access: str, letter: str) -> Buffer:
-        made = self.k.buffer(f"{letter}{len(self.slots)}", slot.type.dtype, access, product(slot.type.shape))
+        dtype, each = held_as(slot.type.dtype)
+        made = self.k.buffer(f"{letter}{len(self.slots)}", dtype, access, product(slot.type.shape) * each)
         self.slots.append(slot)
         return made
 
@@ -103,9 +105,17 @@ class Frame:
     def write(self, buffer: Buffer, node: Node, at: At, value: Val) -> None:
         """buffer[at] = value, where the buffer holds all of `node`."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+        self.k.store(buffer, where, value, self.hint(node))
+
+    def write_parts(self, buffer: Buffer, node: Node, at: At, re: Val, im: Val) -> None:
+        """The same for a complex number."""
+        where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+        store_parts(self.k, buffer, where, re, im, self.hint(node))
+
+    def hint(self, node: Node) -> str:
         nbytes = node.type.nbytes
         large = isinstance(nbytes, int) and nbytes >= STREAM_BYTES
-        self.k.store(buffer, where, value, "stream" if large and self.is_light else "")
+        return "stream" if large and self.is_light else ""
 
     def finish(self, groups: Size, group: Group | None = None, **fields: object) -> Launch:
         return Launch(

@@ -13,6 +13,7 @@ from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
+from tetrad.lower.complex import held_as
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
@@ -41,7 +42,7 @@ def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
     """result = source, element by element."""
     frame = Frame("copy", memory)
     read, written = frame.input(source), frame.output(result)
-    total = product(source.type.shape)
+    total = product(source.type.shape) * held_as(source.type.dtype)[1]
 
     def body(position: Val) -> None:
         frame.k.store(written, position, frame.k.load(read, position))
@@ -133,7 +134,11 @@ def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) ->
 
 def store_all(frame: Frame, outputs: list[tuple[Node, Buffer]], at: At) -> None:
     for node, buffer in outputs:
-        frame.write(buffer, node, at, frame.reading.read(node, at))
+        if node.type.dtype.is_complex:
+            re, im = (frame.reading.part(node, at, which) for which in (0, 1))
+            frame.write_parts(buffer, node, at, re, im)
+        else:
+            frame.write(buffer, node, at, frame.reading.read(node, at))
 
 
 def is_flat(group: Group, inputs: set[Node]) -> bool:

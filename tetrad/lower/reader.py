@@ -16,6 +16,7 @@ from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
+from tetrad.lower.complex import load_part
 from tetrad.lower.index import Sizes, Space, Span, offset
 from tetrad.lower.launch import TrapSite
 
@@ -52,6 +53,13 @@ class Reading:
             return self.k.load(self.buffers[node], where)
         return self.shared(node, at)
 
+    def part(self, node: Node, at: At, which: int) -> Val:
+        """The real (0) or imaginary (1) part of a complex node at `at`."""
+        if node not in self.buffers:
+            return self.read(node.inputs[which], at) if node.op.name == "join" else self.part(node.inputs[0], at, which)
+        where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+        return load_part(self.k, self.buffers[node], where, which)
+
     def wide(self, node: Node, at: At) -> Val:
         """The element in the type it is computed with (f16 as f32, i8 as i32)."""
         return self.k.cast(self.read(node, at), compute_dtype(node.type.dtype))
@@ -68,6 +76,8 @@ class Reading:
 
     def compute(self, node: Node, at: At) -> Val:
         params = dict(node.params)
+        if node.op.name == "part":
+            return self.part(node.inputs[0], at, **params)
         if node.op.kind == "elementwise":
             values = [self.wide(i, at) for i in node.inputs]
             return self.k.cast(rule_of(node, "lower_rule")(self.k, *values, **params), node.type.dtype)

@@ -17,13 +17,18 @@ from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import cast, full_like, no_change, run, times, where, zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
+from tetrad.ops.parts import direction, divided, inverted, is_complex, magnitude, multiplied, powered, root
 from tetrad.ops.rules import (
+    ANY_FLOATS,
+    ANY_NUMBERS,
     FLOATS,
     INTS,
     NUMBERS,
     Array,
+    complex_ulps,
     ieee,
     precise,
+    real_type,
     same_type,
     transcendental_dtypes,
     transcendental_ulps,
@@ -35,7 +40,7 @@ POWERS = transcendental_dtypes("pow") + INTS
 # -- sums, products ---------------------------------------------------------------------------------------------------
 
 
-@op(type=same_type("add"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=same_type("add", ANY_NUMBERS), cases=same_shaped(2, ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def add(x: Array, y: Array) -> Array:
     """Sum, element by element; integers wrap.
@@ -55,7 +60,7 @@ add.transpose(lambda ct, x, y: ct, lambda ct, x, y: ct)
 add.jvp(lambda t, z, x, y: t, lambda t, z, x, y: t)
 
 
-@op(type=same_type("subtract"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=same_type("subtract", ANY_NUMBERS), cases=same_shaped(2, ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def subtract(x: Array, y: Array) -> Array:
     """Difference, element by element; integers wrap.
@@ -75,15 +80,15 @@ subtract.transpose(lambda ct, x, y: ct, lambda ct, x, y: -ct)
 subtract.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -t)
 
 
-@op(type=same_type("multiply"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=same_type("multiply", ANY_NUMBERS), cases=same_shaped(2, ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def multiply(x: Array, y: Array) -> Array:
-    """Product, element by element; integers wrap.
+    """Product, element by element; integers wrap, complex numbers are multiplied part by part.
 
     >>> multiply(np.array([2, 3]), np.array([4, -5]))
     array([  8, -15])
     """
-    return np.multiply(x, y)
+    return multiplied(x, y) if is_complex(x) else np.multiply(x, y)
 
 
 @multiply.lower
@@ -94,7 +99,7 @@ def multiply_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 multiply.transpose(lambda ct, x, y: ct * y, lambda ct, x, y: ct * x)
 
 
-@op(type=same_type("square"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=same_type("square", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def square(x: Array) -> Array:
     """x*x; integers wrap.
@@ -102,7 +107,7 @@ def square(x: Array) -> Array:
     >>> square(np.array([-3, 4]))
     array([ 9, 16])
     """
-    return np.multiply(x, x)
+    return multiplied(x, x) if is_complex(x) else np.multiply(x, x)
 
 
 @square.lower
@@ -113,7 +118,7 @@ def square_lower(k: KernelBuilder, x: Val) -> Val:
 square.jvp(times(lambda y, x: 2 * x))
 
 
-@op(type=same_type("negative"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=same_type("negative", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def negative(x: Array) -> Array:
     """-x; integers wrap.
@@ -132,15 +137,21 @@ def negative_lower(k: KernelBuilder, x: Val) -> Val:
 negative.transpose(lambda ct, x: -ct)
 
 
-@op(type=same_type("abs"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(
+    type=real_type("abs", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+    ulps=complex_ulps("abs"),
+)
 @ieee
 def abs_(x: Array) -> Array:
-    """Magnitude; the lowest integer has none and stays as it is.
+    """Magnitude; the lowest integer has none and stays as it is. Of a complex number it is real.
 
     >>> abs_(np.array([-2.0, -0.0, 3.0]))
     array([2., 0., 3.])
     """
-    return np.abs(x)
+    return magnitude(x) if is_complex(x) else np.abs(x)
 
 
 @abs_.lower
@@ -157,15 +168,22 @@ def abs_jvp(t: Node, y: Node, x: Node) -> Node:
 
 
 
-@op(type=same_type("sign"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric", cost=3)
+@op(
+    type=same_type("sign", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+    ulps=complex_ulps("sign"),
+    cost=3,
+)
 @ieee
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; NaN stays NaN, and both zeros give 0.
+    """-1, 0 or 1; NaN stays NaN, and both zeros give 0. Of a complex number it is the number of size 1 beside it.
 
     >>> sign(np.array([-7.0, -0.0, np.nan]))
     array([-1.,  0., nan])
     """
-    return np.sign(x)
+    return direction(x) if is_complex(x) else np.sign(x)
 
 
 @sign.lower
@@ -202,15 +220,22 @@ copysign.jvp(times(lambda z, x, y: sign(x) * copysign(full_like(x, 1), y)), no_c
 # -- quotients --------------------------------------------------------------------------------------------------------
 
 
-@op(type=same_type("divide", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float", cost=4)
+@op(
+    type=same_type("divide", ANY_FLOATS),
+    cases=same_shaped(2, ANY_FLOATS),
+    dtypes=ANY_FLOATS,
+    promote="float",
+    ulps=complex_ulps("divide"),
+    cost=4,
+)
 @ieee
 def divide(x: Array, y: Array) -> Array:
-    """Quotient of floats, IEEE: x/0 is infinite, 0/0 is NaN.
+    """Quotient of floats, IEEE: x/0 is infinite, 0/0 is NaN. Complex numbers are scaled, so only the result overflows.
 
     >>> divide(np.array([1.0, 0.0]), np.array([0.0, 0.0]))
     array([inf, nan])
     """
-    return np.divide(x, y)
+    return divided(x, y) if is_complex(x) else np.divide(x, y)
 
 
 @divide.lower
@@ -222,7 +247,14 @@ divide.jvp(lambda t, z, x, y: t / y, lambda t, z, x, y: -(t * (z / y)))
 divide.transpose(lambda ct, x, y: ct / y)
 
 
-@op(type=same_type("reciprocal", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="float", cost=4)
+@op(
+    type=same_type("reciprocal", ANY_FLOATS),
+    cases=unary(ANY_FLOATS),
+    dtypes=ANY_FLOATS,
+    promote="float",
+    ulps=complex_ulps("reciprocal"),
+    cost=4,
+)
 @ieee
 def reciprocal(x: Array) -> Array:
     """1/x.
@@ -230,7 +262,7 @@ def reciprocal(x: Array) -> Array:
     >>> reciprocal(np.array([4.0, -0.0]))
     array([0.25, -inf])
     """
-    return np.reciprocal(x)
+    return inverted(x) if is_complex(x) else np.reciprocal(x)
 
 
 @reciprocal.lower
@@ -341,15 +373,22 @@ def _take_off(k: KernelBuilder, x: Val, y: Val) -> Val:
 # -- powers -----------------------------------------------------------------------------------------------------------
 
 
-@op(type=same_type("sqrt", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="float", cost=4)
+@op(
+    type=same_type("sqrt", ANY_FLOATS),
+    cases=unary(ANY_FLOATS),
+    dtypes=ANY_FLOATS,
+    promote="float",
+    ulps=complex_ulps("sqrt"),
+    cost=4,
+)
 @ieee
 def sqrt(x: Array) -> Array:
-    """Square root, correctly rounded; NaN below zero.
+    """Square root, correctly rounded; NaN below zero. Of a complex number the one whose real part is not negative.
 
     >>> sqrt(np.array([4.0, -1.0]))
     array([ 2., nan])
     """
-    return np.sqrt(x)
+    return root(x) if is_complex(x) else np.sqrt(x)
 
 
 @sqrt.lower
@@ -387,8 +426,11 @@ rsqrt.jvp(lambda t, y, x: t * (-0.5 * (y / x)))
 
 
 def _pow_cases(rng: Rng) -> Case:
-    """Integers take exponents they can take."""
+    """Integers take exponents they can take; those of complex numbers are small, as the error grows with them."""
     dtype, shape = pick(rng, POWERS), random_shape(rng)
+    if dtype.is_complex:
+        base, exponent = (random_array(rng, dtype, shape, special=0) for _ in range(2))
+        return Case((base, (exponent / (1 + np.abs(exponent)) * 8).astype(dtype.np)))
     base, exponent = random_array(rng, dtype, shape), random_array(rng, dtype, shape)
     return Case((base, exponent if dtype.is_float else exponent & dtype.np.type(127)))
 
@@ -403,6 +445,7 @@ def _pow_cases(rng: Rng) -> Case:
 )
 def pow_(x: Array, y: Array) -> Array:
     """x**y. Floats as C99's pow; integers wrap, a negative exponent is an error (compiled code gives 0).
+    Complex numbers as exp(y log x), the principal value.
 
     >>> pow_(np.array([2.0, 0.0, -8.0]), np.array([3.0, 0.0, 0.5]))
     array([ 8.,  1., nan])
@@ -415,7 +458,7 @@ def pow_(x: Array, y: Array) -> Array:
 
 @precise
 def _pow(x: Array, y: Array) -> Array:
-    return np.power(x, y)
+    return powered(x, y) if is_complex(x) else np.power(x, y)
 
 
 def _negative_exponent(y: Array) -> BadInputs:

@@ -48,6 +48,8 @@ def random_array(rng: Rng, dtype: DType, shape: tuple[int, ...], special: float 
         return rng.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_float:
         return _random_floats(rng, dtype, shape, special)
+    if dtype.is_complex:
+        return joined(*(_random_floats(rng, dtype.real, shape, special / 2) for _ in range(2)))
     info = np.iinfo(dtype.np)
     values = rng.integers(max(info.min, -50), min(info.max, 50), shape, dtype=dtype.np, endpoint=True)
     extremes = rng.choice(np.array([info.min, info.max, 0, 1], dtype.np), shape)
@@ -63,15 +65,26 @@ def _random_floats(rng: Rng, dtype: DType, shape: tuple[int, ...], special: floa
         return np.where(rng.random(shape) < special, chosen, values * scale).astype(dtype.np)
 
 
+def joined(re: Array, im: Array) -> Array:
+    """A complex array from its parts."""
+    made = np.empty((*re.shape, 2), re.dtype)
+    made[..., 0], made[..., 1] = re, im
+    return made.view(f"c{2 * re.dtype.itemsize}").reshape(re.shape)
+
+
 def exact_array(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Small multiples of 1/8: sums and products of many are exact in f32, so every order of summation agrees."""
+    if dtype.is_complex:
+        return joined(*(exact_array(rng, dtype.real, shape) for _ in range(2)))
     if not dtype.is_float:
         return random_array(rng, dtype, shape)
     return (rng.integers(-64, 65, shape) / 8).astype(dtype.np)
 
 
 def unit_array(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Ones of either sign, a dozen of them doubled or halved: products are exact in every order."""
+    """Ones of either sign (and i), a dozen of them doubled or halved: products are exact in every order."""
+    if dtype.is_complex:
+        return (unit_array(rng, dtype.real, shape) * rng.choice((1, 1j), shape)).astype(dtype.np)
     if not dtype.is_float:
         return random_array(rng, dtype, shape)
     scale = np.where(rng.random(shape) * int(np.prod(shape)) < 12, rng.choice((2.0, 0.5), shape), 1.0)

@@ -15,7 +15,18 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
-from tetrad.ops.rules import ALL, FLOATS, NUMBERS, Array, bool_type, check_dtype, check_same, ieee, same_type
+from tetrad.ops.rules import (
+    ALL,
+    ANY_NUMBERS,
+    EVERY,
+    FLOATS,
+    Array,
+    bool_type,
+    check_dtype,
+    check_same,
+    ieee,
+    same_type,
+)
 
 BOOL = (bool_,)
 
@@ -28,7 +39,7 @@ def _ordered(k: KernelBuilder, x: Val) -> Val:
     return k.cast(x, i32) if x.dtype is bool_ else x
 
 
-@op(type=bool_type("equal", ALL), cases=same_shaped(2, ALL), dtypes=ALL, promote="numeric")
+@op(type=bool_type("equal", EVERY), cases=same_shaped(2, EVERY), dtypes=EVERY, promote="numeric")
 @ieee
 def equal(x: Array, y: Array) -> Array:
     """Whether x == y; -0 equals +0, NaN equals nothing.
@@ -44,7 +55,7 @@ def equal_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return x.eq(y)
 
 
-@op(type=bool_type("not_equal", ALL), cases=same_shaped(2, ALL), dtypes=ALL, promote="numeric")
+@op(type=bool_type("not_equal", EVERY), cases=same_shaped(2, EVERY), dtypes=EVERY, promote="numeric")
 @ieee
 def not_equal(x: Array, y: Array) -> Array:
     """Whether x != y.
@@ -127,7 +138,7 @@ def greater_equal_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 # -- kinds of numbers -------------------------------------------------------------------------------------------------
 
 
-@op(type=bool_type("isnan", NUMBERS), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=bool_type("isnan", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def isnan(x: Array) -> Array:
     """Whether x is not a number; integers always are.
@@ -143,7 +154,7 @@ def isnan_lower(k: KernelBuilder, x: Val) -> Val:
     return x.ne(x)
 
 
-@op(type=bool_type("isinf", NUMBERS), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=bool_type("isinf", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def isinf(x: Array) -> Array:
     """Whether x is infinite, of either sign.
@@ -159,7 +170,7 @@ def isinf_lower(k: KernelBuilder, x: Val) -> Val:
     return k.abs(x).eq(np.inf) if x.dtype.is_float else k.const(False, bool_)
 
 
-@op(type=bool_type("isfinite", NUMBERS), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=bool_type("isfinite", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def isfinite(x: Array) -> Array:
     """Whether x is a number and not infinite.
@@ -259,7 +270,7 @@ def logical_not_lower(k: KernelBuilder, x: Val) -> Val:
 
 def where_type(cond: ArrayType, x: ArrayType, y: ArrayType) -> ArrayType:
     check_same("where", (x, y))
-    check_dtype("where", x.dtype, ALL)
+    check_dtype("where", x.dtype, EVERY)
     if cond.dtype is not bool_:
         raise DtypeError(f"where: the condition must be bool, got {cond}", hint="convert it with astype")
     if cond.shape != x.shape:
@@ -270,12 +281,12 @@ def where_type(cond: ArrayType, x: ArrayType, y: ArrayType) -> ArrayType:
 
 
 def _where_cases(rng: Rng) -> Case:
-    dtype, shape = pick(rng, ALL), random_shape(rng)
+    dtype, shape = pick(rng, EVERY), random_shape(rng)
     x, y = random_array(rng, dtype, shape), random_array(rng, dtype, shape)
     return Case((random_array(rng, bool_, shape), x, y))
 
 
-@op(type=where_type, cases=_where_cases, dtypes=ALL, promote="where")
+@op(type=where_type, cases=_where_cases, dtypes=EVERY, promote="where")
 def where(cond: Array, x: Array, y: Array) -> Array:
     """x where the condition holds, else y; bit-exact, the other side never matters.
 

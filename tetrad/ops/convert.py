@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64, i32, i64, u32
+from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, f16, f32, f64, i32, i64, u32
+from tetrad.core.errors import DtypeError
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
@@ -13,38 +14,51 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
-from tetrad.ops.rules import ALL, HALVES, Array, check_dtype
+from tetrad.ops.rules import COMPLEX, EVERY, HALVES, Array, check_dtype
 
 WIDE = (f64, i32, i64, u32)  # types with more bits than f32 holds
 
 
 def cast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
-    check_dtype("cast", x.dtype, ALL)
-    check_dtype("cast", dtype, ALL)
+    check_dtype("cast", x.dtype, EVERY)
+    check_dtype("cast", dtype, EVERY)
+    if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
+        message = f"cast: a complex number is no {dtype}, its imaginary part would be lost"
+        raise DtypeError(message, hint="take td.real, td.imag or td.abs of it first")
     return x.with_dtype(dtype)
 
 
 def _cast_cases(rng: Rng) -> Case:
-    source, goal = pick(rng, ALL), pick(rng, ALL)
+    source = pick(rng, EVERY)
+    goal = pick(rng, (*COMPLEX, bool_) if source in COMPLEX else EVERY)
     return Case((random_array(rng, source, random_shape(rng), special=0.3),), {"dtype": goal})
 
 
-@op(type=cast_type, cases=_cast_cases, dtypes=ALL, public=False)
+@op(type=cast_type, cases=_cast_cases, dtypes=EVERY, public=False)
 def cast(x: Array, *, dtype: DType) -> Array:
     """Value conversion: float to int truncates, saturates, NaN gives 0; int to int wraps; to bool tests for nonzero;
-    to float rounds once, to nearest even.
+    to float rounds once, to nearest even. A complex number becomes complex or bool only.
 
     >>> from tetrad.core.dtypes import i32
     >>> cast(np.array([2.7, -2.7, 1e30, np.nan]), dtype=i32)
     array([         2,         -2, 2147483647,          0], dtype=int32)
     """
     array, source = np.asarray(x), as_dtype(np.asarray(x).dtype)
+    if dtype.is_complex or source.is_complex:
+        return _complex_cast(array, source, dtype)
     if source in HALVES:
         array, source = array.astype(np.float32), f32
     with np.errstate(all="ignore"):
         if dtype is bf16 and source in WIDE:  # the bf16 of ml_dtypes comes through f32, rounding twice
             array, source = _odd_f32(_odd_f64(array)), f32
         return np.asarray(arith.cast(array, source, dtype))
+
+
+def _complex_cast(x: Array, source: DType, dtype: DType) -> Array:
+    with np.errstate(all="ignore"):
+        if source.is_complex:
+            return np.asarray(x != 0 if dtype is bool_ else x.astype(dtype.np))
+        return np.asarray(arith.cast(x, source, dtype.real)).astype(dtype.np)
 
 
 def _odd_f64(x: Array) -> Array:

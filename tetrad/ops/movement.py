@@ -33,7 +33,7 @@ from tetrad.ops.calculus import transpose as transposed
 from tetrad.ops.calculus import where as choose
 from tetrad.ops.cases import Rng, pick, random_array, random_indices, random_shape
 from tetrad.ops.rules import (
-    ALL,
+    EVERY,
     INTS,
     Array,
     check_axis,
@@ -79,14 +79,14 @@ def replace(at: At, axis: int, index: Val) -> At:
 
 
 def _any_array(rng: Rng, min_rank: int = 0) -> Array:
-    return random_array(rng, pick(rng, ALL), random_shape(rng, min_rank=min_rank))
+    return random_array(rng, pick(rng, EVERY), random_shape(rng, min_rank=min_rank))
 
 
 # -- axes: transpose, reshape, expand ---------------------------------------------------------------------------------
 
 
 def transpose_type(x: ArrayType, *, perm: Ints) -> ArrayType:
-    check_dtype("transpose", x.dtype, ALL)
+    check_dtype("transpose", x.dtype, EVERY)
     if sorted(perm) != list(range(x.rank)):
         raise ShapeError(f"transpose: perm {list(perm)} is not a permutation of the {x.rank} axes of {x}")
     return x.with_shape(tuple(x.shape[p] for p in perm))
@@ -97,7 +97,7 @@ def _transpose_cases(rng: Rng) -> Case:
     return Case((x,), {"perm": tuple(int(p) for p in rng.permutation(x.ndim))})
 
 
-@op(type=transpose_type, kind="movement", cases=_transpose_cases, dtypes=ALL, public=False)
+@op(type=transpose_type, kind="movement", cases=_transpose_cases, dtypes=EVERY, public=False)
 def transpose(x: Array, *, perm: Ints) -> Array:
     """Axes in another order: output axis i is input axis perm[i].
 
@@ -123,7 +123,7 @@ def transpose_batch(batched: Batched, x: Node, *, perm: Ints) -> Node:
 
 
 def reshape_type(x: ArrayType, *, shape: Shape) -> ArrayType:
-    check_dtype("reshape", x.dtype, ALL)
+    check_dtype("reshape", x.dtype, EVERY)
     if any(isinstance(n, int) and n < 0 for n in shape):
         raise ShapeError(f"reshape: sizes must not be negative, got {shown(shape)} for {x}")
     if product(shape) != x.size:
@@ -139,7 +139,7 @@ def _reshape_cases(rng: Rng) -> Case:
     return Case((x,), {"shape": pick(rng, [tuple(shape), (x.size,)])})
 
 
-@op(type=reshape_type, kind="movement", cases=_reshape_cases, dtypes=ALL, public=False)
+@op(type=reshape_type, kind="movement", cases=_reshape_cases, dtypes=EVERY, public=False)
 def reshape(x: Array, *, shape: Ints) -> Array:
     """The same elements in row-major order, in another shape. Lowering finds the operand's index by itself.
 
@@ -160,7 +160,7 @@ def reshape_batch(batched: Batched, x: Node, *, shape: Shape) -> Node:
 
 
 def expand_type(x: ArrayType, *, shape: Shape) -> ArrayType:
-    check_dtype("expand", x.dtype, ALL)
+    check_dtype("expand", x.dtype, EVERY)
     new = len(shape) - x.rank
     if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, shape[new:], strict=True)):
         raise ShapeError(f"expand: {x} does not broadcast to {shown(shape)}", hint="sizes must be equal, or 1")
@@ -170,10 +170,10 @@ def expand_type(x: ArrayType, *, shape: Shape) -> ArrayType:
 def _expand_cases(rng: Rng) -> Case:
     shape = random_shape(rng)
     inner = tuple(pick(rng, (1, n)) for n in shape[int(rng.integers(0, len(shape) + 1)) :])
-    return Case((random_array(rng, pick(rng, ALL), inner),), {"shape": shape})
+    return Case((random_array(rng, pick(rng, EVERY), inner),), {"shape": shape})
 
 
-@op(type=expand_type, kind="movement", cases=_expand_cases, dtypes=ALL, public=False)
+@op(type=expand_type, kind="movement", cases=_expand_cases, dtypes=EVERY, public=False)
 def expand(x: Array, *, shape: Ints) -> Array:
     """Repeat along axes of size 1 and new leading axes.
 
@@ -206,7 +206,7 @@ def expand_batch(batched: Batched, x: Node, *, shape: Shape) -> Node:
 
 
 def slice_type(x: ArrayType, *, starts: Shape, sizes: Shape, steps: Ints) -> ArrayType:
-    check_dtype("slice", x.dtype, ALL)
+    check_dtype("slice", x.dtype, EVERY)
     if not len(starts) == len(sizes) == len(steps) == x.rank:
         counts = f"{len(starts)} starts, {len(sizes)} sizes, {len(steps)} steps"
         raise ShapeError(f"slice: {x} needs one start, size and step for each of its {x.rank} axes, got {counts}")
@@ -244,7 +244,7 @@ def _random_cut(rng: Rng, n: int) -> tuple[int, int, int]:
     return start, int(rng.integers(0, room + 2)), step
 
 
-@op(type=slice_type, kind="movement", cases=_slice_cases, dtypes=ALL, public=False)
+@op(type=slice_type, kind="movement", cases=_slice_cases, dtypes=EVERY, public=False)
 def slice_(x: Array, *, starts: Ints, sizes: Ints, steps: Ints) -> Array:
     """Along each axis `size` elements, the first at `start`, `step` apart; steps may be negative.
 
@@ -314,7 +314,7 @@ def slice_batch(batched: Batched, x: Node, *, starts: Shape, sizes: Shape, steps
 def concat_type(*xs: ArrayType, axis: int) -> ArrayType:
     if not xs:
         raise ShapeError("concat: needs at least one array")
-    check_dtype("concat", xs[0].dtype, ALL)
+    check_dtype("concat", xs[0].dtype, EVERY)
     check_axis("concat", axis, xs[0])
     listed = ", ".join(map(str, xs))
     if any(x.dtype is not xs[0].dtype for x in xs):
@@ -327,7 +327,7 @@ def concat_type(*xs: ArrayType, axis: int) -> ArrayType:
 
 
 def _concat_cases(rng: Rng) -> Case:
-    dtype, shape = pick(rng, ALL), list(random_shape(rng, min_rank=1))
+    dtype, shape = pick(rng, EVERY), list(random_shape(rng, min_rank=1))
     axis, parts = int(rng.integers(len(shape))), []
     for _ in range(int(rng.integers(1, 4))):
         shape[axis] = pick(rng, (0, 1, 2, 7, 16))
@@ -335,7 +335,7 @@ def _concat_cases(rng: Rng) -> Case:
     return Case(tuple(parts), {"axis": axis})
 
 
-@op(type=concat_type, kind="movement", cases=_concat_cases, dtypes=ALL, public=False)
+@op(type=concat_type, kind="movement", cases=_concat_cases, dtypes=EVERY, public=False)
 def concat(*xs: Array, axis: int) -> Array:
     """Arrays one after the other along an axis.
 
@@ -376,7 +376,7 @@ concat.batch(batched_axis(concat, axis=1))
 
 
 def pad_type(x: ArrayType, *, low: Shape, high: Shape, value: float) -> ArrayType:
-    check_dtype("pad", x.dtype, ALL)
+    check_dtype("pad", x.dtype, EVERY)
     if not len(low) == len(high) == x.rank:
         raise ShapeError(f"pad: {x} needs widths for {x.rank} axes, got {len(low)} before and {len(high)} after")
     if any(lowest(n) < 0 for n in (*low, *high)):
@@ -386,7 +386,7 @@ def pad_type(x: ArrayType, *, low: Shape, high: Shape, value: float) -> ArrayTyp
 
 
 def _check_fill(dtype: DType, value: float) -> None:
-    if dtype.is_float:
+    if dtype.is_float or dtype.is_complex:
         return
     low, high = (0, 1) if dtype is bool_ else (np.iinfo(dtype.np).min, np.iinfo(dtype.np).max)
     if not (low <= value <= high and value == int(value)):
@@ -399,7 +399,7 @@ def _pad_cases(rng: Rng) -> Case:
     return Case((x,), {"low": low, "high": high, "value": 1})
 
 
-@op(type=pad_type, kind="movement", cases=_pad_cases, dtypes=ALL, public=False)
+@op(type=pad_type, kind="movement", cases=_pad_cases, dtypes=EVERY, public=False)
 def pad(x: Array, *, low: Ints, high: Ints, value: float) -> Array:
     """`value` around the array: `low` elements before and `high` after, along each axis.
 
@@ -456,7 +456,7 @@ def copy_type(x: ArrayType, *, which: int = 0) -> ArrayType:
     return x
 
 
-@op(type=copy_type, kind="movement", cases=lambda rng: Case((_any_array(rng),)), dtypes=ALL, public=False)
+@op(type=copy_type, kind="movement", cases=lambda rng: Case((_any_array(rng),)), dtypes=EVERY, public=False)
 def copy(x: Array, *, which: int = 0) -> Array:
     """The same values in memory of their own; `which` tells copies of one array apart.
 
@@ -476,7 +476,7 @@ copy.batch(batched_as_is(copy))
 
 
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
-    check_dtype("gather", table.dtype, ALL)
+    check_dtype("gather", table.dtype, EVERY)
     check_index_dtype("gather", indices)
     check_axis("gather", axis, table)
     if table.shape[axis] == 0 and indices.size != 0:
@@ -489,10 +489,10 @@ def _gather_cases(rng: Rng) -> Case:
     axis = int(rng.integers(len(shape)))
     chosen = pick(rng, ((), (0,), (1,), (7,), (16,), (2, 3), (5, 1)))
     indices = random_indices(rng, pick(rng, INTS), chosen, shape[axis])
-    return Case((random_array(rng, pick(rng, ALL), shape), indices), {"axis": axis})
+    return Case((random_array(rng, pick(rng, EVERY), shape), indices), {"axis": axis})
 
 
-@op(type=gather_type, kind="movement", cases=_gather_cases, dtypes=ALL, public=False)
+@op(type=gather_type, kind="movement", cases=_gather_cases, dtypes=EVERY, public=False)
 def gather(table: Array, indices: Array, *, axis: int) -> Array:
     """Elements of the table picked along an axis; negative indices count from the end, others out of range are errors.
 

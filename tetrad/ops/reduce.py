@@ -22,7 +22,7 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import batched_axis, cast, reshape, run, sliced, spread, transpose
 from tetrad.ops.calculus import reduce_sum as summed
 from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_array, random_axes, unit_array
-from tetrad.ops.rules import NUMBERS, Array, check_axis, check_dtype, ieee
+from tetrad.ops.rules import ANY_NUMBERS, NUMBERS, Array, check_axis, check_dtype, ieee
 
 Axes = tuple[int, ...]
 BOOL = (bool_,)
@@ -92,10 +92,10 @@ def _cases(dtypes: tuple[DType, ...], draw: Callable[[Rng, DType, tuple[int, ...
 
 
 @op(
-    type=reduced_type("reduce_sum", NUMBERS),
+    type=reduced_type("reduce_sum", ANY_NUMBERS),
     kind="reduce",
-    cases=_cases(NUMBERS, exact_array),
-    dtypes=NUMBERS,
+    cases=_cases(ANY_NUMBERS, exact_array),
+    dtypes=ANY_NUMBERS,
     monoid=SUM,
     public=False,
 )
@@ -110,10 +110,10 @@ def reduce_sum(x: Array, *, axes: Axes) -> Array:
 
 
 @op(
-    type=reduced_type("reduce_prod", NUMBERS),
+    type=reduced_type("reduce_prod", ANY_NUMBERS),
     kind="reduce",
-    cases=_cases(NUMBERS, unit_array),
-    dtypes=NUMBERS,
+    cases=_cases(ANY_NUMBERS, unit_array),
+    dtypes=ANY_NUMBERS,
     monoid=PROD,
     public=False,
 )

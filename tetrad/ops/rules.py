@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i32, i64, u8, u32
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, SizeExpr
 from tetrad.core.types import ArrayType
+from tetrad.kernel import complex as kc
 from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
 
@@ -25,7 +26,11 @@ Reference = Callable[..., Array]
 FLOATS: tuple[DType, ...] = (f32, f64, f16, bf16)
 INTS: tuple[DType, ...] = (i32, i64, u8, u32, i8)
 NUMBERS = FLOATS + INTS
-ALL = (*NUMBERS, bool_)
+ALL = (*NUMBERS, bool_)  # what has an order
+COMPLEX: tuple[DType, ...] = (c64, c128)
+ANY_FLOATS = FLOATS + COMPLEX
+ANY_NUMBERS = NUMBERS + COMPLEX
+EVERY = ALL + COMPLEX
 HALVES = (f16, bf16)
 
 
@@ -68,6 +73,17 @@ def bool_type(name: str, dtypes: tuple[DType, ...]) -> Callable[..., ArrayType]:
     return lambda *types: operands(*types).with_dtype(bool_)
 
 
+def real_type(name: str, dtypes: tuple[DType, ...]) -> Callable[..., ArrayType]:
+    """All operands of one type and shape; the result has the type of the parts of a complex number."""
+    operands = same_type(name, dtypes)
+
+    def rule(*types: ArrayType) -> ArrayType:
+        kind = operands(*types)
+        return kind.with_dtype(kind.dtype.real)
+
+    return rule
+
+
 def check_same(name: str, types: tuple[ArrayType, ...]) -> None:
     if any(t.dtype is not types[0].dtype for t in types):
         shown = ", ".join(map(str, types))
@@ -79,7 +95,10 @@ def check_same(name: str, types: tuple[ArrayType, ...]) -> None:
 
 def check_dtype(name: str, dtype: DType, allowed: tuple[DType, ...]) -> None:
     if dtype not in allowed:
-        raise DtypeError(f"{name}: takes {', '.join(map(str, allowed))}, got {dtype}", hint="convert with astype")
+        hint = "convert with astype"
+        if dtype.is_complex:
+            hint = "complex numbers have no order and no such function here; apply it to td.real, td.imag or td.abs"
+        raise DtypeError(f"{name}: takes {', '.join(map(str, allowed))}, got {dtype}", hint=hint)
 
 
 def check_axis(name: str, axis: int, x: ArrayType) -> None:
@@ -100,7 +119,7 @@ def lowest(size: Size) -> int:
 
 Wider = Mapping[np.dtype[Any], np.dtype[Any]]
 HALVES_IN_F32: Wider = {f16.np: f32.np, bf16.np: f32.np}
-ALL_IN_F64: Wider = {f16.np: f64.np, bf16.np: f64.np, f32.np: f64.np}
+ALL_IN_F64: Wider = {f16.np: f64.np, bf16.np: f64.np, f32.np: f64.np, c64.np: c128.np}
 
 
 def ieee(function: Reference) -> Reference:
@@ -109,7 +128,8 @@ def ieee(function: Reference) -> Reference:
 
 
 def precise(function: Reference) -> Reference:
-    """As `ieee`, but f32 is computed in f64 as well: NumPy's own f32 functions are off by as much as ours may be."""
+    """As `ieee`, but f32 is computed in f64 as well, and c64 in c128: NumPy's own f32 functions are off by as much as
+    ours may be."""
     return _computed(function, ALL_IN_F64)
 
 
@@ -137,14 +157,20 @@ def _quiet(function: Reference, arrays: list[Array], params: dict[str, Any]) -> 
 
 
 def transcendental_dtypes(name: str) -> tuple[DType, ...]:
-    """The floats a function of `kernel.math` is compiled for; halves are computed in f32."""
-    return tuple(d for d in FLOATS if d in km.ULPS[name] or d in HALVES)
+    """What a function of `kernel.math` and `kernel.complex` is compiled for; halves are computed in f32."""
+    return tuple(d for d in FLOATS if d in km.ULPS[name] or d in HALVES) + (COMPLEX if name in kc.ULPS else ())
 
 
 def transcendental_ulps(name: str) -> dict[DType, float]:
     """Compiled against eager: NumPy's own f64 functions are within one unit themselves."""
     own = {d: ulps + 1 if d is f64 else ulps for d, ulps in km.ULPS[name].items()}
-    return {**own, f16: 1, bf16: 1}
+    return {**own, f16: 1, bf16: 1, **complex_ulps(name)}
+
+
+def complex_ulps(name: str) -> dict[DType, float]:
+    """The same for complex operands, of each part in units of the magnitude: NumPy's own are within four there."""
+    own = kc.ULPS.get(name, {})
+    return {d.complex: ulps + 4 if d is f64 else ulps for d, ulps in own.items()}
 
 
 # -- indices ----------------------------------------------------------------------------------------------------------

@@ -17,20 +17,22 @@ from tetrad.ops.calculus import Batched, all_batched, batched_axis, moved, resha
 from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices, random_shape
 from tetrad.ops.movement import flipped, offset_indices
 from tetrad.ops.rules import (
+    ANY_NUMBERS,
+    COMPLEX,
     HALVES,
     INTS,
-    NUMBERS,
     Array,
     broadcast_shapes,
     check_axis,
     check_dtype,
     check_index_dtype,
+    check_same,
     ieee,
     lowest,
     wrapped_indices,
 )
 
-MATMUL: tuple[DType, ...] = (f32, f64, *HALVES, i8, i32, i64)
+MATMUL: tuple[DType, ...] = (f32, f64, *HALVES, i8, i32, i64, *COMPLEX)
 
 
 # -- matrix product ---------------------------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ def matmul_batch(batched: Batched, a: Node, b: Node) -> Node:
 
 
 def cumsum_type(x: ArrayType, *, axis: int, exclusive: bool = False) -> ArrayType:
-    check_dtype("cumsum", x.dtype, NUMBERS)
+    check_dtype("cumsum", x.dtype, ANY_NUMBERS)
     check_axis("cumsum", axis, x)
     return x
 
@@ -101,10 +103,10 @@ def cumsum_type(x: ArrayType, *, axis: int, exclusive: bool = False) -> ArrayTyp
 def _cumsum_cases(rng: Rng) -> Case:
     shape = line_shape(rng)
     settings = {"axis": int(rng.integers(len(shape))), "exclusive": bool(rng.integers(2))}
-    return Case((exact_array(rng, pick(rng, NUMBERS), shape),), settings)
+    return Case((exact_array(rng, pick(rng, ANY_NUMBERS), shape),), settings)
 
 
-@op(type=cumsum_type, kind="special", cases=_cumsum_cases, dtypes=NUMBERS, public=False)
+@op(type=cumsum_type, kind="special", cases=_cumsum_cases, dtypes=ANY_NUMBERS, public=False)
 @ieee
 def cumsum(x: Array, *, axis: int, exclusive: bool = False) -> Array:
     """Sums of everything up to each element along an axis, from left to right; without the element when exclusive.
@@ -134,7 +136,7 @@ cumsum.batch(batched_axis(cumsum, axis=1))
 
 
 def scatter_add_type(updates: ArrayType, indices: ArrayType, *, size: Size) -> ArrayType:
-    check_dtype("scatter_add", updates.dtype, NUMBERS)
+    check_dtype("scatter_add", updates.dtype, ANY_NUMBERS)
     check_index_dtype("scatter_add", indices)
     if indices.rank != 1 or updates.rank < 1 or updates.shape[0] != indices.shape[0]:
         raise ShapeError(
@@ -150,10 +152,10 @@ def _scatter_add_cases(rng: Rng) -> Case:
     shape = random_shape(rng, max_rank=2, min_rank=1)
     size = pick(rng, (1, 2, 7, 64))
     indices = random_indices(rng, pick(rng, INTS), shape[:1], size)
-    return Case((exact_array(rng, pick(rng, NUMBERS), shape), indices), {"size": size})
+    return Case((exact_array(rng, pick(rng, ANY_NUMBERS), shape), indices), {"size": size})
 
 
-@op(type=scatter_add_type, kind="special", cases=_scatter_add_cases, dtypes=NUMBERS, public=False)
+@op(type=scatter_add_type, kind="special", cases=_scatter_add_cases, dtypes=ANY_NUMBERS, public=False)
 def scatter_add(updates: Array, indices: Array, *, size: int) -> Array:
     """Zeros with `size` rows; row i of updates is added to row indices[i], i ascending. Indices as in `gather`.
 
@@ -187,3 +189,27 @@ def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: S
     flat = reshape(offset_indices(indices, size), (batch * count,))
     rows = scatter_add(reshape(updates, (batch * count, *rest)), flat, size=batch * size)
     return reshape(rows, (batch, size, *rest))
+
+
+# -- product of complex numbers ---------------------------------------------------------------------------------------
+
+
+def product_parts_type(re: ArrayType, im: ArrayType) -> tuple[ArrayType, ArrayType]:
+    check_same("product_parts", (re, im))
+    check_dtype("product_parts", re.dtype, (f32, f64))
+    check_axis("product_parts", 0, re)
+    kind = re.with_shape(re.shape[1:])
+    return kind, kind
+
+
+@op(type=product_parts_type, kind="special", public=False)
+def product_parts(re: Array, im: Array) -> tuple[Array, Array]:
+    """The parts of the product of complex numbers along the first axis, in order; of none it is 1.
+
+    >>> product_parts(np.array([0.0, 3.0]), np.array([1.0, 4.0]))
+    (array(-4.), array(3.))
+    """
+    a, b = np.ones(re.shape[1:], re.dtype), np.zeros(re.shape[1:], re.dtype)
+    for c, d in zip(re, im, strict=True):
+        a, b = a * c - b * d, a * d + b * c
+    return np.asarray(a), np.asarray(b)

@@ -15,6 +15,7 @@ from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import run, times
 from tetrad.ops.cases import same_shaped
+from tetrad.ops.parts import is_complex, less_one, log_of_one_more
 from tetrad.ops.rules import Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
 
 
@@ -82,7 +83,7 @@ def expm1(x: Array) -> Array:
     >>> expm1(np.array([0.0, 1e-12]))
     array([0.e+00, 1.e-12])
     """
-    return np.expm1(x)
+    return less_one(x) if is_complex(x) else np.expm1(x)
 
 
 @expm1.lower
@@ -154,7 +155,7 @@ def log1p(x: Array) -> Array:
     >>> log1p(np.array([0.0, 1e-12]))
     array([0.e+00, 1.e-12])
     """
-    return np.log1p(x)
+    return log_of_one_more(x) if is_complex(x) else np.log1p(x)
 
 
 @log1p.lower

@@ -156,6 +156,7 @@ class _Fusion:
                 continue
             reached.add(node)
             same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
+            same = same and not node.type.dtype.is_complex  # parts are joined by a map
             if same and any(i in members for i in node.inputs) and self.fits(node, members, product):
                 members[node] = "full"
         return members
@@ -293,7 +294,7 @@ def row_shape(node: Node) -> tuple[Shape, Shape]:
 def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shape) -> str | None:
     """How a node that reads members of a rows group fits in: "row", "full", or not at all."""
     levels = [members[i] for i in node.inputs if i in members]
-    if not levels:
+    if not levels or node.type.dtype.is_complex:
         return None
     shape = node.type.shape
     ones = outer + (1,) * len(inner)

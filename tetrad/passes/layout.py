@@ -176,7 +176,8 @@ def pad_with_nothing(x: Node, low: Shape, high: Shape, value: Any) -> Node | Non
 
 
 def is_work_on_repeats(node: Node) -> bool:
-    return node.op.kind == "elementwise" and all(i.op is expand for i in node.inputs)
+    is_elementwise = node.op.kind == "elementwise" and not node.type.dtype.is_complex  # parts are joined last
+    return is_elementwise and all(i.op is expand for i in node.inputs)
 
 
 @layout.rule(var("node", where=is_work_on_repeats))

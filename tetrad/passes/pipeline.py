@@ -22,6 +22,7 @@ from tetrad.passes.fold import fold
 from tetrad.passes.layout import layout
 from tetrad.passes.quantized import quantized
 from tetrad.passes.rewrite import Fired, Rules, Trace
+from tetrad.passes.split import parts, split
 
 
 @record
@@ -33,9 +34,9 @@ class Pass:
 
 
 # One walk with all sets of rules: each makes room for the others, and after the walk none of them fires.
-simplify = Rules("simplify", layout, algebra, quantized, fold)
+simplify = Rules("simplify", parts, layout, algebra, quantized, fold)
 
-PIPELINE: tuple[Pass, ...] = (Pass("simplify", simplify.apply),)
+PIPELINE: tuple[Pass, ...] = (Pass("split", split), Pass("simplify", simplify.apply))
 
 
 def optimise(graph: Graph, trace: Trace | None = None) -> Graph:

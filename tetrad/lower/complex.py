@@ -1,0 +1,33 @@
+"""Lowering, complex memory: real and imaginary part side by side, for kernels that know no complex type.
+
+A c64 is one word of 64 bits, so both parts of sixteen neighbours are one load; a c128 is two f64.
+"""
+
+from __future__ import annotations
+
+from tetrad.core.dtypes import DType, c64, c128, f32, f64, i32, i64, u32
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.nodes import Buffer
+
+HELD: dict[DType, tuple[DType, int]] = {c64: (i64, 1), c128: (f64, 2)}  # elements of a buffer for each number
+
+
+def held_as(dtype: DType) -> tuple[DType, int]:
+    """The type of the elements of a buffer of these numbers, and how many make one."""
+    return HELD.get(dtype, (dtype, 1))
+
+
+def load_part(k: KernelBuilder, buffer: Buffer, at: Val, which: int) -> Val:
+    if buffer.dtype is f64:
+        return k.load(buffer, at * 2 + which)
+    word = k.load(buffer, at)
+    return k.bitcast(k.cast(word >> 32 if which else word, i32), f32)
+
+
+def store_parts(k: KernelBuilder, buffer: Buffer, at: Val, re: Val, im: Val, hint: str = "") -> None:
+    if buffer.dtype is f64:
+        k.store(buffer, at * 2, re)
+        k.store(buffer, at * 2 + 1, im)
+        return
+    low, high = (k.cast(k.bitcast(x, u32), i64) for x in (re, im))
+    k.store(buffer, at, low | (high << 32), hint)
