@@ -12,6 +12,7 @@ from typing import Any
 from tetrad import functions as td
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError
+from tetrad.graph.custom import stop_gradient
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
 from tetrad.tracing.operands import as_array
@@ -26,7 +27,8 @@ def relu(x: Any) -> Array:
     >>> relu(td.asarray([-1.0, 2.0]))
     Array([0., 2.], float32)
     """
-    return td.maximum(x, 0)  # type: ignore[no-any-return]
+    x = as_array(x)
+    return td.where(x <= 0, 0, x)  # type: ignore[no-any-return]  # not maximum: at 0 its derivative is 0
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
@@ -82,9 +84,14 @@ def _wide(x: Any) -> tuple[Array, DType]:
     return (td.astype(x, f32), x.dtype) if x.dtype.is_float and x.dtype.bits < 32 else (x, x.dtype)
 
 
+def _largest(x: Array, axis: Axis) -> Array:
+    """The largest element, as a number to subtract: the result does not depend on it, so no derivative follows it."""
+    return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
 def _shifted(x: Array, axis: Axis) -> tuple[Array, Array]:
     """x minus its largest element, and that element (0 where it is infinite, so that infinities do not meet)."""
-    top = td.max(x, axis=axis, keepdims=True)
+    top = _largest(x, axis)
     top = td.where(td.isfinite(top), top, 0)
     return x - top, top
 
@@ -97,7 +104,7 @@ def softmax(x: Any, axis: Axis = -1) -> Array:
     Array([0.5, 0.5], float32)
     """
     wide, dtype = _wide(x)
-    exps = td.exp(wide - td.max(wide, axis=axis, keepdims=True))
+    exps = td.exp(wide - _largest(wide, axis))
     scale = td.reciprocal(td.sum(exps, axis=axis, keepdims=True))  # one division a row
     return td.astype(exps * scale, dtype if dtype.is_float else exps.dtype)
 
@@ -105,7 +112,7 @@ def softmax(x: Any, axis: Axis = -1) -> Array:
 def log_softmax(x: Any, axis: Axis = -1) -> Array:
     """The logarithm of softmax, accurate where softmax underflows."""
     wide, dtype = _wide(x)
-    apart = wide - td.max(wide, axis=axis, keepdims=True)
+    apart = wide - _largest(wide, axis)
     result = apart - td.log(td.sum(td.exp(apart), axis=axis, keepdims=True))
     return td.astype(result, dtype) if dtype.is_float else result
 

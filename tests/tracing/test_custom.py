@@ -1,0 +1,182 @@
+"""Custom derivatives, checkpoints and stopped gradients: published cases, both modes, and wrong rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.errors import TraceError, UnsupportedError
+
+
+def close(got: Any, want: Any, within: float = 1e-6) -> None:
+    np.testing.assert_allclose(np.asarray(got), want, rtol=0, atol=within)
+
+
+def doubled() -> Any:
+    """The identity, with twice its derivative."""
+    f = td.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (2 * ct,))
+    return f
+
+
+def product() -> Any:
+    f = td.custom_vjp(lambda a, b: a * b)
+    f.defvjp(lambda a, b: (a * b, (a, b)), lambda kept, ct: (kept[1] * ct, kept[0] * ct))
+    return f
+
+
+def test_a_custom_function_computes_what_it_says() -> None:
+    f = td.custom_vjp(lambda x: x + 1)
+    f.defvjp(lambda x: (x + 1, None), lambda _, ct: (ct,))
+    for g in (f, td.jit(f)):
+        close(g(td.asarray([10.0, 20.0, 30.0])), [11, 21, 31], 0)
+
+
+def test_a_vjp_rule_replaces_the_derivative_even_when_it_is_wrong() -> None:
+    for f in (td.value_and_grad(doubled()), td.jit(td.value_and_grad(doubled()))):
+        value, gradient = f(7.0)
+        close(value, 7)
+        close(gradient, 2)
+
+
+def test_several_arguments() -> None:
+    value, (by_a, by_b) = td.value_and_grad(product(), argnums=(0, 1))(3.0, 5.0)
+    close([value, by_a, by_b], [15, 5, 3])
+
+
+def test_a_jvp_rule_serves_both_modes() -> None:
+    f = td.custom_jvp(lambda x: x)
+    f.defjvp(lambda primals, tangents: (f(*primals), 2 * tangents[0]))
+    close(td.jvp(f, (7.0,), (1.0,)), [7, 2])
+    close(td.grad(f)(7.0), 2)
+    close(td.jit(td.grad(f))(7.0), 2)
+    close(td.vmap(td.grad(f))(td.asarray([1.0, 2.0])), [2, 2])
+    close(td.grad(lambda x: td.sum(td.vmap(f)(x)))(td.asarray([1.0, 2.0])), [2, 2])
+
+
+def test_a_rule_for_each_argument() -> None:
+    f = td.custom_jvp(lambda x, y: x * y)
+    f.defjvps(lambda t, z, x, y: 3 * t * y, None)
+    close(td.grad(f, argnums=(0, 1))(2.0, 5.0), [15, 0])
+
+
+def test_several_results_of_different_types() -> None:
+    f = td.custom_vjp(lambda x: (x * x, td.astype(2 * x, td.float64), td.asarray(3)))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (100 * x * ct[0] + td.astype(ct[1], td.float32),))
+    squares, doubles, three = f(td.asarray([1.0, 2.0, 3.0]))
+    close(squares, [1, 4, 9])
+    close(doubles, [2, 4, 6])
+    assert int(three) == 3
+    assert doubles.dtype is td.float64
+    close(td.grad(lambda x: f(x)[0])(2.0), 200)
+    close(td.grad(lambda x: td.astype(f(x)[1], td.float32))(2.0), 1)
+
+
+def test_settings_that_are_not_differentiated() -> None:
+    f = td.custom_vjp(lambda g, x: g(x), nondiff_argnums=(0,))
+    f.defvjp(lambda g, x: (g(x), x), lambda g, x, ct: (5 * ct,))
+    close(td.grad(lambda x: f(td.sin, x))(1.0), 5)
+
+
+def test_trees_in_and_out() -> None:
+    f = td.custom_vjp(lambda p: {"y": p["a"] * p["b"][0]})
+    f.defvjp(lambda p: (f(p), p), lambda p, ct: ({"a": ct["y"], "b": [2 * ct["y"]]},))
+    found = td.grad(lambda p: f(p)["y"])({"a": 1.0, "b": [2.0]})
+    close(found["a"], 1)
+    close(found["b"][0], 2)
+
+
+def test_rows_of_a_batch() -> None:
+    f = product()
+    rows = td.asarray([1.0, 2.0])
+    per_row = td.vmap(td.grad(f, argnums=(0, 1)), in_axes=(0, None))(rows, 5.0)
+    close(per_row[0], [5, 5])
+    close(per_row[1], [1, 2])
+    by_rows, by_shared = td.grad(lambda a, b: td.sum(td.vmap(f, in_axes=(0, None))(a, b)), argnums=(0, 1))(rows, 5.0)
+    close(by_rows, [5, 5])
+    close(by_shared, 3)
+
+
+def test_second_derivatives_go_through_the_rules() -> None:
+    f = td.custom_jvp(lambda x: td.sin(x))
+    f.defjvp(lambda p, t: (f(*p), td.cos(p[0]) * t[0]))
+    close(td.grad(td.grad(f))(0.5), -np.sin(0.5))
+    g = td.custom_vjp(lambda x: td.sin(x))
+    g.defvjp(lambda x: (td.sin(x), x), lambda x, ct: (td.cos(x) * ct,))
+    close(td.grad(td.grad(g))(0.5), -np.sin(0.5))
+
+
+def test_a_vjp_rule_alone_has_no_forward_derivative() -> None:
+    with pytest.raises(UnsupportedError, match="custom vjp, so it has no forward derivative"):
+        td.jvp(doubled(), (1.0,), (1.0,))
+
+
+def test_a_function_without_a_rule() -> None:
+    with pytest.raises(TraceError, match=r"f has no rule yet(.|\n)*defvjp"):
+
+        @td.custom_vjp
+        def f(x: Any) -> Any:
+            return x
+
+        td.grad(f)(1.0)
+
+
+@pytest.mark.parametrize(
+    ("bwd", "message"),
+    [
+        (lambda _, ct: ct, r"must return a tuple of 2, one for each argument"),
+        (lambda _, ct: (ct,), r"a tuple of 2, one for each argument, it returned 1"),
+        (lambda _, ct: (ct, [ct]), r"must return the tree of argument 1"),
+        (lambda _, ct: (td.ones(3), ct), r"returned f32\[3\] for an argument leaf that is f32\[\]"),
+    ],
+)
+def test_backward_rules_of_the_wrong_form(bwd: Any, message: str) -> None:
+    f = td.custom_vjp(lambda a, b: a * b)
+    f.defvjp(lambda a, b: (a * b, None), bwd)
+    with pytest.raises(TraceError, match=message):
+        td.grad(f)(1.0, 2.0)
+
+
+def test_forward_rules_of_the_wrong_form() -> None:
+    f = td.custom_vjp(lambda a: a)
+    f.defvjp(lambda a: a, lambda _, ct: (ct,))
+    with pytest.raises(TraceError, match="forward rule of <lambda> must return a pair"):
+        td.grad(f)(1.0)
+    g = td.custom_jvp(lambda a: a)
+    g.defjvp(lambda p, t: (p[0], td.ones(2)))
+    with pytest.raises(TraceError, match=r"returned a tangent of f32\[2\], it must be f32\[\]"):
+        td.grad(g)(1.0)
+
+
+# -- computed again, or not at all ------------------------------------------------------------------------------------
+
+
+def test_checkpoints_change_no_value() -> None:
+    f = lambda x, w: td.sum(td.tanh(td.sin(x @ w) @ w))  # noqa: E731
+    x, w = td.asarray(np.ones((2, 3), np.float32)), td.asarray(np.full((3, 3), 0.25, np.float32))
+    for g in (td.grad(f, argnums=(0, 1)), td.jit(td.grad(td.checkpoint(f), argnums=(0, 1)))):
+        for got, want in zip(g(x, w), td.grad(td.checkpoint(f), argnums=(0, 1))(x, w), strict=True):
+            close(got, np.asarray(want))
+    close(td.grad(td.grad(td.checkpoint(lambda x: td.sin(td.sin(x)))))(0.5), td.grad(td.grad(lambda x: td.sin(td.sin(x))))(0.5))
+    close(td.vmap(td.grad(td.checkpoint(td.sin)))(td.asarray([0.0, 1.0])), np.cos([0.0, 1.0]))
+    close(td.jvp(td.checkpoint(td.sin), (0.5,), (1.0,)), [np.sin(0.5), np.cos(0.5)])
+
+
+def test_checkpoint_keeps_only_the_arguments() -> None:
+    deep = lambda x: td.sin(td.sin(td.sin(td.sin(x))))  # noqa: E731
+    assert np.asarray(td.vjp(td.checkpoint(deep), 0.5)[1](1.0)[0]) == pytest.approx(float(td.grad(deep)(0.5)), abs=1e-6)
+    with pytest.raises(TraceError, match="policies are not supported"):
+        td.checkpoint(deep, policy="dots")
+
+
+def test_stopped_gradients() -> None:
+    f = lambda x: td.sum(x * td.stop_gradient(x))  # noqa: E731
+    for g in (td.value_and_grad(f), td.jit(td.value_and_grad(f))):
+        value, gradient = g(td.asarray([1.0, 2.0, 3.0]))
+        close(value, 14)
+        close(gradient, [1, 2, 3])
+    assert td.stop_gradient({"a": td.asarray(1, dtype=td.int8)})["a"].dtype is td.int8
+    close(td.jvp(f, (td.asarray([1.0]),), (td.asarray([1.0]),)), [1, 1])
