@@ -55,6 +55,7 @@ body:
   store(s, %1, %18)
   barrier()
   prefetch(y, %0)
+  foreign(%0, "Nim", [%0], [y], [%0])
   %19: f32 = get(%7)
   %20: f32 = broadcast(%19)
   %21: index = id("group", 1)

@@ -151,9 +151,8 @@ def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
 def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) -> KernelTrap | None:
     """Some workgroups on the evaluator, writing to memory; the trap that ended them, if one did."""
     buffers = buffers_of(launch, memory, dims)
-    args = {name: bind(size, dims) for name, size in launch.args.items()}
     try:
-        evaluate(launch.program, buffers, args, (bind(launch.groups, dims), 1, 1), groups)
+        evaluate(launch.program, buffers, launch.arguments(dims), (bind(launch.groups, dims), 1, 1), groups)
     except KernelTrap as trap:
         return trap
     except BoundsError as error:
@@ -224,8 +223,7 @@ def compare_traps(
     if code >= BOUNDS_TRAP:
         raise left_buffer(launch, code, value, runner.dims)
     if code in launch.traps and (wanted is not None or is_large):
-        site = launch.traps[code]
-        raise BoundsError(site.message.format(value=value), source=site.source)
+        raise launch.traps[code].error(value)
     if code or wanted is not None:
         sides = f"compiled code has trap {code}, the evaluator {wanted.code if wanted else 'none'}"
         raise CheckError(f"{launch.name}: {sides}", source=launch.source, hint=DEFECT)

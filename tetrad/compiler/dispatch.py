@@ -17,7 +17,7 @@ from tetrad.compiler.objects import loading_runtime
 from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError
 from tetrad.core.sizes import bind, dims_of
-from tetrad.kernel.nodes import TAG_SHIFT, Buffer, Program
+from tetrad.kernel.nodes import TAG_SHIFT, Block, Buffer, Foreign, Program
 from tetrad.kernel.verify import problems
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import Trapped, run
@@ -108,9 +108,16 @@ def code_of(program: Program) -> int:
 @lru_cache(maxsize=256)
 def refuse_invalid(program: Program) -> None:
     found = problems(program)
+    if not found and calls_out(program.body):
+        raise Rejected(f"{program.name}: a program may not call code of other libraries", code="K010")
     if found:
         listed = "\n".join(error.message for error in found)
         raise Rejected(listed, code=found[0].code, hint="tetrad.kernel.verify says the same without running anything")
+
+
+def calls_out(block: Block) -> bool:
+    inner = (getattr(instr, name, ()) for instr in block for name in ("body", "then", "orelse"))
+    return any(isinstance(instr, Foreign) for instr in block) or any(map(calls_out, inner))
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------

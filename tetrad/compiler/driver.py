@@ -16,7 +16,6 @@ from tetrad.compiler.objects import host, loading_runtime
 from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import Ready
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
-from tetrad.core.errors import BoundsError
 from tetrad.core.flags import flag
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
@@ -134,4 +133,4 @@ class Runner:
         site: TrapSite | None = self.scheduled.traps.get(trap.code)
         if site is None:
             return check.left_buffer(self.scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, self.dims)
-        return BoundsError(site.message.format(value=trap.value), source=site.source)
+        return site.error(trap.value)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tetrad.core.errors import BoundsError
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, While
@@ -81,12 +80,10 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
     if groups == 0:
         return
     buffers = buffers_of(launch, memory, dims)
-    args = {name: bind(size, dims) for name, size in launch.args.items()}
     try:
-        evaluate(launch.program, buffers, args, (groups, 1, 1))
+        evaluate(launch.program, buffers, launch.arguments(dims), (groups, 1, 1))
     except KernelTrap as trap:
-        site = launch.traps[trap.code]
-        raise BoundsError(site.message.format(value=trap.value), source=site.source) from None
+        raise launch.traps[trap.code].error(trap.value) from None
 
 
 def prepare(launch: Launch, memory: Memory, dims: Dims) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tetrad.compiler import stations
 from tetrad.core.flags import flag
+from tetrad.core.lapack import one_thread
 from tetrad.runtime.memory import Storage, shelf
 from tetrad.runtime.pool import Outcome, Trapped, run
 from tetrad.runtime.table import Table
@@ -37,6 +38,7 @@ class Ready:
         self.copied = copied_inputs  # changed in place, but the caller's: the program gets copies
         self.constant, self.explained = constant, explained  # the address of an output that is one; what a trap means
         self.timing = flag("TETRAD_TIME") == "1"
+        self.start = run_beside_lapack if table.calls_out else run
         self.simple = all(kind == "fresh" for kind, _ in plan)
         self.shelves = [(shelf(size), size) for kind, size in plan if kind == "fresh"]
         self.needs_arena = table.base_count > inputs + len(plan)
@@ -53,7 +55,7 @@ class Ready:
             arena = self.take_arena()
             bases.append(arena.ptr)
         try:
-            outcome = run(self.table, bases, threads, profile or self.timing)
+            outcome = self.start(self.table, bases, threads, profile or self.timing)
         except Trapped as trap:
             raise self.explained(trap) from None
         if outcome is not None:
@@ -83,6 +85,12 @@ class Ready:
             else:
                 made.append(storages[detail] if kind == "donated" else made[detail])
         return made
+
+
+def run_beside_lapack(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:
+    """As `run`; LAPACK starts no threads of its own beside ours."""
+    with one_thread():
+        return run(table, bases, threads, profile)
 
 
 def copied(address: int, nbytes: int) -> Storage:

@@ -120,14 +120,16 @@ class Scheduler:
         if groups == 0:
             return None
         counts = [nbytes_at(slot.type, dims) // b.dtype.np.itemsize for b, slot in launch.buffers()]
-        args = [bind(launch.args[a], dims) for a in launch.program.args]
+        given = launch.arguments(dims)
+        args = [given[a] for a in launch.program.args]
         numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
         spent = launch_ns(launch, dims)
         pieces = int(spent // SLICE_NS) + 1
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
-        return KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, serial=groups == 1)
+        settings = {"slice": piece, "serial": groups == 1, "calls_out": launch.calls_out}
+        return KernelEntry(address, tuple(words), groups, name=launch.name, **settings)
 
 
 def nbytes_at(kind: ArrayType, dims: Dims) -> int:

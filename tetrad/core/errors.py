@@ -21,6 +21,10 @@ class TetradError(Exception):
             lines.append(f"  hint: {hint}")
         super().__init__("\n".join(lines))
 
+    def at(self, source: Source) -> TetradError:
+        """The same error, of an op the user wrote there."""
+        return type(self)(self.message, source=source, hint=self.hint)
+
 
 class ShapeError(TetradError, ValueError):
     """Shapes do not fit the op."""
@@ -32,6 +36,31 @@ class DtypeError(TetradError, TypeError):
 
 class BoundsError(TetradError, IndexError):
     """An index out of range, in eager or compiled code."""
+
+
+class FactorError(TetradError, ArithmeticError):
+    """A matrix without the factors that were asked for: `batch` says which, `pivot` where it showed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        batch: tuple[int, ...] = (),
+        pivot: int = 0,
+        source: Source | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.batch, self.pivot = batch, pivot
+        super().__init__(message, source=source, hint=hint)
+
+    def at(self, source: Source) -> FactorError:
+        return type(self)(self.message, batch=self.batch, pivot=self.pivot, source=source, hint=self.hint)
+
+
+class SingularError(FactorError):
+    """A system without a solution, or with many: a pivot is zero, so the reciprocal condition number is as well."""
+
+    rcond = 0.0
 
 
 class TraceError(TetradError, TypeError):

@@ -68,7 +68,7 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
     except TetradError as error:
         if error.source is not None or node.source is None:
             raise
-        raise type(error)(error.message, source=node.source, hint=error.hint) from None
+        raise error.at(node.source) from None
 
 
 def bind_value(value: Any, dims: Mapping[str, int]) -> Any:

@@ -370,6 +370,13 @@ class KernelBuilder:
     def prefetch(self, buffer: n.Buffer, at: object) -> None:
         self._append(n.Prefetch(buffer, self.index(at).node))
 
+    def foreign(self, routine: Val, form: str, *operands: object) -> None:
+        """Call a routine of another library; an operand is an index, or a buffer with the position it begins at."""
+        numbers = [self.index(x).node for x in operands if not isinstance(x, tuple)]
+        memory = [x for x in operands if isinstance(x, tuple)]
+        at = tuple(self.index(position).node for _, position in memory)
+        self._append(n.Foreign(routine.node, form, tuple(numbers), tuple(buffer for buffer, _ in memory), at))
+
     def finish(self) -> n.Program:
         body = tuple(self._scopes[0].instrs)
         return n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)

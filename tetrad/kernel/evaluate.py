@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lapack
 from tetrad.core.dtypes import DType
 from tetrad.core.dtypes import index as index_type
 from tetrad.core.errors import BadInputs, BoundsError, TetradError
@@ -434,6 +435,22 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
     raise KernelTrap(text, node.code, value)
 
 
+def _foreign(run: Run, node: n.Foreign, mask: Mask) -> None:
+    """The routine itself: what it computes is its own affair, and the same from here as from machine code."""
+    with lapack.one_thread():
+        for group in range(run.shape[0]):
+            if mask is None or mask[group if mask.shape[0] > 1 else 0].any():
+                here = (group, 0)
+                numbers = [_pick(run.values[value], here) for value in node.numbers]
+                pointers = [_pointer(run, b, run.values[at], here) for b, at in zip(node.buffers, node.at, strict=True)]
+                lapack.invoke(_pick(run.values[node.routine], here), node.form, numbers, pointers)
+
+
+def _pointer(run: Run, buffer: n.Buffer, at: Datum, here: Place) -> int:
+    first = _pick(at, here) + (here[0] * run.counts[buffer] if buffer.is_scratch else 0)
+    return int(run.memory[buffer].ctypes.data) + first * buffer.dtype.nbytes
+
+
 def _region(run: Run, node: n.Region, mask: Mask) -> None:
     run.regions.append(node.generator)
     run.block(node.body, mask)
@@ -469,5 +486,6 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Barrier: _nothing,
     n.Trap: _trap,
     n.Prefetch: _nothing,
+    n.Foreign: _foreign,
     n.Region: _region,
 }

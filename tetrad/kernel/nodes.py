@@ -269,6 +269,21 @@ class Prefetch(Instr):
 
 
 @record(eq=False)
+class Foreign(Instr):
+    """Call the routine of another library at the address `routine`, once for the workgroup. `form` says how, see
+    `core.lapack`: integers from `numbers` (index), memory from `buffers`, each from its element `at`, in their order.
+
+    Cross-lane: only where the whole workgroup is active.
+    """
+
+    routine: Value
+    form: str
+    numbers: tuple[Value, ...]
+    buffers: tuple[Buffer, ...]
+    at: tuple[Value, ...]
+
+
+@record(eq=False)
 class Region(Instr):
     """Provenance: the op that generated the body. No scope of its own."""
 
@@ -299,5 +314,5 @@ class Program:
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Shuffle, Broadcast, Vote,
-    Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
+    Local, Get, Set, For, If, Barrier, Trap, Prefetch, Foreign, Region,
 )  # fmt: skip

@@ -66,7 +66,10 @@ def _kind(hint: str) -> str:
     return KINDS.get(hint, "number")
 
 
-KINDS = {"Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints"}
+KINDS = {
+    "Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints",
+    "tuple[Value, ...]": "values", "tuple[Buffer, ...]": "buffers",
+}  # fmt: skip
 
 
 FORMS = {cls: _form(cls) for cls in n.INSTRUCTIONS if cls not in (n.For, n.If, n.Region)}
@@ -166,6 +169,8 @@ class _Printer:
         return f"{self.define(instr)}: {instr.dtype.name} = {call}" if isinstance(instr, n.Value) else call
 
     def operand(self, value: object) -> str:
+        if isinstance(value, tuple):
+            return "[" + ", ".join(map(self.operand, value)) + "]"
         number = self.numbers.get(value) if isinstance(value, n.Instr) else None
         return number or _PRINTERS.get(type(value), _plain)(value)
 
@@ -190,7 +195,6 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
     int: str,
     bool: lambda v: "true" if v else "false",
     float: repr,  # the shortest text that reads back as the same float; nan, inf and -0.0 too
-    tuple: lambda t: "[" + ", ".join(map(str, t)) + "]",
 }
 
 
@@ -228,7 +232,7 @@ _FOR = re.compile(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z"
 _IF = re.compile(r"if (%\d+):\Z")
 _REGION = re.compile(rf"region ({_STRING}):\Z")
 _CALL = re.compile(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
-_TOKEN = re.compile(rf"(?:(\w+)=)?(%\d+|{_STRING}|\[[-\d, ]*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)")
+_TOKEN = re.compile(rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)")
 _SIZE_TOKEN = re.compile(r"\d+|\w+|[-+*()/]")
 
 
@@ -443,6 +447,8 @@ class _Parser:
         return found
 
     def operand(self, line: _Line, kind: str, token: str) -> object:
+        if kind in ("values", "buffers"):
+            return tuple(self.operand(line, kind[:-1], one) for one in _listed(line, token))
         if kind in ("value", "local"):
             value = self.use(line, token)
             if kind == "local" and not isinstance(value, n.Local):
@@ -464,6 +470,12 @@ class _Parser:
         if number not in self.values:
             raise line.expected(f"a value defined before, {number} is none,")
         return self.values[number]
+
+
+def _listed(line: _Line, token: str) -> list[str]:
+    if not token.startswith("["):
+        raise line.expected("operands in brackets")
+    return [match[0] for match in re.finditer(rf"{_STRING}|[^\s,\[\]]+", token)]
 
 
 def _signature(form: Form) -> str:

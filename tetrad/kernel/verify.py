@@ -36,7 +36,7 @@ CODES = {
     "K023": "no element access to types below one byte",
     "K024": "a uniform address is written with a uniform value",
     "K026": "literals are Python numbers that their type represents exactly",
-    "V010": "barriers, shuffles and broadcasts stand in uniform flow; loop bounds are uniform",
+    "V010": "barriers, shuffles, broadcasts and foreign calls stand in uniform flow; loop bounds are uniform",
     "V011": "loop counters are not assigned",
     "V012": "casts and bitcasts are between types that allow them",
     "V015": "loop bounds and counters are index, steps positive",
@@ -133,8 +133,11 @@ class _Check:
         good = True
         for name in _OPERANDS[type(instr)]:
             operand = getattr(instr, name)
-            if name == "buffer":
-                good &= self.require(operand in self.buffers, "K010", "the buffer is not declared", instr)
+            if name in ("buffer", "buffers"):
+                given = operand if isinstance(operand, tuple) else (operand,)
+                good &= self.require(self.buffers.issuperset(given), "K010", "the buffer is not declared", instr)
+            elif isinstance(operand, tuple):
+                good &= all([self.is_value(instr, one) for one in operand])
             elif name == "local":
                 good &= self.is_local(instr, operand)
             else:
@@ -398,6 +401,16 @@ def _trap(check: _Check, node: n.Trap) -> None:
     check.require(node.value.dtype is index, "K012", f"a trap reports an index, not {node.value.dtype}", node)
 
 
+def _foreign(check: _Check, node: n.Foreign) -> None:
+    types = {value.dtype for value in (node.routine, *node.numbers, *node.at)}
+    check.require(types == {index}, "K012", f"addresses and numbers are index, not {types}", node)
+    wanted = (len(node.numbers), len(node.buffers), len(node.buffers))
+    fits = (sum(c in "ij" for c in node.form), node.form.count("m"), len(node.at)) == wanted
+    check.require(fits, "K010", f"the form {node.form!r} does not fit its operands", node)
+    is_open = all(buffer.access in ("scratch", "readwrite", "read") for buffer in node.buffers)
+    check.require(is_open, "K021", "a routine may read what it is given", node)
+
+
 def _nothing(check: _Check, node: n.Instr) -> None:
     """Barrier and Region: nothing beyond their place and their body."""
 
@@ -427,10 +440,12 @@ _RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
     n.Barrier: _nothing,
     n.Trap: _trap,
     n.Prefetch: _prefetch,
+    n.Foreign: _foreign,
     n.Region: _nothing,
 }
+OPERAND_KINDS = ("value", "local", "buffer", "values", "buffers")
 _OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
-    **{c: tuple(f for f, k in form.kinds.items() if k in ("value", "local", "buffer")) for c, form in FORMS.items()},
+    **{c: tuple(f for f, k in form.kinds.items() if k in OPERAND_KINDS) for c, form in FORMS.items()},
     n.For: ("start", "stop"),
     n.If: ("cond",),
     n.Region: (),
@@ -448,8 +463,10 @@ class _Flow:
 
     def block(self, block: n.Block, divergent: bool) -> None:
         for instr in block:
-            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast):
+            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast | n.Foreign):
                 self.check.report("V010", "not all invocations of the workgroup may come here", instr)
+            if isinstance(instr, n.Foreign) and self.varying.intersection((*instr.numbers, *instr.at)):
+                self.check.report("V010", "numbers and addresses of a routine are uniform", instr)
             if isinstance(instr, n.Store):
                 self.store(instr)
             elif isinstance(instr, n.If):

@@ -6,12 +6,14 @@ is one kernel program with the slots of its buffers, the formulas of its argumen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tetrad.core import lapack
 from tetrad.core.dtypes import u8
+from tetrad.core.errors import BoundsError, TetradError
 from tetrad.core.record import field, record
-from tetrad.core.sizes import Size
+from tetrad.core.sizes import Size, bind
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal, Node
@@ -39,6 +41,13 @@ class TrapSite:
     op: str
     message: str  # with {value} for the reported index
     source: Source | None
+    explain: Callable[[int], TetradError] | None = None  # the error for a reported value that is no index
+
+    def error(self, value: int) -> TetradError:
+        if self.explain is None:
+            return BoundsError(self.message.format(value=value), source=self.source)
+        made = self.explain(value)
+        return made if self.source is None else made.at(self.source)
 
 
 @record(eq=False)
@@ -58,6 +67,18 @@ class Launch:
     @property
     def name(self) -> str:
         return self.program.name
+
+    def arguments(self, dims: Mapping[str, int]) -> dict[str, int]:
+        """The value of each argument: sizes, and addresses of routines in this process."""
+        return {
+            name: lapack.address(name.removeprefix(lapack.MARK)) if name.startswith(lapack.MARK) else bind(size, dims)
+            for name, size in self.args.items()
+        }
+
+    @property
+    def calls_out(self) -> bool:
+        """Does it call LAPACK?"""
+        return any(name.startswith(lapack.MARK) for name in self.args)
 
     @property
     def reads(self) -> frozenset[Slot]:

@@ -36,7 +36,7 @@ class KernelEntry:
     """Workgroups 0..groups-1 of a kernel, split over the workers in contiguous ranges.
 
     `slice`: workgroups between two looks at the stop word, 0 = none in between. `barrier` False: the next entry does
-    not depend on this one. `serial`: so small that worker 0 runs it alone.
+    not depend on this one. `serial`: so small that worker 0 runs it alone. `calls_out`: it calls LAPACK.
     """
 
     function: int
@@ -46,6 +46,7 @@ class KernelEntry:
     name: str = ""
     serial: bool = False
     barrier: bool = True
+    calls_out: bool = False
 
 
 @record
@@ -139,7 +140,7 @@ class Table:
     """
 
     __slots__ = (
-        "_image", "address", "base_count", "entries", "heavy", "inner", "meets", "names", "pack", "scratch_bytes",
+        "_image", "address", "base_count", "calls_out", "entries", "heavy", "inner", "meets", "names", "pack", "scratch_bytes",
         "slots", "stack_bytes", "width", "work",
     )  # fmt: skip
 
@@ -157,6 +158,7 @@ class Table:
         self.names = tuple(chain.from_iterable(map(names_of, self.entries, encoded)))  # one for each slot
         self.width: int = max(chain(map(width_of, self.entries), map(inner_width, self.entries, encoded)), default=0)
         self.meets = any(map(stands_alone, self.entries))  # does every execution pass a barrier?
+        self.calls_out = any(getattr(e, "calls_out", False) for e in (*self.entries, *self.inner))
         self.work = sum(e.work for e in encoded)
         self.heavy = self.work >= HEAVY_GROUPS if heavy is None else heavy
         check_stack(self.stack_bytes)

@@ -532,7 +532,8 @@ def located(error: TetradError) -> TetradError:
     """The error with the user's line, if it has none yet."""
     if error.source is not None:
         return error
-    return type(error)(error.message, source=user_source(), hint=error.hint)
+    source = user_source()
+    return error if source is None else error.at(source)
 
 
 def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -1,0 +1,138 @@
+"""Station 0, shared words: where LAPACK is. A name such as `dgetrf` in, the address of machine code out.
+
+NumPy's wheel carries an OpenBLAS; its routines are found by name, nothing is linked (docs/adr/0012). `form` says how a
+routine is called: a capital letter is that character, `i` (64 bits) or `j` (32) an integer, `m` memory; all by address,
+as Fortran wants it, with the lengths of the characters at the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import importlib.util
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.record import record
+
+# How builds of OpenBLAS spell `dgetrf`, and the bits of their integers.
+SPELLINGS = (("scipy_", "_64_", 64), ("", "_64_", 64), ("", "64_", 64), ("scipy_", "_", 32), ("", "_", 32))
+WHEELS = ("scipy_openblas64", "scipy_openblas32")
+MARK = "lapack."  # an argument of a kernel with this prefix is the address of a routine
+
+
+@record
+class Library:
+    """A library with LAPACK in it, and how its names are spelled."""
+
+    handle: ctypes.CDLL
+    prefix: str
+    suffix: str
+    bits: int
+
+    def find(self, routine: str) -> int:
+        symbol = getattr(self.handle, f"{self.prefix}{routine}{self.suffix}")
+        return ctypes.cast(symbol, ctypes.c_void_p).value or 0
+
+
+@cache
+def library() -> Library:
+    """The first library that has LAPACK: the one NumPy has loaded, or that of a wheel made for the purpose."""
+    for path in candidates():
+        handle = ctypes.CDLL(path)
+        for prefix, suffix, bits in SPELLINGS:
+            if hasattr(handle, f"{prefix}dgetrf{suffix}"):
+                return Library(handle, prefix, suffix, bits)
+    raise UnsupportedError("linalg: no LAPACK was found beside NumPy", hint="pip install scipy-openblas32")
+
+
+def candidates() -> Iterator[str]:
+    """Files that may be an OpenBLAS, the likeliest first."""
+    home = os.path.dirname(np.__file__)
+    for folder in (f"{home}.libs", os.path.join(home, ".dylibs")):
+        yield from sorted(glob.glob(os.path.join(folder, "*openblas*")))
+    for wheel in WHEELS:
+        found = importlib.util.find_spec(wheel)
+        for folder in () if found is None else found.submodule_search_locations or ():
+            yield from sorted(glob.glob(os.path.join(folder, "lib", "*openblas*")))
+
+
+@cache
+def address(routine: str) -> int:
+    """Where the code of a routine lies in this process."""
+    return library().find(routine)
+
+
+def integer() -> str:
+    """The letter of an integer in forms."""
+    return "i" if library().bits == 64 else "j"
+
+
+def invoke(where: int, form: str, numbers: Sequence[int], pointers: Sequence[int]) -> None:
+    """Call a routine; integers and memory are taken in the order in which the form names them."""
+    integers, memory = iter(numbers), iter(pointers)
+    args: list[object] = []
+    for letter in form:
+        if letter == "m":
+            args.append(ctypes.c_void_p(next(memory)))
+        elif letter in "ij":
+            kind = ctypes.c_int64 if letter == "i" else ctypes.c_int32
+            args.append(ctypes.byref(kind(next(integers))))
+        else:
+            args.append(ctypes.c_char_p(letter.encode()))
+    lengths = [ctypes.c_size_t(1) for letter in form if letter.isupper()]
+    ctypes.CFUNCTYPE(None)(where)(*args, *lengths)
+
+
+# -- threads ----------------------------------------------------------------------------------------------------------
+
+
+class Threads:
+    """OpenBLAS's number of threads: one while somebody asks for it, then what it was."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = threading.Lock(), 0, 1
+
+    def enter(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.before = thread_function("get")()
+                thread_function("set")(1)
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                thread_function("set")(self.before)
+
+
+THREADS = Threads()
+
+
+@cache
+def thread_function(verb: str) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
+    found = library()
+    ending = found.suffix.strip("_")
+    for name in (f"openblas_{verb}_num_threads{ending}_", f"openblas_{verb}_num_threads"):
+        if hasattr(found.handle, found.prefix + name):
+            return getattr(found.handle, found.prefix + name)
+    raise UnsupportedError(
+        f"linalg: this LAPACK has no openblas_{verb}_num_threads", hint="pip install scipy-openblas32"
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, LAPACK works with the thread it is called on: ours are spread over the batch already."""
+    THREADS.enter()
+    try:
+        yield
+    finally:
+        THREADS.leave()
