@@ -1,4 +1,4 @@
-"""The constants of a predator-prey model, found from noisy observations: gradients through 2,000 steps of an integrator.
+"""The constants of a predator-prey model from noisy observations: gradients through 2,000 steps of an integrator.
 
 The scan keeps 45 states for the way back and computes the others again: the same gradient, to the bit, in less memory.
 """
@@ -38,7 +38,7 @@ def path(k: td.Array, checkpoint: Any = None) -> td.Array:
 
 
 def loss(log_k: td.Array, seen: td.Array, checkpoint: Any = ("every", 45)) -> td.Array:
-    """Constants are positive, so their logarithms are fitted; counts vary by orders of magnitude, so do their errors."""
+    """Constants are positive, so their logarithms are fitted; counts vary by orders of magnitude: so do errors."""
     return td.mean(td.square(td.log(path(td.exp(log_k), checkpoint)) - td.log(seen)))
 
 
