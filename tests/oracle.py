@@ -2,6 +2,7 @@
 
     exact        everything whose op declares no `ulps`: bit for bit
     declared     within `op.ulps` of the reference, which computes in f64
+    transforms   Fourier transforms are compared line by line (tests/norms.py)
     sums         float sums, products and contractions have an order of their own, so they are compared with a wider
                  type under the bound n * eps * sum|x| (for products, n * eps * |x|), where nothing can overflow
 """
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from tests.compiled import difference
+from tests.norms import line_disagreement
 from tetrad.core.dtypes import DType, as_dtype, f32, f64
 from tetrad.core.op import Op
+from tetrad.ops.fft import TRANSFORMS
 from tetrad.ops.reduce import PROD, SUM
 
 Array = np.ndarray
@@ -27,6 +30,8 @@ WIDER = np.longdouble  # 64 bits of significand on x86: eleven more than f64
 def disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], results: Sequence[Array]) -> str | None:
     """Why these cannot be the results of op(*args, **params), or None."""
     with np.errstate(all="ignore"):
+        if op in TRANSFORMS:
+            return line_disagreement(op, args, params, results[0])
         if results[0].dtype.kind not in "biu" and has_own_order(op):
             return sum_disagreement(op, args, params, results[0])
         found = op.reference(*args, **params)

@@ -75,8 +75,9 @@ def roots(n: int, exponents: Array) -> Array:
     """e^(-2 pi i e / n) in f64. Angles are reduced to an eighth of the circle, so equal values are equal."""
     quarter, part = np.divmod(4 * (exponents % n), n)
     near, far = (np.pi / 2) * (part / n), (np.pi / 2) * ((n - part) / n)
-    is_low = 2 * part <= n
+    is_low, is_middle = 2 * part <= n, 2 * part == n  # in the middle sine and cosine are equal, but for NumPy
     cos, sin = np.where(is_low, np.cos(near), np.sin(far)), np.where(is_low, np.sin(near), np.cos(far))
+    cos, sin = (np.where(is_middle, math.sqrt(0.5), value) for value in (cos, sin))
     turned = [(cos, sin), (-sin, cos), (-cos, -sin), (sin, -cos)]
     real = np.choose(quarter, [re for re, _ in turned])
     return np.asarray(real - 1j * np.choose(quarter, [im for _, im in turned]))
