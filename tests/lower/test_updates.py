@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.compiler.driver import compile_graph
+from tetrad.lower.launch import Repeat
 from tetrad.ops.cache import put_cache, put_scales
+from tetrad.ops.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.tracing.array import Array
 
 LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32
@@ -111,3 +114,59 @@ def test_a_cache_of_eight_bits_holds_codes_and_scales(is_interleaved: bool) -> N
         at = (1, s, slice(None), p // 16, slice(None), p % 16) if is_interleaved else (1, s, slice(None), p)
         back = codes[at].astype(np.float32) * np.repeat(scales[at].astype(np.float32), 32, axis=-1)
         assert np.abs(back - rows[t]).max() < np.abs(rows[t]).max() / 200
+
+
+def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
+    """In every step a row of the carried buffer is computed from another one; the buffer itself is never copied."""
+
+    def fill(rows: Array) -> Array:
+        def step(rows: Array, i: Array) -> tuple[Array, None]:
+            before = dynamic_slice(rows, td.stack([i - 1, 0]), sizes=(1, 5))
+            return dynamic_update_slice(rows, before * 2 + 1, td.stack([i, 0])), None
+
+        return td.scan(step, rows, td.arange(1, 8, dtype=td.int32))[0]
+
+    program = compile_graph(td.trace(fill)(td.zeros((8, 5))))
+    (loop,) = program.lowered.steps
+    assert isinstance(loop, Repeat)
+    assert loop.outputs[0] is loop.inputs[0]  # where it lay
+    assert not any(slot.kind == "temp" and slot.type.size == 40 for step in loop.body.steps for slot in step.writes)
+    want = np.repeat(2.0 ** np.arange(8) - 1, 5).reshape(8, 5)
+    np.testing.assert_array_equal(np.asarray(td.jit(fill)(td.zeros((8, 5)))), want)
+
+
+def test_a_row_that_is_read_after_the_update_is_the_old_one() -> None:
+    def both(x: Array) -> tuple[Array, Array]:
+        new = dynamic_update_slice(x, td.ones(2), td.asarray([1]))
+        return new, dynamic_slice(x, td.sum(new, keepdims=True).astype(td.int32) - 2, sizes=(3,))
+
+    new, old = td.jit(both)(td.zeros(6))
+    assert np.asarray(new).tolist() == [0, 1, 1, 0, 0, 0] and np.asarray(old).tolist() == [0, 0, 0]
+
+
+def test_calls_whose_argument_is_read_and_updated() -> None:
+    @td.jit
+    def inner(x: Array) -> tuple[Array, Array]:
+        return dynamic_update_slice(x, td.ones(2), td.asarray([1])), td.sum(x * 2)
+
+    new, total = td.jit(lambda x: inner(x + 1))(td.zeros(6))
+    assert np.asarray(new).tolist() == [1, 1, 1, 1, 1, 1] and total.item() == 12
+
+
+def test_loops_keep_what_they_must_not_change() -> None:
+    def f(x: Array, y: Array) -> tuple[Array, ...]:
+        def step(c: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
+            a, b = c
+            return (dynamic_update_slice(b, td.ones(1), td.asarray([0])), a + 1), dynamic_update_slice(
+                x, a[:1], td.asarray([3])
+            )
+
+        (a, b), rows = td.scan(step, (x, y), length=3)
+        picked = td.switch(
+            1, [lambda v: (v, v), lambda v: (dynamic_update_slice(v, td.ones(1), td.asarray([0])), v)], x
+        )
+        return a, b, rows, *picked, x
+
+    given = np.arange(5, dtype=np.float32), np.full(5, 7, np.float32)
+    for got, want in zip(td.jit(f)(*given), f(*map(td.asarray, given)), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))

@@ -189,6 +189,7 @@ def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) ->
 
 GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
     "after": lambda frame, group: [],
+    "after": lambda frame, group: [],
     "argmax": lower_arg,
     "argmin": lower_arg,
     "argsort": lower_argsort,

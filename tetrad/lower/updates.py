@@ -8,12 +8,12 @@ driver.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from weakref import WeakKeyDictionary
 
 from tetrad.graph.build import apply, make_graph, rebuild, with_inputs
 from tetrad.graph.nodes import Graph, Node, uses
-from tetrad.ops.movement import copy
+from tetrad.ops.movement import after, copy
 
 _updates: WeakKeyDictionary[Graph, dict[int, int]] = WeakKeyDictionary()
 
@@ -86,19 +86,71 @@ def with_own_updates(graph: Graph, allowed: Mapping[int, int]) -> Graph:
 
 
 def with_room_for_updates(graph: Graph) -> Graph:
-    """The graph with a copy in front of every update whose operand is needed elsewhere, or has no memory of its own."""
+    """The graph in which every update may happen: whoever needs the old contents has read them, or there is a copy.
+
+    A copy stands in front of an update whose operand has no memory of its own, or is needed after the update.
+    """
+    reads = early_reads(graph)
     counts = uses(graph)
     done: dict[Node, Node] = {}
-    copies = 0
-    for node in graph.nodes():
+    changes = 0
+    for node in in_order(graph.outputs, reads):
         inputs = [done[i] for i in node.inputs]
         for position in overwritten(node):
             operand = node.inputs[position]
-            if counts[operand] > 1 or operand.op.name in ("constant", "reshape"):
-                inputs[position] = apply(copy, [inputs[position]], {"which": copies}, node.source)
-                copies += 1
+            if node in reads:
+                inputs[position] = apply(after, [inputs[position], *(done[r] for r in reads[node])], {}, node.source)
+            elif counts[operand] > 1 or operand.op.name in ("constant", "reshape"):
+                inputs[position] = apply(copy, [inputs[position]], {"which": changes}, node.source)
+            else:
+                continue
+            changes += 1
         done[node] = with_inputs(node, tuple(inputs))
-    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs]) if copies else graph
+    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs]) if changes else graph
+
+
+def early_reads(graph: Graph) -> dict[Node, list[Node]]:
+    """Updates that can wait until all others have read the operand, with those others; what they read takes no more
+    memory than a copy would."""
+    users: dict[Node, list[Node]] = {}
+    for node in graph.nodes():
+        for operand in dict.fromkeys(node.inputs):
+            users.setdefault(operand, []).append(node)
+    found: dict[Node, list[Node]] = {}
+    for node in graph.nodes():
+        places = overwritten(node)
+        if len(places) != 1:
+            continue
+        changed = node.inputs[places[0]]
+        others = [user for user in users[changed] if user is not node]
+        is_free = changed not in graph.outputs and changed.op.name not in ("constant", "reshape")
+        if others and is_free and node.inputs.count(changed) == 1 and may_read_before(others, node, changed, found):
+            found[node] = others
+    return found
+
+
+def may_read_before(readers: list[Node], update: Node, operand: Node, waits: Mapping[Node, list[Node]]) -> bool:
+    plain = all(r.op.kind != "structural" and r.op.name != "reshape" and not r.op.in_place for r in readers)
+    sizes = [kind.nbytes for r in readers for kind in r.types]
+    room = operand.type.nbytes
+    if not plain or any(len(r.types) > 1 for r in readers) or not all(isinstance(n, int) for n in (room, *sizes)):
+        return False
+    return sum(sizes) <= room and update not in set(in_order(readers, waits))  # type: ignore[operator]
+
+
+def in_order(roots: Iterable[Node], waits: Mapping[Node, list[Node]]) -> Iterator[Node]:
+    """Operands first, and what a node waits for."""
+    seen: set[Node] = set()
+    stack = [(root, False) for root in reversed(tuple(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            before = (*node.inputs, *waits.get(node, ()))
+            stack.extend((i, False) for i in reversed(before) if i not in seen)
 
 
 def overwritten(node: Node) -> tuple[int, ...]:

@@ -475,6 +475,23 @@ copy.transpose(lambda ct, x, *, which=0: ct)
 copy.batch(batched_as_is(copy))
 
 
+def after_type(x: ArrayType, *before: ArrayType) -> ArrayType:
+    return x
+
+
+@op(type=after_type, kind="special", in_place=True, public=False)
+def after(x: Array, *before: Array) -> Array:
+    """x where it lies, once the other operands have been computed: those that read it before it is changed.
+
+    >>> after(np.array([1, 2]), np.array([3]))
+    array([1, 2])
+    """
+    return x
+
+
+after.not_differentiable("lowering puts it in front of updates, after derivatives were taken")
+
+
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
     check_dtype("gather", table.dtype, EVERY)
     check_index_dtype("gather", indices)
