@@ -12,7 +12,7 @@ from typing import Any
 from tetrad import functions as td
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError
-from tetrad.graph.custom import stop_gradient
+from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
 from tetrad.tracing.operands import as_array

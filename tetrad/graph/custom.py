@@ -3,9 +3,8 @@
     custom_call       a function whose derivative somebody else gives: `rule` (derive.custom) says what it is
     checkpoint_call   a function whose inside is computed again for its derivative, not kept
     linear_call       a function linear in its last operands, whose transpose is given and not derived
-    stop_gradient     the operand itself, which changes nothing
 
-`undressed` gives the program as it is compiled, with none of them.
+`undressed` gives the program as it is compiled, with none of them and without stopped gradients.
 """
 
 from __future__ import annotations
@@ -64,16 +63,6 @@ def known_forward(forward: Graph | None) -> Graph:
     return forward
 
 
-@op(type=lambda x: x, public=False)
-def stop_gradient(x: np.ndarray) -> np.ndarray:
-    """The operand."""
-    return x
-
-
-stop_gradient.lower(lambda k, x: x)
-stop_gradient.jvp_of_all(lambda tangents, y, x: None)
-
-
 def make_custom(graph: Graph, operands: Sequence[Node], rule: Any, source: Source | None = None) -> tuple[Node, ...]:
     kinds = tuple(o.type for o in graph.outputs)
     params = (("graph", graph), ("rule", rule))
@@ -109,12 +98,12 @@ def undressed(graph: Graph) -> Graph:
     return done[graph]
 
 
-SPECIAL = (custom_call, checkpoint_call, linear_call, stop_gradient)
+SPECIAL = (custom_call, checkpoint_call, linear_call)
 
 
 def plain(graph: Graph) -> Graph:
     nodes = graph.nodes()
-    if not any(node.op in SPECIAL for node in nodes):
+    if not any(node.op in SPECIAL or node.op.name == "stop_gradient" for node in nodes):
         return graph
     done: dict[Node, tuple[Node, ...]] = {}
     for node in nodes:
@@ -126,7 +115,7 @@ def plain_node(node: Node, done: Mapping[Node, tuple[Node, ...]]) -> tuple[Node,
     if node.op is item and node.inputs[0].op in SPECIAL:
         return done[node.inputs[0]][node.param("index") :][:1]
     inputs = tuple(done[i][0] for i in node.inputs)
-    if node.op is stop_gradient:
+    if node.op.name == "stop_gradient":
         return inputs
     if node.op is custom_call:
         return tuple(spliced(node.param("graph"), inputs))

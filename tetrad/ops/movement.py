@@ -492,6 +492,25 @@ def after(x: Array, *before: Array) -> Array:
 after.not_differentiable("lowering puts it in front of updates, after derivatives were taken")
 
 
+@op(type=lambda x: x, kind="movement", cases=lambda rng: Case((_any_array(rng),)), dtypes=EVERY, public=False)
+def stop_gradient(x: Array) -> Array:
+    """The operand, which no derivative sees change. Programs are compiled without it.
+
+    >>> stop_gradient(np.array([1, 2]))
+    array([1, 2])
+    """
+    return x
+
+
+@stop_gradient.read
+def stop_gradient_read(k: KernelBuilder, at: At, x: Reader) -> Val:
+    return x(at)
+
+
+stop_gradient.jvp_of_all(lambda tangents, y, x: None)
+stop_gradient.batch(batched_as_is(stop_gradient))
+
+
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
     check_dtype("gather", table.dtype, EVERY)
     check_index_dtype("gather", indices)

@@ -19,8 +19,8 @@ from tetrad.derive.custom import JvpRule, Rule, VjpRule
 from tetrad.derive.walk import is_differentiable
 from tetrad.graph.build import make_constant, make_graph, rebuild
 from tetrad.graph.custom import make_checkpoint, make_custom
-from tetrad.graph.custom import stop_gradient as stop_op
 from tetrad.graph.nodes import Graph
+from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.operands import as_array, traced
