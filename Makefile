@@ -32,11 +32,12 @@ lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-# Both tables are printed even when a figure of the first is not reached.
+# Every table is printed even when a figure of an earlier one is not reached.
 bench: peers
 	status=0; \
 	$(PEERS)/bin/python bench/probes.py --picture docs/bench-probes.svg || status=1; \
 	$(PEERS)/bin/python bench/core.py --picture docs/bench-core.svg || status=1; \
+	$(PEERS)/bin/python bench/transforms.py --picture docs/bench-transforms.svg || status=1; \
 	exit $$status
 
 # llama.cpp is built from source here: it needs a C++ compiler and some minutes.
