@@ -50,6 +50,8 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
         return False
     if a.dtype.kind in "biu":
         return bool((a == b).all())
+    if a.dtype.kind == "c":
+        return same_bits(a.real, b.real) and same_bits(a.imag, b.imag)
     nan = np.isnan(a) & np.isnan(b)
     bits = f"u{a.dtype.itemsize}"
     same = np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)

@@ -90,5 +90,5 @@ def test_extremes_of_zeros() -> None:
 
 
 def test_a_missing_kernel_is_a_clear_error() -> None:
-    with pytest.raises(DtypeError, match="sqrt: takes f32, f64, f16, bf16, got i32"):
+    with pytest.raises(DtypeError, match="sqrt: takes f32, f64, f16, bf16, c64, c128, got i32"):
         sqrt.type(ArrayType(i32, (3,)))

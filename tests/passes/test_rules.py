@@ -163,6 +163,8 @@ def test_floats_hold_integers_when_the_extremes_survive(narrow: DType, wide: DTy
 @pytest.mark.parametrize("given", COMPILED_DTYPES, ids=str)
 def test_all_chains_of_two_casts(given: DType) -> None:
     for via, dtype in itertools.product(COMPILED_DTYPES, COMPILED_DTYPES):
+        if not all(b.is_complex or b is bool_ for a, b in ((given, via), (via, dtype)) if a.is_complex):
+            continue  # an error
         before = close(cast(cast(arg(0, given, 60), dtype=via), dtype=dtype))
         assert_same_result(before, algebra.apply(before), seed=1)
 

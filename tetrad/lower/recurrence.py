@@ -52,6 +52,8 @@ def loop_of(node: Node) -> Loop:
 
 def walked_shape(loop: Loop) -> Shape | None:
     """The shape whose elements are lanes, if the scan is a recurrence of elements."""
+    if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
+        return None  # a register holds no complex number
     shapes = {o.type.shape for o in loop.body.outputs} | {c.type.shape for c in loop.carried}
     wide = [shape for shape in shapes if shape]
     if len(wide) > 1 or not 1 <= loop.carries <= MOST_CARRIES:

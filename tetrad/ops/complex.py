@@ -135,8 +135,8 @@ conj.transpose(lambda ct, x: conj(ct))
 def angle(x: Array) -> Array:
     """The angle of a complex number, between -pi and pi: atan2(imag, real).
 
-    >>> angle(np.array([1 + 0j, 1j, -1 - 0j]))
-    array([ 0.        ,  1.57079633, -3.14159265])
+    >>> angle(np.array([1 + 0j, 1j, -1 + 0j]))
+    array([0.        , 1.57079633, 3.14159265])
     """
     wide = np.arctan2(np.imag(x).astype(np.float64), np.real(x).astype(np.float64))
     return wide.astype(np.real(x).dtype)

@@ -259,6 +259,17 @@ class Array:
     def mT(self) -> Array:
         return self._call("matrix_transpose")
 
+    @property
+    def real(self) -> Array:
+        return self._call("real")
+
+    @property
+    def imag(self) -> Array:
+        return self._call("imag")
+
+    def conj(self) -> Array:
+        return self._call("conj")
+
     def __len__(self) -> int:
         if not self.ndim:
             fail(ShapeError, "len: an array without axes has no length")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, f32, i32, i64
+from tetrad.core.dtypes import DType, c64, f32, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import WEAK, result_dtype
@@ -183,14 +183,15 @@ def positions(size: Any) -> Array:
 
 
 def linspace(
-    start: float, stop: float, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+    start: complex, stop: complex, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Array:
-    """`num` evenly spaced numbers.
+    """`num` evenly spaced numbers, which may be complex.
 
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], float32)
     """
-    wanted = f32 if dtype is None else dtype_of(dtype)
+    default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
+    wanted = default if dtype is None else dtype_of(dtype)
     check_shape("linspace", num)
     return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
 

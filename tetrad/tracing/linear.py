@@ -53,13 +53,14 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
-    """The dot product along an axis; the others broadcast.
+    """The dot product along an axis, of the conjugate of x1 with x2; the others broadcast.
 
     >>> import tetrad as td
     >>> td.vecdot(td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0]))
     Array(11., float32)
     """
     a, b = (moveaxis(x, axis, -1) for x in common((x1, x2)))
+    a = run("conj", a) if a.dtype.is_complex else a
     if a.shape[-1] != b.shape[-1]:
         fail(ShapeError, f"vecdot: sizes along the axis differ: {a.shape[-1]} and {b.shape[-1]}")
     result = matmul(reshaped(a, (*a.shape[:-1], 1, a.shape[-1])), reshaped(b, (*b.shape, 1)))

@@ -109,23 +109,28 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 
 def _mean(x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
+    if x.dtype.is_complex:
+        return run("complex", *(_mean(run(part, x), axis, keepdims, name) for part in ("real", "imag")))
     total = _reduce("reduce_sum", x, axis, keepdims, name)
     count = product(x.shape[i] for i in axes_of(name, axis, x.ndim))
     return _apply("divide", total, size_array(count, x.dtype))
 
 
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
-    """The variance along axes: the sum of squared distances from the mean over (count - correction).
+    """The variance along axes: the sum of squared distances from the mean over (count - correction); it is real.
 
     >>> import tetrad as td
     >>> td.var(td.asarray([1.0, 2.0, 3.0]), correction=1)
     Array(1., float32)
     """
     wide, dtype = _wide(x)
-    return convert(_var(wide, axis, correction, keepdims, "var"), dtype)
+    return convert(_var(wide, axis, correction, keepdims, "var"), dtype.real)
 
 
 def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str) -> Array:
+    if x.dtype.is_complex:
+        parts = (_var(run(part, x), axis, correction, keepdims, name) for part in ("real", "imag"))
+        return _apply("add", *parts)
     apart = _apply("subtract", x, _mean(x, axis, True, name))
     total = _reduce("reduce_sum", _apply("square", apart), axis, keepdims, name)
     count = product(x.shape[i] for i in axes_of(name, axis, x.ndim))
@@ -136,7 +141,7 @@ def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str) -> 
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The standard deviation along axes: the square root of `var`."""
     wide, dtype = _wide(x)
-    return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std")), dtype)
+    return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std")), dtype.real)
 
 
 def cumulative_sum(
