@@ -269,7 +269,7 @@ def _real(name: str, x: Any) -> Array:
     x = as_array(x)
     if x.dtype.is_complex:
         fail(
-            DtypeError, f"{name}: takes real numbers, got {x.type}", "take the real part, or use the complex transform"
+            DtypeError, f"{name}: takes real numbers, got {x.type}", "take the real part, or use fft"
         )
     return convert(x, _float(name, x))
 

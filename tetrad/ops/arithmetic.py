@@ -195,7 +195,15 @@ def sign_lower(k: KernelBuilder, x: Val) -> Val:
     return k.select(x > 0, one, k.select(x < 0, k.const(-1, x.dtype), rest))
 
 
-sign.jvp(no_change)
+@sign.jvp
+def sign_jvp(t: Node, y: Node, x: Node) -> Node | None:
+    """Flat for real numbers. A complex one turns by what the change goes around 0, over the distance from it."""
+    if not x.type.dtype.is_complex:
+        return None
+    size = abs_(x)
+    around = run("imag", run("conj", y) * t) / where(run("equal", size, zeros_like(size)), 1, size)
+    result: Node = y * run("complex", zeros_like(around), around)
+    return result
 
 
 @op(type=same_type("copysign", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float")

@@ -103,6 +103,8 @@ def imag_transpose(ct: Node, x: Node) -> Node:
 
 
 complex_.transpose(lambda ct, re, im: real(ct), lambda ct, re, im: imag(-ct))
+# Linear in both parts together, not in each for itself: the other part does not stay when one changes.
+complex_.jvp(lambda t, z, re, im: complex_(t, zeros_like(t)), lambda t, z, re, im: complex_(zeros_like(t), t))
 
 
 @op(type=same_type("conj", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
