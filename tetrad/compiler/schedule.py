@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from tetrad.compiler.loops import NUMBER, control_entry, inner_tables, times
-from tetrad.core.record import record
+from tetrad.core.record import record, replace
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import TAG_SHIFT, Program
@@ -128,8 +128,8 @@ class Scheduler:
         pieces = int(spent // SLICE_NS) + 1
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
-        settings = {"slice": piece, "serial": groups == 1, "calls_out": launch.calls_out}
-        return KernelEntry(address, tuple(words), groups, name=launch.name, **settings)
+        entry = KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, serial=groups == 1)
+        return replace(entry, calls_out=True) if launch.calls_out else entry
 
 
 def nbytes_at(kind: ArrayType, dims: Dims) -> int:

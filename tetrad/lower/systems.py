@@ -1,196 +1,229 @@
 """Lowering, small systems of equations: one system in each lane, so 16 of them advance together.
 
-Receives the ops of `ops.systems` on matrices of at most `SMALL` rows; larger ones go to `lower.lapack`. Rows and
-columns are unrolled when the kernel is built. What a pivot decides differs between lanes, so exchanges are selections.
+Receives the ops of `ops.systems` on matrices of at most `SMALL` rows; larger ones go to `lower.lapack`. Matrices are
+turned on their way into scratch, so that neighbouring lanes are neighbours in memory. What a pivot decides differs
+between lanes, so exchanges are selections. Lanes without a system repeat the last one and write nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tetrad.core.dtypes import i32
 from tetrad.core.errors import TetradError
 from tetrad.core.sizes import Size, ceil_div, product
-from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.math import log
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
-from tetrad.lower.index import Space, offset
+from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, TrapSite
-from tetrad.lower.reader import FIRST_TRAP, At
+from tetrad.lower.reader import FIRST_TRAP, splat_value
+from tetrad.lower.transpose import turned
 from tetrad.ops.systems import definite_error, singular_error
 from tetrad.passes.fuse import Group
 
 Vector = list[Val]
 Matrix = Callable[[int, int], Val]
+Explain = Callable[[str, int, tuple[int, ...], int], TetradError]
 
 
 class Lanes:
-    """A lane for each of the leading axes' elements (and, of right sides, for each column)."""
+    """16 systems of a batch. `system` is the lane's own; a single one is worked on by scalars."""
 
-    def __init__(self, frame: Frame, lead: tuple[Size, ...], columns: Size = 1) -> None:
-        self.frame, self.lead, self.columns = frame, lead, columns
-        self.count = product(lead) * columns
-        self.is_scalar = self.count == 1
-        self.lane = frame.k.index(0) if self.is_scalar else frame.k.lane()
-        self.position = self.lane if self.is_scalar else frame.k.group_id() * LANES + self.lane
-        self.space = Space(frame.k, frame.sizes, (*lead, columns), self.position)
-
-    def run(self, body: Callable[[], None]) -> None:
-        if self.is_scalar:
-            body()
-            return
-        with self.frame.within(self.position, self.frame.sizes.val(self.count), self.count):
-            body()
+    def __init__(self, frame: Frame, count: Size) -> None:
+        self.frame, self.k, self.count = frame, frame.k, count
+        k = frame.k
+        self.is_scalar = count == 1
+        self.lane = k.index(0) if self.is_scalar else k.lane()
+        self.first = k.index(0) if self.is_scalar else k.group_id() * LANES
+        self.position, self.end = self.first + self.lane, frame.sizes.val(count)
+        self.system = self.lane if self.is_scalar else k.min(self.position, self.end - 1)
 
     @property
     def groups(self) -> Size:
         return ceil_div(self.count, LANES)
 
-    @property
-    def system(self) -> At:
-        return self.space.axes()[:-1]
+    def place(self, element: object) -> Val:
+        """Where scratch holds an element of this lane's system."""
+        return self.k.index(element) * LANES + self.lane
 
-    @property
-    def number(self) -> Val:
-        """Of the system, counted over all leading axes."""
-        return self.space.span(0, len(self.lead))
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Only lanes that have a system."""
+        if self.is_scalar:
+            yield
+            return
+        with self.frame.within(self.position, self.end, self.count):
+            yield
 
-    @property
-    def column(self) -> Val:
-        return self.space.axes()[-1]
+    def staged(self, name: str, node: Node, size: int) -> Buffer:
+        """The `size` elements that each system has of a node, in scratch, the lanes' side by side."""
+        k, made = self.k, self.frame.scratch(name, node.type.dtype, size * LANES)
 
-    def read(self, node: Node, *at: int | Val) -> Val:
-        k = self.frame.k
-        return self.frame.reading.read(node, (*self.system, *(k.index(i) if isinstance(i, int) else i for i in at)))
+        def one_by_one() -> None:
+            with k.loop(size) as e:
+                k.store(made, self.place(e), self.read(node, size, e))
 
-    def write(self, buffer: Buffer, node: Node, kind: int, value: Val, *at: int | Val) -> None:
-        """One element of result `kind` of a node."""
-        k, shape = self.frame.k, node.types[kind].shape
-        full = (*self.system, *(k.index(i) if isinstance(i, int) else i for i in at))
-        k.store(buffer, offset(self.frame.sizes, full, shape, row_strides(shape)), value)
+        def by_tiles() -> None:
+            for start in tiles(size):
+                rows = [self.first * size + (i * size + start) + self.lane for i in range(LANES)]
+                tile = [k.load(self.frame.reading.buffers[node], row) for row in rows]
+                for i, vector in enumerate(turned(k, tile)):
+                    k.store(made, self.place(start + i), vector)
+
+        self.either(by_tiles, one_by_one, size if splat_value(node) is None else 0)
+        return made
+
+    def written(self, out: Buffer, source: Buffer, size: int) -> None:
+        """The way back: `size` elements of each system, from scratch."""
+        k = self.k
+
+        def one_by_one() -> None:
+            with self.own(), k.loop(size) as e:
+                k.store(out, self.position * size + e, k.load(source, self.place(e)))
+
+        def by_tiles() -> None:
+            for start in tiles(size):
+                tile = [k.load(source, self.place(start + i)) for i in range(LANES)]
+                for i, vector in enumerate(turned(k, tile)):
+                    k.store(out, self.first * size + (i * size + start) + self.lane, vector)
+
+        self.either(by_tiles, one_by_one, size)
+
+    def either(self, by_tiles: Callable[[], None], one_by_one: Callable[[], None], size: int) -> None:
+        """By tiles where there are 16 systems of 16 elements or more."""
+        if size < LANES or (isinstance(self.count, int) and self.count < LANES):
+            one_by_one()
+            return
+        with self.k.when(self.first + LANES <= self.end):
+            by_tiles()
+        with self.k.otherwise():
+            one_by_one()
+
+    def read(self, node: Node, size: Size, element: object) -> Val:
+        """One of the `size` elements that this lane's system has of a node."""
+        value = splat_value(node)
+        if value is not None:
+            return self.k.const(value, node.type.dtype)
+        at = self.system * self.frame.sizes.val(size) + self.k.index(element)
+        return self.k.load(self.frame.reading.buffers[node], at)
+
+    def write(self, out: Buffer, size: Size, element: object, value: Val) -> None:
+        """Inside `own`."""
+        self.k.store(out, self.position * self.frame.sizes.val(size) + self.k.index(element), value)
 
 
-def trap_first(
-    frame: Frame,
-    node: Node,
-    bad: list[Val],
-    number: Val,
-    error: Callable[[str, int, tuple[int, ...], int], TetradError],
-) -> None:
+def tiles(size: int) -> list[int]:
+    """Where tiles of 16 elements begin; the last may overlap the one before."""
+    return [*range(0, size - LANES + 1, LANES), *([size - LANES] if size % LANES else [])]
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def trap_first(frame: Frame, node: Node, bad: list[Val], system: Val, explain: Explain) -> None:
     """Stop the program where something is wrong with a row; the error names the system and the first such row."""
     k, rows = frame.k, len(bad)
     first = k.index(rows)
     for i in reversed(range(rows)):
         first = k.select(bad[i], k.index(i), first)
-    trap_at(frame, node, first < rows, number * rows + first, error)
+    trap_at(frame, node, first < rows, system * rows + first, explain)
 
 
-def trap_at(
-    frame: Frame, node: Node, bad: Val, value: Val, error: Callable[[str, int, tuple[int, ...], int], TetradError]
-) -> None:
-    shape = node.inputs[0].type.shape
-    batch = tuple(n if isinstance(n, int) else n.max for n in shape[:-2])
-    rows = shape[-1] if isinstance(shape[-1], int) else shape[-1].max
+def trap_at(frame: Frame, node: Node, bad: Val, value: Val, explain: Explain) -> None:
+    shape = [n if isinstance(n, int) else n.max for n in node.inputs[0].type.shape]
+    batch, rows = tuple(shape[:-2]), shape[-1]
     code, name = FIRST_TRAP + len(frame.reading.traps), node.op.name
-    frame.reading.traps[code] = TrapSite(name, "", node.source, lambda value: error(name, value, batch, rows))
+    frame.reading.traps[code] = TrapSite(name, "", node.source, lambda value: explain(name, value, batch, rows))
     frame.k.trap(bad, code, value)
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------
 
 
+def known_rows(node: Node) -> int:
+    rows: int = node.type.shape[-2]  # type: ignore[assignment]  # small systems have no Dims
+    return rows
+
+
 def lower_small_lu(frame: Frame, group: Group) -> Launch:
-    """Step by step in scratch, the row that eliminates held in registers."""
+    """Step by step in scratch, the column that eliminates held in registers."""
     node, k = group.root, frame.k
-    a, dtype = node.inputs[0], node.inputs[0].type.dtype
-    rows: int = a.type.shape[-1]  # type: ignore[assignment]
-    lanes = Lanes(frame, a.type.shape[:-2])
+    a, rows = node.inputs[0], known_rows(node.inputs[0])
+    lanes = Lanes(frame, product(a.type.shape[:-2]))
     factors, pivots = (frame.output(slot) for slot in frame.memory.results(node))
-    work = frame.scratch("work", dtype, rows * rows * LANES)
-
-    def body() -> None:
-        with k.loop(rows) as i, k.loop(rows) as j:
-            k.store(work, place(lanes, i * rows + j), lanes.read(a, i, j))
-        for step in range(rows):
-            pivot = eliminate(lanes, work, rows, step)
-            lanes.write(pivots, node, 1, pivot, step)
-        with k.loop(rows) as i, k.loop(rows) as j:
-            lanes.write(factors, node, 0, k.load(work, place(lanes, i * rows + j)), i, j)
-
-    lanes.run(body)
+    work = lanes.staged("work", a, rows * rows)
+    with k.loop(rows) as step:
+        pivot = eliminate(lanes, work, rows, step)
+        with lanes.own():
+            lanes.write(pivots, rows, step, pivot)
+    lanes.written(factors, work, rows * rows)
     return frame.finish(lanes.groups, group, flops=lanes.count * rows**3)
 
 
-def place(lanes: Lanes, element: Val) -> Val:
-    return element * LANES + lanes.lane
-
-
-def eliminate(lanes: Lanes, work: Buffer, rows: int, step: int) -> Val:
+def eliminate(lanes: Lanes, work: Buffer, rows: int, step: Val) -> Val:
     """One step on the matrix in `work`: find the largest entry of row `step`, exchange its column with column `step`,
     divide the rest of the row by it, and take multiples of the column from the columns after. The column it was in."""
-    k = lanes.frame.k
+    k = lanes.k
 
-    def entry(i: int, j: Val) -> Val:
-        return place(lanes, k.index(i * rows) + j)
+    def entry(i: int | Val, j: Val) -> Val:
+        return lanes.place(k.index(i) * rows + j)
 
-    here = k.index(step)
-    best, pivot = k.local(k.abs(k.load(work, entry(step, here)))), k.local(step, i32)
+    top = k.load(work, entry(step, step))
+    best, pivot = k.local(top), k.local(k.cast(step, i32))
     with k.loop(rows, step + 1) as j:
-        size = k.abs(k.load(work, entry(step, j)))
-        wins = size > best.get()
-        best.set(k.select(wins, size, best))
+        value = k.load(work, entry(step, j))
+        wins = k.abs(value) > k.abs(best.get())
+        best.set(k.select(wins, value, best))
         pivot.set(k.select(wins, k.cast(j, i32), pivot))
-    chosen = pivot.get()
-    old = [k.load(work, entry(i, here)) for i in range(rows)]
+    chosen, found = pivot.get(), best.get()
+    old = [k.load(work, entry(i, step)) for i in range(rows)]
     new = [k.local(value) for value in old]
     with k.loop(rows, step + 1) as j:
         is_it = chosen.eq(k.cast(j, i32))
         for i in range(rows):
             new[i].set(k.select(is_it, k.load(work, entry(i, j)), new[i]))
     column = [value.get() for value in new]
-    divisor = k.select(column[step].eq(0), 1, column[step])
+    taken = [k.select(step < i, value, k.const(0, value.dtype)) for i, value in enumerate(column)]
+    divisor = k.select(found.eq(0), 1, found)
     with k.loop(rows, step + 1) as j:
         is_it = chosen.eq(k.cast(j, i32))
-        values = [k.select(is_it, old[i], k.load(work, entry(i, j))) for i in range(rows)]
-        values[step] = values[step] / divisor
-        for i in range(step + 1, rows):
-            values[i] = k.fma(-values[step], column[i], values[i])
-        for i, value in enumerate(values):
-            k.store(work, entry(i, j), value)
+        factor = k.select(is_it, top, k.load(work, entry(step, j))) / divisor
+        for i in range(rows):
+            value = k.select(is_it, old[i], k.load(work, entry(i, j)))
+            k.store(work, entry(i, j), k.fma(-factor, taken[i], value))
+        k.store(work, entry(step, j), factor)
     for i, value in enumerate(column):
-        k.store(work, entry(i, here), value)
+        k.store(work, entry(i, step), value)
     return chosen
 
 
 def lower_small_cholesky(frame: Frame, group: Group) -> Launch:
     """Column by column, everything in registers."""
     node, k = group.root, frame.k
-    a = node.inputs[0]
-    rows: int = a.type.shape[-1]  # type: ignore[assignment]
-    lanes = Lanes(frame, a.type.shape[:-2])
+    a, rows = node.inputs[0], known_rows(node.inputs[0])
+    lanes = Lanes(frame, product(a.type.shape[:-2]))
     out = frame.output(frame.memory.slots[node])
-
-    def body() -> None:
-        lower: dict[tuple[int, int], Val] = {}
-        bad = []
+    work = lanes.staged("work", a, rows * rows)
+    lower: dict[tuple[int, int], Val] = {}
+    bad = []
+    for j in range(rows):
+        for i in range(j, rows):
+            value = k.load(work, lanes.place(i * rows + j))
+            for c in range(j):
+                value = k.fma(-lower[i, c], lower[j, c], value)
+            if i == j:
+                bad.append(~(value > 0))
+            lower[i, j] = k.sqrt(value) if i == j else value / lower[j, j]
+    trap_first(frame, node, bad, lanes.system, definite_error)
+    zero = k.const(0, a.type.dtype)
+    for i in range(rows):
         for j in range(rows):
-            for i in range(j, rows):
-                value = lanes.read(a, i, j)
-                for c in range(j):
-                    value = k.fma(-lower[i, c], lower[j, c], value)
-                if i == j:
-                    bad.append(~(value > 0))
-                lower[i, j] = k.sqrt(value) if i == j else value / lower[j, j]
-        trap_first(frame, node, bad, lanes.number, definite_error)
-        zero = k.const(0, a.type.dtype)
-        for i in range(rows):
-            for j in range(rows):
-                lanes.write(out, node, 0, lower.get((i, j), zero), i, j)
-
-    lanes.run(body)
+            k.store(work, lanes.place(i * rows + j), lower.get((i, j), zero))
+    lanes.written(out, work, rows * rows)
     return frame.finish(lanes.groups, group, flops=lanes.count * rows**3)
 
 
@@ -199,113 +232,141 @@ def lower_det(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     _, factors, pivots = node.inputs
     rows, dtype = factors.type.shape[-1], factors.type.dtype
-    lanes = Lanes(frame, factors.type.shape[:-2])
+    lanes = Lanes(frame, product(factors.type.shape[:-2]))
     outs = [frame.output(slot) for slot in frame.memory.results(node)]
-
-    def body() -> None:
-        det, sign, size = k.local(1, dtype), k.local(1, dtype), k.local(0, dtype)
-        with k.loop(frame.sizes.val(rows)) as i:
-            entry = lanes.read(factors, i, i)
-            is_moved = lanes.read(pivots, i).ne(k.cast(i, i32))
-            turn = k.select(is_moved, k.const(-1, dtype), k.const(1, dtype))
-            det.set(det.get() * turn * entry)
-            direction = k.select(entry.eq(0), k.const(0, dtype), k.copysign(k.const(1, dtype), entry))
-            sign.set(sign.get() * turn * k.select(entry.eq(entry), direction, entry))
-            size.set(size.get() + log(k, k.abs(entry)))
-        for which, value in enumerate((det, sign, size)):
-            lanes.write(outs[which], node, which, value.get())
-
-    lanes.run(body)
+    n, one = frame.sizes.val(rows), k.const(1, dtype)
+    det, sign, size = k.local(one), k.local(one), k.local(0, dtype)
+    with k.loop(n) as i:
+        entry = lanes.read(factors, rows * rows, i * n + i)
+        turn = k.select(lanes.read(pivots, rows, i).ne(k.cast(i, i32)), -one, one)
+        det.set(det.get() * turn * entry)
+        direction = k.select(entry.eq(0), k.const(0, dtype), k.copysign(one, entry))
+        sign.set(sign.get() * turn * k.select(entry.eq(entry), direction, entry))
+        size.set(size.get() + log(k, k.abs(entry)))
+    with lanes.own():
+        for out, value in zip(outs, (det, sign, size), strict=True):
+            lanes.write(out, 1, 0, value.get())
     return frame.finish(lanes.groups, group, flops=lanes.count * rows * 30)
 
 
 # -- solving ----------------------------------------------------------------------------------------------------------
 
 
+class Solving:
+    """A kernel that solves small systems: lanes take systems and walk over their right sides, or, where these are many,
+    take right sides of one system. `triangles` holds factors or a triangle, `work` says what to do with a column."""
+
+    def __init__(self, frame: Frame, group: Group, triangles: Node, work: Callable[[Solving, Vector], None]) -> None:
+        self.frame, self.k, self.group, self.node = frame, frame.k, group, group.root
+        self.triangles, self.work, self.b = triangles, work, group.root.inputs[-1]
+        self.rows, self.width = known_rows(self.b), self.b.type.shape[-1]
+        self.systems = product(self.b.type.shape[:-2])
+        self.out = frame.output(frame.memory.slots[self.node])
+
+    def launch(self) -> Launch:
+        has_many = not isinstance(self.width, int) or self.width >= LANES
+        return self.by_columns() if has_many or self.systems == 1 else self.by_systems()
+
+    def by_systems(self) -> Launch:
+        lanes, k, size = Lanes(self.frame, self.systems), self.k, self.rows * self.width
+        held = lanes.staged("held", self.triangles, self.rows * self.rows)
+        self.system = lanes.system
+        self.entry: Matrix = lambda i, j: k.load(held, lanes.place(i * self.rows + j))
+        self.order: Callable[[Node, int], Val] = lambda node, i: lanes.read(node, self.rows, i)
+        bad = self.check()
+        with k.loop(self.frame.sizes.val(self.width)) as c:
+            x = [lanes.read(self.b, size, c + i * self.width) for i in range(self.rows)]
+            self.work(self, x)
+            with lanes.own():
+                for i, value in enumerate(x):
+                    lanes.write(self.out, size, c + i * self.width, self.marked(bad, value))
+        return self.finish(lanes.groups)
+
+    def by_columns(self) -> Launch:
+        frame, k = self.frame, self.k
+        space = Space(k, frame.sizes, (self.systems, ceil_div(self.width, LANES)), k.group_id())
+        self.system, lane = space.span(0, 1), k.index(0) if self.width == 1 else k.lane()
+        pitch = frame.sizes.val(self.width)
+        column, one = space.span(1, 2) * LANES + lane, Lanes(frame, 1)
+        one.system = self.system
+        self.entry = lambda i, j: one.read(self.triangles, self.rows * self.rows, i * self.rows + j)
+        self.order = lambda node, i: one.read(node, self.rows, i)
+        bad = self.check()
+        begin = self.system * (pitch * self.rows) + (column if self.width == 1 else k.min(column, pitch - 1))
+        x = [self.right_side(begin + pitch * i) for i in range(self.rows)]
+        self.work(self, x)
+        with Lanes.own(one) if self.width == 1 else frame.within(column, pitch, self.width):
+            begin = self.system * (pitch * self.rows) + column
+            for i, value in enumerate(x):
+                k.store(self.out, begin + pitch * i, self.marked(bad, value))
+        return self.finish(product(space.shape))
+
+    def right_side(self, at: Val) -> Val:
+        value = splat_value(self.b)
+        known = self.frame.reading.buffers
+        return self.k.load(known[self.b], at) if value is None else self.k.const(value, self.b.type.dtype)
+
+    def finish(self, groups: Size) -> Launch:
+        return self.frame.finish(groups, self.group, flops=2 * self.systems * self.width * self.rows**2)
+
+    def check(self) -> Val | None:
+        """Zeros on the diagonal stop the program, or mark the solution."""
+        params = dict(self.node.params)
+        if params.get("unit", False):
+            return None
+        zero = [self.entry(i, i).eq(0) for i in range(self.rows)]
+        if params.get("singular", "raise") == "raise":
+            trap_first(self.frame, self.node, zero, self.system, singular_error)
+            return None
+        bad = zero[0]
+        for other in zero[1:]:
+            bad = bad | other
+        return bad
+
+    def marked(self, bad: Val | None, value: Val) -> Val:
+        return value if bad is None else self.k.select(bad, self.k.const(float("nan"), value.dtype), value)
+
+    def substitute(self, x: Vector, *, lower: bool, unit: bool, transposed: bool) -> None:
+        """x <- T^-1 x, T a triangle of the matrix."""
+        k, ascending = self.k, lower != transposed
+        for i in range(self.rows) if ascending else range(self.rows - 1, -1, -1):
+            for j in range(i) if ascending else range(i + 1, self.rows):
+                x[i] = k.fma(-(self.entry(j, i) if transposed else self.entry(i, j)), x[j], x[i])
+            if not unit:
+                x[i] = x[i] / self.entry(i, i)
+
+    def exchange(self, x: Vector, pivots: Node, steps: range) -> None:
+        """x[step] and x[pivots[step]], one pair after the other; each lane has its own."""
+        k = self.k
+        for step in steps:
+            before, other = x[step], self.order(pivots, step)
+            for i in range(step + 1, self.rows):
+                is_it = other.eq(i)
+                x[step], x[i] = k.select(is_it, x[i], x[step]), k.select(is_it, before, x[i])
+
+
 def lower_small_solve(frame: Frame, group: Group) -> Launch:
-    node = group.root
-    _, factors, pivots, b = node.inputs
-    params = dict(node.params)
-    rows: int = b.type.shape[-2]  # type: ignore[assignment]
-    transposed = params.get("transposed", False)
-    lanes = Lanes(frame, b.type.shape[:-2], b.type.shape[-1])
-    out = frame.output(frame.memory.slots[node])
+    _, factors, pivots, _ = group.root.inputs
 
-    def entry(i: int, j: int) -> Val:
-        return lanes.read(factors, i, j)
+    def forward(s: Solving, x: Vector) -> None:
+        s.substitute(x, lower=True, unit=False, transposed=False)
+        s.substitute(x, lower=False, unit=True, transposed=False)
+        s.exchange(x, pivots, range(s.rows - 1, -1, -1))
 
-    def body() -> None:
-        x = [lanes.read(b, i, lanes.column) for i in range(rows)]
-        order = [lanes.read(pivots, i) for i in range(rows)]
-        if transposed:
-            exchange(frame, x, order, range(len(x)))
-            substitute(frame, entry, x, lower=False, unit=True, transposed=True)
-            substitute(frame, entry, x, lower=True, unit=False, transposed=True)
-        else:
-            substitute(frame, entry, x, lower=True, unit=False, transposed=False)
-            substitute(frame, entry, x, lower=False, unit=True, transposed=False)
-            exchange(frame, x, order, range(len(x) - 1, -1, -1))
-        x = checked(frame, node, [entry(i, i) for i in range(len(x))], x, lanes.number)
-        for i, value in enumerate(x):
-            lanes.write(out, node, 0, value, i, lanes.column)
+    def backward(s: Solving, x: Vector) -> None:
+        s.exchange(x, pivots, range(s.rows))
+        s.substitute(x, lower=False, unit=True, transposed=True)
+        s.substitute(x, lower=True, unit=False, transposed=True)
 
-    lanes.run(body)
-    return frame.finish(lanes.groups, group, flops=lanes.count * 2 * rows * rows)
+    return Solving(frame, group, factors, backward if dict(group.root.params).get("transposed") else forward).launch()
 
 
 def lower_small_triangular(frame: Frame, group: Group) -> Launch:
-    node = group.root
-    a, b = node.inputs
-    params = dict(node.params)
-    rows: int = b.type.shape[-2]  # type: ignore[assignment]
-    unit = params.get("unit", False)
-    lanes = Lanes(frame, b.type.shape[:-2], b.type.shape[-1])
-    out = frame.output(frame.memory.slots[node])
+    params = dict(group.root.params)
+    lower, unit = params.get("lower", True), params.get("unit", False)
+    transposed = params.get("transposed", False)
 
-    def entry(i: int, j: int) -> Val:
-        return lanes.read(a, i, j)
+    def work(s: Solving, x: Vector) -> None:
+        s.substitute(x, lower=lower, unit=unit, transposed=transposed)
 
-    def body() -> None:
-        x = [lanes.read(b, i, lanes.column) for i in range(rows)]
-        sides = {"lower": params.get("lower", True), "transposed": params.get("transposed", False)}
-        substitute(frame, entry, x, unit=unit, **sides)
-        if not unit:
-            x = checked(frame, node, [entry(i, i) for i in range(len(x))], x, lanes.number)
-        for i, value in enumerate(x):
-            lanes.write(out, node, 0, value, i, lanes.column)
-
-    lanes.run(body)
-    return frame.finish(lanes.groups, group, flops=lanes.count * rows * rows)
-
-
-def checked(frame: Frame, node: Node, diagonal: Vector, x: Vector, number: Val) -> Vector:
-    """Zeros on the diagonal stop the program, or turn the solution to NaN."""
-    k, zero = frame.k, [value.eq(0) for value in diagonal]
-    if dict(node.params).get("singular", "raise") == "raise":
-        trap_first(frame, node, zero, number, singular_error)
-        return x
-    bad = zero[0]
-    for other in zero[1:]:
-        bad = bad | other
-    return [k.select(bad, k.const(float("nan"), value.dtype), value) for value in x]
-
-
-def substitute(frame: Frame, entry: Matrix, x: Vector, *, lower: bool, unit: bool, transposed: bool) -> None:
-    """x <- T^-1 x, T a triangle of the matrix."""
-    k, rows = frame.k, len(x)
-    ascending = lower != transposed
-    for i in range(rows) if ascending else range(rows - 1, -1, -1):
-        for j in range(i) if ascending else range(i + 1, rows):
-            x[i] = k.fma(-entry(j, i) if transposed else -entry(i, j), x[j], x[i])
-        if not unit:
-            x[i] = x[i] / entry(i, i)
-
-
-def exchange(frame: Frame, x: Vector, pivots: Vector, steps: range) -> None:
-    """x[step] and x[pivots[step]], one pair after the other; each lane has its own."""
-    k = frame.k
-    for step in steps:
-        before = x[step]
-        for i in range(step + 1, len(x)):
-            is_it = pivots[step].eq(i)
-            x[step], x[i] = k.select(is_it, x[i], x[step]), k.select(is_it, before, x[i])
+    return Solving(frame, group, group.root.inputs[0], work).launch()
