@@ -68,8 +68,8 @@ class Lanes:
                 k.store(made, self.place(e), self.read(node, size, e))
 
         def by_tiles() -> None:
-            for start in tiles(size):
-                rows = [self.first * size + (i * size + start) + self.lane for i in range(LANES)]
+            with self.tiles(size) as (start, begin):
+                rows = [begin + i * size + self.lane for i in range(LANES)]
                 tile = [k.load(self.frame.reading.buffers[node], row) for row in rows]
                 for i, vector in enumerate(turned(k, tile)):
                     k.store(made, self.place(start + i), vector)
@@ -86,12 +86,20 @@ class Lanes:
                 k.store(out, self.position * size + e, k.load(source, self.place(e)))
 
         def by_tiles() -> None:
-            for start in tiles(size):
+            with self.tiles(size) as (start, begin):
                 tile = [k.load(source, self.place(start + i)) for i in range(LANES)]
                 for i, vector in enumerate(turned(k, tile)):
-                    k.store(out, self.first * size + (i * size + start) + self.lane, vector)
+                    k.store(out, begin + i * size + self.lane, vector)
 
         self.either(by_tiles, one_by_one, size)
+
+    @contextmanager
+    def tiles(self, size: int) -> Iterator[tuple[Val, Val]]:
+        """The first of 16 elements, and where the first system has it; the last tile may overlap the one before."""
+        k = self.k
+        with k.loop(ceil_div(size, LANES)) as tile:
+            start = tile * LANES if size % LANES == 0 else k.min(tile * LANES, k.index(size - LANES))
+            yield start, self.first * size + start
 
     def either(self, by_tiles: Callable[[], None], one_by_one: Callable[[], None], size: int) -> None:
         """By tiles where there are 16 systems of 16 elements or more."""
@@ -114,11 +122,6 @@ class Lanes:
     def write(self, out: Buffer, size: Size, element: object, value: Val) -> None:
         """Inside `own`."""
         self.k.store(out, self.position * self.frame.sizes.val(size) + self.k.index(element), value)
-
-
-def tiles(size: int) -> list[int]:
-    """Where tiles of 16 elements begin; the last may overlap the one before."""
-    return [*range(0, size - LANES + 1, LANES), *([size - LANES] if size % LANES else [])]
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
