@@ -1,7 +1,7 @@
 """The public namespace `td.optim`: gradients in, updates of parameters out, with the names and defaults of optax.
 
-An optimiser is a pair of pure functions on trees (`base.py`): a row of steps that change gradients (`scale.py`,
-`clip.py`), many of them ready-made (`optimizers.py`), with a rate that may follow the count of steps (`schedules.py`).
+An optimiser is a pair of pure functions on trees (`base.py`): a row of steps that change gradients (`scaling.py`,
+`clipping.py`), many of them ready-made (`optimizers.py`), with a rate that may follow the steps (`schedules.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tetrad.optim.base import (
     identity,
     masked,
 )  # fmt: skip
-from tetrad.optim.clip import clip, clip_by_global_norm, global_norm
+from tetrad.optim.clipping import clip, clip_by_global_norm, global_norm
 from tetrad.optim.optimizers import adagrad, adam, adamw, lion, rmsprop, sgd
-from tetrad.optim.scale import (
+from tetrad.optim.scaling import (
     AdamState,
     LionState,
     RmsState,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tetrad.optim.base import GradientTransformation, Tree, chain
-from tetrad.optim.scale import (
+from tetrad.optim.scaling import (
     Rate,
     add_decayed_weights,
     scale_by_adam,

@@ -1,4 +1,4 @@
-"""Optim, clip: steps that bound gradients, each element or the length of all of them together."""
+"""Optim, clipping: steps that bound gradients, each element or the length of all of them together."""
 
 from __future__ import annotations
 

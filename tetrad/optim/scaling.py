@@ -1,4 +1,4 @@
-"""Optim, scale: steps that multiply gradients by something: a number, a schedule, running moments of the past.
+"""Optim, scaling: steps that multiply gradients by something: a number, a schedule, running moments of the past.
 
 Receives and returns trees (`base.py`). Formulas, places of eps and defaults are those of optax; moments have the dtype
 of their parameter unless another is asked for.
@@ -127,13 +127,14 @@ def moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1)
 def corrected(tree: Tree, decay: float, count: Array) -> Tree:
     """Moments over 1 - decay**count: what is missing because they began at zero.
 
-    Written with expm1: 1 - 0.999**1 in f32 would be wrong in the fifth digit.
+    Written with expm1: 1 - 0.999**1 in f32 would be wrong in the fifth digit. One division for all elements: dividing
+    each would take the processor longer than reading them.
     """
     exponent = math.log(decay) if decay > 0 else -math.inf
 
     def step(x: Leaf) -> Leaf:
         wide = f32 if x.dtype.bits < 32 else x.dtype
-        return x / td.astype(-td.expm1(td.astype(count, wide) * exponent), x.dtype)
+        return x * td.astype(-1 / td.expm1(td.astype(count, wide) * exponent), x.dtype)
 
     return tree_map(step, tree)
 
