@@ -57,6 +57,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[tuple[Any, ...], ...], tuple[int, ...]]] =
     "chain": (lambda x, w: td.sum(td.tanh(x @ w) @ w, axis=0), ((7, 40), (40, 40)), ()),
     "calls": (lambda x, w: layer(layer(x, w), w), ((7, 40), (40, 40)), ()),
     "constant": (lambda x: x + td.asarray(TABLE), ((4, 6),), ()),
+    "lapack": (lambda a, b: td.linalg.solve(a, b), ((20, 20), (20, 3)), ()),
+    "systems": (lambda a, b: td.linalg.solve(a, b), ((20, 3, 3), (20, 3, 1)), ()),
     "results": (lambda x: (x, x + 1, x, td.asarray(TABLE), x + 1), ((4, 6),), ()),
     "donated": (lambda x, y: x + y, ((50,), (50,)), (0,)),
     "empty": (lambda x: x[:0] + 1, ((9, 4),), ()),

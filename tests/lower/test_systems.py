@@ -1,4 +1,4 @@
-"""Systems of equations and factorisations, compiled: the kernel evaluator's bits, and right by the equations they solve."""
+"""Systems of equations and factors, compiled: the kernel evaluator's bits, and right by the equations they solve."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def turned(a: np.ndarray) -> np.ndarray:
 
 
 def close(got: np.ndarray, want: np.ndarray, factor: float = 1) -> None:
-    np.testing.assert_allclose(got, want, atol=factor * EPS[got.dtype.type] * max(1, np.abs(want).max(initial=0)), rtol=0)
+    np.testing.assert_allclose(
+        got, want, atol=factor * EPS[got.dtype.type] * max(1, np.abs(want).max(initial=0)), rtol=0
+    )
 
 
 @DTYPES

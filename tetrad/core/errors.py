@@ -122,6 +122,10 @@ class SettingError(TetradError, ValueError):
         self.name = name
         super().__init__(f"{name}: expected {expected}, got {got!r:.80}", hint=hint)
 
+    def at(self, source: Source) -> TetradError:
+        """The name says where."""
+        return self
+
 
 class BusyError(TetradError, RuntimeError):
     """Every slot holds a sequence that is not finished."""

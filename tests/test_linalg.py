@@ -1,0 +1,340 @@
+"""td.linalg against NumPy, SciPy and finite differences; the vectors of spec/transforms 3.6 and 8.1; errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import tetrad as td
+from tetrad import linalg
+from tetrad.core.errors import FactorError, SettingError, ShapeError, SingularError
+
+A3 = [[2.0, 1, 0], [1, 3, 1], [0, 1, 2]]
+B3 = [[1.0, 4], [2, -1], [3, 2]]
+DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])
+HOW = pytest.mark.parametrize("how", [lambda f: f, td.jit], ids=["eager", "jit"])
+TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
+
+
+def array(values: Any, dtype: str = "float64") -> td.Array:
+    return td.asarray(np.asarray(values, dtype))
+
+
+def close(got: Any, want: Any, tolerance: float) -> None:
+    np.testing.assert_allclose(np.asarray(got), want, atol=tolerance, rtol=tolerance)
+
+
+def draw(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def posed(seed: int, *shape: int) -> np.ndarray:
+    return draw(seed, *shape) + 3 * np.eye(shape[-1])
+
+
+# -- vectors of the specification -------------------------------------------------------------------------------------
+
+
+@HOW
+@DTYPES
+@pytest.mark.parametrize(
+    ("a", "b", "x"),
+    [
+        ([[2.0, 1], [1, 3]], [5.0, 10], [1.0, 3]),
+        (2 * np.eye(5) - np.eye(5, k=1) - np.eye(5, k=-1), [1.0, 2, 3, 4, 5], np.array([35, 64, 81, 80, 55]) / 6),
+        (A3, [1.0, 2, 3], [0.5, 0, 1.5]),
+        (A3, B3, [[0.5, 3], [0, -2], [1.5, 2]]),
+        (np.transpose(A3), [1.0, 1, 1], [0.5, 0, 0.5]),
+        ([[0.0, 1], [1, 0]], [2.0, 3], [3.0, 2]),
+    ],
+)
+def test_vectors(a: Any, b: Any, x: Any, dtype: str, how: Callable[..., Any]) -> None:
+    close(how(linalg.solve)(array(a, dtype), array(b, dtype)), x, TOLERANCE[dtype])
+
+
+@HOW
+@DTYPES
+def test_hello_resistor(dtype: str, how: Callable[..., Any]) -> None:
+    f = how(td.value_and_grad(lambda a, b: td.sum(linalg.solve(a, b)), argnums=(0, 1)))
+    loss, (da, db) = f(array(A3, dtype), array([1, 2, 3], dtype))
+    close(loss, 2, TOLERANCE[dtype])
+    close(da, [[-0.25, 0, -0.75], [0, 0, 0], [-0.25, 0, -0.75]], TOLERANCE[dtype])
+    close(db, [0.5, 0, 0.5], TOLERANCE[dtype])
+
+
+@HOW
+@DTYPES
+def test_gradient_of_many_right_sides(dtype: str, how: Callable[..., Any]) -> None:
+    f = how(td.grad(lambda a, b: td.sum(linalg.solve(a, b)), argnums=(0, 1)))
+    da, db = f(array(A3, dtype), array(B3, dtype))
+    close(da, [[-1.75, 1, -1.75], [0, 0, 0], [-1.75, 1, -1.75]], TOLERANCE[dtype])
+    close(db, [[0.5, 0.5], [0, 0], [0.5, 0.5]], TOLERANCE[dtype])
+
+
+@HOW
+@DTYPES
+def test_tangents(dtype: str, how: Callable[..., Any]) -> None:
+    a, b = array(A3, dtype), array([1, 2, 3], dtype)
+
+    def push(f: Callable[..., Any], at: td.Array, along: Any) -> Any:
+        return how(lambda x, t: td.jvp(f, (x,), (t,)))(at, array(along, dtype))
+
+    x, t = push(lambda y: linalg.solve(a, y), b, [0.5, -0.25, 1])
+    close(x, [0.5, 0, 1.5], TOLERANCE[dtype])
+    close(t, [0.5, -0.5, 0.75], TOLERANCE[dtype])
+    _, t = push(lambda y: linalg.solve(a, y), array(B3, dtype), [[0.5, 0], [-0.25, 1], [1, -0.5]])
+    close(t, [[0.5, -0.3125], [-0.5, 0.625], [0.75, -0.5625]], TOLERANCE[dtype])
+    _, t = push(lambda m: linalg.solve(m, b), a, [[0.1, -0.05, 0.02], [0.03, 0.2, -0.04], [-0.01, 0.07, 0.15]])
+    close(t, [-0.08875, 0.0975, -0.15875], TOLERANCE[dtype])
+
+
+@HOW
+@DTYPES
+def test_batched_gradient(dtype: str, how: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    a, b = 0.1 * rng.random((4, 3, 3)) + 4 * np.eye(3), rng.random((4, 3))
+    f = how(td.grad(lambda a, b: td.sum(td.vmap(linalg.solve)(a, b)), argnums=(0, 1)))
+    da, db = f(array(a, dtype), array(b, dtype))
+    back = np.linalg.solve(np.swapaxes(a, 1, 2), np.ones((4, 3, 1)))
+    close(db, back[..., 0], TOLERANCE[dtype])
+    close(da, -back @ np.swapaxes(np.linalg.solve(a, b[..., None]), 1, 2), TOLERANCE[dtype])
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+def definite(x: Any) -> Any:
+    return x @ td.matrix_transpose(x) + array(np.eye(x.shape[-1]))
+
+
+def symmetric(x: Any) -> Any:
+    return x + td.matrix_transpose(x)
+
+
+SQUARE: dict[str, Callable[[Any], Any]] = {
+    "solve": lambda a: linalg.solve(a, a[..., :2] * a[..., :2]),
+    "inv": linalg.inv,
+    "det": linalg.det,
+    "slogdet": lambda a: linalg.slogdet(a).logabsdet,
+    "lower": lambda a: linalg.triangular_solve(a, a * a),
+    "upper": lambda a: linalg.triangular_solve(a, a[..., :1], lower=False, unit_diagonal=True, transpose=True),
+    "right": lambda a: linalg.triangular_solve(a, a * a, left_side=False),
+    "cholesky": lambda a: linalg.cholesky(definite(a)),
+    "cholesky upper": lambda a: linalg.cholesky(definite(a), upper=True),
+    "qr": lambda a: td.concat(list(linalg.qr(a)), axis=-1),
+    "eigh": lambda a: td.square(linalg.eigh(symmetric(a)).eigenvectors),
+    "eigvalsh": lambda a: linalg.eigvalsh(symmetric(a)),
+    "svd": lambda a: td.square(td.concat([linalg.svd(a).U, linalg.svd(a).Vh], axis=-1)),
+    "svdvals": linalg.svdvals,
+    "pinv": linalg.pinv,
+    "power": lambda a: linalg.matrix_power(a, -3),
+    "nuclear": lambda a: linalg.matrix_norm(a, ord="nuc"),
+    "spectral": lambda a: linalg.matrix_norm(a, ord=2),
+    "trace": lambda a: linalg.trace(a @ a, offset=1),
+}
+OTHER: dict[str, Callable[[Any], Any]] = {
+    "tall qr": lambda a: td.concat(list(linalg.qr(a)), axis=-2),
+    "tall svd": lambda a: td.square(linalg.svd(a, full_matrices=False).U) @ linalg.svd(a, full_matrices=False).Vh,
+    "wide svd": lambda a: td.square(linalg.svd(td.matrix_transpose(a), full_matrices=False).Vh),
+    "pinv": linalg.pinv,
+    "norm": lambda a: linalg.vector_norm(a, axis=0, ord=3),
+}
+
+
+def check_derivatives(f: Callable[[Any], Any], x: np.ndarray, *, jit: bool) -> None:
+    """Forward against finite differences; reverse against forward; the second derivative in the same direction too."""
+    run = td.jit if jit else lambda g: g
+    t, w = draw(7, *x.shape), draw(8, *np.shape(f(array(x))))
+
+    def weighted(x: Any) -> Any:
+        return td.sum(f(x) * array(w))
+
+    def along(x: Any, t: Any) -> Any:
+        return td.jvp(weighted, (x,), (t,))[1]
+
+    h = 1e-5
+    forward = float(run(along)(array(x), array(t)))
+    central = (float(weighted(array(x + h * t))) - float(weighted(array(x - h * t)))) / (2 * h)
+    close(forward, central, 1e-6 * max(1, abs(central)))
+    gradient = np.asarray(run(td.grad(weighted))(array(x)))
+    close((gradient * t).sum(), forward, 1e-10 * max(1, np.abs(gradient).sum()))
+    second = float(run(lambda x, t: td.jvp(lambda x: along(x, t), (x,), (t,))[1])(array(x), array(t)))
+    central = (float(along(array(x + h * t), array(t))) - float(along(array(x - h * t), array(t)))) / (2 * h)
+    close(second, central, 1e-5 * max(1, abs(central)))
+
+
+@pytest.mark.parametrize("name", SQUARE)
+def test_derivatives(name: str) -> None:
+    check_derivatives(SQUARE[name], posed(1, 4, 4), jit=False)
+    check_derivatives(SQUARE[name], posed(2, 2, 3, 3), jit=False)
+
+
+@pytest.mark.parametrize("name", ["solve", "cholesky", "qr", "eigh", "svd"])
+def test_compiled_derivatives(name: str) -> None:
+    check_derivatives(SQUARE[name], posed(3, 3, 3), jit=True)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_derivatives_of_rectangles(name: str) -> None:
+    check_derivatives(OTHER[name], draw(4, 5, 3), jit=False)
+
+
+@pytest.mark.parametrize("name", SQUARE)
+def test_vmap_is_a_loop(name: str) -> None:
+    x = posed(5, 3, 3, 3)
+    rows = [np.asarray(SQUARE[name](array(one))) for one in x]
+    close(td.vmap(SQUARE[name])(array(x)), np.stack(rows), 1e-9)
+
+
+@HOW
+def test_one_matrix_for_many_right_sides_is_factored_once(how: Callable[..., Any]) -> None:
+    a, b = posed(6, 3, 3), draw(7, 5, 3)
+    f = td.vmap(linalg.solve, in_axes=(None, 0))
+    close(how(f)(array(a), array(b)), np.linalg.solve(a, b.T).T, 1e-10)
+    text = str(td.trace(f)(array(a), array(b)))
+    assert "lu(" in text and "f64[3,5] = linear_solve" in text
+
+
+def test_the_factors_of_the_forward_solve_serve_the_backward_one() -> None:
+    graph = td.trace(td.value_and_grad(lambda a, b: td.sum(linalg.solve(a, b) ** 2)))(array(A3), array([1, 2, 3]))
+    assert str(graph).count(" = lu(") == 1
+    assert str(graph).count(" = linear_solve(") == 2
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 1, 3, 3), (4, 3, 2)), ((3, 3), (2, 4, 3, 1)), ((4, 3, 3), (3,)), ((0, 3, 3), (3, 2))]
+)
+def test_leading_axes_broadcast(a: tuple[int, ...], b: tuple[int, ...], how: Callable[..., Any]) -> None:
+    x, y = posed(1, *a), draw(2, *b)
+    close(how(linalg.solve)(array(x), array(y)), np.linalg.solve(x, y), 1e-10)
+
+
+@HOW
+@pytest.mark.parametrize("rows", [0, 1, 20])
+def test_sizes(rows: int, how: Callable[..., Any]) -> None:
+    a, b = posed(1, 2, rows, rows), draw(2, 2, rows, 3)
+    close(how(linalg.solve)(array(a), array(b)), np.linalg.solve(a, b), 1e-10)
+    close(how(linalg.det)(array(a)), np.linalg.det(a), 1e-10)
+    close(how(linalg.inv)(array(a)), np.linalg.inv(a), 1e-10)
+    close(how(linalg.eigvalsh)(array(a)), np.linalg.eigvalsh(a), 1e-10)
+    close(how(linalg.cholesky)(array(a @ np.swapaxes(a, 1, 2))), np.linalg.cholesky(a @ np.swapaxes(a, 1, 2)), 1e-10)
+    for full in (False, True):
+        shapes = [x.shape for x in how(lambda x, f=full: linalg.svd(x, full_matrices=f))(array(a))]
+        assert shapes == [x.shape for x in np.linalg.svd(a, full_matrices=full)]
+
+
+@HOW
+def test_triangular_solve_is_scipys(how: Callable[..., Any]) -> None:
+    a, b = posed(1, 4, 4), draw(2, 4, 3)
+    for lower in (False, True):
+        for unit in (False, True):
+            for turn in (False, True):
+                settings = {"lower": lower, "unit_diagonal": unit}
+                want = scipy.linalg.solve_triangular(a, b, trans="T" if turn else "N", **settings)
+                got = how(lambda x, y, s=settings, t=turn: linalg.triangular_solve(x, y, transpose=t, **s))
+                close(got(array(a), array(b)), want, 1e-10)
+                right = how(
+                    lambda x, y, s=settings, t=turn: linalg.triangular_solve(x, y, transpose=t, left_side=False, **s)
+                )
+                want = scipy.linalg.solve_triangular(a, b, trans="N" if turn else "T", **settings).T
+                close(right(array(a), array(b.T)), want, 1e-10)
+
+
+@HOW
+@DTYPES
+def test_functions_are_numpys(how: Callable[..., Any], dtype: str) -> None:
+    a, v, w = draw(1, 2, 4, 3).astype(dtype), draw(2, 5, 3).astype(dtype), draw(3, 5, 3).astype(dtype)
+    x, tolerance = array(a, dtype), 10 * TOLERANCE[dtype]
+    close(how(linalg.pinv)(x), np.linalg.pinv(a), tolerance)
+    close(how(linalg.matrix_rank)(x), np.linalg.matrix_rank(a), 0)
+    close(how(linalg.svdvals)(x), np.linalg.svd(a, compute_uv=False), tolerance)
+    for ord in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        close(how(lambda y, o=ord: linalg.matrix_norm(y, ord=o))(x), np.linalg.matrix_norm(a, ord=ord), tolerance)
+    for ord in (0, 1, 2, 3, 0.5, np.inf, -np.inf):
+        got = how(lambda y, o=ord: linalg.vector_norm(y, axis=(0, 2), ord=o, keepdims=True))(x)
+        close(got, np.linalg.vector_norm(a, axis=(0, 2), ord=ord, keepdims=True), tolerance)
+    close(how(linalg.cross)(array(v, dtype), array(w, dtype)), np.cross(v, w), tolerance)
+    close(how(linalg.outer)(array(v[0], dtype), array(w[1], dtype)), np.outer(v[0], w[1]), tolerance)
+    for offset in (-5, -2, 0, 1, 4):
+        close(how(lambda y, k=offset: linalg.diagonal(y, offset=k))(x), np.linalg.diagonal(a, offset=offset), 0)
+        close(how(lambda y, k=offset: linalg.trace(y, offset=k))(x), np.linalg.trace(a, offset=offset), tolerance)
+    square = a[:, :3]
+    for n in (-2, 0, 1, 5):
+        power = how(lambda y, k=n: linalg.matrix_power(y, k))(array(square, dtype))
+        close(power, np.linalg.matrix_power(square.astype(np.float64), n), 20 * tolerance)
+
+
+def test_the_namespace_is_that_of_the_array_api() -> None:
+    names = (
+        "cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose "
+        "outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"
+    )
+    assert set(names.split()) <= set(dir(td.linalg))
+
+
+def test_halves_and_integers() -> None:
+    assert linalg.solve(array(A3, "float16"), array([1, 2, 3], "float16")).dtype is td.float16
+    close(linalg.solve(array(A3, "float16"), array([1, 2, 3], "float16")), [0.5, 0, 1.5], 1e-3)
+    assert td.jit(linalg.inv)(array(A3, "float16")).dtype is td.float16
+    assert linalg.det(td.asarray([[1, 2], [3, 4]])).dtype is td.float32
+
+
+def test_results_have_names() -> None:
+    close(td.jit(linalg.slogdet)(array(A3)).logabsdet, np.log(8), 1e-12)
+    assert linalg.eigh(array(A3)).eigenvalues.shape == (3,)
+    assert td.jit(linalg.svd)(array(B3)).Vh.shape == (2, 2)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@HOW
+@pytest.mark.parametrize("rows", [3, 20])
+def test_a_singular_matrix_is_named(rows: int, how: Callable[..., Any]) -> None:
+    a = np.broadcast_to(np.eye(rows), (2, 3, rows, rows)).copy()
+    a[1, 2, 2, 2] = 0
+    with pytest.raises(SingularError, match=r"matrix \[1, 2\] of the batch is singular: pivot \d+ of") as caught:
+        how(linalg.solve)(array(a), array(np.ones((rows, 1))))
+    assert (caught.value.batch, caught.value.rcond) == ((1, 2), 0)
+    assert caught.value.pivot == 2
+    x = np.asarray(how(lambda a, b: linalg.solve(a, b, singular="nan"))(array(a), array(np.ones((rows, 1)))))
+    assert np.isnan(x[1, 2]).all() and (np.delete(x.reshape(6, -1), 5, axis=0) == 1).all()
+
+
+@HOW
+def test_the_singular_matrix_of_the_specification(how: Callable[..., Any]) -> None:
+    with pytest.raises(SingularError, match=r"pivot 1 of 2 is zero(.|\n)*in test_the_singular(.|\n)*hint: singular="):
+        how(linalg.solve)(array([[1, 2], [2, 4]]), array([1, 2]))
+    assert float(how(linalg.det)(array([[1, 2], [2, 4]]))) == 0
+    assert [float(v) for v in how(linalg.slogdet)(array([[1, 2], [2, 4]]))] == [0, -np.inf]
+
+
+@HOW
+@pytest.mark.parametrize("rows", [3, 20])
+def test_an_indefinite_matrix_is_named(rows: int, how: Callable[..., Any]) -> None:
+    a = np.broadcast_to(np.eye(rows), (4, rows, rows)).copy()
+    a[3, 1, 1] = -1
+    with pytest.raises(
+        FactorError, match=r"matrix \[3\] of the batch is not positive definite: .* of 2 rows"
+    ) as caught:
+        how(linalg.cholesky)(array(a))
+    assert (caught.value.batch, caught.value.pivot) == ((3,), 1)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    with pytest.raises(ShapeError, match="solve: expected square matrices, got f64"):
+        linalg.solve(array(np.ones((2, 3))), array([1, 2]))
+    with pytest.raises(ShapeError, match=r"have 3 rows, the right side f64.4,3. has 4(.|\n)*None. makes columns"):
+        linalg.solve(array(posed(1, 4, 3, 3)), array(draw(2, 4, 3)))
+    with pytest.raises(SettingError, match="singular"):
+        linalg.solve(array(A3), array([1, 2, 3]), singular="ignore")
+    with pytest.raises(SettingError, match="qr: mode"):
+        linalg.qr(array(A3), mode="economic")
