@@ -235,3 +235,15 @@ def test_a_second_call_gives_the_same_bits() -> None:
     first = [np.asarray(g).tobytes() for g in f(array(INIT), array(XS))]
     for _ in range(3):
         assert [np.asarray(g).tobytes() for g in f(array(INIT), array(XS))] == first
+
+
+def test_products_of_columns_and_rows_are_one_product_after_the_loop() -> None:
+    """The gradient of a captured matrix: the loop keeps the factors of every step, and adds nothing up."""
+    rng = np.random.default_rng(1)
+    w, c0, xs = (array(rng.standard_normal(shape) / 2) for shape in ((3, 3), (3,), (5, 3)))
+    graph = td.trace(td.grad(rnn()))(w, c0, xs)
+    sweeps = [n for n in graph.nodes() if n.op.name == "scan" and n.param("reverse")]
+    assert [n.param("carries") for n in sweeps] == [1]
+    found = td.grad(rnn())(w, c0, xs)
+    close(found, differences(lambda w: rnn()(w, c0, xs), np.asarray(w)), 1e-8)
+    close(td.vmap(td.grad(rnn()), in_axes=(None, 0, None))(w, td.stack([c0, c0]), xs)[1], found)

@@ -28,7 +28,7 @@ from tetrad.derive.walk import Both, Tangent, instantiate
 from tetrad.graph.build import fresh_like, make_graph, make_parameter, rebuild, spliced
 from tetrad.graph.loops import make_scan, scan
 from tetrad.graph.nodes import Graph, Node
-from tetrad.ops.calculus import expand, moved, run, sliced, zeros_like
+from tetrad.ops.calculus import expand, moved, reshape, run, sliced, zeros_like
 
 # -- forward ----------------------------------------------------------------------------------------------------------
 
@@ -189,50 +189,106 @@ def tangent_body(linear: Linear, kept: Residuals, flags: Parts, node: Node) -> t
 
 def transpose_scan(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
     """One sweep from the last step to the first."""
-    body, count = node.param("body"), node.param("carries")
-    marks, values = Parts.of(node, linear).with_carries((True,) * count), Parts.of(node, node.inputs)
-    ends = [instantiate(ct, c.type) for ct, c in zip(cotangents[:count], values.carries, strict=True)]
-    given = flags_of(cotangents[count:])
-    made = transpose(body, marks.all, (True,) * count + given)
-    reached = Parts.of(node, spread_reached(made.reached, marks.all))
-    fixed_consts, fixed_xs = (
-        [v for v, flag in zip(group, flags, strict=True) if not flag]
-        for group, flags in ((values.consts, marks.consts), (values.xs, marks.xs))
-    )
-    sums = [v for v, flag in zip(values.consts, reached.consts, strict=True) if flag]
+    sweep = Sweep(node, cotangents, linear)
     swept = make_scan(
-        sweep_body(made.graph, reached, fixed_consts, ends, sums, fixed_xs, present(cotangents[count:])),
-        fixed_consts,
-        [*ends, *(zeros_like(s) for s in sums)],
-        [*fixed_xs, *present(cotangents[count:])],
-        reverse=not node.param("reverse"), **settings(node),
+        sweep.body(), sweep.fixed_consts, [*sweep.ends, *(zeros_like(s) for s in sweep.sums)],
+        [*sweep.fixed_xs, *sweep.seeds], reverse=not node.param("reverse"), **settings(node),
     )  # fmt: skip
-    carried, summed, rows = swept[:count], iter(swept[count : count + len(sums)]), iter(swept[count + len(sums) :])
-    return (
-        *(next(summed) if flag else None for flag in reached.consts),
-        *carried,
-        *(next(rows) if flag else None for flag in reached.xs),
-    )
+    count, end = len(sweep.ends), len(sweep.ends) + len(sweep.sums)
+    return sweep.results(swept[:count], swept[count:end], swept[end:])
 
 
-def sweep_body(
-    graph: Graph,
-    reached: Parts,
-    consts: Sequence[Node],
-    ends: Sequence[Node],
-    sums: Sequence[Node],
-    xs: Sequence[Node],
-    seeds: Sequence[Node],
-) -> Graph:
-    """consts; cotangents of carries, sums; rows, cotangents of ys -> cotangents, sums; cotangents of rows."""
-    fixed, carried, totals = fresh_like(consts), fresh_like(ends), fresh_like(sums)
-    rows = [make_parameter(x.type.with_shape(x.type.shape[1:]), -1, fresh=True) for x in (*xs, *seeds)]
-    found = iter(spliced(graph, [*fixed, *rows[: len(xs)], *carried, *rows[len(xs) :]]))
-    by_const = [next(found) for flag in reached.consts if flag]
-    by_carry = [next(found) if flag else zeros_like(c) for flag, c in zip(reached.carries, carried, strict=True)]
-    by_row = [next(found) for flag in reached.xs if flag]
-    added = [total + part for total, part in zip(totals, by_const, strict=True)]
-    return make_graph(f"{graph.name}.sweep", [*fixed, *carried, *totals, *rows], [*by_carry, *added, *by_row])
+class Sweep:
+    """The way back of a linear scan.
+
+    A step's cotangent of a constant is added to a sum, unless it is a product of thin matrices (of a column and a row,
+    say): then the factors are stacked, and one product over all steps does the work of both.
+    """
+
+    def __init__(self, node: Node, cotangents: Cotangents, linear: Flags) -> None:
+        body, count = node.param("body"), node.param("carries")
+        marks, self.values = Parts.of(node, linear).with_carries((True,) * count), Parts.of(node, node.inputs)
+        self.ends = [instantiate(ct, c.type) for ct, c in zip(cotangents[:count], self.values.carries, strict=True)]
+        self.seeds, self.length = present(cotangents[count:]), node.param("length")
+        made = transpose(body, marks.all, (True,) * count + flags_of(cotangents[count:]))
+        self.reached, self.name = Parts.of(node, spread_reached(made.reached, marks.all)), made.graph.name
+        self.fixed_consts = unmarked(self.values.consts, marks.consts)
+        self.fixed_xs = unmarked(self.values.xs, marks.xs)
+        self.fixed, self.carried = fresh_like(self.fixed_consts), fresh_like(self.ends)
+        self.rows = [row_parameter(x) for x in (*self.fixed_xs, *self.seeds)]
+        split = len(self.fixed_xs)
+        found = iter(spliced(made.graph, [*self.fixed, *self.rows[:split], *self.carried, *self.rows[split:]]))
+        self.by_const = [next(found) for flag in self.reached.consts if flag]
+        pairs = zip(self.reached.carries, self.carried, strict=True)
+        self.by_carry = [next(found) if flag else zeros_like(c) for flag, c in pairs]
+        self.by_row = [next(found) for flag in self.reached.xs if flag]
+        self.is_stacked = [is_thin_product(c) for c in self.by_const]
+
+    @property
+    def sums(self) -> list[Node]:
+        """The constants whose cotangents are added step by step."""
+        return [c for c, stacked in zip(self.by_const, self.is_stacked, strict=True) if not stacked]
+
+    @property
+    def factors(self) -> list[Node]:
+        """Factors of stacked products that only the loop knows; the others follow from rows that are at hand."""
+        found = [f for c, stacked in zip(self.by_const, self.is_stacked, strict=True) if stacked for f in c.inputs]
+        return [f for f in dict.fromkeys(found) if not self.follows_from_rows(f)]
+
+    def follows_from_rows(self, node: Node) -> bool:
+        return not depends_on([node], set(self.carried)) & {node}
+
+    def body(self) -> Graph:
+        """consts; cotangents of carries, sums; rows, cotangents of ys -> cotangents, sums; of rows, factors."""
+        totals = fresh_like(self.sums)
+        added = [total + part for total, part in zip(totals, self.sums, strict=True)]
+        inputs = [*self.fixed, *self.carried, *totals, *self.rows]
+        return make_graph(f"{self.name}.sweep", inputs, [*self.by_carry, *added, *self.by_row, *self.factors])
+
+    def results(self, carried: Sequence[Node], sums: Sequence[Node], stacked: Sequence[Node]) -> Cotangents:
+        split = len(self.by_row)
+        factors = dict(zip(self.factors, stacked[split:], strict=True))
+        totals, by_row = iter(sums), iter(stacked[:split])
+        consts = iter(
+            self.product(c, factors) if is_stacked else next(totals)
+            for c, is_stacked in zip(self.by_const, self.is_stacked, strict=True)
+        )
+        return (
+            *(next(consts) if flag else None for flag in self.reached.consts),
+            *carried,
+            *(next(by_row) if flag else None for flag in self.reached.xs),
+        )
+
+    def product(self, node: Node, stacks: dict[Node, Node]) -> Node:
+        """The sum over all steps of a product: one product, the steps along the inner axis."""
+        left, right = (stacks[f] if f in stacks else self.outside(f) for f in node.inputs)
+        (_, m, k), n = left.type.shape, right.type.shape[2]
+        inner = self.length * k
+        result: Node = run("matmul", reshape(moved(left, 1, 0), (m, inner)), reshape(right, (inner, n)))
+        return result
+
+    def outside(self, factor: Node) -> Node:
+        """A factor for all steps at once, from the rows of all steps."""
+        graph = make_graph(self.name, [*self.fixed, *self.rows], [factor])
+        flags = (False,) * len(self.fixed) + (True,) * len(self.rows)
+        made = batch(graph, flags, Axis(self.length), (True,))
+        return spliced(made.graph, [*self.fixed_consts, *self.fixed_xs, *self.seeds])[0]
+
+
+def unmarked(values: Sequence[Node], marks: Sequence[bool]) -> list[Node]:
+    return [v for v, mark in zip(values, marks, strict=True) if not mark]
+
+
+def row_parameter(x: Node) -> Node:
+    return make_parameter(x.type.with_shape(x.type.shape[1:]), -1, fresh=True)
+
+
+def is_thin_product(node: Node) -> bool:
+    """A product of matrices that together are not larger than it: cheaper kept than added up."""
+    if node.op.name != "matmul" or node.type.rank != 2:
+        return False
+    (m, k), (_, n) = (i.type.shape for i in node.inputs)
+    return all(isinstance(size, int) for size in (m, n, k)) and k * (m + n) <= m * n  # type: ignore[operator]
 
 
 # -- batch ------------------------------------------------------------------------------------------------------------
