@@ -15,7 +15,7 @@ from tests.modules import ROOT
 from tetrad.cli.main import COMMANDS, main
 from tetrad.core.flags import FLAGS, OPTIONS
 
-RUN = "from tetrad.cli.main import main; main(prog_name='tetrad')"
+RUN = "from tetrad.cli.start import main; main()"
 NAMES = "bench, cache, chat, doctor, inspect, list, perplexity, pull, rm, run, show, tokenize"
 
 
@@ -44,8 +44,8 @@ def test_a_misspelt_command_is_recognised() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """Neither LLVM nor the compiler, no tables, no network: help is there at once."""
-    heavy = ("llvmlite.binding", "rich", "tetrad.compiler.driver", "tetrad.hub.pull", "urllib.request")
+    """Neither NumPy nor LLVM nor the compiler, no tables, no network: help is there at once."""
+    heavy = ("numpy", "llvmlite", "tetrad.names", "rich", "tetrad.compiler.driver", "tetrad.hub.pull", "urllib.request")
     program = "import sys; sys.argv = ['tetrad', '--help']\nfrom tetrad.cli.main import main\n"
     program += f"main(standalone_mode=False)\nprint('loaded', *(m for m in {heavy} if m in sys.modules))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -100,9 +100,34 @@ def test_cache_stats_and_clear(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
 
 
-def test_a_bad_flag_is_one_clear_error() -> None:
-    code, _, printed = tetrad("doctor", TETRAD_SHOW="grpah")
-    assert code != 0 and "TETRAD_SHOW='grpah' is not valid" in printed
+@pytest.mark.parametrize(
+    ("name", "said"), [("TETRAD_SHOW", "TETRAD_SHOW='grpah' is not valid"), ("TETRAD_SHOE", "unknown flag TETRAD_SHOE")]
+)
+def test_a_bad_flag_is_one_clear_error(name: str, said: str) -> None:
+    code, _, printed = tetrad("doctor", **{name: "grpah"})
+    assert code == 1 and printed.startswith(f"Error: {said}\n  hint: ")
+
+
+INTERRUPT_AT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("module", ["tetrad.cli.main", "click", "numpy", "ml_dtypes", "tetrad.cli.console"])
+def test_ctrl_c_while_it_loads_ends_quietly(module: str) -> None:
+    words = [sys.executable, "-c", INTERRUPT_AT.format(module=module) + RUN, "list"]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
+def test_python_runs_the_package() -> None:
+    run = subprocess.run([sys.executable, "-m", "tetrad", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"tetrad {td.__version__}\n"
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(tiny_file: Path) -> None:

@@ -23,7 +23,7 @@ from tests.modules import ROOT
 from tetrad.cli.answer import bytes_per_token
 from tetrad.hub.describe import describe
 
-RUN = "from tetrad.cli.main import main; main(prog_name='tetrad')"
+RUN = "from tetrad.cli.start import main; main()"
 GREEDY = ("--temp", "0", "-n", "8", "-c", "256")
 LINE = re.compile(r"\| llama 125K F32 +\| +0.48 MiB \| +0.12 M \| CPU +\| +\d+ \| +(\S+) \| +([\d.]+) ± ([\d.]+) \|")
 

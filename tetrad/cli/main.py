@@ -15,7 +15,9 @@ from typing import Any
 import click
 
 import tetrad
+from tetrad.cli import start
 from tetrad.core.errors import TetradError, UnsupportedError
+from tetrad.core.flags import check_environment
 
 # name: (module of tetrad.cli, one line for --help)
 COMMANDS = {
@@ -32,7 +34,7 @@ COMMANDS = {
     "doctor": ("health", "Look at this machine, the flags and the cache, and compile something to see that it works."),
     "cache": ("cache", "The compile cache on disk."),
 }
-INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal, as shells report it
+BROKEN_PIPE = 141  # 128 + the signal, as shells report it
 
 Resolved = tuple[str | None, click.Command | None, list[str]]
 
@@ -65,6 +67,7 @@ class Commands(Group):
                 raise
             message = f"tetrad {cmd_name} needs the package {error.name}, which is not installed"
             raise UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
+        start.loaded()
         command: click.Command = module.COMMANDS[cmd_name]
         return command
 
@@ -75,13 +78,14 @@ class Commands(Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Errors raised on purpose read as they are, without a traceback."""
         try:
+            check_environment()
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except TetradError as error:
             raise click.ClickException(str(error)) from None
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(start.INTERRUPTED)
         except BrokenPipeError:
             discard_output()
             ctx.exit(BROKEN_PIPE)

@@ -1,0 +1,30 @@
+"""Command line, the beginning: what the console script and `python -m tetrad` call.
+
+Nothing heavy is loaded here. Ctrl-C ends the program without a word from the first moment on, also in the middle of an
+import, where an exception would be taken for a broken package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from typing import NoReturn
+
+INTERRUPTED = 130  # 128 + the signal, as shells report it
+
+
+def leave(signum: int, frame: object) -> NoReturn:
+    os._exit(INTERRUPTED)
+
+
+def main() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
+        signal.signal(signal.SIGINT, leave)
+    importlib.import_module("tetrad.cli.main").main(prog_name="tetrad")
+
+
+def loaded() -> None:
+    """All that a command needs is there: from now on Ctrl-C is an exception, which the command may want to see."""
+    if signal.getsignal(signal.SIGINT) is leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,82 @@
+"""The public names: `tetrad.<name>` for each of them; the package loads this module when the first one is used.
+
+Array functions follow the Python array API standard (2024.12); `jit` carries the name it has in JAX. The compiler, and
+LLVM with it, is loaded by the first compilation.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tetrad import functions, kernel, nn
+from tetrad.core import errors, tree
+from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.flags import check_environment
+from tetrad.core.sizes import Dim
+from tetrad.functions import *  # noqa: F403
+from tetrad.kernels import dispatch
+from tetrad.tracing.array import Array
+from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
+from tetrad.tracing.trace import Spec, trace
+from tetrad.transforms import jit
+
+check_environment()
+
+__array_api_version__ = "2024.12"
+
+bfloat16, float16, float32, float64 = bf16, f16, f32, f64
+complex64, complex128 = c64, c128
+int8, int16, int32, int64 = i8, i16, i32, i64
+uint8, uint16, uint32, uint64 = u8, u16, u32, u64
+bool = bool_
+e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
+newaxis = None
+LAZY = ("bisect", "explain")
+SPACES = ("fft", "linalg", "optim", "random")  # namespaces, loaded when first used
+DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
+BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
+CUSTOM = ("checkpoint", "custom_jvp", "custom_vjp", "stop_gradient")
+TRANSFORMS = {  # name -> module in tracing
+    **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
+}  # fmt: skip
+NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
+
+
+def __getattr__(name: str) -> Any:
+    """Elementwise functions: the namespace makes each from its op. What needs the compiler is loaded when used."""
+    if name in TRANSFORMS:
+        globals()[name] = found = getattr(importlib.import_module(f"tetrad.tracing.{TRANSFORMS[name]}"), name)
+        return found
+    if name in SPACES:
+        return importlib.import_module(f"tetrad.{name}")
+    if name == "explain":
+        return importlib.import_module("tetrad.explain")  # a folder that can be called
+    if name == "bisect":
+        globals()[name] = found = importlib.import_module("tetrad.explain.bisect").bisect
+        return found
+    if name == "load":
+        try:
+            globals()[name] = found = importlib.import_module("tetrad.models.model").load
+        except ModuleNotFoundError as missing:
+            message = f"td.load needs the package {missing.name}, which is not installed"
+            raise errors.UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
+        return found
+    globals()[name] = value = getattr(functions, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY, *SPACES, *TRANSFORMS, *NEEDS_EXTRA, *functions.__dir__()})
+
+
+__all__ = [
+    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "jit", "kernel", "nn", "trace", "tree",
+    "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
+    "cond", "fori_loop", "scan", "switch", "while_loop",
+    *LAZY,
+    *SPACES,
+    *TRANSFORMS,
+    *functions.__dir__(),
+]  # fmt: skip
