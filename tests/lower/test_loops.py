@@ -14,18 +14,21 @@ from hypothesis import strategies as st
 import tetrad as td
 from tests.compiled import run, run_on_evaluator
 from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.core.tree import flatten
+from tetrad.graph.custom import undressed
 from tetrad.graph.evaluate import evaluate
+from tetrad.lower import lower
 from tetrad.lower.launch import Choose, Launch, Repeat, While
 from tetrad.runtime.table import LoopEntry
 
 
 def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
-    return compile_graph(td.trace(function)(*arrays))
+    return compile_graph(undressed(td.trace(function)(*arrays)))
 
 
-def check(function: Callable[..., Any], *arrays: np.ndarray, rtol: float = 1e-5) -> Compiled:
+def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Compiled:
     """Machine code on 1 and 2 threads gives the evaluator's bits, and what the graph means."""
-    graph = td.trace(function)(*arrays)
+    graph, (arrays, _) = undressed(td.trace(function)(*args)), flatten(args)
     made = compile_graph(graph)
     want = run_on_evaluator(made, arrays)
     for threads in (1, 2):
@@ -96,6 +99,55 @@ def test_carries_that_change_places(width: int, steps: int, reverse: bool, swap:
         return td.scan(step, (a, b), xs, reverse=reverse)
 
     check(f, numbers(width, seed=seed), numbers(width, seed=seed + 1), numbers(steps, width, seed=seed + 2))
+
+
+# -- a cell: small products in one kernel -----------------------------------------------------------------------------
+
+
+def cell(w: Any, u: Any, b: Any, h: Any, xs: Any) -> Any:
+    return td.scan(lambda h, x: ((n := td.tanh(w @ h + u @ x + b)), n), h, xs)
+
+
+def weights(n: int, m: int, dtype: Any) -> list[np.ndarray]:
+    shapes = [(n, n), (n, m), (n,), (n,), (6, m)]
+    return [numbers(*shape, seed=i, dtype=dtype) / 4 for i, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize("n, m", [(64, 64), (16, 3), (5, 40), (33, 17)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_recurrent_cell_is_one_kernel_with_the_bits_of_many(
+    n: int, m: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = weights(n, m, dtype)
+    made = check(cell, *arrays)
+    launches = [step for step in made.lowered.steps if step.name.startswith("scan")]
+    assert len(launches) == 1 and isinstance(launches[0], Launch)
+    monkeypatch.setattr(lower, "lower_cell", lambda node, memory: None)
+    several = compiled(cell, *arrays)
+    assert any(isinstance(step, Repeat) for step in several.lowered.steps)
+    for one, other in zip(run(made, arrays), run(several, arrays), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_cell_with_gates_and_two_carries(reverse: bool) -> None:
+    def lstm(w: Any, state: Any, xs: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            h, c = state
+            i, f, o, g = td.unstack(td.reshape(td.concat([h, x]) @ w, (4, 9)))
+            c = td.sigmoid(f) * c + td.sigmoid(i) * td.tanh(g)
+            return (td.sigmoid(o) * td.tanh(c), c), h
+
+        return td.scan(step, state, xs, reverse=reverse)
+
+    check(lstm, numbers(13, 36), (numbers(9), numbers(9, seed=1)), numbers(5, 4, seed=2))
+
+
+def test_a_cell_with_several_rows_and_a_wide_projection() -> None:
+    def f(w: Any, v: Any, h: Any, xs: Any) -> Any:
+        return td.scan(lambda h, x: (td.tanh(h @ w + x), (h @ w) @ v), h, xs)
+
+    check(f, numbers(20, 20) / 5, numbers(20, 150), numbers(3, 20), numbers(4, 3, 20))
 
 
 # -- a loop of the schedule -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.target import Target
 from tetrad.graph.nodes import Graph, Node
+from tetrad.lower.cell import lower_cell
 from tetrad.lower.columns import lower_columns
 from tetrad.lower.decoded import lower_decoded_matmul
 from tetrad.lower.frame import Memory
@@ -79,8 +80,7 @@ class Lowerer:
             body = self.lower_called(node.param("graph"))
             return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory), node.source)]
         if group.kind in CONTROL:
-            in_one = lower_recurrence(group.root, memory) if group.kind == "scan" else None
-            return [in_one or lower_control(group.root, memory, self.lower_called)]
+            return [lower_in_one(group.root, memory) or lower_control(group.root, memory, self.lower_called)]
         if group.kind == "item":
             return []
         if group.kind not in GENERATORS:
@@ -100,6 +100,11 @@ class Lowerer:
         if is_single and not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
             self.templates[key] = Template(nodes, memory, tuple(launches))
         return launches
+
+
+def lower_in_one(node: Node, memory: Memory) -> Launch | None:
+    """A scan that fits into one kernel."""
+    return (lower_recurrence(node, memory) or lower_cell(node, memory)) if node.op.name == "scan" else None
 
 
 def with_copies(lowered: Lowered, target: Target, shared: frozenset[int]) -> Lowered:

@@ -19,6 +19,7 @@ from tetrad.graph.text import diff, to_text
 from tetrad.graph.verify import verify
 from tetrad.passes.algebra import algebra
 from tetrad.passes.fold import fold
+from tetrad.passes.hoist import hoist
 from tetrad.passes.layout import layout
 from tetrad.passes.quantized import quantized
 from tetrad.passes.rewrite import Fired, Rules, Trace
@@ -36,7 +37,11 @@ class Pass:
 # One walk with all sets of rules: each makes room for the others, and after the walk none of them fires.
 simplify = Rules("simplify", parts, layout, algebra, quantized, fold)
 
-PIPELINE: tuple[Pass, ...] = (Pass("split", split), Pass("simplify", simplify.apply))
+PIPELINE: tuple[Pass, ...] = (
+    Pass("split", split),
+    Pass("hoist", lambda graph, _: hoist(graph, simplify.apply)),
+    Pass("simplify", simplify.apply),
+)
 
 
 def optimise(graph: Graph, trace: Trace | None = None) -> Graph:
