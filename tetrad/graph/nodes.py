@@ -61,6 +61,9 @@ class Node:
     def __truediv__(self, other: Any) -> Any:
         return REGISTRY["divide"](self, other)
 
+    def __rtruediv__(self, other: Any) -> Any:
+        return REGISTRY["divide"](other, self)
+
     def __neg__(self) -> Any:
         return REGISTRY["negative"](self)
 

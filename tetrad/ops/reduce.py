@@ -209,7 +209,9 @@ def reduce_all(x: Array, *, axes: Axes) -> Array:
 
 
 def _share_of_extreme(t: Node, y: Node, x: Node, *, axes: Axes) -> Node:
-    """The change of the extreme element; of several equal ones, the mean of their changes."""
+    """The change of the extreme element; of several equal ones, the mean of their changes; of none, no change."""
+    if any(x.type.shape[a] == 0 for a in axes):
+        return filled(0, y.type)
     wins = cast(run("equal", x, spread(y, axes, x.type.shape)), x.type.dtype)
     result: Node = summed(t * wins, axes) / summed(wins, axes)
     return result

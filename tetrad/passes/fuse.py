@@ -26,6 +26,8 @@ LEAVES = ("parameter", "constant")
 PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
+AGAIN = 16  # operations an element may cost in all beyond the first time, when one kernel needs it at several indices
+MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the kernel's own results
 
 
 @record(eq=False)
@@ -204,6 +206,7 @@ class _Fusion:
         """Costly nodes that several kernels, or many positions of one, would compute again."""
         extra: set[Node] = set()
         owners: dict[Node, set[object]] = {}
+        indices: dict[Node, frozenset[int]] = {}
         cost = self.costs(memory)
         group_of = {m: id(m) for m in absorbed}
         for node in reversed(self.nodes):
@@ -215,10 +218,23 @@ class _Fusion:
                 kept = user in memory or user in extra or user in absorbed
                 found |= {group_of.get(user, user)} if kept else owners.get(user, set())
                 repeated |= user.op.name == "expand" and node.type.size != 1
-            if (len(found) > 1 and cost[node] > CHEAP) or (repeated and cost[node] > WIDE_RECOMPUTE):
+            indices[node] = self.indices_read(node, indices)
+            again = (len(indices[node]) - 1) * cost[node] if node.op.kind == "elementwise" else 0
+            shared = (len(found) > 1 and cost[node] > CHEAP) or again > AGAIN
+            if shared or (repeated and cost[node] > WIDE_RECOMPUTE):
                 extra.add(node)
+                indices[node] = HERE
             owners[node] = found
         return extra
+
+    def indices_read(self, node: Node, indices: Mapping[Node, frozenset[int]]) -> frozenset[int]:
+        """The different indices at which kernels compute the node, by what lies between: slices of one array that
+        meet again double them each time. More than MANY are as good as MANY."""
+        found: set[int] = set()
+        for user in self.users[node]:
+            outer = indices.get(user, HERE)
+            found |= outer if user.op.kind == "elementwise" else {hash((self.place[user], i)) for i in outer}
+        return frozenset(sorted(found)[:MANY])
 
     def costs(self, memory: set[Node]) -> dict[Node, int]:
         """Operations to compute one element when operands without memory are computed on the spot."""
