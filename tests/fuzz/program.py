@@ -116,7 +116,7 @@ def ties(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.n
 
 def number(leaf: Leaf) -> Any:
     wanted = NUMBERS[leaf.seed % len(NUMBERS)]
-    if leaf.dtype.is_float:
+    if leaf.dtype.real.is_float:
         return wanted
     whole = int(wanted) if np.isfinite(wanted) else 5
     return whole if leaf.dtype.is_signed else abs(whole) % (2 if leaf.dtype is bool_ else 256)

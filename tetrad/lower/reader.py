@@ -55,6 +55,9 @@ class Reading:
 
     def part(self, node: Node, at: At, which: int) -> Val:
         """The real (0) or imaginary (1) part of a complex node at `at`."""
+        value = splat_value(node)
+        if value is not None:
+            return self.k.const(value.imag if which else value.real, node.type.dtype.real)
         if node not in self.buffers:
             return self.read(node.inputs[which], at) if node.op.name == "join" else self.part(node.inputs[0], at, which)
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
