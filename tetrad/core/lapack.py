@@ -1,6 +1,6 @@
 """Station 0, shared words: where LAPACK is. A name such as `dgetrf` in, the address of machine code out.
 
-NumPy's wheel carries an OpenBLAS; its routines are found by name, nothing is linked (docs/adr/0012). `form` says how a
+NumPy's wheel carries an OpenBLAS; its routines are found by name, nothing is linked (docs/adr/0013). `form` says how a
 routine is called: a capital letter is that character, `i` (64 bits) or `j` (32) an integer, `m` memory; all by address,
 as Fortran wants it, with the lengths of the characters at the end.
 """
