@@ -11,6 +11,7 @@ from tetrad.core.dtypes import DType, f32, f64
 from tetrad.kernel import complex as kc
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.evaluate import evaluate
+from tetrad.kernel.nodes import If
 from tetrad.kernel.verify import verify
 from tetrad.ops.cases import joined
 
@@ -146,6 +147,14 @@ def test_signed_zeros_choose_the_side_of_a_cut(name: str) -> None:
     got, want = compute(name, a, b), exact(name, joined(a, b)).astype(np.complex128)
     assert np.allclose(got.real, want.real) and np.allclose(got.imag, want.imag)
     assert (np.signbit(got.imag) == np.signbit(want.imag)).all()
+
+
+def test_sine_and_cosine_share_the_branch_of_huge_angles() -> None:
+    k = KernelBuilder("both")
+    x, y = k.buffer("x", f64, count=16), k.buffer("y", f64, "write", 16)
+    re, im = kc.exp(k, k.load(x, k.lane()), k.load(x, k.lane()))
+    k.store(y, k.lane(), re + im)
+    assert sum(isinstance(instr, If) for instr in k.finish().body) == 1
 
 
 def test_quotients_of_infinities_and_zeros() -> None:

@@ -137,6 +137,7 @@ class _Scope:
     kind: str = "body"
     instrs: list[n.Instr] = field(default_factory=list)
     known: dict[tuple[object, ...], Val] = field(default_factory=dict)
+    made: dict[tuple[object, ...], tuple[Val, ...]] = field(default_factory=dict)  # by `once`
 
 
 class KernelBuilder:
@@ -360,6 +361,15 @@ class KernelBuilder:
         del outer.instrs[mark:]
         if body:
             outer.instrs.append(n.Region(generator, body))
+
+    def once(self, key: tuple[object, ...], make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
+        """Values whose computation is more than instructions that share by themselves, such as a branch: made once in a
+        scope, for itself and those inside it."""
+        for scope in self._scopes:
+            if key in scope.made:
+                return scope.made[key]
+        self._scopes[-1].made[key] = made = make()
+        return made
 
     def barrier(self) -> None:
         self._append(n.Barrier())

@@ -502,7 +502,11 @@ def _reduce_angle(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
 
     The product of n with the first part of pi/2 cancels exactly against |x|, the others reach far below r.
     """
-    a = k.abs(x)
+    r, quadrant = k.once(("angle", x.node), lambda: _reduced_angle(k, fmt, k.abs(x)))  # sine and cosine share it
+    return r, quadrant
+
+
+def _reduced_angle(k: KernelBuilder, fmt: Format, a: Val) -> tuple[Val, Val]:
     shifted = k.fma(a, c.TWO_OVER_PI, fmt.shifter)
     n = shifted - fmt.shifter
     r = a
