@@ -38,6 +38,14 @@ from tetrad.tracing.creation import (
     zeros,
     zeros_like,
 )  # fmt: skip
+from tetrad.tracing.dynamic import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+)  # fmt: skip
 from tetrad.tracing.einsum import einsum
 from tetrad.tracing.indexing import getitem, take_axis
 from tetrad.tracing.linear import matmul, tensordot, vecdot
@@ -291,6 +299,8 @@ __all__ = [
     "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "transpose", "unstack",
     # indexing
     "take", "take_along_axis", "scatter_add", "getitem",
+    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
+    "dynamic_update_slice", "dynamic_update_slice_in_dim",
     # elementwise beside the ops
     "clip", "pow",
     # statistics, searching

@@ -184,6 +184,8 @@ class _Fusion:
 
     def demanded(self, node: Node) -> list[Node]:
         """Operands that a node can only read from memory."""
+        if node.op.name == "dynamic_update_slice":
+            return [node.inputs[0]]  # what it writes is computed as it is written
         if node.op.kind in ("structural", "special"):
             return [i for i in node.inputs if not is_prologue(i)] if node.op.name == "matmul" else list(node.inputs)
         if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
