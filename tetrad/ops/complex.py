@@ -186,6 +186,10 @@ def join(re: Array, im: Array) -> Array:
     return joined(*np.broadcast_arrays(re, im))
 
 
+part.not_differentiable("compiling puts it in, after derivatives were taken")
+join.not_differentiable("compiling puts it in, after derivatives were taken")
+
+
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
@@ -212,3 +216,6 @@ def function_part(*parts: Array, function: str, which: int) -> Array:
 @function_part.lower
 def function_part_lower(k: KernelBuilder, *parts: Val, function: str, which: int) -> Val:
     return kc.FUNCTIONS[function](k, *parts)[which]
+
+
+function_part.not_differentiable("compiling puts it in, after derivatives were taken")

@@ -213,3 +213,6 @@ def product_parts(re: Array, im: Array) -> tuple[Array, Array]:
     for c, d in zip(re, im, strict=True):
         a, b = a * c - b * d, a * d + b * c
     return np.asarray(a), np.asarray(b)
+
+
+product_parts.not_differentiable("compiling puts it in, after derivatives were taken")

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import mul
 
 import numpy as np
 
 from tetrad.core.op import Op, op
+from tetrad.graph.nodes import Node
 from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import run, times
@@ -223,6 +226,13 @@ def tan_lower(k: KernelBuilder, x: Val) -> Val:
 tan.jvp(times(lambda y, x: 1 + y * y))
 
 
+def one_over_roots(*factors: Node) -> Node:
+    """1 / sqrt of the product. Of complex factors each has its own root: that of the product may be its negative."""
+    if factors[0].type.dtype.is_complex:
+        return 1 / reduce(mul, (run("sqrt", x) for x in factors))  # type: ignore[no-any-return]
+    return run("rsqrt", reduce(mul, factors))  # type: ignore[no-any-return]
+
+
 @transcendental()
 def asin(x: Array) -> Array:
     """Angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1].
@@ -238,7 +248,7 @@ def asin_lower(k: KernelBuilder, x: Val) -> Val:
     return km.asin(k, x)
 
 
-asin.jvp(times(lambda y, x: run("rsqrt", (1 - x) * (1 + x))))
+asin.jvp(times(lambda y, x: one_over_roots(1 - x, 1 + x)))
 
 
 @transcendental()
@@ -256,7 +266,7 @@ def acos_lower(k: KernelBuilder, x: Val) -> Val:
     return km.acos(k, x)
 
 
-acos.jvp(times(lambda y, x: -run("rsqrt", (1 - x) * (1 + x))))
+acos.jvp(times(lambda y, x: -one_over_roots(1 - x, 1 + x)))
 
 
 @transcendental()
@@ -370,7 +380,7 @@ def asinh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.asinh(k, x)
 
 
-asinh.jvp(times(lambda y, x: run("rsqrt", x * x + 1)))
+asinh.jvp(times(lambda y, x: one_over_roots(x * x + 1)))
 
 
 @transcendental()
@@ -388,7 +398,7 @@ def acosh_lower(k: KernelBuilder, x: Val) -> Val:
     return km.acosh(k, x)
 
 
-acosh.jvp(times(lambda y, x: run("rsqrt", (x - 1) * (x + 1))))
+acosh.jvp(times(lambda y, x: one_over_roots(x - 1, x + 1)))
 
 
 @transcendental()
