@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import threading
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tetrad.compiler.driver import Compiled, compile_graph
@@ -240,3 +242,19 @@ def test_a_trap_inside_a_called_graph_names_its_line() -> None:
     outer = graph_of(square(make_item(make_call(graph, [x, i]), 0)), inputs=[x, i])
     with pytest.raises(IndexError, match=f"line {line}"):
         run(compile_graph(outer), [random(5, 3), np.array([0, 0, 7, 0], np.int32)])
+
+
+@pytest.mark.parametrize("donated", [c for n in (1, 2, 3) for c in itertools.combinations(range(3), n)], ids=str)
+def test_results_of_one_kernel_that_lie_where_the_inputs_of_others_lay(donated: tuple[int, ...]) -> None:
+    """An optimiser's update: three results, each from several of the arrays that are given up."""
+
+    def update(p: td.Array, m: td.Array, v: td.Array, g: td.Array) -> tuple[td.Array, ...]:
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        return p - 0.01 * m / (td.sqrt(v) + 1e-8), m, v
+
+    rng = np.random.default_rng(8)
+    arrays = [rng.random(70).astype(np.float32) for _ in range(4)]
+    wanted = td.jit(update)(*arrays)
+    found = td.jit(update, donate_argnums=donated)(*[td.asarray(a.copy()) for a in arrays])
+    for got, want in zip(found, wanted, strict=True):
+        assert np.asarray(got).tobytes() == np.asarray(want).tobytes()

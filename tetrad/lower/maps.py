@@ -133,12 +133,20 @@ def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) ->
 
 
 def store_all(frame: Frame, outputs: list[tuple[Node, Buffer]], at: At) -> None:
-    for node, buffer in outputs:
-        if node.type.dtype.is_complex:
-            re, im = (frame.reading.part(node, at, which) for which in (0, 1))
-            frame.write_parts(buffer, node, at, re, im)
+    """Everything is read before anything is written: an output may lie where an input of another one lay."""
+    values = [parts_of(frame, node, at) for node, _ in outputs]
+    for (node, buffer), value in zip(outputs, values, strict=True):
+        if len(value) == 2:
+            frame.write_parts(buffer, node, at, *value)
         else:
-            frame.write(buffer, node, at, frame.reading.read(node, at))
+            frame.write(buffer, node, at, value[0])
+
+
+def parts_of(frame: Frame, node: Node, at: At) -> tuple[Val, ...]:
+    """The element, or the two parts of a complex one."""
+    if node.type.dtype.is_complex:
+        return tuple(frame.reading.part(node, at, which) for which in (0, 1))
+    return (frame.reading.read(node, at),)
 
 
 def is_flat(group: Group, inputs: set[Node]) -> bool:

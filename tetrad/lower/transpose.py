@@ -44,8 +44,7 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
         return tuple(source[p] for p in perm)
 
     def by_tiles() -> None:
-        for band in range(BAND):
-            column = col0 + band * LANES
+        with k.loop(col0 + LANES * BAND, col0, LANES, always=True) as column:  # written out, it takes long to compile
             tile = [element(row0 + i, column + k.lane()) for i in range(LANES)]
             for i, vector in enumerate(turned(k, tile)):
                 frame.write(out, node, result_at(row0 + k.lane(), column + i), vector)
