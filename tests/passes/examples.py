@@ -14,7 +14,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.arithmetic import abs_, add, divide, maximum, multiply, negative, pow_, subtract
 from tetrad.ops.compare import equal, greater, less, logical_and, logical_not, logical_or, not_equal, where
 from tetrad.ops.convert import cast
-from tetrad.ops.movement import concat, expand, gather, pad, reshape, slice_, transpose
+from tetrad.ops.movement import concat, expand, gather, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.passes.rewrite import full
 
 EXAMPLES: dict[str, list[Graph]] = {}
@@ -52,6 +52,11 @@ def like(node: Node, value: float) -> Node:
 
 
 # -- layout -----------------------------------------------------------------------------------------------------------
+
+
+@example("layout.nothing_to_stop")
+def _() -> tuple[Node, ...]:
+    return (stop_gradient(x()),)
 
 
 @example("layout.compose_transposes")

@@ -13,7 +13,7 @@ from typing import Any
 
 from tetrad.core.sizes import Shape, Size, SizeExpr
 from tetrad.graph.nodes import Node
-from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
+from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.passes.rewrite import Axes, Rules, var
 
@@ -21,6 +21,12 @@ layout = Rules("layout")
 x, p, q, shape, inner, outer, value = map(var, ("x", "p", "q", "shape", "inner", "outer", "value"))
 starts, sizes, steps = var("starts"), var("sizes"), var("steps")
 low, high, axis = var("low"), var("high"), var("axis")
+
+
+@layout.rule(stop_gradient(x))
+def nothing_to_stop(x: Node) -> Node:
+    """stop_gradient(x)  ->  x: derivatives have been taken by now."""
+    return x
 
 
 # -- transpose --------------------------------------------------------------------------------------------------------
