@@ -72,6 +72,14 @@ def test_rows_of_any_length(size: int) -> None:
     same(td.jit(td.argsort)(td.asarray(x)), np.argsort(x, axis=-1, kind="stable"))
 
 
+@pytest.mark.parametrize("shape", [(9, 300), (9, 4500)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_rows_of_middle_length(dtype: type, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(8).integers(-50, 50, shape).astype(dtype)
+    same(td.jit(td.sort)(td.asarray(x)), np.sort(x))
+    same(td.jit(td.argsort)(td.asarray(x)), np.argsort(x, kind="stable"))
+
+
 def test_a_long_row() -> None:
     x = np.random.default_rng(1).standard_normal(200_000).astype(np.float32)
     same(td.jit(td.sort)(td.asarray(x)), np.sort(x))

@@ -1,6 +1,6 @@
 """Lowering, sorting: rows put in order by integer keys that count as their elements do.
 
-    up to 128 elements  a row a lane, in a sorting network; the position makes every key different, so it is stable
+    short rows          a row a lane, in a sorting network; the position makes every key different, so it is stable
     longer rows         a row a workgroup, digit by digit, the lowest first: time in proportion to the length
     few of a long row   a sweep over the row for each, to find what comes next
 
@@ -22,11 +22,12 @@ from tetrad.lower.reader import At
 from tetrad.passes.fuse import Group
 
 SHORT, SHORTEST = 128, 32  # elements of a row that a network sorts: one of many rows, of any number of rows
+SHORT_VALUES = (4096, 256)  # one of many rows when positions do not matter: with keys of 32 bits, of 64
 MANY = 8  # rows that are worth sixteen lanes
 PLACE_BITS = 7  # of positions in a short row
 FEW = 16  # elements that are looked for one by one
-DIGIT, WIDE_DIGIT = 8, 11  # bits that one pass sorts by; more where a row is so long that counting them all is little
-LONG = 1 << 14
+DIGIT, WIDE_DIGIT = 8, 11  # bits that one pass sorts by; more in rows so long that counting is little beside moving,
+LONG = 1 << 14  # unless positions are moved as well: then more streams are written than caches follow
 BIAS = 128  # makes the numbers of i8 positive
 MIN32, MIN64 = -(1 << 31), -(1 << 63)
 # the bits that can differ in the keys of a type, from .. to; halves are sorted as f32, whose low bits are equal
@@ -113,7 +114,10 @@ class Rows:
 
 def lower_sort(frame: Frame, group: Group) -> Launch:
     rows, out = Rows(frame, group, group.root.param("descending")), frame.output(frame.memory.slots[group.root])
-    return sort_short_values(rows, group, out) if is_short(rows) else RadixSort(rows, group).values(out)
+    if is_short(rows, SHORT_VALUES[is_wide(rows.dtype)]):
+        return sort_short_values(rows, group, out)
+    is_long = isinstance(rows.size, int) and rows.size >= LONG
+    return RadixSort(rows, group, WIDE_DIGIT if is_long else DIGIT).values(out)
 
 
 def lower_argsort(frame: Frame, group: Group) -> Launch:
@@ -151,11 +155,12 @@ def lower_topk(frame: Frame, group: Group) -> Launch:
 Put = Callable[[Val, Val, Val], None]  # row, position in the result, position in the operand
 
 
-def is_short(rows: Rows) -> bool:
+def is_short(rows: Rows, most: int = SHORT) -> bool:
+    """Is a network quicker than digits? Few rows leave most lanes of one without work."""
     if not isinstance(rows.size, int):
         return False
     are_many = not isinstance(rows.rows, int) or rows.rows >= MANY
-    return rows.size <= (SHORT if are_many else SHORTEST)
+    return rows.size <= (most if are_many else SHORTEST)
 
 
 # -- short rows -------------------------------------------------------------------------------------------------------
@@ -383,12 +388,10 @@ class RadixSort:
     Everything but the making of keys is scalar. Where the elements of each digit go is known from one count of all.
     """
 
-    def __init__(self, rows: Rows, group: Group) -> None:
-        self.rows, self.k, self.group, self.row = rows, rows.k, group, rows.k.group_id()
-        is_long = isinstance(rows.size, int) and rows.size >= LONG
-        self.low, self.high = BITS[rows.dtype]
-        self.width = WIDE_DIGIT if is_long and self.high - self.low > 2 * DIGIT else DIGIT
-        self.shifts = range(self.low, self.high, self.width)
+    def __init__(self, rows: Rows, group: Group, width: int = DIGIT) -> None:
+        self.rows, self.k, self.group, self.row, self.width = rows, rows.k, group, rows.k.group_id(), width
+        low, self.high = BITS[rows.dtype]
+        self.shifts = range(low, self.high, width)
         self.keys = [key_scratch(rows), key_scratch(rows)]
         self.next = rows.frame.scratch("next", i32, len(self.shifts) << self.width)
 
