@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, f64
+from tetrad.core.dtypes import DType, as_dtype, f64
 from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Graph, Node
+from tetrad.ops.fft import TRANSFORMS, scale_of
 
 Dims = Mapping[str, int]
 Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)
@@ -51,7 +52,13 @@ def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dim
 def loop_results(node: Node, operands: Sequence[Pair], dims: Dims) -> list[Pair]:
     """A loop repeats its body's distances until no bound is left that says anything: floats are looked at inside it."""
     values = evaluate_node(node, [(array,) for array, _ in operands], dict(dims))
-    return [(v, np.full(v.shape, np.inf if t.dtype.is_float else 0.0)) for v, t in zip(values, node.types, strict=True)]
+    return [
+        (v, np.full(v.shape, np.inf if is_rounded(t.dtype) else 0.0)) for v, t in zip(values, node.types, strict=True)
+    ]
+
+
+def is_rounded(dtype: DType) -> bool:
+    return dtype.is_float or dtype.is_complex
 
 
 def needed(outputs: Sequence[Node], known: Mapping[Node, Pair]) -> list[Node]:
@@ -74,7 +81,7 @@ def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool)
     arrays = [array for array, _ in operands]
     (value,) = evaluate_node(node, [(a,) for a in arrays], dict(dims))
     moved = any(distance.any() for _, distance in operands)
-    if not node.type.dtype.is_float:
+    if not is_rounded(node.type.dtype):
         return value, inherited(node, operands, value, dims) if moved else np.zeros(value.shape)
     with np.errstate(all="ignore"):
         distance = own_distance(node, operands, value, dims, stated)
@@ -88,18 +95,34 @@ def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool)
 
 def own_distance(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool) -> np.ndarray:
     name, dtype = node.op.name, node.type.dtype
-    units = node.op.ulps.get(dtype, 0) if stated else 0
+    if node.op in TRANSFORMS:
+        return line_distance(node, value)
+    kinds = [dtype, *(as_dtype(a.dtype) for a, _ in operands if a.dtype.kind == "c")]
+    stated |= any(kind.is_complex for kind in kinds)  # NumPy's own loops over complex numbers round as memory lies
+    units = max(node.op.ulps.get(kind, 0) for kind in kinds) if stated else 0
     if units == math.inf:
         return np.full(value.shape, np.inf)
     distance = units * spacing(value)
     if name in SUMS:
         depth, magnitude = SUMS[name](node, [np.abs(wide(a)) for a, _ in operands], dims)
-        distance = distance + depth * epsilon(dtype) * magnitude
+        distance = distance + depth * terms(dtype) * epsilon(dtype) * magnitude
         distance = distance + (spacing(value) if dtype.bits < 32 else 0)  # halves round once more at the end
     if name == "reduce_prod":
         count = operands[0][0].size // max(value.size, 1)
-        distance = distance + 2 * count * epsilon(dtype) * np.abs(wide(value))
+        distance = distance + 2 * count * terms(dtype) * epsilon(dtype) * np.abs(wide(value))
     return distance
+
+
+def terms(dtype: DType) -> int:
+    """Products and sums of two complex numbers are several of their parts."""
+    return 4 if dtype.is_complex else 1
+
+
+def line_distance(node: Node, value: np.ndarray) -> np.ndarray:
+    """A transform states the size of a line's error, and any element may have all of it; so may NumPy's."""
+    axis, units = node.param("axis"), 2 * node.op.ulps[node.type.dtype]
+    size = np.sqrt(np.sum(np.abs(wide(value)) ** 2, axis, keepdims=True))
+    return np.asarray(np.broadcast_to(units * 2 * epsilon(node.type.dtype) * size, value.shape))
 
 
 def sum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
@@ -137,7 +160,7 @@ SUMS = {
 
 def epsilon(dtype: DType) -> float:
     """Of the type that accumulates: halves do so in f32."""
-    return 2.0**-53 if dtype is f64 else 2.0**-24
+    return 2.0**-53 if dtype.real is f64 else 2.0**-24
 
 
 def spacing(value: np.ndarray) -> np.ndarray:
@@ -147,7 +170,7 @@ def spacing(value: np.ndarray) -> np.ndarray:
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array).astype(np.float64)
+    return np.asarray(array).astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 # -- what the operands' distances become ------------------------------------------------------------------------------
@@ -160,12 +183,23 @@ def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dim
         return np.asarray(np.sum(distance, node.param("axes")))
     if name == "cumsum":
         return np.asarray(np.cumsum(distance, node.param("axis")))
+    if node.op in TRANSFORMS:
+        return line_passed_on(node, distance, value)
     if name == "matmul":
         (other, also), a = rest[0], np.abs(wide(array))
         b = np.abs(wide(other))
         return np.asarray(np.matmul(a, also) + np.matmul(distance, b) + np.matmul(distance, also))
     flips = spacing(value) if kind != "movement" else 0.0  # a result that rounds the other way
     return inherited(node, operands, value, dims) + flips
+
+
+def line_passed_on(node: Node, distance: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Every element of a line adds to every other; of half a spectrum twice."""
+    params = dict(node.params)
+    axis, n = params["axis"], params.get("n", distance.shape[params["axis"]])
+    inverse = params.get("inverse", "n" in params)
+    total = np.sum(distance, axis, keepdims=True) * scale_of(params["norm"], n, inverse=inverse)
+    return np.asarray(np.broadcast_to(total * (2 if "n" in params else 1), value.shape))
 
 
 def inherited(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
@@ -179,12 +213,14 @@ def inherited(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dim
             alike = node.op.kind == "elementwise" and touched.shape in (value.shape, ())
             return total + np.where(touched if alike else True, np.inf, 0.0)
         step = np.where(distance > 0, np.maximum(distance, spacing(array)), 0.0)
-        ends = (wide(array) + step, wide(array) - step)
+        steps = (step, -step, 1j * step, -1j * step) if array.dtype.kind == "c" else (step, -step)
+        ends = [wide(array) + each for each in steps]
         arrays = [[a for a, _ in operands] for _ in ends]
         for given, end in zip(arrays, ends, strict=True):
             given[position] = end.astype(array.dtype)
         results = (evaluate_node(node, [(a,) for a in given], dict(dims))[0] for given in arrays)
-        total = total + np.maximum(*(apart(result, value) for result in results))
+        most = np.max([apart(result, value) for result in results], 0)
+        total = total + (math.sqrt(2) * most if array.dtype.kind == "c" else most)
     return total
 
 

@@ -1,6 +1,6 @@
 """Explain, comparing: two arrays that should agree, to the bit or within distances. Returns what to tell about it.
 
-NaN equals NaN whatever its bits (the payload is free); zeros keep their sign where nothing may differ.
+NaN equals NaN whatever its bits (the payload is free); real zeros keep their sign where nothing may differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def told_apart(got: np.ndarray, want: np.ndarray, distance: np.ndarray | float =
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"it is {got.dtype} {list(got.shape)}, it should be {want.dtype} {list(want.shape)}"
     wrong = apart(got, want) > distance
-    if want.dtype.kind not in "iub":
+    if want.dtype.kind not in "iubc":
         wrong |= (got == 0) & (want == 0) & (np.signbit(got) != np.signbit(want)) & (np.asarray(distance) == 0)
     if not wrong.any():
         return None
