@@ -12,6 +12,7 @@ import scipy.linalg
 import tetrad as td
 from tetrad import linalg
 from tetrad.core.errors import FactorError, SettingError, ShapeError, SingularError
+from tetrad.passes.pipeline import optimise
 
 A3 = [[2.0, 1, 0], [1, 3, 1], [0, 1, 2]]
 B3 = [[1.0, 4], [2, -1], [3, 2]]
@@ -178,6 +179,61 @@ def test_compiled_derivatives(name: str) -> None:
     check_derivatives(SQUARE[name], posed(3, 3, 3), jit=True)
 
 
+# -- complex numbers --------------------------------------------------------------------------------------------------
+
+
+def complex_matrices(seed: int, *shape: int) -> np.ndarray:
+    return posed(seed, *shape) + 1j * draw(seed + 1, *shape)
+
+
+def hermitian(x: Any) -> Any:
+    return x + td.matrix_transpose(td.conj(x)) + 20 * td.eye(x.shape[-1], dtype=x.dtype)
+
+
+COMPLEX: dict[str, Callable[[Any], Any]] = {
+    "solve": lambda a: linalg.solve(a, a[..., :2] * a[..., :2]),
+    "inv": linalg.inv,
+    "det": linalg.det,
+    "sign": lambda a: linalg.slogdet(a).sign,
+    "slogdet": lambda a: linalg.slogdet(a).logabsdet,
+    "triangle": lambda a: linalg.triangular_solve(a, a * a, lower=False, transpose=True),
+    "cholesky": lambda a: linalg.cholesky(hermitian(a)),
+    "eigvalsh": lambda a: linalg.eigvalsh(hermitian(a)),
+    "eigh": lambda a: td.abs(linalg.eigh(hermitian(a)).eigenvectors),
+    "svdvals": linalg.svdvals,
+    "svd": lambda a: td.abs(linalg.svd(a).U) + td.abs(linalg.svd(a).Vh),
+    "qr": lambda a: td.concat(list(linalg.qr(a)), axis=-1),
+    "pinv": linalg.pinv,
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_matrices_compiled_as_eager(name: str, dtype: str) -> None:
+    for shape in ((3, 3), (2, 19, 19)):
+        x = array(complex_matrices(1, *shape), dtype)
+        eager = np.asarray(COMPLEX[name](x))
+        tolerance = (1e-3 if dtype == "complex64" else 1e-11) * max(1, np.abs(eager).max())
+        close(td.jit(COMPLEX[name])(x), eager, tolerance)
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_derivatives(name: str) -> None:
+    x, t = complex_matrices(3, 3, 3), complex_matrices(5, 3, 3)
+    w = draw(8, *np.shape(COMPLEX[name](array(x, "complex128"))))
+
+    def weighted(x: Any) -> Any:
+        y = COMPLEX[name](x)
+        return td.sum((td.real(y) + 2 * td.imag(y) if y.dtype.is_complex else y) * array(w))
+
+    h = 1e-5
+    ends = [float(weighted(array(x + s * h * t, "complex128"))) for s in (1, -1)]
+    _, forward = td.jvp(weighted, (array(x, "complex128"),), (array(t, "complex128"),))
+    close(forward, (ends[0] - ends[1]) / (2 * h), 1e-6 * max(1, abs(float(forward))))
+    gradient = np.asarray(td.grad(weighted)(array(x, "complex128")))
+    close((gradient * t).sum().real, float(forward), 1e-10 * max(1, np.abs(gradient).sum()))
+
+
 @pytest.mark.parametrize("name", OTHER)
 def test_derivatives_of_rectangles(name: str) -> None:
     check_derivatives(OTHER[name], draw(4, 5, 3), jit=False)
@@ -203,6 +259,31 @@ def test_the_factors_of_the_forward_solve_serve_the_backward_one() -> None:
     graph = td.trace(td.value_and_grad(lambda a, b: td.sum(linalg.solve(a, b) ** 2)))(array(A3), array([1, 2, 3]))
     assert str(graph).count(" = lu(") == 1
     assert str(graph).count(" = linear_solve(") == 2
+
+
+def euler(a: Any, xs: Any) -> Any:
+    """Backward Euler, the matrix the same in every step."""
+    return td.scan(lambda c, x: (linalg.solve(a, c + x), None), xs[0] * 0, xs)[0]
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+def test_a_matrix_that_a_loop_does_not_change_is_factored_before_it(rows: int) -> None:
+    a = np.eye(rows) * 1.2 - 0.1 * np.eye(rows, k=1) - 0.1 * np.eye(rows, k=-1)
+    xs = np.zeros((4, rows))
+    xs[0, 0] = 1
+    got = td.jit(euler)(array(a), array(xs))
+    close(got[:3], [0.517426643152104, 0.172361678867289, 0.035173556732351], 1e-3 if rows > 3 else 1e-12)
+    graph = optimise(td.trace(euler)(array(a), array(xs)))
+    body, outer = str(graph).split("\n\n")[:2]
+    assert "lu(" in outer and "lu(" not in body and "linear_solve(" in body
+    f = td.grad(lambda a, xs: td.sum(euler(a, xs)), argnums=(0, 1))
+    for one, other in zip(td.jit(f)(array(a), array(xs)), f(array(a), array(xs)), strict=True):
+        close(one, np.asarray(other), 1e-12)
+
+
+def test_the_factors_of_a_constant_are_a_constant() -> None:
+    a = array(posed(1, 20, 20))
+    assert "lu(" not in str(td.trace(lambda b: linalg.solve(a, b))(array(draw(2, 20))))
 
 
 # -- functions --------------------------------------------------------------------------------------------------------

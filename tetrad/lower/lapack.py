@@ -1,8 +1,8 @@
 """Lowering, linear algebra by LAPACK: a kernel whose workgroup prepares one matrix, calls the routine and checks it.
 
-Receives the ops of `ops.systems` (above `SMALL` rows) and `ops.factors`. Matrices lie by rows here and by columns
-there, so LAPACK sees every matrix transposed; routines are chosen so that little has to be turned around. Batches are
-spread over workers like any other workgroups.
+Receives the ops of `ops.systems` (above `SMALL` rows, or complex) and `ops.factors`. Matrices lie by rows here and by
+columns there, so LAPACK sees every matrix transposed; routines are chosen so that little has to be turned around.
+Batches are spread over workers like any other workgroups. Kernels see complex numbers as pairs of floats.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Callable
 
 from tetrad.core import lapack
 from tetrad.core.dtypes import DType, i32, i64, index
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.index import Space
-from tetrad.lower.launch import Launch
+from tetrad.lower.launch import Launch, Slot
+from tetrad.lower.reader import splat_value
 from tetrad.lower.systems import (
     lower_det,
     lower_small_cholesky,
@@ -28,13 +29,14 @@ from tetrad.lower.systems import (
     trap_at,
 )
 from tetrad.ops.factors import convergence_error
-from tetrad.ops.systems import SMALL, definite_error, singular_error
+from tetrad.ops.systems import LETTERS, SMALL, definite_error, singular_error
 from tetrad.passes.fuse import Group
 
 COLUMNS = 64  # of a right side that one workgroup solves for
 BLOCK = 64  # LAPACK's: work it may use is a multiple
-LETTERS = {"f32": "s", "f64": "d"}
 Generator = Callable[[Frame, Group], Launch]
+Explain = Callable[[str, int, tuple[int, ...], int], TetradError]
+Step = Callable[[], None] | tuple[str, str, str]
 
 
 class Matrices:
@@ -45,30 +47,42 @@ class Matrices:
         self.a = group.root.inputs[0]
         self.lead = self.a.type.shape[:-2]
         self.grid: tuple[Size, ...] = (product(self.lead), blocks)
-        self.space = Space(frame.k, frame.sizes, self.grid, frame.k.group_id())
-        self.system, self.block = self.space.span(0, 1), self.space.span(1, 2)
-        self.dtype = self.a.type.dtype
-        self.prefix = LETTERS[self.dtype.name]
+        space = Space(frame.k, frame.sizes, self.grid, frame.k.group_id())
+        self.system, self.block = space.span(0, 1), space.span(1, 2)
+        dtype = self.a.type.dtype
+        self.real, self.parts = dtype.real, 2 if dtype.is_complex else 1
+        self.prefix = LETTERS[dtype.np.name]
         self.integer: DType = i64 if lapack.library().bits == 64 else i32
 
-    def rows_of(self, size: Size) -> Val:
+    def size(self, size: Size) -> Val:
         return self.frame.sizes.val(size)
 
     def start(self, *sizes: Size) -> Val:
-        """Where the matrix (vector, ...) of this system begins among those of all."""
-        return self.system * self.frame.sizes.val(product(sizes))
+        """Where the floats of this system begin among those of all, in an array with such a matrix for each."""
+        return self.system * self.size(product(sizes) * self.parts)
 
-    def scratch(self, name: str, count: Size, dtype: DType | None = None) -> Buffer:
-        return self.frame.scratch(name, dtype or self.dtype, count)
+    # -- memory ---------------------------------------------------------------------------------------------------
+
+    def output(self, slot: Slot, access: str = "write") -> Buffer:
+        return self.frame.view(slot, slot.type.dtype.real, access)
+
+    def input(self, node: Node) -> Buffer | None:
+        """The memory of an operand, as floats; a constant of one value has none."""
+        if node.type.dtype.is_complex:
+            return self.frame.view(self.frame.memory.slots[node], self.real)
+        return self.frame.reading.buffers.get(node)
+
+    def scratch(self, name: str, count: Size) -> Buffer:
+        """Room for numbers of the matrix's own type."""
+        return self.frame.scratch(name, self.real, count * self.parts)
 
     def integers(self, name: str, count: Size = 1) -> Buffer:
         return self.frame.scratch(name, self.integer, count)
 
-    def call(self, routine: str, form: str, *operands: object) -> None:
-        """`form` as in `core.lapack`, integers written `i`."""
-        name = lapack.MARK + self.prefix + routine
-        self.frame.sizes.formulas[name] = 0  # the address is looked up in the process that runs it
-        self.k.foreign(self.k.arg(name), form.replace("i", lapack.integer()), *operands)
+    def load(self, node: Node, source: Buffer | None, at: Val) -> Val:
+        return self.k.const(splat_value(node), self.real) if source is None else self.k.load(source, at)
+
+    # -- loops ----------------------------------------------------------------------------------------------------
 
     def each(self, count: Val, body: Callable[[Val], None], start: object = 0) -> None:
         """body(i) for i from start, 16 lanes at a time."""
@@ -78,84 +92,94 @@ class Matrices:
             with k.when(position < count, guard=True):
                 body(position)
 
-    def matrix(self, target: Buffer, begin: Val, node: Node, rows: Size, columns: Size) -> None:
-        """target[begin ...] = this system's matrix of a node, by rows."""
-        k, wide = self.k, self.rows_of(columns)
-        lead = self.space_of_lead()
+    def copy(self, target: Buffer, begin: Val, node: Node, *sizes: Size) -> None:
+        """target[begin ...] = this system's matrix of an operand, by rows."""
+        k, source, first = self.k, self.input(node), self.start(*sizes)
+        count = self.size(product(sizes) * self.parts)
+        self.each(count, lambda e: k.store(target, begin + e, self.load(node, source, first + e)))
 
-        with k.loop(self.rows_of(rows)) as i:
-            self.each(
-                wide, lambda j: k.store(target, begin + i * wide + j, self.frame.reading.read(node, (*lead, i, j)))
-            )
-
-    def space_of_lead(self) -> tuple[Val, ...]:
-        return Space(self.k, self.frame.sizes, self.lead, self.system).axes()
-
-    def turned(self, target: Buffer, begin: Val, source: Buffer, at: Val, rows: Val, columns: Val) -> None:
-        """target[begin ...], by rows, = source[at ...], by columns."""
+    def turn(
+        self, target: Buffer, begin: Val, source: Buffer, rows: Val, columns: Val, conjugate: bool = False
+    ) -> None:
+        """target[begin ...], by rows, = the matrix at the beginning of source, by columns."""
         k = self.k
         with k.loop(rows) as i:
-            self.each(columns, lambda j: k.store(target, begin + i * columns + j, k.load(source, at + j * rows + i)))
+            for part in range(self.parts):
 
-    def check(self, info: Buffer, error: Callable[..., Exception], pivot: bool = False) -> None:
+                def move(j: Val, i: Val = i, part: int = part) -> None:
+                    value = k.load(source, (j * rows + i) * self.parts + part)
+                    k.store(
+                        target, begin + (i * columns + j) * self.parts + part, -value if part and conjugate else value
+                    )
+
+                self.each(columns, move)
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def call(self, routine: str, form: str, *operands: object) -> None:
+        """`form` as in `core.lapack`, integers written `i`."""
+        name = lapack.MARK + self.prefix + routine
+        self.frame.sizes.formulas[name] = 0  # the address is looked up in the process that runs it
+        self.k.foreign(self.k.arg(name), form.replace("i", lapack.integer()), *operands)
+
+    def check(self, info: Buffer, explain: Explain, *, counts_rows: bool = False) -> None:
         """What LAPACK reports in `info` stops the program; some routines count rows in it, from 1."""
-        k = self.k
-        code = k.cast(k.load(info, 0), i64)
-        rows = self.rows_of(self.a.type.shape[-1])
-        value = self.system * rows
-        if pivot:
-            value = value + k.cast(code, index) - 1
-        trap_at(self.frame, self.node, code > 0, value, error)  # type: ignore[arg-type]
+        code = self.k.cast(self.k.load(info, 0), index)
+        value = self.system * self.size(self.a.type.shape[-1])
+        trap_at(self.frame, self.node, code > 0, value + code - 1 if counts_rows else value, explain)
 
     def finish(self, flops: Size) -> Launch:
         return self.frame.finish(product(self.grid), self.group, flops=product(self.lead) * flops)
+
+
+def is_small(node: Node) -> bool:
+    """Does a kernel of ours do better than LAPACK?"""
+    rows = node.inputs[0].type.shape[-1]
+    return isinstance(rows, int) and rows <= SMALL and not node.inputs[0].type.dtype.is_complex
 
 
 # -- systems ----------------------------------------------------------------------------------------------------------
 
 
 def lower_lu(frame: Frame, group: Group) -> Launch:
-    rows = group.root.inputs[0].type.shape[-1]
-    if isinstance(rows, int) and rows <= SMALL:
+    if is_small(group.root):
         return lower_small_lu(frame, group)
     m, k = Matrices(frame, group), frame.k
+    rows = m.a.type.shape[-1]
     slots = frame.memory.results(m.node)
-    factors, pivots = frame.output(slots[0], "readwrite"), frame.output(slots[1])
-    own, info, n = m.integers("own", rows), m.integers("info"), m.rows_of(rows)
-    begin = m.start(rows, rows)
-    m.matrix(factors, begin, m.a, rows, rows)
+    factors, pivots = m.output(slots[0], "readwrite"), m.output(slots[1])
+    own, info, n = m.integers("own", rows), m.integers("info"), m.size(rows)
+    begin, first = m.start(rows, rows), m.system * n
+    m.copy(factors, begin, m.a, rows, rows)
     m.call("getrf", "iimimm", n, n, (factors, begin), n, (own, 0), (info, 0))
-    first = m.start(rows)
     m.each(n, lambda i: k.store(pivots, first + i, k.cast(k.load(own, i) - 1, i32)))
-    return m.finish(rows * rows * rows)
+    return m.finish(rows * rows * rows * m.parts)
 
 
 def lower_linear_solve(frame: Frame, group: Group) -> Launch:
-    """A P = L U by columns is P^T A^T = ... by rows: right sides are rows there, so triangles stand on the right."""
+    if is_small(group.root):
+        return lower_small_solve(frame, group)
     _, factors, pivots, b = group.root.inputs
     rows, width = b.type.shape[-2:]
-    if isinstance(rows, int) and rows <= SMALL:
-        return lower_small_solve(frame, group)
     m = Matrices(frame, group, ceil_div(width, COLUMNS))
     right = RightSide(m, factors, b)
-    order, first = frame.reading.buffers[pivots], m.start(rows)
     if dict(m.node.params).get("transposed", False):
-        right.solve(lambda: right.exchange(order, first, reverse=False), ("L", "N", "U"), ("U", "N", "N"))
+        right.solve(lambda: right.exchange(pivots, reverse=False), ("L", "N", "U"), ("U", "N", "N"))
     else:
-        right.solve(None, ("U", "T", "N"), ("L", "T", "U"), lambda: right.exchange(order, first, reverse=True))
-    return m.finish(rows * rows * width * 2)
+        right.solve(("U", "T", "N"), ("L", "T", "U"), lambda: right.exchange(pivots, reverse=True))
+    return m.finish(rows * rows * width * 2 * m.parts)
 
 
 def lower_triangular_solve(frame: Frame, group: Group) -> Launch:
+    if is_small(group.root):
+        return lower_small_triangular(frame, group)
     a, b = group.root.inputs
     rows, width = b.type.shape[-2:]
-    if isinstance(rows, int) and rows <= SMALL:
-        return lower_small_triangular(frame, group)
     m = Matrices(frame, group, ceil_div(width, COLUMNS))
     params = dict(m.node.params)
     sides = ("U" if params.get("lower", True) else "L", "N" if params.get("transposed", False) else "T")
-    RightSide(m, a, b).solve(None, (*sides, "U" if params.get("unit", False) else "N"))
-    return m.finish(rows * rows * width)
+    RightSide(m, a, b).solve((*sides, "U" if params.get("unit", False) else "N"))
+    return m.finish(rows * rows * width * m.parts)
 
 
 class RightSide:
@@ -165,66 +189,68 @@ class RightSide:
     def __init__(self, m: Matrices, triangles: Node, b: Node) -> None:
         self.m, self.b, self.k = m, b, m.k
         self.rows, self.width = b.type.shape[-2:]
-        self.n, self.pitch = m.rows_of(self.rows), m.rows_of(self.width)
-        self.out = m.frame.output(m.frame.memory.slots[m.node], "readwrite")
+        self.n, self.pitch = m.size(self.rows), m.size(self.width * m.parts)  # the pitch in floats
+        self.out = m.output(m.frame.memory.slots[m.node], "readwrite")
         self.triangles, self.corner = self.memory_of(triangles)
         self.one = m.scratch("one", 1)
-        self.left = m.block * COLUMNS  # the first column of this workgroup
-        self.count = m.k.min(self.pitch - self.left, COLUMNS)
+        self.left = m.block * (COLUMNS * m.parts)  # the first float of a row that is this workgroup's
+        self.count = m.k.min(self.pitch - self.left, COLUMNS * m.parts)
         self.begin = m.start(self.rows, self.width) + self.left
 
     def memory_of(self, node: Node) -> tuple[Buffer, Val]:
         """Where the triangles are; a constant of one value is in no memory, so it is written out."""
         m, k = self.m, self.k
-        if node in m.frame.reading.buffers:
-            return m.frame.reading.buffers[node], m.start(self.rows, self.rows)
+        known = m.input(node)
+        if known is not None:
+            return known, m.start(self.rows, self.rows)
         made = m.scratch("triangles", self.rows * self.rows)
-        m.matrix(made, k.index(0), node, self.rows, self.rows)
+        m.copy(made, k.index(0), node, self.rows, self.rows)
         return made, k.index(0)
 
     def at(self, row: Val, column: Val) -> Val:
         return self.begin + row * self.pitch + column
 
-    def solve(self, *steps: Callable[[], None] | tuple[str, str, str] | None) -> None:
-        k = self.k
-        is_unit = dict(self.m.node.params).get("unit", False)
-        first = k.index(0) if is_unit else self.first_zero()
-        policy = dict(self.m.node.params).get("singular", "raise")
-        if policy == "raise" and not is_unit:
+    def solve(self, *steps: Step) -> None:
+        params = dict(self.m.node.params)
+        first = None if params.get("unit", False) else self.first_zero()
+        policy = params.get("singular", "raise")
+        if first is not None and policy == "raise":
             trap_at(self.m.frame, self.m.node, first < self.n, self.m.system * self.n + first, singular_error)
-        self.copy()
-        k.store(self.one, 0, k.const(1, self.m.dtype))
+        self.fill_in()
         for step in steps:
             if callable(step):
                 step()
-            elif step is not None:
+            else:
                 self.substitute(*step)
-        if policy == "nan" and not is_unit:
-            with k.when(first < self.n):
-                self.fill()
+        if first is not None and policy == "nan":
+            with self.k.when(first < self.n):
+                self.mark()
 
     def first_zero(self) -> Val:
         """The first row with a zero on its diagonal, or the number of rows."""
-        k = self.k
+        k, parts = self.k, self.m.parts
         found = k.local(self.n)
         with k.loop(self.n) as i:
-            is_zero = k.load(self.triangles, self.corner + i * self.n + i).eq(0)
+            at = self.corner + (i * self.n + i) * parts
+            is_zero = k.load(self.triangles, at).eq(0)
+            if parts == 2:
+                is_zero = is_zero & k.load(self.triangles, at + 1).eq(0)
             found.set(k.select(is_zero, k.min(found.get(), i), found))
         return found.get()
 
-    def copy(self) -> None:
+    def fill_in(self) -> None:
+        """The right side where the solution shall be, and the number one that `trsm` multiplies with."""
         k, m = self.k, self.m
-        lead = m.space_of_lead()
+        source = m.input(self.b)
         with k.loop(self.n) as i:
-            m.each(
-                self.count,
-                lambda j: k.store(self.out, self.at(i, j), m.frame.reading.read(self.b, (*lead, i, self.left + j))),
-            )
+            m.each(self.count, lambda j: k.store(self.out, self.at(i, j), m.load(self.b, source, self.at(i, j))))
+        for part in range(m.parts):
+            k.store(self.one, part, k.const(1 - part, m.real))
 
-    def fill(self) -> None:
+    def mark(self) -> None:
         k = self.k
         with k.loop(self.n) as i:
-            self.m.each(self.count, lambda j: k.store(self.out, self.at(i, j), k.const(float("nan"), self.m.dtype)))
+            self.m.each(self.count, lambda j: k.store(self.out, self.at(i, j), k.const(float("nan"), self.m.real)))
 
     def substitute(self, triangle: str, turn: str, unit: str) -> None:
         """A vector by trsv; several columns, rows by LAPACK's reading, by trsm with the triangle on their right."""
@@ -232,39 +258,40 @@ class RightSide:
         if self.width == 1:
             self.m.call("trsv", f"{triangle}{turn}{unit}imimi", self.n, memory, self.n, (self.out, self.begin), 1)
             return
-        other = "N" if turn == "T" else "T"
-        self.m.call(
-            "trsm", f"R{triangle}{other}{unit}iimmimi",
-            self.count, self.n, (self.one, 0), memory, self.n, (self.out, self.begin), self.pitch,
-        )  # fmt: skip
+        form = f"R{triangle}{'N' if turn == 'T' else 'T'}{unit}iimmimi"
+        columns, pitch = self.count // self.m.parts, self.m.size(self.width)
+        self.m.call("trsm", form, columns, self.n, (self.one, 0), memory, self.n, (self.out, self.begin), pitch)
 
-    def exchange(self, pivots: Buffer, first: Val, *, reverse: bool) -> None:
-        k = self.k
+    def exchange(self, pivots: Node, *, reverse: bool) -> None:
+        k, m = self.k, self.m
+        order, first = m.frame.reading.buffers[pivots], m.system * self.n
         with k.loop(self.n) as step:
             row = self.n - 1 - step if reverse else step
-            other = k.cast(k.load(pivots, first + row), index)
+            other = k.cast(k.load(order, first + row), index)
 
             def swap(j: Val, row: Val = row, other: Val = other) -> None:
                 a, b = k.load(self.out, self.at(row, j)), k.load(self.out, self.at(other, j))
                 k.store(self.out, self.at(row, j), b)
                 k.store(self.out, self.at(other, j), a)
 
-            self.m.each(self.count, swap)
+            m.each(self.count, swap)
 
 
 def lower_cholesky(frame: Frame, group: Group) -> Launch:
-    rows = group.root.inputs[0].type.shape[-1]
-    if isinstance(rows, int) and rows <= SMALL:
+    """By columns LAPACK sees conj(A), whose upper factor lies where L lies by rows."""
+    if is_small(group.root):
         return lower_small_cholesky(frame, group)
     m, k = Matrices(frame, group), frame.k
-    out, info, n = frame.output(frame.memory.slots[m.node], "readwrite"), m.integers("info"), m.rows_of(rows)
+    rows = m.a.type.shape[-1]
+    out, info, n = m.output(frame.memory.slots[m.node], "readwrite"), m.integers("info"), m.size(rows)
     begin = m.start(rows, rows)
-    m.matrix(out, begin, m.a, rows, rows)
+    m.copy(out, begin, m.a, rows, rows)
     m.call("potrf", "Uimim", n, (out, begin), n, (info, 0))
-    m.check(info, definite_error, pivot=True)
+    m.check(info, definite_error, counts_rows=True)
+    pitch = m.size(rows * m.parts)
     with k.loop(n) as i:
-        m.each(n, lambda j: k.store(out, begin + i * n + j, k.const(0, m.dtype)), start=i + 1)
-    return m.finish(rows * rows * rows)
+        m.each(pitch, lambda j: k.store(out, begin + i * pitch + j, k.const(0, m.real)), start=(i + 1) * m.parts)
+    return m.finish(rows * rows * rows * m.parts)
 
 
 # -- orthogonal factors -----------------------------------------------------------------------------------------------
@@ -280,76 +307,87 @@ def static_sizes(node: Node) -> tuple[int, int]:
 def lower_qr(frame: Frame, group: Group) -> Launch:
     m, k = Matrices(frame, group), frame.k
     tall, wide = static_sizes(m.a)
-    least = min(tall, wide)
-    inner = m.node.types[0].shape[-1]
-    q, r = (frame.output(slot) for slot in frame.memory.results(m.node))
+    least, inner = min(tall, wide), m.node.types[0].shape[-1]
+    q, r = (m.output(slot) for slot in frame.memory.results(m.node))
     work, tau, info = m.scratch("matrix", tall * max(wide, tall)), m.scratch("tau", least), m.integers("info")
     room = BLOCK * max(tall, wide)
-    space = m.scratch("room", room)
-    rows, columns, zero = k.index(tall), k.index(wide), k.index(0)
-    lead = m.space_of_lead()
-    with k.loop(rows) as i:
-        m.each(columns, lambda j: k.store(work, j * tall + i, frame.reading.read(m.a, (*lead, i, j))))
+    space, rows, columns, own = m.scratch("room", room), k.index(tall), k.index(wide), m.size(inner)
+    source, first = m.input(m.a), m.start(tall, wide)
+    with k.loop(rows) as i, k.loop(columns) as j:
+        for part in range(m.parts):
+            value = m.load(m.a, source, first + (i * wide + j) * m.parts + part)
+            k.store(work, (j * tall + i) * m.parts + part, value)
     m.call("geqrf", "iimimmim", rows, columns, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0))
-    begin = m.start(inner, wide)
-    with k.loop(m.rows_of(inner)) as i:
+    upper(m, r, m.start(inner, wide), work, tall, own, columns)
+    generate = "ungqr" if m.parts == 2 else "orgqr"
+    m.call(generate, "iiimimmim", rows, own, least, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0))
+    m.turn(q, m.start(tall, inner), work, rows, own)
+    return m.finish(4 * tall * wide * least * m.parts)
 
-        def entry(j: Val, i: Val = i) -> None:
-            value = k.select(j < i, k.const(0, m.dtype), k.load(work, j * tall + k.min(i, j)))
-            k.store(r, begin + i * wide + j, value)
 
-        m.each(columns, entry)
-    own = m.rows_of(inner)
-    m.call("orgqr", "iiimimmim", rows, own, least, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0))
-    m.turned(q, m.start(tall, inner), work, zero, rows, own)
-    return m.finish(4 * tall * wide * least)
+def upper(m: Matrices, r: Buffer, begin: Val, work: Buffer, tall: int, rows: Val, columns: Val) -> None:
+    """The upper triangle of a matrix by columns, by rows, with zeros below."""
+    k = m.k
+    with k.loop(rows) as i:
+        for part in range(m.parts):
+
+            def entry(j: Val, i: Val = i, part: int = part) -> None:
+                value = k.load(work, (j * tall + k.min(i, j)) * m.parts + part)
+                kept = k.select(j < i, k.const(0, m.real), value)
+                k.store(r, begin + (i * columns + j) * m.parts + part, kept)
+
+            m.each(columns, entry)
 
 
 def lower_eigh(frame: Frame, group: Group) -> Launch:
+    """Of a complex matrix LAPACK sees the conjugate, with the same values and conjugate vectors."""
     m, k = Matrices(frame, group), frame.k
     rows = m.a.type.shape[-1]
-    has_vectors = m.node.op.name == "eigh"
+    has_vectors, is_complex = m.node.op.name == "eigh", m.parts == 2
     slots = frame.memory.results(m.node) if has_vectors else (frame.memory.slots[m.node],)
-    values = frame.output(slots[0], "readwrite")
-    work, info, n = m.scratch("matrix", rows * rows), m.integers("info"), m.rows_of(rows)
-    size, integers = (2 * rows * rows + 6 * rows + 1, 5 * rows + 3) if has_vectors else (BLOCK * rows + 3 * rows, 1)
-    room, more = m.scratch("room", size), m.integers("more", integers)
-    m.matrix(work, k.index(0), m.a, rows, rows)
+    values = m.output(slots[0], "readwrite")
+    work, info, n = m.scratch("matrix", rows * rows), m.integers("info"), m.size(rows)
+    size: Size = 2 * rows * rows + (6 + BLOCK) * rows + 1
+    room, more = m.scratch("room", size), m.integers("more", 5 * rows + 3)
+    m.copy(work, k.index(0), m.a, rows, rows)
+    reals = (m.frame.scratch("reals", m.real, 2 * rows * rows + 5 * rows + 1), 0)
+    middle = (reals, m.size(2 * rows * rows + 5 * rows + 1)) if is_complex else ()
+    form = f"{'V' if has_vectors else 'N'}Uimimmi{'mi' if is_complex else ''}mim"
     m.call(
-        "syevd", f"{'V' if has_vectors else 'N'}Uimimmimim",
-        n, (work, 0), n, (values, m.start(rows)), (room, 0), m.rows_of(size), (more, 0), m.rows_of(integers), (info, 0),
+        "heevd" if is_complex else "syevd", form, n, (work, 0), n, (values, m.system * n),
+        (room, 0), m.size(size), *middle, (more, 0), m.size(5 * rows + 3), (info, 0),
     )  # fmt: skip
     m.check(info, convergence_error)
     if has_vectors:
-        m.turned(frame.output(slots[1]), m.start(rows, rows), work, k.index(0), n, n)
-    return m.finish(9 * rows * rows * rows)
+        m.turn(m.output(slots[1]), m.start(rows, rows), work, n, n, conjugate=True)
+    return m.finish(9 * rows * rows * rows * m.parts)
 
 
 def lower_svd(frame: Frame, group: Group) -> Launch:
-    """LAPACK sees A^T = V S U^T by columns: its left vectors are V^T by rows, its right ones U."""
+    """LAPACK sees A^T = conj(V) S U^T by columns: its left vectors are V^H by rows, its right ones U."""
     m, k = Matrices(frame, group), frame.k
     tall, wide = static_sizes(m.a)
-    least = min(tall, wide)
-    has_vectors = m.node.op.name == "svd"
+    least, most = min(tall, wide), max(tall, wide)
+    has_vectors, is_complex = m.node.op.name == "svd", m.parts == 2
     slots = frame.memory.results(m.node) if has_vectors else (frame.memory.slots[m.node],)
-    values = frame.output(slots[1 if has_vectors else 0], "readwrite")
+    values = m.output(slots[1 if has_vectors else 0], "readwrite")
     full = dict(m.node.params).get("full", False)
-    job = ("A" if full else "S") if has_vectors else "N"
     left, right = (tall, wide) if full else (least, least)
     work, info, more = m.scratch("matrix", tall * wide), m.integers("info"), m.integers("more", 8 * least)
     room = 4 * least * least + 7 * least + BLOCK * (tall + wide)
-    space = m.scratch("room", room)
-    nothing = m.scratch("nothing", 1)
-    u = (frame.output(slots[0], "readwrite"), m.start(tall, left)) if has_vectors else (nothing, k.index(0))
-    vh = (frame.output(slots[2], "readwrite"), m.start(right, wide)) if has_vectors else (nothing, k.index(0))
-    m.matrix(work, k.index(0), m.a, tall, wide)
+    space, nothing = m.scratch("room", room), m.scratch("nothing", 1)
+    u = (m.output(slots[0], "readwrite"), m.start(tall, left)) if has_vectors else (nothing, k.index(0))
+    vh = (m.output(slots[2], "readwrite"), m.start(right, wide)) if has_vectors else (nothing, k.index(0))
+    m.copy(work, k.index(0), m.a, tall, wide)
+    reals = m.frame.scratch("reals", m.real, least * (5 * least + 2 * most + 7) if is_complex else 1)
+    job = ("A" if full else "S") if has_vectors else "N"
     m.call(
-        "gesdd", f"{job}iimimmimimimm",
-        wide, tall, (work, 0), wide, (values, m.start(least)), vh, wide, u, left,
-        (space, 0), room, (more, 0), (info, 0),
+        "gesdd", f"{job}iimimmimimi{'m' if is_complex else ''}mm",
+        wide, tall, (work, 0), wide, (values, m.system * least), vh, wide, u, left,
+        (space, 0), room, *([(reals, 0)] if is_complex else []), (more, 0), (info, 0),
     )  # fmt: skip
     m.check(info, convergence_error)
-    return m.finish(12 * tall * wide * least)
+    return m.finish(12 * tall * wide * least * m.parts)
 
 
 LAPACK_GENERATORS: dict[str, Generator] = {

@@ -38,7 +38,8 @@ def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | 
         raise UnsupportedError(f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit")
     frame = Frame(group.name, memory)
     changed = group.root.inputs[:1] if group.root.op.in_place else ()
-    frame.reads(i for i in inputs if i not in changed and not i.type.dtype.is_quantized)
+    given = (i for i in inputs if i not in changed)  # quantised and complex memory is seen as other elements
+    frame.reads(i for i in given if not i.type.dtype.is_quantized and not i.type.dtype.is_complex)
     return GENERATORS[name](frame, group)
 
 
@@ -188,7 +189,6 @@ def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) ->
 
 
 GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
-    "after": lambda frame, group: [],
     "after": lambda frame, group: [],
     "argmax": lower_arg,
     "argmin": lower_arg,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tetrad.core.dtypes import i32
+from tetrad.core.dtypes import DType, i32
 from tetrad.core.errors import TetradError
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import Val
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.complex import hypot
 from tetrad.kernel.math import log
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
@@ -231,25 +232,53 @@ def lower_small_cholesky(frame: Frame, group: Group) -> Launch:
 
 
 def lower_det(frame: Frame, group: Group) -> Launch:
-    """The product of the diagonal, and for every exchange another sign."""
+    """The product of the diagonal, and for every exchange another sign. Complex numbers are pairs of floats."""
     node, k = group.root, frame.k
     _, factors, pivots = node.inputs
-    rows, dtype = factors.type.shape[-1], factors.type.dtype
+    rows, real = factors.type.shape[-1], factors.type.dtype.real
     lanes = Lanes(frame, product(factors.type.shape[:-2]))
-    outs = [frame.output(slot) for slot in frame.memory.results(node)]
-    n, one = frame.sizes.val(rows), k.const(1, dtype)
-    det, sign, size = k.local(one), k.local(one), k.local(0, dtype)
+    outs = [frame.view(slot, real, "write") for slot in frame.memory.results(node)]
+    parts = 2 if factors.type.dtype.is_complex else 1
+    known = frame.view(frame.memory.slots[factors], real) if parts == 2 else frame.reading.buffers.get(factors)
+    n, zero, one = frame.sizes.val(rows), k.const(0, real), k.const(1, real)
+    det, sign = Product(k, real, parts), Product(k, real, parts)
+    size = k.local(0, real)
     with k.loop(n) as i:
-        entry = lanes.read(factors, rows * rows, i * n + i)
+        entry = diagonal_entry(lanes, factors, known, i, n, parts)
         turn = k.select(lanes.read(pivots, rows, i).ne(k.cast(i, i32)), -one, one)
-        det.set(det.get() * turn * entry)
-        direction = k.select(entry.eq(0), k.const(0, dtype), k.copysign(one, entry))
-        sign.set(sign.get() * turn * k.select(entry.eq(entry), direction, entry))
-        size.set(size.get() + log(k, k.abs(entry)))
+        magnitude = k.abs(entry[0]) if parts == 1 else hypot(k, *entry)
+        det.multiply([value * turn for value in entry])
+        sign.multiply([k.select(magnitude.eq(0), zero, value / magnitude * turn) for value in entry])
+        size.set(size.get() + log(k, magnitude))
     with lanes.own():
-        for out, value in zip(outs, (det, sign, size), strict=True):
-            lanes.write(out, 1, 0, value.get())
+        for part in range(parts):
+            lanes.write(outs[0], parts, part, det.held[part].get())
+            lanes.write(outs[1], parts, part, sign.held[part].get())
+        lanes.write(outs[2], 1, 0, size.get())
     return frame.finish(lanes.groups, group, flops=lanes.count * rows * 30)
+
+
+def diagonal_entry(lanes: Lanes, node: Node, known: Buffer | None, i: Val, n: Val, parts: int) -> Vector:
+    k = lanes.k
+    if known is None:
+        return [k.const(splat_value(node), node.type.dtype)]
+    begin = (lanes.system * n * n + i * n + i) * parts
+    return [k.load(known, begin + part) for part in range(parts)]
+
+
+class Product:
+    """A product under way, of floats or of pairs of them."""
+
+    def __init__(self, k: KernelBuilder, dtype: DType, parts: int) -> None:
+        self.k, self.held = k, [k.local(1 - part, dtype) for part in range(parts)]
+
+    def multiply(self, by: Vector) -> None:
+        a = [local.get() for local in self.held]
+        if len(a) == 1:
+            self.held[0].set(a[0] * by[0])
+            return
+        self.held[0].set(a[0] * by[0] - a[1] * by[1])
+        self.held[1].set(a[0] * by[1] + a[1] * by[0])
 
 
 # -- solving ----------------------------------------------------------------------------------------------------------

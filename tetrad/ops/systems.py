@@ -23,6 +23,7 @@ from tetrad.ops.calculus import (
     Batched,
     all_batched,
     batched_as_is,
+    cast,
     expand,
     moved,
     no_change,
@@ -449,9 +450,12 @@ def lu_det(a: Array, factors: Array, pivots: Array) -> tuple[Array, Array, Array
 
 def _det_change(t: Node, result: tuple[Node, ...], a: Node, factors: Node, pivots: Node) -> tuple[Node | None, ...]:
     """d det = det tr(A^-1 dA); where A is singular this is NaN."""
-    det, _, size = result
+    det, sign, _ = result
     trace = reduce_sum(diagonal(linear_solve(a, factors, pivots, t, singular="nan")), (a.type.rank - 2,))
-    return det * trace, None, trace if size.type == trace.type else run("real", trace)
+    if not a.type.dtype.is_complex:
+        return det * trace, None, trace
+    size = run("real", trace)
+    return det * trace, sign * (trace - cast(size, trace.type.dtype)), size
 
 
 lu_det.jvp(_det_change, no_change, no_change)
