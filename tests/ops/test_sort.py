@@ -109,6 +109,7 @@ def test_long_rows_conform(name: str, size: int) -> None:
     for dtype in (td.float32, td.float64):
         x = np.stack([awkward(size, dtype, 3), awkward(size, dtype, 4)])
         conformance.conforms(REGISTRY[name], Case((x,), {"descending": False}))
+    conformance.conforms(REGISTRY["topk"], Case((x,), {"k": 20, "largest": True}))
 
 
 def test_a_size_known_at_the_call() -> None:
@@ -133,6 +134,14 @@ def test_topk_is_the_start_of_the_order(dtype: td.DType, largest: bool) -> None:
             values, found = transform(lambda a, k=k: td.topk(a, k, largest=largest))(td.asarray(x))
             same(values, np.take_along_axis(x, places, -1))
             same(found, places)
+
+
+def test_few_and_many_of_a_long_row() -> None:
+    x = np.random.default_rng(9).integers(0, 1000, (2, 20_000)).astype(np.float32)
+    for k in (3, 10, 200):
+        values, places = td.jit(lambda a, k=k: td.topk(a, k, largest=False))(td.asarray(x))
+        same(places, np.argsort(x, kind="stable")[:, :k])
+        same(values, np.sort(x)[:, :k])
 
 
 def test_topk_along_an_axis_and_under_the_other_name() -> None:

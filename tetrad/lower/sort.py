@@ -2,7 +2,8 @@
 
     short rows          a row a lane, in a sorting network; the position makes every key different, so it is stable
     longer rows         a row a workgroup, digit by digit, the lowest first: time in proportion to the length
-    few of a long row   a sweep over the row for each, to find what comes next
+    few of a row        a sweep over the row for each, to find what comes next; more of them by digits, after a first
+                        digit has told which can be among them
 
 Keys are u32 for types of up to 32 bits; i64, in the order of signed numbers, for f64 and i64.
 """
@@ -25,9 +26,11 @@ SHORT, SHORTEST = 128, 32  # elements of a row that a network sorts: one of many
 SHORT_VALUES = (4096, 256)  # one of many rows when positions do not matter: with keys of 32 bits, of 64
 MANY = 8  # rows that are worth sixteen lanes
 PLACE_BITS = 7  # of positions in a short row
-FEW = 16  # elements that are looked for one by one
-DIGIT, WIDE_DIGIT = 8, 11  # bits that one pass sorts by; more in rows so long that counting is little beside moving,
-LONG = 1 << 14  # unless positions are moved as well: then more streams are written than caches follow
+FEW, FEWEST = 16, 4  # elements that are looked for one by one: in rows of any length, in long rows
+LONG = 1 << 14  # elements of a row that is long
+# Bits that one pass sorts by. More in a long row, where counting is little beside moving; unless positions are moved as
+# well: then more streams are written than caches follow.
+DIGIT, WIDE_DIGIT = 8, 11
 BIAS = 128  # makes the numbers of i8 positive
 MIN32, MIN64 = -(1 << 31), -(1 << 63)
 # the bits that can differ in the keys of a type, from .. to; halves are sorted as f32, whose low bits are equal
@@ -145,11 +148,12 @@ def lower_topk(frame: Frame, group: Group) -> Launch:
         with k.when(where < count):
             put(row, where, place)
 
-    if count <= FEW and not (isinstance(rows.size, int) and rows.size <= SHORTEST):
+    size = rows.size if isinstance(rows.size, int) else SHORT
+    if size > SHORTEST and count <= (FEW if size < LONG else FEWEST):
         return find_few(rows, group, count, put)
     if is_short(rows):
         return sort_short(rows, group, count, put)
-    return RadixSort(rows, group).places(put_some)
+    return RadixSort(rows, group).places(put_some, count)
 
 
 Put = Callable[[Val, Val, Val], None]  # row, position in the result, position in the operand
@@ -379,6 +383,12 @@ def fill_keys(rows: Rows, row: Val, keys: Buffer, zeros: Zeros | None = None) ->
     k.barrier()
 
 
+def clear(k: KernelBuilder, counts: Buffer, size: int) -> None:
+    with k.loop(size, 0, LANES, always=True) as start:
+        k.store(counts, start + k.lane(), k.const(0, i32))
+    k.barrier()
+
+
 # -- long rows --------------------------------------------------------------------------------------------------------
 
 
@@ -392,20 +402,25 @@ class RadixSort:
         self.rows, self.k, self.group, self.row, self.width = rows, rows.k, group, rows.k.group_id(), width
         low, self.high = BITS[rows.dtype]
         self.shifts = range(low, self.high, width)
+        self.length = rows.length
         self.keys = [key_scratch(rows), key_scratch(rows)]
         self.next = rows.frame.scratch("next", i32, len(self.shifts) << self.width)
 
-    def places(self, put: Put) -> Launch:
-        """Keys are moved with the positions of their elements; the last digit gives the result."""
+    def places(self, put: Put, wanted: int | None = None) -> Launch:
+        """Keys are moved with the positions of their elements; the last digit gives the result. Where only the first
+        few are `wanted`, the others go first."""
         k = self.k
         places = [self.rows.frame.scratch("places", i32, self.rows.size) for _ in range(2)]
         fill_keys(self.rows, self.row, self.keys[0])
+        is_narrow = wanted is not None and len(self.shifts) > 1
+        if is_narrow:
+            self.narrow(wanted, places[0])  # type: ignore[arg-type]
         self.count()
         for number in range(len(self.shifts)):
             source, goal = number % 2, (number + 1) % 2
-            with k.loop(self.rows.length) as i:
+            with k.loop(self.length) as i:
                 key = k.load(self.keys[source], i)
-                place = k.load(places[source], i) if number else k.cast(i, i32)
+                place = k.load(places[source], i) if number or is_narrow else k.cast(i, i32)
                 where = self.take(number, key)
                 if number == len(self.shifts) - 1:
                     put(self.row, where, k.cast(place, index))
@@ -413,6 +428,30 @@ class RadixSort:
                     k.store(self.keys[goal], where, key)
                     k.store(places[goal], where, place)
         return self.finish()
+
+    def narrow(self, wanted: int, places: Buffer) -> None:
+        """Leave those whose first digit is not beyond that of the last one wanted; `places` are where they stand.
+
+        One by one and without a branch, in place: the next overwrites what was not wanted.
+        """
+        k, shift = self.k, self.high - WIDE_DIGIT
+        counts = self.rows.frame.scratch("counts", i32, 1 << WIDE_DIGIT)
+        clear(k, counts, 1 << WIDE_DIGIT)
+        with k.loop(self.length) as i:
+            at = k.cast(self.digit(k.load(self.keys[0], i), shift, WIDE_DIGIT), index)
+            k.store(counts, at, k.load(counts, at) + 1)
+        before, cut, found = k.local(0, i32), k.local(0, index), k.local(0, index)
+        with k.loop(1 << WIDE_DIGIT) as value:
+            cut.set(k.select(before.get() < wanted, value, cut.get()))
+            before.set(before.get() + k.load(counts, value))
+        last = cut.get()
+        with k.loop(self.length) as i:
+            key = k.load(self.keys[0], i)
+            stays = k.cast(self.digit(key, shift, WIDE_DIGIT), index) <= last
+            k.store(self.keys[0], found.get(), key)
+            k.store(places, found.get(), k.cast(i, i32))
+            found.set(found.get() + k.select(stays, k.index(1), k.index(0)))
+        self.length = found.get()
 
     def values(self, out: Buffer) -> Launch:
         """Keys alone; elements are made from them again."""
@@ -440,10 +479,8 @@ class RadixSort:
     def count(self) -> None:
         """next[digit, value] = where the first element with this value goes."""
         k = self.k
-        with k.loop(len(self.shifts) << self.width, 0, LANES, always=True) as start:
-            k.store(self.next, start + k.lane(), k.const(0, i32))
-        k.barrier()
-        with k.loop(self.rows.length) as i:
+        clear(k, self.next, len(self.shifts) << self.width)
+        with k.loop(self.length) as i:
             key = k.load(self.keys[0], i)
             for number in range(len(self.shifts)):
                 at = self.bucket(number, key)
@@ -457,12 +494,15 @@ class RadixSort:
                 total.set(total.get() + here)
 
     def bucket(self, number: int, key: Val) -> Val:
-        k, shift = self.k, self.shifts[number]
-        count = min(self.width, self.high - shift)
+        shift = self.shifts[number]
+        digit = self.digit(key, shift, min(self.width, self.high - shift))
+        return self.k.cast(digit, index) + (number << self.width)
+
+    def digit(self, key: Val, shift: int, count: int) -> Val:
         digit = (key >> shift) & ((1 << count) - 1)
         if shift + count == i64.bits:
             digit = digit ^ (1 << count - 1)  # these keys have a sign
-        return k.cast(digit, index) + (number << self.width)
+        return digit
 
     def take(self, number: int, key: Val) -> Val:
         """Where this key goes; the next of its kind goes behind it."""
