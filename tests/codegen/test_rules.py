@@ -40,7 +40,8 @@ def reading(at: object, workgroup: int = 16) -> n.Program:
         (lambda k: k.global_id() + 3, "load <16 x float>", "gather"),  # lanes side by side: one vector
         (lambda k: (k.lane() + 2) - 1 + k.lane() * 0, "load <16 x float>", "gather"),
         (lambda k: k.lane() - k.lane() + 5, "load float", "gather"),  # the lane cancels
-        (lambda k: k.lane() * 2, "gather", "load <16 x float>"),  # apart
+        (lambda k: k.lane() * 2 + 1, "shufflevector <16 x float>", "gather"),  # every second: two vectors, a choice
+        (lambda k: k.lane() * 3, "gather", "load <16 x float>"),  # apart
         (lambda k: k.index(40) - k.lane(), "gather", "load <16 x float>"),  # backwards
         (lambda k: k.lane() // 2, "gather", "load <16 x float>"),
         (lambda k: k.min(k.lane(), 7), "gather", "load <16 x float>"),
@@ -52,6 +53,18 @@ def test_the_stride_of_an_address_decides_the_access(at: object, has: str, lacks
     assert has in text and lacks not in text
     arrays = {"x": np.arange(64, dtype=np.float32), "y": np.zeros(16, np.float32)}
     assert_same_as_evaluator(program, arrays, {})
+
+
+def test_every_second_element_is_read_to_the_last_and_not_beyond() -> None:
+    for width, offset in ((16, 0), (16, 1), (2, 1)):
+        k = KernelBuilder("second", width)
+        x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
+        k.store(y, k.lane() * 2 + offset, k.load(x, k.lane() * 2 + offset))
+        program = k.finish()
+        assert "scatter" not in text_of(program)
+        size = 2 * width - 1 + offset
+        arrays = {"x": np.arange(size, dtype=np.float32), "y": np.zeros(size, np.float32)}
+        assert_same_as_evaluator(program, arrays, {})
 
 
 def test_uniform_arithmetic_stays_scalar_and_leaves_loops() -> None:

@@ -282,10 +282,22 @@ def load(cg: Codegen, node: n.Load) -> Emitted:
             name = f"llvm.masked.load.{cg.suffix(wide)}.p0"
             raw = masked_load(cg, name, wide, "ptr", pointer, dtype)
         return Emitted(from_memory(cg, raw, dtype, True), None)
+    if stride == 2 and cg.mask is None and cg.lanes > 1:
+        return Emitted(from_memory(cg, every_second(cg, node, wide), dtype, True), None)
     pointers = cg.pointers(node.buffer, cg.vector(node.at))
     name = f"llvm.masked.gather.{cg.suffix(wide)}.v{cg.lanes}p0"
     raw = masked_load(cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype)
     return Emitted(from_memory(cg, raw, dtype, True), None)
+
+
+def every_second(cg: Codegen, node: n.Load, wide: str) -> str:
+    """Two plain loads, from the first element to the last that is wanted and not beyond, and a choice from both."""
+    lanes, first = cg.lanes, cg.scalar(node.at)
+    starts = first, cg.new(f"add nsw i64 {first}, {lanes - 1}")
+    halves = [cg.new(f"load {wide}, ptr {cg.pointer(node.buffer, at)}, align {node.dtype.nbytes}") for at in starts]
+    chosen = (2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes))  # lane j of the second is lanes - 1 + j
+    picked = ", ".join(f"i32 {i}" for i in chosen)
+    return cg.new(f"shufflevector {wide} {halves[0]}, {wide} {halves[1]}, <{lanes} x i32> <{picked}>")
 
 
 def varied(cg: Codegen, emitted: Emitted, node: n.Value) -> Emitted:
@@ -350,8 +362,20 @@ def store(cg: Codegen, node: n.Store) -> None:
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
         cg.call("void", f"llvm.masked.store.{cg.suffix(wide)}.p0", (wide, value), ("ptr", pointer), align, mask)
         return
+    if stride == 2 and cg.mask is None:
+        store_every_second(cg, cg.pointer(node.buffer, cg.scalar(node.at)), value, wide, dtype)
+        return
     pointers = (f"<{cg.lanes} x ptr>", cg.pointers(node.buffer, cg.vector(node.at)))
     cg.call("void", f"llvm.masked.scatter.{cg.suffix(wide)}.v{cg.lanes}p0", (wide, value), pointers, align, mask)
+
+
+def store_every_second(cg: Codegen, pointer: str, value: str, wide: str, dtype: DType) -> None:
+    """Lane by lane at fixed distances: a scatter would make every address in a register of its own."""
+    kind = cg.memory_type(dtype)
+    for lane in range(cg.lanes):
+        element = cg.new(f"extractelement {wide} {value}, i64 {lane}")
+        place = cg.new(f"getelementptr {kind}, ptr {pointer}, i64 {2 * lane}")
+        cg.line(f"store {kind} {element}, ptr {place}, align {dtype.nbytes}")
 
 
 def store_around(cg: Codegen, plain: str, aligned: str, pointer: str) -> None:
