@@ -18,12 +18,12 @@ from tetrad.core.dtypes import DType
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.core.target import Tile
-from tetrad.core.types import ArrayType
+from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
-from tetrad.lower.index import Space
+from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.lower.thin import is_thin, lower_thin
@@ -69,15 +69,20 @@ class Matmul:
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch_panels()
+        self.beside = [i for i in self.frame.reading.buffers if i.type.shape == shape and i not in (self.a, self.b)]
         self.outputs = output_buffers(self.frame, group)
         self.rows = FEW_ROWS if isinstance(self.size.m, int) and self.size.m < 2 * ROWS else ROWS
         rows = self.tile.rows
         self.staged = self.frame.scratch("rows", self.dtype, rows * PITCH) if self.is_worth_staging() else None
         self.tile_area = self.frame.scratch("tile", self.dtype, rows * self.width)
 
+    def is_turned(self, side: Node) -> bool:
+        """Is a side read in place from an array that lies the other way round?"""
+        return runs_along_k(side) and side not in self.frame.reading.buffers
+
     def is_worth_staging(self) -> bool:
         """Rows of the left side lie along k, and enough columns follow to pay for copying them."""
-        return not runs_along_k(self.a) and not (isinstance(self.size.n, int) and self.size.n < STAGING_COLUMNS)
+        return not self.is_turned(self.a) and not (isinstance(self.size.n, int) and self.size.n < STAGING_COLUMNS)
 
     # -- the workgroup --------------------------------------------------------------------------------------------
 
@@ -161,6 +166,7 @@ class Matmul:
         k, vectors = self.k, self.tile.vectors
         accs = [[k.local(0, self.dtype) for _ in range(vectors)] for _ in range(rows)]
         tile = [(acc, m + row, column + v * LANES) for row, line in enumerate(accs) for v, acc in enumerate(line)]
+        self.fetch_ahead(tile)
         self.resume(tile)
         depth = stop - start
         whole = (depth // UNROLL) * UNROLL
@@ -170,6 +176,15 @@ class Matmul:
         with k.loop(depth, whole) as step:
             self.step(accs, m, column, start, step)
         self.finish_tile(tile)
+
+    def fetch_ahead(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
+        """What the epilogue reads beside the product comes while the product is computed: it is short pieces of rows
+        far apart, which no processor foresees."""
+        for node in self.beside:
+            strides = row_strides(node.type.shape)
+            for _, m, column in tile:
+                at = offset(self.sizes, (*self.batch, m, self.n0 + column), node.type.shape, strides)
+                self.k.prefetch(self.frame.reading.buffers[node], at)
 
     def resume(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
         """The second block of a chunk goes on where the first stopped."""
@@ -259,7 +274,7 @@ class Matmul:
 
     def pack(self, start: Val, stop: Val) -> None:
         """panels[panel][k][column] = b[start + k, n0 + panel, column], zero past the last column."""
-        if runs_along_k(self.b):
+        if self.is_turned(self.b):
             self.pack_turned(start, stop)
             return
         k, n = self.k, self.size.n
