@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.explain.programs import loops
 from tests.modules import ROOT
 from tetrad.compiler import objects, recall
 from tetrad.compiler.driver import Compiled
@@ -59,6 +60,9 @@ FUNCTIONS: dict[str, tuple[Any, tuple[tuple[Any, ...], ...], tuple[int, ...]]] =
     "constant": (lambda x: x + td.asarray(TABLE), ((4, 6),), ()),
     "lapack": (lambda a, b: td.linalg.solve(a, b), ((20, 20), (20, 3)), ()),
     "systems": (lambda a, b: td.linalg.solve(a, b), ((20, 3, 3), (20, 3, 1)), ()),
+    "recurrence": (lambda c, xs: td.scan(lambda c, x: (c * x, c), c, xs), ((9,), (4, 9)), ()),
+    "loops": (loops, ((6,), (5, 6)), ()),
+    "in place": (lambda x: td.fori_loop(0, 3, lambda i, x: td.dynamic_update_slice(x, x[:1], (i,)), x), ((9,),), ()),
     "results": (lambda x: (x, x + 1, x, td.asarray(TABLE), x + 1), ((4, 6),), ()),
     "donated": (lambda x, y: x + y, ((50,), (50,)), (0,)),
     "empty": (lambda x: x[:0] + 1, ((9, 4),), ()),

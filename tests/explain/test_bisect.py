@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tests.explain.programs import arrays, mix, mix_arguments, softmax
+from tests.explain.programs import arrays, loops, mix, mix_arguments, softmax
 from tetrad.codegen.rules import rules
 from tetrad.compiler import driver, kernels, objects, schedule
 from tetrad.explain.bisect import bisect
@@ -38,6 +38,8 @@ SOUND: list[tuple[Callable[..., Any], list[np.ndarray]]] = [
     (mix, mix_arguments()),
     (lambda x: (td.sum(x, axis=0), x, td.cumulative_sum(x, axis=1)), arrays((9, 4))),
     (lambda x: x[:0] + 1, arrays((9, 4))),
+    (loops, arrays((6,), (5, 6))),
+    (lambda c, xs: td.scan(lambda c, x: (td.tanh(c * x), c), c, xs), arrays((6,), (5, 6))),
     (lambda x: td.floor(td.exp(x) * 10).astype(td.int32) % 7 == 3, arrays((100,))),
     (lambda x: td.sqrt(x - 1) / 0, arrays((100,))),
 ]
@@ -144,3 +146,13 @@ def test_a_wrong_memory_plan_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = bisect(mix)(*mix_arguments())
     assert found.station == "schedule" and found.difference is not None
     assert found.difference.what.startswith("step ") and found.difference.source is not None
+
+
+def test_a_wrong_memory_plan_of_a_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crowded(lives: list[Life]) -> Plan:
+        return Plan((0,) * len(lives), max((life.nbytes for life in lives), default=0))
+
+    monkeypatch.setattr(schedule, "plan", crowded)
+    found = bisect(loops)(*arrays((6,), (5, 6)))
+    assert found.station == "schedule" and found.difference is not None
+    assert found.difference.what.startswith("step ")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tests.explain.programs import arrays, mix, mix_arguments, softmax
+from tests.explain.programs import arrays, loops, mix, mix_arguments, softmax
 from tetrad.explain.recompile import parts_of, why_compiled
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.explain.story import explain
@@ -68,6 +68,13 @@ def test_methods_donation_and_empty_arrays() -> None:
     assert explain(td.jit(lambda x: x + 1, donate_argnums=0))(x).kernels and not x.is_deleted
     assert explain(lambda x: x + 1)(td.zeros(0)).kernels == ()
     assert "0 kernels" in str(explain(lambda x: x)(x))
+
+
+def test_kernels_in_loops_count_as_often_as_they_run() -> None:
+    story = explain(loops)(*arrays((6,), (5, 6)))
+    inner = [kernel for kernel in story.kernels if kernel.path]
+    assert inner[0].nbytes % 5 == 0 and "reduce_max" in inner[0].name
+    assert "scan" in str(story.steps[0].name)
 
 
 def test_explain_is_a_function_and_a_folder() -> None:

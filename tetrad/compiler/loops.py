@@ -159,7 +159,8 @@ def while_entry(step: While, inner: Sequence[Inner], where: Placing, dims: Dims)
     own = [Word(i, 0) for i in range(len(bases))]
     run = (*own[len(asked) : end], own[end + 1])
     again = (*own[: len(asked)], *own[written:])
-    turn = Table((CallEntry(body.table, run, name=step.body.graph.name), CallEntry(condition.table, again)))
+    asks_again = CallEntry(condition.table, again, name=step.condition.graph.name)
+    turn = Table((CallEntry(body.table, run, name=step.body.graph.name), asks_again))
     carries = [
         Carry(read + i, written + i, places[home], places[spare], Walk(0, False, dims).nbytes(home.type))
         for i, (home, spare) in enumerate(zip(step.outputs, step.spares, strict=True))

@@ -81,11 +81,7 @@ class Scheduler:
         return self.done[key]
 
     def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
-        inner: dict[Step, list[Scheduled]] = {
-            step: [self.schedule(body, dims) for body in step.bodies]
-            for step in lowered.steps
-            if isinstance(step, Control)
-        }
+        inner = self.inner(lowered, dims)
         temps, lives = lifetimes(lowered, dims, inner)
         placed = plan(lives)
         where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
@@ -114,6 +110,16 @@ class Scheduler:
         return Scheduled(
             table, placed.total, placed, tuple(lives), traps, launches, cost.nanoseconds, cost.bytes, cost.flops
         )
+
+    def inner(self, lowered: Lowered, dims: Dims) -> dict[Step, list[Scheduled]]:
+        """The scheduled sub-graphs of each step that has some."""
+        holders = [step for step in lowered.steps if isinstance(step, Control)]
+        return {step: [self.schedule(body, dims) for body in step.bodies] for step in holders}
+
+    def places(self, lowered: Lowered, dims: Dims) -> Places:
+        """Where the slots of a graph lie, relative to the bases of its table."""
+        temps, lives = lifetimes(lowered, dims, self.inner(lowered, dims))
+        return Places(lowered, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
 
     def kernel_entry(self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int) -> Entry | None:
         groups = bind(launch.groups, dims)

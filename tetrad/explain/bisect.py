@@ -38,7 +38,7 @@ from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import run
-from tetrad.runtime.table import CallEntry, Entry, KernelEntry, Table, Word
+from tetrad.runtime.table import Entry, Table, Word
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
 FILL = 0xA5  # of memory that a kernel is about to write, as in the interpreter
@@ -338,7 +338,7 @@ def misplaced(call: Call, look: Look) -> Difference | None:
     entries = call.runner.table.entries
     for i, step in enumerate(running(call.compiled.lowered, call.dims)):
         slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
-        contents = run_part(call, entries[: i + 1], slots, entries[i])
+        contents = run_part(call, entries[: i + 1], slots)
         for slot in (s for s in slots if s in step.writes):
             detail = told_apart(contents[slot], value_of(slot, look.memory, call.dims))
             if detail is not None:
@@ -350,16 +350,17 @@ def step_name(step: Step) -> str:
     return f"kernel {step.name}" if isinstance(step, Launch) else step.name
 
 
-def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot], last: Entry) -> dict[Slot, np.ndarray]:
-    """Run these entries in a fresh arena; what the slots of the last one then hold."""
+def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot]) -> dict[Slot, np.ndarray]:
+    """Run these entries in a fresh arena; what the slots then hold."""
     lowered, dims = call.compiled.lowered, call.dims
     outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in lowered.outputs]
     held = [*call.storages(), *outputs, Storage.allocate(call.runner.scheduled.arena_bytes)]
     table = Table(entries, call.runner.table.scratch_bytes, heavy=call.runner.table.heavy)
     run(table, [s.ptr for s in held])
-    words = last.words if isinstance(last, KernelEntry) else last.bases if isinstance(last, CallEntry) else ()
+    where = call.compiled.scheduler.places(lowered, dims)
     contents = {}
-    for slot, word in zip(slots, words, strict=False):
+    for slot in slots:
+        word = where.word(slot)
         if word.base != NUMBER:
             nbytes = bind(slot.type.nbytes, dims)
             part = Storage(held[word.base].ptr + word.value, nbytes, held[word.base])

@@ -24,7 +24,7 @@ from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.lower.launch import Control, Launch, Lowered, Step
+from tetrad.lower.launch import Control, Launch, Lowered, Repeat, Step
 from tetrad.runtime.plan import Life, Plan
 from tetrad.runtime.pool import Outcome
 from tetrad.runtime.table import Entry, Table, encode
@@ -177,36 +177,40 @@ STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule
 def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
     best = [min(times) for times in zip(*(o.entry_ns for o in outcomes), strict=True)]
     heavy = call.runner.table.heavy
-    for ns, (step, path) in zip(best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True):
+    for ns, (step, path, runs) in zip(best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True):
         if isinstance(step, Launch):
             groups = bind(step.groups, call.dims)
             threads = min(outcomes[0].threads, groups) if heavy else 1
             roofs = every if threads > 1 else one
-            nbytes, flops = launch_bytes(step, call.dims), bind(step.flops, call.dims)
-            memory_ns = nbytes / roofs.bandwidth_for(nbytes)
-            yield Kernel(step, path, groups, threads, nbytes, flops, ns, memory_ns, flops / roofs.flops)
+            nbytes, flops = launch_bytes(step, call.dims), runs * bind(step.flops, call.dims)
+            memory_ns = runs * nbytes / roofs.bandwidth_for(nbytes)
+            yield Kernel(step, path, groups, threads, runs * nbytes, flops, ns, memory_ns, flops / roofs.flops)
+
+
+Place = tuple[Step | None, tuple[str, ...], int]  # a step, the calls it is inside of, how often a call runs it
 
 
 def walk(
-    lowered: Lowered, table: Table, dims: Mapping[str, int], path: tuple[str, ...] = ()
-) -> Iterator[tuple[Step | None, tuple[str, ...]]]:
+    lowered: Lowered, table: Table, dims: Mapping[str, int], path: tuple[str, ...] = (), runs: int = 1
+) -> Iterator[Place]:
     """The steps in the order of a table's profile slots: a call, then what is inside it; None for entries between."""
     for step, entry in zip(running(lowered, dims), table.entries, strict=True):
-        yield step, path
+        yield step, path, runs
         if isinstance(step, Control):
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}
-            yield from inside(entry, bodies, dims, path)
+            again = runs * bind(step.length, dims) if isinstance(step, Repeat) else runs
+            yield from inside(entry, bodies, dims, path, again)
 
 
 def inside(
-    entry: Entry, bodies: Mapping[int, Lowered], dims: Mapping[str, int], path: tuple[str, ...]
-) -> Iterator[tuple[Step | None, tuple[str, ...]]]:
+    entry: Entry, bodies: Mapping[int, Lowered], dims: Mapping[str, int], path: tuple[str, ...], runs: int
+) -> Iterator[Place]:
     """The slots below an entry. Its tables are those of sub-graphs, or hold entries that lead to them."""
     for table in encode(entry).inner:
         if id(table) in bodies:
             body = bodies[id(table)]
-            yield from walk(body, table, dims, (*path, body.graph.name))
+            yield from walk(body, table, dims, (*path, body.graph.name), runs)
             continue
         for between in table.entries:
-            yield None, path
-            yield from inside(between, bodies, dims, path)
+            yield None, path, runs
+            yield from inside(between, bodies, dims, path, runs)
