@@ -89,60 +89,86 @@ def fft_stages(made: Stages) -> None:
 
 def rfft_stages(made: Stages) -> None:
     """An even number of reals are half as many complex numbers, whose spectrum is taken apart afterwards."""
-    n, half = made.n, made.n // 2
-    made.planes["whole"] = n if n % 2 else half + 1
+    if made.n % 2:
+        rfft_of_odd(made)
+        return
+    half = made.n // 2
+    made.planes["whole"] = half + 1
+    table = made.tables.add(("half", made.n), roots(made.n, np.arange(half // 2 + 1)))
+
+    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        walk.store("whole", i, off, value)
+        if off == 0:
+            walk.close("whole", i, value, half)
+
+    def parted(walk: Walk, i: Val) -> None:
+        """Even numbers have the sum of a frequency and its opposite, odd ones the difference."""
+        here = walk.load("whole", i)
+        there = conjugate(walk.backward(lambda at: walk.load("whole", at), half - i))
+        even = plus(here, there)
+        odd = times(walk.k, turned_back(minus(here, there)), walk.factor(table, i))
+        first, last = (scaled(value, made.scale / 2) for value in (plus(even, odd), conjugate(minus(even, odd))))
+        walk.target.put_pair(i, 0, first)
+        walk.put_backward(lambda at, value: walk.target.put_pair(at, 0, value), half - i, last)
+
+    made.transform(half, lambda walk, i, off: walk.source.two(i, off), store)
+    made.sweep(half // 2 + 1, parted)
+
+
+def rfft_of_odd(made: Stages) -> None:
+    made.planes["whole"] = made.n
 
     def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
         walk.store("whole", i, off, value)
 
-    if n % 2:
-        made.transform(n, lambda walk, i, off: (walk.source.one(i, off), walk.zero), store)
-        made.sweep(half + 1, lambda w, i: w.target.put_pair(i, 0, scaled(w.load("whole", i), made.scale)))
-        return
-    made.transform(half, lambda walk, i, off: walk.source.two(i, off), store)
-    table = made.tables.add(("half", n), roots(n, np.arange(half + 1)))
-
-    def parted(walk: Walk, i: Val) -> None:
-        """Even numbers have the sum of a frequency and its opposite, odd ones the difference."""
-        zero = walk.first("whole")
-        here = walk.choose(i, half, zero, walk.load("whole", i))
-        there = walk.backward(lambda at: walk.load("whole", at), half - i)
-        there = conjugate(walk.choose(i, 0, zero, there))
-        even, odd = plus(here, there), turned_back(minus(here, there))
-        value = plus(even, times(walk.k, odd, walk.factor(table, i)))
-        walk.target.put_pair(i, 0, scaled(value, made.scale / 2))
-
-    made.sweep(half + 1, parted)
+    made.transform(made.n, lambda walk, i, off: (walk.source.one(i, off), walk.zero), store)
+    made.sweep(made.n // 2 + 1, lambda w, i: w.target.put_pair(i, 0, scaled(w.load("whole", i), made.scale)))
 
 
 def irfft_stages(made: Stages) -> None:
-    n, half = made.n, made.n // 2
-    made.planes["whole"] = n if n % 2 else half
-
-    def load(walk: Walk, i: Val, off: int) -> Pair:
-        return swapped(walk.load("whole", i, off))
-
-    def without(walk: Walk, i: Val, value: Pair) -> Pair:
-        """The number at position 0 is real, whatever its imaginary part says."""
-        return walk.choose(i, 0, (value[0], walk.zero), value)
+    """The same backwards: complex numbers whose parts are the even and the odd reals."""
+    if made.n % 2:
+        irfft_to_odd(made)
+        return
+    half = made.n // 2
+    made.planes["whole"] = half + 1  # the last is never read
+    table = made.tables.add(("half", made.n), roots(made.n, np.arange(half // 2 + 1)))
 
     def joined(walk: Walk, i: Val) -> None:
-        here = without(walk, i, walk.source.pair(i))
-        there = conjugate(without(walk, i, walk.backward(walk.source.pair, half - i)))
-        turned = times(walk.k, minus(here, there), conjugate(walk.factor(table, i)))
-        walk.store("whole", i, 0, plus(plus(here, there), turned_on(turned)))
+        here = without_first(walk, i, walk.source.pair(i))
+        there = conjugate(without_first(walk, i, walk.backward(walk.source.pair, half - i)))
+        even = plus(here, there)
+        odd = turned_on(times(walk.k, minus(here, there), conjugate(walk.factor(table, i))))
+        walk.store("whole", i, 0, plus(even, odd))
+        last = conjugate(minus(even, odd))
+        walk.put_backward(lambda at, value: walk.store("whole", at, 0, value), half - i, last)
+
+    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        walk.target.put_two(i, off, scaled(swapped(value), made.scale))
+
+    made.sweep(half // 2 + 1, joined)
+    made.transform(half, lambda walk, i, off: swapped(walk.load("whole", i, off)), store)
+
+
+def irfft_to_odd(made: Stages) -> None:
+    n, half = made.n, made.n // 2
+    made.planes["whole"] = n
 
     def mirrored(walk: Walk, i: Val) -> None:
-        walk.put_backward("whole", n - 1 - i, conjugate(walk.source.pair(i, 1)))
+        opposite = conjugate(walk.source.pair(i, 1))
+        walk.put_backward(lambda at, value: walk.store("whole", at, 0, value), n - 1 - i, opposite)
 
-    if n % 2:
-        made.sweep(half + 1, lambda walk, i: walk.store("whole", i, 0, without(walk, i, walk.source.pair(i))))
-        made.sweep(half, mirrored)
-        made.transform(n, load, lambda walk, i, off, v: walk.target.put_one(i, off, scaled(v, made.scale)[1]))
-        return
-    table = made.tables.add(("half", n), roots(n, np.arange(half + 1)))
-    made.sweep(half, joined)
-    made.transform(half, load, lambda walk, i, off, v: walk.target.put_two(i, off, scaled(swapped(v), made.scale)))
+    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        walk.target.put_one(i, off, scaled(swapped(value), made.scale)[0])
+
+    made.sweep(half + 1, lambda walk, i: walk.store("whole", i, 0, without_first(walk, i, walk.source.pair(i))))
+    made.sweep(half, mirrored)
+    made.transform(n, lambda walk, i, off: swapped(walk.load("whole", i, off)), store)
+
+
+def without_first(walk: Walk, i: Val, value: Pair) -> Pair:
+    """The first number of a spectrum, and the middle one, are real, whatever their imaginary parts say."""
+    return value[0], walk.without_first(i, value[1])
 
 
 STAGES: dict[str, Callable[[Stages], None]] = {"fft": fft_stages, "rfft": rfft_stages, "irfft": irfft_stages}

@@ -155,6 +155,16 @@ class Walk:
         self.k.store(real, at, value[0])
         self.k.store(imag, at, value[1])
 
+    def close(self, name: str, i: Val, value: Pair, n: int) -> None:
+        """The number at position 0 is at position n too."""
+        with self.k.when(i.eq(0)):
+            if not self.is_row:
+                self.store(name, self.k.index(n), 0, value)
+                return
+            for plane, part in zip(self.planes(name, "write"), value, strict=True):
+                at = self.spot(name, self.k.index(n), 0) - self.lane
+                self.k.store(plane, at, self.k.broadcast(part))
+
     def view_source(self) -> Buffer:
         """The operand as floats."""
         return self.frame.view(self.job.source, self.job.dtype)
@@ -174,19 +184,9 @@ class Walk:
     def constant(self, table: Table, i: Val, off: int = 0) -> Pair:
         return self.k.load(self.table, i + (table.real + off)), self.k.load(self.table, i + (table.imag + off))
 
-    def first(self, name: str) -> Pair:
-        """The number at position 0, for every lane."""
-        if not self.is_row:
-            return self.load(name, self.k.index(0))
-        real, imag = self.planes(name)
-        at = self.line * (self.job.planes[name] if self.slots is not None else 0)
-        return self.k.load(real, at), self.k.load(imag, at)
-
-    def choose(self, i: Val, at: int, there: Pair, elsewhere: Pair) -> Pair:
-        """One number at one position, another everywhere else."""
-        is_there = self.position(i).eq(at)
-        real, imag = (self.k.select(is_there, a, b) for a, b in zip(there, elsewhere, strict=True))
-        return real, imag
+    def without_first(self, i: Val, value: Val) -> Val:
+        """0 at position 0, the value everywhere else."""
+        return self.k.select(self.position(i).eq(0), self.zero, value)
 
     def backward(self, get: Callable[[Val], Pair], i: Val) -> Pair:
         """Numbers at positions i, i - 1, ... where others are at ascending ones."""
@@ -194,10 +194,10 @@ class Walk:
             return get(i)
         return self.reversed(get(i - (self.lanes - 1)))
 
-    def put_backward(self, name: str, i: Val, value: Pair) -> None:
+    def put_backward(self, put: Callable[[Val, Pair], None], i: Val, value: Pair) -> None:
         if self.is_row:
             i, value = i - (self.lanes - 1), self.reversed(value)
-        self.store(name, i, 0, value)
+        put(i, value)
 
     def reversed(self, value: Pair) -> Pair:
         order = tuple(reversed(range(self.lanes)))
