@@ -13,10 +13,11 @@ import pytest
 
 import tetrad as td
 from tests.models.tiny import tiny_model
-from tetrad.core.errors import BusyError, ContextError, SettingError, TextError
+from tetrad.core.errors import BoundsError, BusyError, ContextError, LogitsError, SettingError, TextError
 from tetrad.formats import gguf
-from tetrad.models.engine import Batch
-from tetrad.models.model import Completion, Model, drafted
+from tetrad.models.engine import Batch, Engine
+from tetrad.models.model import Completion, Generation, Model, drafted
+from tetrad.models.sampling import Choice
 
 PROMPT = "the ring of the lord"
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
@@ -96,7 +97,7 @@ def test_stop_strings_end_the_answer_before_them(model: Model) -> None:
         found = model.generate(PROMPT, max_tokens=40, stop=stop, **GREEDY)
         assert found.text == whole[: whole.index(middle)]
         assert (found.finish_reason, found.stop) == ("stop", middle)
-    with pytest.raises(TextError, match="stop strings"):
+    with pytest.raises(SettingError, match="stop: expected text, or a list of texts"):
         model.generate(PROMPT, stop=[""])
 
 
@@ -209,6 +210,90 @@ def test_a_long_answer_in_a_short_context(path: Path) -> None:
     quick = model.generate(PROMPT, max_tokens=400, shift=True, seed=1, ignore_eos=True, speculate=0)
     assert quick.tokens == found.tokens
     assert len(model.generate(PROMPT, max_tokens=400, ignore_eos=True).tokens) < 48
+
+
+def test_the_beginning_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, kept = td.load(path, context=48), list[int]()
+    shift = Engine.shift
+    monkeypatch.setattr(Engine, "shift", lambda self, sequence, keep: (kept.append(keep), shift(self, sequence, keep)))
+    tokens = model.tokenizer.encode(PROMPT)
+    for keep in (0, 3, -1, 10_000):
+        assert len(model.generate(PROMPT, max_tokens=60, shift=True, keep=keep, ignore_eos=True).tokens) == 60
+    assert list(dict.fromkeys(kept)) == [0, 3, len(tokens)]
+
+
+def test_an_answer_does_not_end_in_half_a_character(model: Model) -> None:
+    """The limit cuts the second byte off; when the model ends there itself, the bytes are no text, and that shows."""
+    first, second = model.tokenizer.encode("ü", add_special=False)
+    (end, *_) = model.tokenizer.stop_ids
+    for token, limit, text in ((first, 1, ""), (first, 3, "\ufffd\ufffd")):
+        found = model.generate(PROMPT, max_tokens=limit, logit_bias={token: 1e6}, temperature=0)
+        assert found.text == text and found.tokens == [first] * limit
+    pieces = [p.text for p in model.generate(PROMPT, max_tokens=1, logit_bias={first: 1e6}, stream=True)]
+    assert "".join(pieces) == ""
+    assert model.generate(PROMPT, max_tokens=1, logit_bias={second: 1e6}).text == "\ufffd"  # can begin nothing
+    choices = iter([first, end])
+    generation = Generation(model, model.generate(PROMPT, stream=True).generation.request)
+    generation.sampler.choose = lambda logits, mask: Choice(next(choices))  # type: ignore[method-assign]
+    *_, last = generation.pieces()
+    assert last.completion is not None and last.completion.text == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"stop": 5}, "stop: expected text, or a list of texts that are not empty, got 5"),
+        ({"stop": ["a", 5]}, "stop: "),
+        ({"max_tokens": "x"}, "max_tokens: expected a whole number of at least -1, got 'x'"),
+        ({"max_tokens": 1.5}, "max_tokens: "),
+        ({"temperature": -1}, "temperature: expected a number of at least 0, got -1"),
+        ({"temperature": "warm"}, "temperature: expected a number"),
+        ({"typical_p": 1.5}, "typical_p: expected a number from 0 to 1"),
+        ({"top_n_sigma": float("nan")}, "top_n_sigma: expected a number"),
+        ({"xtc_probability": -0.5}, "xtc_probability: "),
+        ({"keep": -2}, "keep: "),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_named(model: Model, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        model.generate(PROMPT, **settings)
+    assert said in str(caught.value)
+
+
+def test_a_setting_that_does_not_exist(model: Model) -> None:
+    for call in (model.generate, lambda *_, **settings: model.chat([{"role": "user", "content": "x"}], **settings)):
+        with pytest.raises(TypeError, match="'temprature'"):
+            call(PROMPT, temprature=1)
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinite")])
+def test_logits_that_are_no_numbers(path: Path, tmp_path: Path, value: float, word: str) -> None:
+    metadata, tensors = tiny_model("llama", context=64)
+    tensors["output.weight"] = tensors["output.weight"].copy()
+    tensors["output.weight"][7] = value
+    gguf.write(tmp_path / "broken.gguf", metadata, tensors)
+    broken = td.load(tmp_path / "broken.gguf")
+    count = len(broken.tokenizer.encode(PROMPT))
+    with pytest.raises(LogitsError, match=rf"the model gave (NaN|{word}) logits at position {count - 1}\n  hint"):
+        broken.generate(PROMPT, max_tokens=3)
+    with pytest.raises(LogitsError):  # and the slot is free again
+        broken.generate(PROMPT, max_tokens=3, logprobs=2, temperature=0)
+
+
+def test_no_token_left_is_another_error(model: Model) -> None:
+    with pytest.raises(BoundsError, match="no token is left to choose"):
+        model.generate(PROMPT, logit_bias=dict.fromkeys(range(300), -np.inf))
+
+
+def test_filters_of_taste_and_the_order(model: Model) -> None:
+    def text(**settings: Any) -> str:
+        return str(model.generate(PROMPT, max_tokens=30, seed=3, ignore_eos=True, temperature=3.0, **settings).text)
+
+    plain = text()
+    assert text(top_n_sigma=-1.0, typical_p=1.0, xtc_probability=0.0) == plain
+    others = [text(top_n_sigma=0.5), text(typical_p=0.3), text(xtc_probability=1.0), text(temperature_first=True)]
+    assert len({plain, *others}) == 5
 
 
 def test_a_closed_stream_frees_its_slot(path: Path) -> None:

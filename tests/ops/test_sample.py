@@ -12,7 +12,10 @@ from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.kernel.philox import philox_words
 from tetrad.ops.sample import sample, top_tokens
 
-OFF = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repeat": 1.0, "presence": 0.0, "frequency": 0.0}
+OFF = {
+    "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repeat": 1.0, "presence": 0.0, "frequency": 0.0,
+    "top_n_sigma": 0.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
+}  # fmt: skip
 
 
 @td.jit
@@ -131,6 +134,97 @@ def test_tokens_come_as_often_as_their_share(vocab: int, settings: dict[str, Any
     assert deviation(found[possible], expected) < 4
 
 
+# -- the filters of taste, against their definitions, in f64 ----------------------------------------------------------
+
+
+def probabilities(logits: np.ndarray, kept: list[int]) -> dict[int, float]:
+    weights = np.exp(logits[kept].astype(np.float64) - logits[kept].max())
+    return dict(zip(kept, weights / weights.sum(), strict=True))
+
+
+def by_sigma(logits: np.ndarray, kept: list[int], n: float) -> list[int]:
+    values = logits[kept].astype(np.float64)
+    return [i for i in kept if logits[i] >= values.max() - n * values.std()]
+
+
+def typical(logits: np.ndarray, kept: list[int], share: float) -> list[int]:
+    """Nearest to the entropy first, until their share exceeds `share`."""
+    p = probabilities(logits, kept)
+    entropy = -sum(x * np.log(x) for x in p.values())
+    order, total, found = sorted(kept, key=lambda i: abs(-np.log(p[i]) - entropy)), 0.0, list[int]()
+    for i in order:
+        found.append(i)
+        total += p[i]
+        if total > share:
+            break
+    return sorted(found)
+
+
+def without_top_choices(logits: np.ndarray, kept: list[int], threshold: float) -> list[int]:
+    p = probabilities(logits, kept)
+    likely = sorted((i for i in kept if p[i] >= threshold), key=lambda i: p[i])
+    return [i for i in kept if i not in likely[1:]]
+
+
+def largest(logits: np.ndarray, kept: list[int], k: int) -> list[int]:
+    return sorted(sorted(kept, key=lambda i: -logits[i])[:k])
+
+
+FILTERS = {"top_n_sigma": by_sigma, "top_k": largest, "typical_p": typical, "xtc_threshold": without_top_choices}
+
+
+@pytest.mark.parametrize("vocab", [7, 40, 1500])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"top_n_sigma": 1.3},
+        {"top_n_sigma": 0.4, "top_k": 20},
+        {"typical_p": 0.2},
+        {"typical_p": 0.7},
+        {"top_k": 12, "typical_p": 0.5},
+        {"top_n_sigma": 1.5, "typical_p": 0.9},
+        {"xtc_threshold": 0.02},
+        {"xtc_threshold": 0.3},
+        {"top_k": 10, "typical_p": 0.6, "xtc_threshold": 0.05},
+    ],
+    ids=str,
+)
+def test_what_the_filters_leave(vocab: int, settings: dict[str, float]) -> None:
+    """At a high temperature all that is left comes up; at a low one the largest of it."""
+    logits = np.random.default_rng(vocab).standard_normal(vocab).astype(np.float32) * 1.5
+    kept = list(range(vocab))
+    for name in [name for name in FILTERS if name in settings]:
+        kept = FILTERS[name](logits, kept, settings[name])  # type: ignore[operator]
+    chain = settings | {"xtc_probability": float("xtc_threshold" in settings)}
+    few = operands(logits, temperature=0.005, **chain)  # type: ignore[arg-type]
+    assert both(few) == [max(kept, key=lambda i: logits[i])]
+    found = np.asarray(compiled(*operands(np.tile(logits, (60 * len(kept), 1)), temperature=50.0, **chain)))  # type: ignore[arg-type]
+    assert set(found.tolist()) <= set(kept) and len(set(found.tolist())) > 0.9 * len(kept)
+
+
+def test_xtc_takes_part_as_often_as_its_probability() -> None:
+    logits = np.log(np.float32([0.6, 0.3, 0.1]))
+    found = shares(logits, xtc_probability=0.25, xtc_threshold=0.2)
+    expected = DRAWS * (0.75 * np.array([0.6, 0.3, 0.1]) + 0.25 * np.array([0, 0.75, 0.25]))
+    assert deviation(found, expected) < 4
+    assert shares(logits, xtc_probability=1.0, xtc_threshold=0.51)[0] > 0.55 * DRAWS  # above 0.5 it is off
+
+
+def test_filters_of_taste_that_are_off_change_no_draw() -> None:
+    logits = np.random.default_rng(5).standard_normal((40, 900)) * 3
+    plain = both(operands(logits, top_p=0.9))
+    off = {"top_n_sigma": -1.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.0}
+    assert both(operands(logits, top_p=0.9, **off)) == plain
+    assert both(operands(logits, top_p=0.9, xtc_probability=1.0, xtc_threshold=0.01)) != plain
+
+
+def test_masked_tokens_do_not_count_for_the_deviation() -> None:
+    args = operands([5.0, 4.0, 3.0, -1000.0], temperature=0.001, top_n_sigma=1.0)
+    allowed = [*args, np.array([[0b0110]], np.uint32)]
+    assert both(allowed) == [1]
+    assert both(operands([-np.inf, 4.0, 3.0, -np.inf], top_n_sigma=0.5, temperature=9.0)) == [1]
+
+
 # -- the chain --------------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +322,7 @@ def test_values_that_are_errors(run: Any, change: Any, message: str) -> None:
 
 def test_operands_that_do_not_fit() -> None:
     good = operands(np.zeros((2, 5)))
-    with pytest.raises(ShapeError, match=r"settings: expected f32\[2,6\], got f32\[2,4\]"):
+    with pytest.raises(ShapeError, match=r"settings: expected f32\[2,10\], got f32\[2,4\]"):
         compiled(good[0], good[1][:, :4], *good[2:])
     with pytest.raises(DtypeError, match="logits: expected f32, got i32"):
         compiled(good[0].astype(np.int32), *good[1:])

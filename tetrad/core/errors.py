@@ -127,6 +127,10 @@ class SettingError(TetradError, ValueError):
         return self
 
 
+class LogitsError(TetradError, ArithmeticError):
+    """A model that gives no numbers, so that no token can be chosen."""
+
+
 class BusyError(TetradError, RuntimeError):
     """Every slot holds a sequence that is not finished."""
 

@@ -32,7 +32,13 @@ from tetrad.ops.sample import (
     SEED_OF_ZERO,
     TEMPERATURE,
     TOP_K,
+    TOP_N_SIGMA,
     TOP_P,
+    TYPICAL_P,
+    XTC_MOST,
+    XTC_PROBABILITY,
+    XTC_STREAM,
+    XTC_THRESHOLD,
 )
 from tetrad.passes.fuse import Group
 
@@ -42,6 +48,7 @@ LOWEST = -3.4028234663852886e38  # the least finite f32
 INF = float("inf")
 SIGN = 0x80000000
 ONE = 0x3F800000  # bits of 1.0
+INFINITE = 0x7F800000  # bits of infinity
 NONE = 0x7FFFFFFF
 
 
@@ -207,21 +214,45 @@ class Sampling(Row):
     def drawn(self, top: Val) -> Val:
         k = self.k
         has_top_k = self.number(TOP_K).ne(0) & (k.cast(self.number(TOP_K), index) < self.vocab)
-        bound, whole = k.local(LOWEST, f32), k.local(0.0, f32)
+        is_typical = self.setting(TYPICAL_P) < 1.0
+        bound, whole, best = k.local(LOWEST, f32), k.local(0.0, f32), k.local(top)
+        with k.when(self.setting(TOP_N_SIGMA) > 0.0):
+            self.cut_by_sigma(top)
         with k.when(has_top_k):
             bound.set(self.bound_of_top_k())
-        with k.otherwise():
+        with k.when(~has_top_k & ~is_typical):
             bound.set(self.bound_of_shares(top, whole))
         count = self.candidates_above(bound.get())
         with k.when(has_top_k):
             self.cut_below(self.threshold(self.values, k.index(0), count.get(), self.number(TOP_K)), count)
+        with k.when(is_typical):
+            self.cut_untypical(count, best)
         with k.when((self.setting(TOP_P) < 1.0) | (self.setting(MIN_P) > 0.0)):
-            self.weigh(top, count, k.const(1.0, f32))
-            with k.when(has_top_k):
+            self.weigh(best.get(), count, k.const(1.0, f32))
+            with k.when(has_top_k | is_typical):
                 whole.set(self.sum_above(count, k.const(0.0, f32)))
             self.cut_shares(count, whole.get())
-        self.weigh(top, count, k.const(1.0, f32) if self.warm_first else self.divisor())
+        with k.when(self.setting(XTC_PROBABILITY) > 0.0):
+            self.cut_top_choices(count, best)
+        self.weigh(best.get(), count, k.const(1.0, f32) if self.warm_first else self.divisor())
         return self.pick(count)
+
+    def cut_by_sigma(self, top: Val) -> None:
+        """What lies so many standard deviations below the largest is -inf afterwards. Sums are f64, as in `weigh`."""
+        k = self.k
+        number = self.sum_of(lambda x: k.const(1.0, f64))
+        mean = self.sum_of(lambda x: x) / number
+        deviation = k.sqrt(self.sum_of(lambda x: (x - mean) * (x - mean)) / number)
+        least = top - self.setting(TOP_N_SIGMA) * k.cast(deviation, f32)
+        self.every(lambda at, x: k.select(x >= least, x, -INF))
+
+    def sum_of(self, rule: Callable[[Val], Val]) -> Val:
+        """Over the logits of the row that are finite."""
+        k, total = self.k, self.k.local(0.0, f64)
+        with k.loop(self.padded, 0, LANES) as at:
+            x = k.load(self.area, at + k.lane())
+            total.set(total.get() + k.select(x > -INF, rule(k.cast(k.max(x, LOWEST), f64)), 0.0))
+        return k.reduce_lanes("add", total.get())
 
     def bound_of_top_k(self) -> Val:
         """No more than the k-th largest logit: where there are as many maxima of stretches, the k-th of those."""
@@ -339,6 +370,67 @@ class Sampling(Row):
                 lanes.set(lanes.get() + k.cast(weight, f64))
             k.store(self.sums, s, k.reduce_lanes("add", lanes.get()))
 
+    def cut_untypical(self, count: LocalVar, best: LocalVar) -> None:
+        """typical_p: those stay whose logits are nearest to the mean. Distances lie where the row was."""
+        k, top = self.k, best.get()
+        self.weigh(top, count, k.const(1.0, f32))
+        total, moment, edge = k.local(0.0, f64), k.local(0.0, f64), k.local(0, u32)
+
+        def add(at: Val) -> None:
+            weight = k.load(self.weights, at)
+            part = k.cast(weight, f64) * k.cast(k.max(k.load(self.values, at) - top, LOWEST), f64)
+            total.set(total.get() + k.cast(weight, f64))
+            moment.set(moment.get() + k.select(weight > 0.0, part, 0.0))
+
+        self.candidates(count, add)
+        whole = k.reduce_lanes("add", total.get())
+        mean = k.cast(k.reduce_lanes("add", moment.get()) / whole, f32)
+        self.candidates(count, lambda at: k.store(self.area, at, k.abs(k.load(self.values, at) - top - mean)))
+        wanted = k.cast(self.setting(TYPICAL_P), f64) * whole
+        with k.loop(31) as i:  # the largest distance such that those below it do not exceed what is wanted
+            trial = edge.get() | (k.const(1 << 30, u32) >> k.cast(i, u32))
+            fits = self.weight_nearer(count, k.bitcast(trial, f32)) <= wanted
+            edge.set(k.select(fits & (trial <= INFINITE), trial, edge.get()))
+        self.keep(count, best, lambda at: k.load(self.area, at) <= k.bitcast(edge.get(), f32))
+
+    def weight_nearer(self, count: LocalVar, distance: Val) -> Val:
+        k, total = self.k, self.k.local(0.0, f64)
+
+        def rule(at: Val) -> None:
+            weight = k.select(k.load(self.area, at) < distance, k.load(self.weights, at), 0.0)
+            total.set(total.get() + k.cast(weight, f64))
+
+        self.candidates(count, rule)
+        return k.reduce_lanes("add", total.get())
+
+    def keep(self, count: LocalVar, best: LocalVar, stays: Callable[[Val], Val]) -> None:
+        """Other candidates become -inf; `best` is set to the largest that stays."""
+        k, largest = self.k, self.k.local(-INF, f32)
+
+        def rule(at: Val) -> None:
+            value = k.select(stays(at), k.load(self.values, at), -INF)
+            k.store(self.values, at, value)
+            largest.set(k.max(largest, value))
+
+        self.candidates(count, rule)
+        best.set(k.reduce_lanes("max", largest.get()))
+
+    def cut_top_choices(self, count: LocalVar, best: LocalVar) -> None:
+        """XTC, where the dice say so: of those that reach the threshold only the least likely stay."""
+        k, threshold = self.k, self.setting(XTC_THRESHOLD)
+        takes_part = self.uniform(XTC_STREAM) < k.cast(self.setting(XTC_PROBABILITY), f64)
+        with k.when(takes_part & (threshold <= XTC_MOST)):
+            self.weigh(best.get(), count, k.const(1.0, f32))
+            limit, least = threshold * self.sum_above(count, k.const(0.0, f32)), k.local(INF, f32)
+
+            def rule(at: Val) -> None:
+                weight = k.load(self.weights, at)
+                least.set(k.min(least, k.select((weight > 0.0) & (weight >= limit), weight, INF)))
+
+            self.candidates(count, rule)
+            edge = k.reduce_lanes("min", least.get())
+            self.keep(count, best, lambda at: k.load(self.weights, at) <= edge)
+
     def sum_above(self, count: LocalVar, least: Val, strictly: bool = False) -> Val:
         k, total = self.k, self.k.local(0.0, f32)
 
@@ -423,13 +515,13 @@ class Sampling(Row):
             found.set(found.get() | (takes & (sum_.get() > target)))
         return before.get(), where.get()
 
-    def uniform(self) -> Val:
-        """24 bits of word `index` of the stream, as a number in [0, 1)."""
+    def uniform(self, stream: int = 0) -> Val:
+        """24 bits of word `index` of a stream of the seed, as a number in [0, 1)."""
         k = self.k
         low, high = self.number(SEED), self.number(SEED + 1)
         at, above = self.number(INDEX), self.number(INDEX + 1)
         low = k.select((low | high).eq(0), k.const(SEED_OF_ZERO, u32), low)
-        counter = [(at >> 2) | (above << 30), above >> 2, k.const(0, u32), k.const(0, u32)]
+        counter = [(at >> 2) | (above << 30), above >> 2, k.const(stream, u32), k.const(0, u32)]
         words = philox(k, counter, (low, high))
         word = words[3]
         for i in range(3):

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tetrad.core.errors import ContextError, FileFormatError, TextError
+from tetrad.core.errors import BoundsError, ContextError, FileFormatError, LogitsError, SettingError, TextError
 from tetrad.models.config import Config
 from tetrad.models.constraints import Constraint, Grammars
 from tetrad.models.engine import Cancelled, Engine
 from tetrad.models.engine import Sequence as Held
 from tetrad.models.load import Parts, load_parts
-from tetrad.models.sampling import Chance, Sampler, Settings, check_count
+from tetrad.models.sampling import Chance, Choice, Sampler, Settings, check_count
 from tetrad.text.stream import StopStrings, StreamDecoder
 from tetrad.text.tokenizer import Tokenizer
 from tetrad.tracing.array import Array
@@ -104,8 +104,16 @@ class Request:
     stop: tuple[str, ...]
     ignore_eos: bool
     shift: bool
+    keep: int  # tokens of the prompt that a shift leaves, -1: all
     speculate: int
     constraint: Constraint | None
+
+
+def stop_strings(stop: object) -> tuple[str, ...]:
+    given = (stop,) if isinstance(stop, str) else () if stop is None else stop
+    if not isinstance(given, Sequence) or not all(isinstance(one, str) and one for one in given):
+        raise SettingError("stop", "text, or a list of texts that are not empty", stop)
+    return tuple(given)
 
 
 def load(
@@ -168,6 +176,11 @@ class Model:
         repeat_last_n: int = 64,
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
+        top_n_sigma: float = 0.0,
+        typical_p: float = 1.0,
+        xtc_probability: float = 0.0,
+        xtc_threshold: float = 0.1,
+        temperature_first: bool = False,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
         stop: str | Sequence[str] | None = (),
@@ -177,13 +190,16 @@ class Model:
         logprobs: int = 0,
         stream: bool = False,
         shift: bool = False,
+        keep: int = 0,
         speculate: int = 0,
     ) -> Any:  # Completion, or with stream=True Stream
         """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1: as many as the context takes).
 
         It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit. `grammar` and
         `json_schema` restrict what may come. With `shift` the older half of the tokens makes room when the context is
-        full. `speculate` tokens are drafted from what came before and checked in one step: the same answer, sooner.
+        full, but not the first `keep` of the prompt (-1: all of it). `temperature_first` divides by the temperature
+        before the filters. `speculate` tokens are drafted from what came before and checked in one step: the same
+        answer, sooner.
         """
         settings = Settings(
             temperature=temperature,
@@ -194,19 +210,26 @@ class Model:
             repeat_last_n=repeat_last_n,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
+            top_n_sigma=top_n_sigma,
+            typical_p=typical_p,
+            xtc_probability=xtc_probability,
+            xtc_threshold=xtc_threshold,
+            temperature_first=temperature_first,
             logit_bias=logit_bias,
             seed=seed,
             logprobs=logprobs,
         )
         check_count("max_tokens", max_tokens, -1)
+        check_count("keep", keep, -1)
         check_count("speculate", speculate, 0, MOST_DRAFTED)
         request = Request(
             tokens=self.prompt_tokens(prompt),
             settings=settings,
             limit=max_tokens if max_tokens >= 0 else 1 << 62,
-            stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
+            stop=stop_strings(stop),
             ignore_eos=ignore_eos,
             shift=shift,
+            keep=keep,
             speculate=speculate,
             constraint=self.grammars.constraint(grammar, json_schema),
         )
@@ -375,7 +398,7 @@ class Generation:
         if request.constraint is not None and mask is None:
             self.reason = "stop"
             return -1
-        choice = self.sampler.choose(logits, mask)
+        choice = self.choose(logits, mask)
         self.sampled += 1
         if choice.token in self.ends:
             self.reason = "stop"
@@ -389,6 +412,19 @@ class Generation:
             self.reason = "length"
         yield Piece(self.show(self.text_of(choice.token)), choice.token, choice.logprob, choice.top)
         return choice.token
+
+    def choose(self, logits: Array, mask: np.ndarray | None) -> Choice:
+        try:
+            return self.sampler.choose(logits, mask)
+        except BoundsError:
+            position = len(self.request.tokens) + len(self.tokens) - 1
+            if not (np.isnan(logits.view) | np.isposinf(logits.view)).any():
+                raise
+        raise LogitsError(
+            f"the model gave {'NaN' if np.isnan(logits.view).any() else 'infinite'} logits at position {position}",
+            hint="its weights may be damaged: fetch the file again; or its values are too large for keys and values in "
+            "f16: load with kv='bf16' (-ctk bf16 -ctv bf16)",
+        )
 
     def text_of(self, token: int) -> str:
         """Models may have more rows than their tokeniser has tokens; those are no text."""
@@ -404,8 +440,8 @@ class Generation:
         return text
 
     def rest(self) -> str:
-        """What was held back, now that nothing follows."""
-        text = self.show(self.decoder.flush())
+        """What was held back, now that nothing follows. A character that the limit has cut in two is left out."""
+        text = self.show(self.decoder.flush()) if self.reason == "stop" else ""
         if self.stops.reached is None:
             self.shown.append(held := self.stops.flush())
             text += held
@@ -417,14 +453,18 @@ class Generation:
             if not self.request.shift:
                 self.reason = "length"
                 return [], []
-            is_bos = self.request.tokens[0] == self.model.tokenizer.bos
-            self.engine.shift(sequence, keep=int(is_bos))
+            self.engine.shift(sequence, keep=self.kept())
         room = min(self.request.limit - len(self.tokens), self.engine.context - sequence.length) - 1
         draft = self.draft(sequence, token, room)
         self.drafted += len(draft)
         if draft:
             return rows_of(self.engine.step_every(sequence, [token, *draft])), draft
         return [self.engine.advance(sequence, token)], draft
+
+    def kept(self) -> int:
+        """Tokens of the prompt that stay when the context is full: a token that begins every text does in any case."""
+        tokens, keep = self.request.tokens, self.request.keep
+        return len(tokens) if keep < 0 else max(min(keep, len(tokens)), int(tokens[0] == self.model.tokenizer.bos))
 
     def draft(self, sequence: Held, token: int, room: int) -> list[int]:
         """What a grammar forces, or what followed the same tokens before: checked like any other."""

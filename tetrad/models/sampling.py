@@ -38,6 +38,11 @@ class Settings:
     repeat_last_n: int = 64
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    top_n_sigma: float = 0.0
+    typical_p: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    temperature_first: bool = False
     logit_bias: Mapping[int, float] | None = None
     seed: int | None = None
     logprobs: int = 0
@@ -47,6 +52,9 @@ class Settings:
         check_number("temperature", self.temperature, 0.0)
         check_number("top_p", self.top_p, 0.0, 1.0)
         check_number("min_p", self.min_p, 0.0, 1.0)
+        check_number("top_n_sigma", self.top_n_sigma)
+        for name in ("typical_p", "xtc_probability", "xtc_threshold"):
+            check_number(name, getattr(self, name), 0.0, 1.0)
         check_number("presence_penalty", self.presence_penalty)
         check_number("frequency_penalty", self.frequency_penalty)
         check_number("repeat_penalty", self.repeat_penalty, 0.0)
@@ -68,7 +76,9 @@ class Settings:
     def row(self) -> np.ndarray:
         """`settings` of the op."""
         chances = (self.temperature, self.top_p, self.min_p)
-        return np.array([[*chances, self.repeat_penalty, self.presence_penalty, self.frequency_penalty]], np.float32)
+        penalties = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
+        taste = (self.top_n_sigma, self.typical_p, self.xtc_probability, self.xtc_threshold)
+        return np.array([[*chances, *penalties, *taste]], np.float32)
 
 
 def check_number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> None:
@@ -166,7 +176,8 @@ class Sampler:
         if self.seen.view is not self.recent.table:
             self.seen = Array.from_numpy(self.recent.table)
         masks = () if mask is None else (Array.from_numpy(mask),)
-        token = int(compiled_sample()(logits, *self.fixed, self.seen, *self.bias, *masks).view[0])
+        draw = compiled_sample(self.settings.temperature_first)
+        token = int(draw(logits, *self.fixed, self.seen, *self.bias, *masks).view[0])
         self.index += 1
         self.recent.add(token)
         if not self.settings.logprobs:
@@ -207,9 +218,9 @@ def bias_rows(bias: Mapping[int, float] | None, vocab: int) -> tuple[np.ndarray,
 
 
 @cache
-def compiled_sample() -> Any:
+def compiled_sample(warm_first: bool = False) -> Any:
     def choose(logits: Any, settings: Any, numbers: Any, seen: Any, biased: Any, bias: Any, *mask: Any) -> Any:
-        return sample(logits, settings, numbers, seen, biased, bias, *mask)
+        return sample(logits, settings, numbers, seen, biased, bias, *mask, warm_first=warm_first)
 
     biases = {1: td.Dim("biased", max=1 << 24)}
     return td.jit(choose, dims={"seen": {1: td.Dim("seen", max=1 << 24)}, "biased": biases, "bias": biases})

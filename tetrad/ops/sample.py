@@ -17,10 +17,13 @@ from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array
 
 TEMPERATURE, TOP_P, MIN_P, REPEAT, PRESENCE, FREQUENCY = range(6)  # columns of `settings`
+TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD = range(6, 10)
 TOP_K, SEED, INDEX = 0, 1, 3  # columns of `numbers`: seed and index take two each, low word first
-SETTINGS, NUMBERS = 6, 5
+SETTINGS, NUMBERS = 10, 5
 BITS = 32  # of a word of a mask
 SEED_OF_ZERO = 0xDEADBEEF
+XTC_STREAM = 1  # whether XTC takes part is drawn from a stream of its own: the choice of the token stays the same draw
+XTC_MOST = 0.5  # no two tokens are likelier than that
 MESSAGES = {
     "settings": "sample: row {value}: temperature, top_p or min_p is negative or not a number",
     "logits": "sample: row {value}: the logits hold NaN or infinity",
@@ -73,7 +76,11 @@ def _sample_cases(rng: Rng) -> Case:
     settings[:, TEMPERATURE] = pick(rng, (0.0, 0.01, 0.02))
     settings[:, TOP_P] = pick(rng, (0.0, 0.5, 1.0))
     settings[:, MIN_P] = pick(rng, (0.0, 0.1))
-    settings[:, REPEAT:] = pick(rng, ((1.0, 0.0, 0.0), (1.5, 0.25, 0.5)))
+    settings[:, REPEAT:TOP_N_SIGMA] = pick(rng, ((1.0, 0.0, 0.0), (1.5, 0.25, 0.5)))
+    settings[:, TOP_N_SIGMA] = pick(rng, (0.0, -1.0, 0.91))
+    settings[:, TYPICAL_P] = pick(rng, (1.0, 1.0, 0.43))
+    settings[:, XTC_PROBABILITY] = pick(rng, (0.0, 0.0, 0.5))
+    settings[:, XTC_THRESHOLD] = pick(rng, (0.017, 0.6))
     numbers = rng.integers(0, 1 << 32, (rows, NUMBERS), dtype=np.uint32)
     numbers[:, TOP_K] = pick(rng, (0, 1, 3, 40, 700))
     seen = np.stack([rng.integers(-1, vocab, (rows, few)), rng.integers(0, 3, (rows, few))], axis=-1).astype(np.int32)
@@ -90,7 +97,8 @@ def _sample_cases(rng: Rng) -> Case:
 @op(type=sample_type, kind="special", cases=_sample_cases, dtypes=(f32,), public=False)
 def sample(
     logits: Array,  # f32[R,V]
-    settings: Array,  # f32[R,6]: temperature, top_p, min_p, repeat, presence and frequency penalty
+    settings: Array,  # f32[R,10]: temperature, top_p, min_p, repeat, presence and frequency penalty, top_n_sigma,
+    # typical_p, probability and threshold of XTC
     numbers: Array,  # u32[R,5]: top_k, seed (2 words), index of the draw (2 words)
     seen: Array,  # i32[R,S,2]: tokens the penalties are for, each once, and how often they came; -1: none
     biased: Array,  # i32[R,B]: tokens with a bias; -1: none
@@ -98,14 +106,17 @@ def sample(
     *mask: Array,  # u32[R,V/32]: bit i of word j allows token 32 j + i
     warm_first: bool = False,
 ) -> Array:
-    """A token of each row: bias, mask, penalties, then top_k, top_p, min_p and temperature, then a draw.
+    """A token of each row: bias, mask, penalties, then filters and temperature, then a draw.
 
-    top_k keeps the k largest and their equals (0: all), top_p the most likely until their share reaches it, min_p those
-    at least so likely in relation to the first. Temperature 0 takes the largest, the first of equals. The draw number n
-    uses word n of the Philox stream of the seed. With `warm_first` logits are divided by the temperature before top_k.
+    The filters in their order: top_n_sigma keeps what is less than n standard deviations below the largest (0: all),
+    top_k the k largest and their equals (0: all), typical_p those whose logits are nearest to the mean until their
+    share exceeds it, top_p the most likely until their share reaches it, min_p those at least so likely in relation to
+    the first; XTC drops, by chance, of those above its threshold all but the least likely. Temperature 0 takes the
+    largest, the first of equals. The draw number n uses word n of the Philox stream of the seed. With `warm_first`
+    logits are divided by the temperature before the filters.
 
     >>> none = np.full((1, 1), -1, np.int32)
-    >>> greedy = np.float32([[0, 1, 0, 1, 0, 0]])  # temperature 0
+    >>> greedy = np.float32([[0, 1, 0, 1, 0, 0, 0, 1, 0, 0]])  # temperature 0
     >>> numbers, seen = np.zeros((1, 5), np.uint32), np.full((1, 1, 2), -1, np.int32)
     >>> sample(np.float32([[1, 5, 2, 5]]), greedy, numbers, seen, none, np.zeros((1, 1), np.float32))
     array([1], dtype=int32)
@@ -156,26 +167,65 @@ def _choice(logits: Array, settings: Array, numbers: list[int], row: int, warm_f
         return int(logits.argmax())
     divisor = np.maximum(temperature, np.float32(1e-6))
     tempered = logits / divisor if warm_first else logits
-    kept = _kept(tempered, numbers[TOP_K], top_p, min_p)
-    with np.errstate(under="ignore"):
-        weights = np.where(kept, np.exp((tempered - tempered.max()) / (1 if warm_first else divisor)), np.float32(0))
+    kept = _kept(tempered, settings, numbers)
+    shift = (tempered - tempered[kept].max()) / (1 if warm_first else divisor)
+    with np.errstate(under="ignore", over="ignore"):
+        weights = np.where(kept, np.exp(shift), np.float32(0))
     sums = np.cumsum(weights, dtype=np.float64)  # in f32 the many unlikely ones would be lost beside the few likely
     return _first_above(weights, sums, draw_of(numbers) * sums[-1])
 
 
-def _kept(logits: Array, top_k: int, top_p: float, min_p: float) -> Array:
-    """Which tokens the filters leave."""
+def _kept(logits: Array, settings: Array, numbers: list[int]) -> Array:
+    """Which tokens the filters leave, one after the other."""
+    top_k, top_p, min_p = numbers[TOP_K], settings[TOP_P], settings[MIN_P]
     kept: Array = ~np.isneginf(logits)
+    if settings[TOP_N_SIGMA] > 0:
+        kept &= logits >= _least_by_sigma(logits[kept], settings[TOP_N_SIGMA])
     if 0 < top_k < len(logits):
-        kept &= logits >= np.partition(logits, -top_k)[-top_k]
-    with np.errstate(under="ignore", invalid="ignore"):
-        shares = np.where(kept, np.exp(logits - logits.max()), np.float32(0))
+        kept &= logits >= np.partition(np.where(kept, logits, -np.inf), -top_k)[-top_k]
+    if settings[TYPICAL_P] < 1:
+        kept[kept] = _is_typical(logits[kept], settings[TYPICAL_P])
+    shares = _shares(logits, kept)
     if top_p < 1:
         order = np.argsort(-shares, kind="stable")
         before = np.concatenate([[np.float32(0)], np.cumsum(shares[order], dtype=np.float32)[:-1]])
         outside = order[np.flatnonzero(before >= top_p * shares.sum(dtype=np.float32))]
         kept[outside[outside != order[0]]] = False
-    return kept & (shares >= min(min_p, 1))
+    kept &= shares >= min(min_p, 1)
+    if settings[XTC_THRESHOLD] <= XTC_MOST and draw_of(numbers, XTC_STREAM) < settings[XTC_PROBABILITY]:
+        kept &= _is_no_top_choice(_shares(logits, kept), settings[XTC_THRESHOLD])
+    return kept
+
+
+def _shares(logits: Array, kept: Array) -> Array:
+    """How likely each is in relation to the most likely that is kept."""
+    with np.errstate(under="ignore", invalid="ignore", over="ignore"):
+        return np.where(kept, np.exp(logits - logits[kept].max()), np.float32(0))
+
+
+def _least_by_sigma(logits: Array, sigmas: float) -> np.float32:
+    deviation = np.std(logits.astype(np.float64))
+    return np.float32(logits.max() - np.float32(sigmas) * np.float32(deviation))
+
+
+def _is_typical(logits: Array, share: float) -> Array:
+    """Surprise minus its mean, which is the entropy, is the mean logit minus the logit: sorted by its size, those stay
+    that come until their share exceeds `share`, equals of the last included."""
+    shift = logits - logits.max()
+    with np.errstate(under="ignore"):
+        weights = np.exp(shift)
+    total = weights.sum(dtype=np.float64)
+    mean = np.float32((weights.astype(np.float64) * shift).sum() / total)
+    distance = np.abs(shift - mean)
+    order = np.argsort(distance, kind="stable")
+    enough = np.flatnonzero(np.cumsum(weights[order], dtype=np.float64) > np.float64(share) * total)
+    return distance <= (distance[order[enough[0]]] if enough.size else np.inf)
+
+
+def _is_no_top_choice(shares: Array, threshold: float) -> Array:
+    """All but those likelier than the least likely of those that reach the threshold."""
+    likely = shares[(shares > 0) & (shares >= threshold * shares.sum(dtype=np.float32))]
+    return shares <= (likely.min() if likely.size else np.inf)
 
 
 def _first_above(weights: Array, sums: Array, target: float) -> int:
@@ -184,11 +234,11 @@ def _first_above(weights: Array, sums: Array, target: float) -> int:
     return int(above[0] if above.size else np.flatnonzero(weights)[-1])
 
 
-def draw_of(numbers: list[int]) -> float:
-    """The uniform number in [0, 1) of a row: 24 bits of word `index` of the stream of its seed."""
+def draw_of(numbers: list[int], stream: int = 0) -> float:
+    """The uniform number in [0, 1) of a row: 24 bits of word `index` of a stream of its seed."""
     seed = numbers[SEED] | numbers[SEED + 1] << 32
     at = numbers[INDEX] | numbers[INDEX + 1] << 32
-    return (philox_words(seed or SEED_OF_ZERO, at // 4)[at % 4] >> 8) / 2**24
+    return (philox_words(seed or SEED_OF_ZERO, stream << 64 | at // 4)[at % 4] >> 8) / 2**24
 
 
 # -- the most likely --------------------------------------------------------------------------------------------------
