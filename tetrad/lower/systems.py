@@ -288,9 +288,16 @@ class Solving:
     """A kernel that solves small systems: lanes take systems and walk over their right sides, or, where these are many,
     take right sides of one system. `triangles` holds factors or a triangle, `work` says what to do with a column."""
 
-    def __init__(self, frame: Frame, group: Group, triangles: Node, work: Callable[[Solving, Vector], None]) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        group: Group,
+        triangles: Node,
+        work: Callable[[Solving, Vector], None],
+        pivots: Node | None = None,
+    ) -> None:
         self.frame, self.k, self.group, self.node = frame, frame.k, group, group.root
-        self.triangles, self.work, self.b = triangles, work, group.root.inputs[-1]
+        self.triangles, self.pivots, self.work, self.b = triangles, pivots, work, group.root.inputs[-1]
         self.rows, self.width = known_rows(self.b), self.b.type.shape[-1]
         self.systems = product(self.b.type.shape[:-2])
         self.out = frame.output(frame.memory.slots[self.node])
@@ -300,19 +307,34 @@ class Solving:
         return self.by_columns() if has_many or self.systems == 1 else self.by_systems()
 
     def by_systems(self) -> Launch:
-        lanes, k, size = Lanes(self.frame, self.systems), self.k, self.rows * self.width
+        """What is read and written goes through scratch in loops: gathers in a row would be a lot of code."""
+        lanes, k = Lanes(self.frame, self.systems), self.k
         held = lanes.staged("held", self.triangles, self.rows * self.rows)
+        order = None if self.pivots is None else lanes.staged("order", self.pivots, self.rows)
         self.system = lanes.system
         self.entry: Matrix = lambda i, j: k.load(held, lanes.place(i * self.rows + j))
-        self.order: Callable[[Node, int], Val] = lambda node, i: lanes.read(node, self.rows, i)
+        self.pivot: Callable[[int], Val] = lambda i: k.load(order, lanes.place(i))  # type: ignore[arg-type]
         bad = self.check()
+        if self.width == 1:
+            line = lanes.staged("line", self.b, self.rows)
+            self.worked(lanes, line, bad)
+            lanes.written(self.out, line, self.rows)
+            return self.finish(lanes.groups)
+        line, size = self.frame.scratch("line", self.b.type.dtype, self.rows * LANES), self.rows * self.width
         with k.loop(self.frame.sizes.val(self.width)) as c:
-            x = [lanes.read(self.b, size, c + i * self.width) for i in range(self.rows)]
-            self.work(self, x)
-            with lanes.own():
-                for i, value in enumerate(x):
-                    lanes.write(self.out, size, c + i * self.width, self.marked(bad, value))
+            with k.loop(self.rows) as i:
+                k.store(line, lanes.place(i), lanes.read(self.b, size, i * self.width + c))
+            self.worked(lanes, line, bad)
+            with lanes.own(), k.loop(self.rows) as i:
+                lanes.write(self.out, size, i * self.width + c, k.load(line, lanes.place(i)))
         return self.finish(lanes.groups)
+
+    def worked(self, lanes: Lanes, line: Buffer, bad: Val | None) -> None:
+        """One column in scratch, solved in registers."""
+        x = [self.k.load(line, lanes.place(i)) for i in range(self.rows)]
+        self.work(self, x)
+        for i, value in enumerate(x):
+            self.k.store(line, lanes.place(i), self.marked(bad, value))
 
     def by_columns(self) -> Launch:
         frame, k = self.frame, self.k
@@ -322,7 +344,7 @@ class Solving:
         column, one = space.span(1, 2) * LANES + lane, Lanes(frame, 1)
         one.system = self.system
         self.entry = lambda i, j: one.read(self.triangles, self.rows * self.rows, i * self.rows + j)
-        self.order = lambda node, i: one.read(node, self.rows, i)
+        self.pivot = lambda i: one.read(self.pivots, self.rows, i)  # type: ignore[arg-type]
         bad = self.check()
         begin = self.system * (pitch * self.rows) + (column if self.width == 1 else k.min(column, pitch - 1))
         x = [self.right_side(begin + pitch * i) for i in range(self.rows)]
@@ -367,11 +389,11 @@ class Solving:
             if not unit:
                 x[i] = x[i] / self.entry(i, i)
 
-    def exchange(self, x: Vector, pivots: Node, steps: range) -> None:
+    def exchange(self, x: Vector, steps: range) -> None:
         """x[step] and x[pivots[step]], one pair after the other; each lane has its own."""
         k = self.k
         for step in steps:
-            before, other = x[step], self.order(pivots, step)
+            before, other = x[step], self.pivot(step)
             for i in range(step + 1, self.rows):
                 is_it = other.eq(i)
                 x[step], x[i] = k.select(is_it, x[i], x[step]), k.select(is_it, before, x[i])
@@ -383,14 +405,15 @@ def lower_small_solve(frame: Frame, group: Group) -> Launch:
     def forward(s: Solving, x: Vector) -> None:
         s.substitute(x, lower=True, unit=False, transposed=False)
         s.substitute(x, lower=False, unit=True, transposed=False)
-        s.exchange(x, pivots, range(s.rows - 1, -1, -1))
+        s.exchange(x, range(s.rows - 1, -1, -1))
 
     def backward(s: Solving, x: Vector) -> None:
-        s.exchange(x, pivots, range(s.rows))
+        s.exchange(x, range(s.rows))
         s.substitute(x, lower=False, unit=True, transposed=True)
         s.substitute(x, lower=True, unit=False, transposed=True)
 
-    return Solving(frame, group, factors, backward if dict(group.root.params).get("transposed") else forward).launch()
+    work = backward if dict(group.root.params).get("transposed", False) else forward
+    return Solving(frame, group, factors, work, pivots).launch()
 
 
 def lower_small_triangular(frame: Frame, group: Group) -> Launch:
