@@ -17,7 +17,7 @@ from typing import Any
 
 import gradients
 import numpy as np
-from common import Budget, Report, Row, options, undisturbed
+from common import Budget, Options, Report, Row, options, undisturbed
 from core import Case, Pair, Work, against_jax, installed, jax, normal, run_case
 
 import tetrad as td
@@ -190,7 +190,7 @@ def start(library: str, program: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, gradients.__file__, library, program]
         environment = {**installed(), "TETRAD_CACHE_DIR": folder}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
@@ -217,37 +217,30 @@ def arena_row() -> Row:
     return Row("grad(scan), sqrt: arena", arena["sqrt"], "B", ratio, 20.0, "all stored", arena[None])
 
 
-def resident_row() -> Row:
-    """The same as a process sees it: how far its peak is above what it held before the call."""
+def resident_rows() -> Iterator[Row]:
+    """The same as a process sees it: how far its peak is above what it held before the call; and what that costs."""
     sqrt, every = start("tetrad", "sqrt"), start("tetrad", "stored")
-    ratio = every["grown"] / sqrt["grown"]
-    return Row("grad(scan), sqrt: resident", sqrt["grown"], "B", ratio, None, "all stored", every["grown"])
+    for name, key, unit, goal in (("resident", "grown", "B", 20.0), ("time", "later", "s", None)):
+        ratio = every[key] / sqrt[key]
+        yield Row(f"grad(scan), sqrt: {name}", sqrt[key], unit, ratio, goal, "all stored", every[key])
 
 
-def other_rows(budget: Budget) -> dict[str, Callable[[], Row]]:
-    return {
-        "compile grad(MLP)": lambda: compile_row("compile grad(MLP)", "mlp", budget),
-        "compile grad(scan)": lambda: compile_row("compile grad(scan)", "scan", budget),
-        "grad(scan), sqrt: arena": arena_row,
-        "grad(scan), sqrt: resident": resident_row,
-    }
-
-
-def rows(budget: Budget) -> dict[str, Callable[[], Row]]:
-    def timed(each: Case) -> Callable[[], Row]:
-        return lambda: run_case(each, budget)
-
-    return {each.name: timed(each) for each in CASES.values()} | other_rows(budget)
-
-
-def wanted(every: dict[str, Callable[[], Row]], only: Callable[[str], bool]) -> Iterator[Row]:
-    return (make() for name, make in every.items() if only(name))
+def rows(chosen: Options) -> Iterator[Row]:
+    for each in CASES.values():
+        if chosen.wants(each.name):
+            yield run_case(each, chosen.budget)
+    for name, program in (("compile grad(MLP)", "mlp"), ("compile grad(scan)", "scan")):
+        if chosen.wants(name):
+            yield compile_row(name, program, chosen.budget)
+    if chosen.wants("grad(scan), sqrt: arena, resident, time"):
+        yield arena_row()
+        yield from resident_rows()
 
 
 def main() -> int:
     chosen = options(__doc__ or "")
     report = Report("transforms against peers")
-    for row in wanted(rows(chosen.budget), chosen.wants):
+    for row in rows(chosen):
         report.add(row)
     return report.finish(chosen)
 
