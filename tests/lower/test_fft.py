@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from tests.compiled import difference, run, run_on_evaluator
 from tests.norms import exact, line_errors
 from tests.test_conformance import conforms, graph_of
+from tetrad.codegen.llvm import compile_object
+from tetrad.codegen.module import emit_module
 from tetrad.codegen.targets.x86_64 import LEVELS
 from tetrad.compiler.driver import Compiled, compile_graph
 from tetrad.compiler.interpret import interpret
 from tetrad.core.dtypes import DType, as_dtype, c64, c128
 from tetrad.core.op import Case, Op
+from tetrad.core.target import Target
 from tetrad.lower import fft as lowering
 from tetrad.lower.fft_plan import (
     LEAST,
@@ -27,6 +30,7 @@ from tetrad.lower.fft_plan import (
     smooth,
     split,
 )  # fmt: skip
+from tetrad.lower.launch import Launch
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.fft import fft, irfft, rfft
 from tetrad.passes.pipeline import optimise
@@ -143,6 +147,19 @@ def test_every_machine_has_the_same_bits(n: int) -> None:
     graph = optimise(graph_of(fft, Case((x,), FORWARD)))
     results = [interpret(Lowerer(target).lower(graph), [x], {})[0] for target in LEVELS.values()]
     assert all(difference(results[0], other) is None for other in results[1:])
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
+def test_every_level_compiles(target: Target) -> None:
+    for op, x, params in (
+        (fft, numbers((3, 60), c64), FORWARD),
+        (fft, numbers((3, 137), c128), FORWARD),
+        (rfft, numbers((3, 512), c64.real), {"axis": 1, "norm": "none"}),
+        (irfft, numbers((3, 7, 20), c64), {"axis": 1, "n": 13, "norm": "none"}),
+    ):
+        for step in Lowerer(target).lower(optimise(graph_of(op, Case((x,), params)))).steps:
+            assert isinstance(step, Launch)
+            assert compile_object(emit_module({"transform": step.program}, target), target)
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
