@@ -164,7 +164,7 @@ def normal_bits(bits: Array) -> Array:
     """Normal numbers from random words (u32 gives f32, i64 f64), by the inverse of the distribution function.
 
     >>> normal_bits(np.array([0, 0x7FFFFFFF, 0x80000000], np.uint32))
-    array([ 6.231719e+00,  2.918022e-10, -6.231719e+00], dtype=float32)
+    array([ 6.3379583e+00,  2.9180991e-10, -6.3379583e+00], dtype=float32)
     """
     with np.errstate(all="ignore"):
         return normal_formula(NUMBERS, bits, as_dtype(bits.dtype))
