@@ -234,6 +234,11 @@ def test_complex_derivatives(name: str) -> None:
     close((gradient * t).sum().real, float(forward), 1e-10 * max(1, np.abs(gradient).sum()))
 
 
+def test_equal_singular_values_do_not_disturb_the_pseudo_inverse() -> None:
+    check_derivatives(linalg.pinv, 2 * np.eye(4)[:, :3], jit=False)
+    check_derivatives(lambda a: linalg.pinv(td.matrix_transpose(a) @ a), np.eye(3)[:2], jit=True)
+
+
 @pytest.mark.parametrize("name", OTHER)
 def test_derivatives_of_rectangles(name: str) -> None:
     check_derivatives(OTHER[name], draw(4, 5, 3), jit=False)

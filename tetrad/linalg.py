@@ -19,6 +19,7 @@ from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, fail, located
 from tetrad.tracing.creation import eye, zeros
+from tetrad.tracing.custom import custom_jvp
 from tetrad.tracing.indexing import reshaped, sliced
 from tetrad.tracing.linear import matmul, tensordot, vecdot
 from tetrad.tracing.manipulation import broadcast_arrays, concat, expand_dims, matrix_transpose, moveaxis
@@ -301,19 +302,42 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Array:
     a, dtype = _matrix("pinv", x)
     if 0 in a.shape[-2:]:
         return zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), dtype=dtype)
+    return convert(_pseudo_inverse(a, _share(a, rtol)), dtype)
+
+
+@custom_jvp
+def _pseudo_inverse(a: Array, share: Array) -> Array:
+    """V diag(1/s) U^H without the singular values up to `share` of the largest."""
     u, s, vh = _run("svd", a, full=False)
-    is_kept = _above(a, s, rtol)
+    is_kept = _above(s, share)
     inverse = _apply("where", is_kept, _apply("divide", 1, _apply("where", is_kept, s, 1)), 0)
-    scaled = _apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype))
-    return convert(matmul(scaled, _adjoint(u)), dtype)
+    return matmul(_apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype)), _adjoint(u))
 
 
-def _above(a: Array, s: Array, rtol: Any) -> Array:
-    """Which singular values are above rtol times the largest."""
+@_pseudo_inverse.defjvp
+def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """-P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, as long as the rank stays; equal singular values do not
+    matter here, though they do to `svd` (Golub and Pereyra, 1973)."""
+    a, share = primals
+    p, t = _pseudo_inverse(a, share), tangents[0]
+    ph, th = _adjoint(p), _adjoint(t)
+    left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
+    outside = _apply("subtract", left, matmul(matmul(left, a), p))
+    inside = _apply("subtract", right, matmul(p, matmul(a, right)))
+    change = _apply("subtract", _apply("add", outside, inside), matmul(p, matmul(t, p)))
+    return p, change
+
+
+def _share(a: Array, rtol: Any) -> Array:
+    """Of the largest singular value: what counts as zero."""
     if rtol is None:
-        rtol = _longer(a) * (2.0**-23 if s.dtype is f32 else 2.0**-52)
-    share = as_array(rtol)
-    limit = _apply("multiply", largest(s, axis=-1, keepdims=True), expand_dims(share, axis=-1) if share.ndim else rtol)
+        rtol = _longer(a) * (2.0**-23 if a.dtype.real is f32 else 2.0**-52)
+    return convert(rtol, a.dtype.real)
+
+
+def _above(s: Array, share: Array) -> Array:
+    """Which singular values are above that share of the largest."""
+    limit = _apply("multiply", largest(s, axis=-1, keepdims=True), expand_dims(share, axis=-1) if share.ndim else share)
     return _apply("greater", s, limit)
 
 
@@ -333,7 +357,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
     if 0 in a.shape[-2:]:
         return zeros(a.shape[:-2], dtype=i32)
     s = _run("svdvals", a)
-    return total(convert(_above(a, s, rtol), i32), axis=-1)
+    return total(convert(_above(s, _share(a, rtol)), i32), axis=-1)
 
 
 # -- norms ------------------------------------------------------------------------------------------------------------
