@@ -16,9 +16,10 @@ from tetrad.derive import linear as linearizing
 from tetrad.derive import transpose as transposing
 from tetrad.derive.batch import Axis, Many, batch
 from tetrad.derive.jvp import Flags, flags_of, jvp, present
+from tetrad.derive.linear import linearize
 from tetrad.derive.transpose import Cotangents
 from tetrad.derive.walk import Both, Tangent, instantiate, is_differentiable
-from tetrad.graph.build import filled, fresh_like, make_call, make_graph, results, spliced
+from tetrad.graph.build import call, filled, fresh_like, item, make_call, make_graph, results, spliced, with_inputs
 from tetrad.graph.custom import (
     checkpoint_call,
     custom_call,
@@ -27,7 +28,7 @@ from tetrad.graph.custom import (
     make_custom,
     make_linear,
 )
-from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.calculus import reduce_sum
 
 
@@ -58,7 +59,13 @@ Rule = JvpRule | VjpRule
 
 
 def jvp_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
-    rule: Rule = node.param("rule")
+    return pushed(node, node.param("rule"), primals, tangents, lambda graph: graph)
+
+
+def pushed(
+    node: Node, rule: Rule, primals: Sequence[Node], tangents: Sequence[Tangent], seen: Callable[[Graph], Graph]
+) -> Both:
+    """Values and changes by a jvp rule, whose graph is used as `seen`."""
     if isinstance(rule, VjpRule):
         raise UnsupportedError(
             f"{rule.name} has a custom vjp, so it has no forward derivative",
@@ -66,7 +73,7 @@ def jvp_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent])
             hint="td.grad and td.vjp work; td.custom_jvp gives a rule for both",
         )
     moves = [filled(0, p.type) if t is None else t for p, t in zip(primals, tangents, strict=True)]
-    made = spliced(rule.derivative(), [*primals, *moves])
+    made = spliced(seen(rule.derivative()), [*primals, *moves])
     count = len(node.types)
     pairs = zip(made[count:], node.types, strict=True)
     return tuple(made[:count]), tuple(t if is_differentiable(kind) else None for t, kind in pairs)
@@ -75,7 +82,7 @@ def jvp_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent])
 def linearize_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     rule: Rule = node.param("rule")
     if isinstance(rule, JvpRule):
-        return jvp_custom(node, primals, tangents)
+        return pushed(node, rule, primals, tangents, without_calls)
     count = len(node.types)
     outputs = spliced(rule.forward(), primals)
     moving = [instantiate(t, p.type) for t, p in zip(tangents, primals, strict=True) if is_differentiable(p.type)]
@@ -84,6 +91,20 @@ def linearize_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tan
     found = iter(make_linear(None, backward, outputs[count:], moving, gives, node.source))
     changes = tuple(next(found) if is_differentiable(kind) else None for kind in node.types)
     return tuple(outputs[:count]), changes
+
+
+def without_calls(graph: Graph) -> Graph:
+    """The graph with the bodies of calls in their place: a call may give a value and its change, which part ways."""
+    done: dict[Node, list[Node]] = {p: [p] for p in graph.inputs}
+    for node in topological(graph.outputs):
+        inputs = [done[i][0] for i in node.inputs]
+        if node.op is call:
+            done[node] = spliced(without_calls(node.param("graph")), inputs)
+        elif node.op is item and node.inputs[0].op is call:
+            done[node] = [done[node.inputs[0]][node.param("index")]]
+        elif node not in done:
+            done[node] = [with_inputs(node, tuple(inputs))]
+    return make_graph(graph.name, graph.inputs, [done[o][0] for o in graph.outputs])
 
 
 def among(graph: Graph, chosen: Sequence[bool]) -> Graph:
@@ -163,11 +184,15 @@ def jvp_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tange
 
 def linearize_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     """The tangents come from a graph that computes everything again from the operands."""
-    made = jvp(node.param("graph"), flags_of(tangents))
-    outputs = make_checkpoint(node.param("graph"), primals, node.source)
-    again = make_graph(f"{made.graph.name}.again", made.graph.inputs, made.graph.outputs[len(outputs) :])
-    found = iter(results(make_call(again, [*primals, *present(tangents)], node.source)) if again.outputs else ())
-    return outputs, tuple(next(found) if changes else None for changes in made.changes)
+    graph = node.param("graph")
+    linear = linearize(graph, flags_of(tangents))
+    outputs = make_checkpoint(graph, primals, node.source)
+    if not any(linear.changes):
+        return outputs, linear.spread([])
+    inputs, moves = fresh_like(graph.inputs), fresh_like(present(tangents))
+    kept = linear.residual_values(inputs, spliced(linear.primal, inputs))
+    again = make_graph(f"{graph.name}.again", [*inputs, *moves], spliced(linear.tangent, [*kept, *moves]))
+    return outputs, linear.spread(results(make_call(again, [*primals, *present(tangents)], node.source)))
 
 
 def batch_checkpoint(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from weakref import WeakKeyDictionary
 
+from tetrad.core.errors import UnsupportedError
 from tetrad.core.op import Op
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
@@ -54,6 +55,7 @@ def linearize(graph: Graph, wrt: Flags) -> Linear:
 def take_apart(graph: Graph, wrt: Flags) -> Linear:
     seeds = {p: make_parameter(p.type, -1, fresh=True) for p, w in zip(graph.inputs, wrt, strict=True) if w}
     primals, tangents = push(graph.outputs, {p: seeds.get(p) for p in graph.inputs}, NESTED)
+    check_apart(primals, set(seeds.values()))
     changes = present(tangents)
     kept = residuals_of(changes, set(seeds.values()), {*graph.inputs, *primals})
     outputs = list(dict.fromkeys((*primals, *(r for r in kept if r not in graph.inputs))))
@@ -63,6 +65,15 @@ def take_apart(graph: Graph, wrt: Flags) -> Linear:
         places(kept, graph.inputs, [*primals, *outputs[len(set(primals)) :]]),
         flags_of(tangents),
     )
+
+
+def check_apart(primals: Sequence[Node], tangents: set[Node]) -> None:
+    """What a user's rule computes together cannot be taken apart, unless it is a call."""
+    reached = depends_on(primals, tangents)
+    for node in primals:
+        if node in reached:
+            message = "a jvp rule computes values and changes in one loop or branch, so it cannot be transposed"
+            raise UnsupportedError(message, source=node.source, hint="compute the changes in a loop of their own")
 
 
 def places(kept: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[tuple[str, int], ...]:
