@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from tetrad.cli.options import (
     Command,
+    chain,
     load_options,
     load_settings,
     model_options,
@@ -20,7 +22,8 @@ from tetrad.cli.options import (
 DEFAULTS = {
     "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0, "repeat_last_n": 64,
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "ignore_eos": False, "shift": False, "speculate": 0,
-    "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (), "logit_bias": None,
+    "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (), "logit_bias": None, "keep": 0,
+    "top_n_sigma": -1.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
 }  # fmt: skip
 
 
@@ -83,7 +86,8 @@ def test_variables_count_and_options_win() -> None:
         ("-temp", "there is no option -temp; close: --temp"),
         ("-threads", "there is no option -threads; close: --threads"),
         ("--top_k", "there is no option --top_k; close: --top-k"),
-        ("-ngl", "there is no option -ngl"),
+        ("-tmp3", "there is no option -tmp3; close: --temp"),
+        ("-n3x", "there is no option -n3x"),
         ("-q", "there is no option -q"),
     ],
 )
@@ -100,6 +104,98 @@ def test_a_value_may_look_like_an_option() -> None:
 def test_options_without_effect_say_so() -> None:
     _, said = parse("-b", "2048", "-ub", "512", "-tb", "8")
     assert all(text in said for text in ("-b 2048 has no effect", "-ub 512 has no effect", "-tb 8 has no effect"))
+
+
+def test_a_value_that_is_a_number_may_be_joined() -> None:
+    found, _ = parse("-n3", "-t2", "-c4096", "-s-1", "-tb2", "-l", "5+1")
+    assert found["sampling"]["max_tokens"] == 3 and found["load"]["context"] == 4096
+    assert found["sampling"]["seed"] is None and os.environ["TETRAD_THREADS"] == "2"
+    assert parse("-n", "-1")[0]["sampling"]["max_tokens"] == -1
+
+
+LINES = [
+    ("-ngl 99", "-ngl has no effect: everything runs on the CPU"),
+    ("--n-gpu-layers all", "-ngl has no effect"),
+    ("--gpu-layers 0", "-ngl has no effect"),
+    ("-fa", "-fa has no effect: attention is always computed in tiles"),
+    ("-fa on -n 3", "-fa has no effect"),
+    ("-fa -n 3", "-fa has no effect"),
+    ("--flash-attn auto", "-fa has no effect"),
+    ("--flash-attn=off", "-fa has no effect"),
+    ("--mmap", "--mmap has no effect"),
+    ("--no-mmap", "--no-mmap has no effect"),
+    ("--mlock", "--mlock has no effect"),
+    ("-np 4", "-np has no effect"),
+    ("--parallel 4", "-np has no effect"),
+    ("-cb", "-cb has no effect"),
+    ("--cont-batching", "-cb has no effect"),
+    ("-nocb", "-nocb has no effect"),
+    ("--color", "-co has no effect"),
+    ("--color auto --temp 0", "-co has no effect"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), LINES, ids=[line for line, _ in LINES])
+def test_what_has_no_effect_here_is_accepted_with_a_note(line: str, said: str) -> None:
+    _, printed = parse(*line.split())
+    assert printed.count("note: ") == 1 and f"note: {said}" in printed
+
+
+def test_a_word_after_a_switch_is_not_its_value() -> None:
+    @click.command(cls=Command)
+    @click.argument("words", nargs=-1)
+    @load_options
+    def probe(words: tuple[str, ...], **given: Any) -> None:
+        print(words)
+
+    for line, words in (("-fa smollm2", "('smollm2',)"), ("-fa off smollm2", "('smollm2',)"), ("-- -fa", "('-fa',)")):
+        assert words in CliRunner().invoke(probe, line.split()).stdout
+
+
+# -- the chain of samplers --------------------------------------------------------------------------------------------
+
+OFF = {
+    "repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_n_sigma": 0.0, "top_k": 0,
+    "typical_p": 1.0, "top_p": 1.0, "min_p": 0.0, "xtc_probability": 0.0, "temperature": 1.0,
+}  # fmt: skip
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: value for name, value in OFF.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", {"temperature_first": False}),
+        ("top_k;temperature", {"temperature_first": False, **without("top_k", "temperature")}),
+        ("temperature;top_k", {"temperature_first": True, **without("top_k", "temperature")}),
+        ("temp; top-p; ", {"temperature_first": True, **without("top_p", "temperature")}),
+        ("typical;nucleus", {"temperature_first": False, **without("typical_p", "top_p")}),
+        ("temperature", {"temperature_first": False, **without("temperature")}),
+        ("dry", {"temperature_first": False, **OFF}),
+    ],
+)
+def test_samplers_that_are_not_named_are_off(text: str, settings: dict[str, Any]) -> None:
+    assert chain(text) == settings
+    found, _ = parse("--samplers", text, "--top-k", "7")
+    assert found["sampling"] == DEFAULTS | ({"top_k": 7} | settings)
+
+
+@pytest.mark.parametrize("text", ["top_p;top_k", "top_k;temperature;top_p", "top_k;penalties", "top_k;top_k"])
+def test_other_orders_are_refused_with_the_order_there_is(text: str) -> None:
+    printed = parse("--samplers", text, code=2)[1].replace("\n", " ")
+    assert "the order here is penalties;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" in printed
+
+
+def test_a_sampler_that_does_not_exist() -> None:
+    assert "there is no sampler mirostat; known: penalties" in parse("--samplers", "mirostat", code=2)[1]
+
+
+def test_the_filters_of_taste() -> None:
+    line = "--typical 0.9 --top-nsigma 1 --xtc-probability 0.5 --xtc-threshold 0.2 --keep -1"
+    chosen = {"typical_p": 0.9, "top_n_sigma": 1.0, "xtc_probability": 0.5, "xtc_threshold": 0.2, "keep": -1}
+    assert parse(*line.split())[0]["sampling"] == DEFAULTS | chosen
 
 
 @pytest.mark.parametrize(

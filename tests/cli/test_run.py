@@ -8,10 +8,12 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from tests.models.reference import forward
 from tests.models.tiny import tiny_model
 from tests.modules import ROOT
 from tetrad.cli.answer import bytes_per_token
+from tetrad.formats import gguf
 from tetrad.hub.describe import describe
 
 RUN = "from tetrad.cli.start import main; main()"
@@ -65,6 +68,52 @@ def test_no_prompt_and_nobody_to_ask(invoke: Invoke, tiny_file: Path) -> None:
 
 def test_settings_that_cannot_be(invoke: Invoke, tiny_file: Path) -> None:
     assert "top_p: expected a number from 0 to 1" in invoke("run", tiny_file, "Hi", "--top-p", "2", code=1).output
+
+
+def test_escapes_stand_for_characters_where_asked(invoke: Invoke, tiny_file: Path) -> None:
+    plain, line = ("run", tiny_file, "-no-cnv", *GREEDY), r"Hi\nthere \x41\\n"
+    meant = invoke(*plain, "-p", "Hi\nthere A\\n").stdout
+    assert invoke(*plain, "-e", "-p", line).stdout == meant == invoke(*plain, line, "--escape").stdout
+    assert invoke(*plain, "-p", line).stdout == invoke(*plain, "-p", line, "--no-escape").stdout != meant
+    assert invoke(*plain, "-e", input=line).stdout != meant  # what is piped is as it is
+    asked = ("run", tiny_file, "Hi", *GREEDY)
+    assert invoke(*asked, "-e", "-sys", r"a\nb").stdout == invoke(*asked, "-sys", "a\nb").stdout
+
+
+def test_the_prompt_is_shown_where_asked(invoke: Invoke, tiny_file: Path) -> None:
+    words = ("run", tiny_file, "-no-cnv", "Hi there", *GREEDY)
+    answer = invoke(*words, "--no-display-prompt").stdout
+    assert invoke(*words, "--display-prompt").stdout == "Hi there" + answer
+    shown = invoke(*words, "--verbose-prompt")
+    assert shown.stdout == answer and shown.stderr.startswith("number of tokens in prompt = ")
+    ids = json.loads(invoke("tokenize", tiny_file, "Hi there", "--ids").stdout)
+    assert [int(line.split()[0]) for line in shown.stderr.splitlines()[1:]] == ids
+    said = invoke("chat", tiny_file, "-n1", "--verbose-prompt", "-e", "-sys", "x", "--no-warmup", input="Hi\n").stderr
+    assert said == "note: --verbose-prompt has no effect in a chat\n"
+
+
+def test_a_line_of_llama_cpp(invoke: Invoke, tiny_file: Path) -> None:
+    line = "-ngl 99 -fa on --no-mmap --mlock -np 1 -cb --color --keep 4 --no-context-shift -e --no-warmup -v -t1"
+    found = invoke("run", "-m", tiny_file, "-p", "Hi", *GREEDY, *line.split())
+    assert found.stdout == invoke("run", tiny_file, "Hi", *GREEDY).stdout
+    assert found.stderr.count("note: ") == 7 and "eval rate" in found.stderr
+
+
+def test_the_chain_of_samplers(invoke: Invoke, tiny_file: Path) -> None:
+    words = ("run", tiny_file, "Hi", "-n30", "-c256", "-s7", "--temp", "3", "--ignore-eos")
+    lines = ("", "--samplers top_k;temperature", "--samplers temperature;top_k;top_p;min_p", "--typical 0.3",
+             "--top-n-sigma 0.5", "--xtc-probability 1")  # fmt: skip
+    answers = [invoke(*words, *line.split()).stdout for line in lines]
+    assert len(set(answers)) == len(lines)
+    assert invoke(*words, "--samplers", "top_k;top_p;min_p;temperature").stdout == answers[0]
+
+
+def test_a_damaged_model_is_one_clear_error(invoke: Invoke, tmp_path: Path) -> None:
+    metadata, tensors = tiny_model("llama", context=64)
+    tensors["output.weight"] = np.full_like(tensors["output.weight"], np.nan)
+    gguf.write(tmp_path / "broken.gguf", metadata, tensors)
+    printed = invoke("run", tmp_path / "broken.gguf", "Hi", code=1).output
+    assert re.match(r"Error: the model gave NaN logits at position \d+\n  hint: ", printed)
 
 
 def test_bytes_a_token_reads(tiny_file: Path) -> None:
@@ -172,6 +221,38 @@ def test_bench_as_data(invoke: Invoke, tiny_file: Path) -> None:
     (line,) = invoke(*words, "-o", "jsonl").stdout.splitlines()
     (row,) = csv.DictReader(io.StringIO(invoke(*words, "-o", "csv").stdout))
     assert json.loads(line).keys() == found.keys() and list(row) == [k for k in found if not k.startswith("samples")]
+
+
+def test_bench_as_sql(invoke: Invoke, tiny_file: Path) -> None:
+    words = ("bench", tiny_file, "-p", "8", "-n", "2", "-r", "2", "-t", "1")
+    statements = invoke(*words, "-o", "sql").stdout
+    assert statements.startswith("CREATE TABLE IF NOT EXISTS llama_bench (\n  build TEXT,\n")
+    base = sqlite3.connect(":memory:")
+    base.executescript(statements)
+    rows = base.execute("SELECT n_prompt, n_gen, n_threads, typeof(avg_ts), typeof(model_size) FROM llama_bench")
+    assert rows.fetchall() == [(8, 0, 1, "real", "integer"), (0, 2, 1, "real", "integer")]
+    base.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "tokens"),
+    [
+        (("-p", "8,600"), "pp600", 600),
+        (("-p", "8", "-n", "513"), "tg513", 513),
+        (("-p", "500", "-d", "100"), "pp500 @ d100", 600),
+        (("-p", "0", "-n", "0", "-pg", "500,13"), "pp500+tg13", 513),
+    ],
+)
+def test_bench_beyond_the_context(invoke: Invoke, tiny_file: Path, words: Any, name: str, tokens: int) -> None:
+    result = invoke("bench", tiny_file, *words, code=1)
+    assert result.stdout == ""
+    assert f"{name} is too long for the model: {tokens} tokens, the context holds 512" in result.stderr
+
+
+def test_bench_takes_the_options_of_llama_bench(invoke: Invoke, tiny_file: Path) -> None:
+    line = "-p 8 -n 0 -r 1 -t 1 -ngl 99 -fa 0,1 -mmp 0 -b 512 -ub 512"
+    result = invoke("bench", tiny_file, *line.split())
+    assert result.stderr.count("has no effect") == 5 and "pp8" in result.stdout
 
 
 @pytest.mark.parametrize("words", [("-p", "x"), ("-p", "512-128*1"), ("-pg", "3"), ("-p", "0", "-n", "0")])

@@ -7,11 +7,12 @@ ollama's --verbose, and say how much of the memory bandwidth, measured here, was
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tetrad.explain.roofs import measure_roofs
 from tetrad.hub.describe import Description
 from tetrad.models.model import Completion, Piece
+from tetrad.text.tokenizer import Tokenizer
 
 
 def shown(pieces: Iterator[Piece]) -> Iterator[Piece]:
@@ -20,6 +21,13 @@ def shown(pieces: Iterator[Piece]) -> Iterator[Piece]:
         sys.stdout.write(piece.text)
         sys.stdout.flush()
         yield piece
+
+
+def prompt_lines(tokenizer: Tokenizer, tokens: Sequence[int]) -> Iterator[str]:
+    """The tokens of a prompt, as llama.cpp's --verbose-prompt shows them."""
+    yield f"number of tokens in prompt = {len(tokens)}"
+    for token in tokens:
+        yield f"{token:6} -> '{tokenizer.token_bytes(token).decode(errors='replace')}'"
 
 
 def timing_lines(completion: Completion, load_seconds: float, total_seconds: float) -> Iterator[str]:

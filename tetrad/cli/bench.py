@@ -20,7 +20,19 @@ import click
 import numpy as np
 
 import tetrad
-from tetrad.cli.options import CACHES, Command, model_options, model_path, option, set_threads
+from tetrad.cli.options import (
+    CACHES,
+    MAPPED,
+    TILED,
+    Command,
+    gpu_option,
+    model_options,
+    model_path,
+    option,
+    set_threads,
+    unused,
+)
+from tetrad.core.errors import ContextError
 from tetrad.core.record import record
 from tetrad.hub.describe import Description, count_text, describe
 from tetrad.models.engine import Engine
@@ -37,6 +49,8 @@ COLUMNS = {
     "t/s": 20,
 }  # <0: to the left
 SEED = 0
+OUTPUTS = ("md", "csv", "json", "jsonl", "sql")
+TABLE = "llama_bench"  # in SQL, as llama-bench calls it
 
 
 @record(eq=False)
@@ -111,7 +125,12 @@ def pair(value: str) -> tuple[int, int]:
 @option("-t", "--threads", type=numbers, metavar="LIST", default="0", help="Threads; 0: what affinity and quota allow.")
 @option("-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept.")
 @option("-ctv", "--cache-type-v", "kind_v", type=CACHES, default="f16", help="How values are kept; as keys.")
-@option("-o", "--output", type=click.Choice(["md", "csv", "json", "jsonl"]), default="md", help="How it is printed.")
+@option("-o", "--output", type=click.Choice(OUTPUTS), default="md", help="How it is printed.")
+@gpu_option
+@unused("-fa", "--flash-attn", "flash", why=TILED)
+@unused("-mmp", "--mmap", "mapped", why=MAPPED)
+@unused("-b", "--batch-size", "batch", why="batches are chosen here")
+@unused("-ub", "--ubatch-size", "ubatch", why="batches are chosen here")
 def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v: str, **given: Any) -> None:
     """Measure MODEL: tokens a second when reading a prompt (pp) and when writing (tg)."""
     if kind_k != kind_v:
@@ -122,6 +141,7 @@ def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v:
     tests = [*plan(prompts, written, pairs, depths)]
     if not tests:
         raise click.UsageError("-p 0 -n 0 leaves nothing to measure")
+    check_context(tests, describe(str(path)).context)
     run = Bench(path, kind_k, max(test.depth + test.tokens for test in tests))
     results = (run.measure(test, count, repetitions) for count in threads for test in tests)
     PRINTERS[output](run, results)
@@ -132,6 +152,14 @@ def plan(prompts: list[int], written: list[int], pairs: list[tuple[int, int]], d
         yield from (Test(n, 0, depth) for n in prompts if n)
         yield from (Test(0, n, depth) for n in written if n)
         yield from (Test(n, m, depth) for n, m in pairs if n or m)
+
+
+def check_context(tests: list[Test], context: int) -> None:
+    """Before anything is loaded: a test that cannot be run is no surprise after minutes of others."""
+    for test in tests:
+        if (tokens := test.depth + test.tokens) > context > 0:
+            hint = "smaller -p, -n, -pg or -d"
+            raise ContextError(f"{test.name} is too long for the model", tokens=tokens, context=context, hint=hint)
 
 
 class Bench:
@@ -276,10 +304,23 @@ def print_jsonl(run: Bench, results: Iterator[Result]) -> None:
         print(json.dumps(samples(run, result)), flush=True)
 
 
+def print_sql(run: Bench, results: Iterator[Result]) -> None:
+    """Statements for SQLite, with every value in quotes; the types of the columns turn them into numbers."""
+    for number, result in enumerate(results):
+        row = fields(run, result)
+        if number == 0:
+            kinds = {str: "TEXT", int: "INTEGER", float: "REAL"}
+            columns = ",\n".join(f"  {name} {kinds[type(value)]}" for name, value in row.items())
+            print(f"CREATE TABLE IF NOT EXISTS {TABLE} (\n{columns}\n);\n")
+        values = ", ".join("'" + str(value).replace("'", "''") + "'" for value in row.values())
+        print(f"INSERT INTO {TABLE} ({', '.join(row)}) VALUES ({values});", flush=True)
+
+
 PRINTERS: dict[str, Callable[[Bench, Iterator[Result]], None]] = {
     "md": print_md,
     "csv": print_csv,
     "json": print_json,
     "jsonl": print_jsonl,
+    "sql": print_sql,
 }
 COMMANDS = {"bench": bench}

@@ -27,6 +27,8 @@ from tetrad.cli.options import (
     option,
     sampling_options,
     sampling_settings,
+    text_options,
+    unescaped,
 )
 from tetrad.core.errors import ContextError, TetradError
 from tetrad.hub.extras import extra
@@ -41,12 +43,15 @@ READY, MORE = ">>> ", "... "
 @click.argument("model", required=False)
 @option("-sys", "--system-prompt", "system", default=None, help="What the model is told before everything else.")
 @option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end.")
-@option("--verbose", is_flag=True, help="Timings after each answer, to stderr.")
+@option("-v", "--verbose", is_flag=True, help="Timings after each answer, to stderr.")
+@text_options
 @model_options
 @load_options
 @sampling_options
 def chat(model: str | None, **given: Any) -> None:
     """Talk with MODEL, the small SmolLM2 if none is named. /help lists what can be said besides."""
+    if given.pop("escape") and given["system"]:
+        given["system"] = unescaped(given["system"])
     converse(model, {"conversation": True, **given})
 
 
@@ -54,6 +59,10 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
     path = model_path(word, given)
     if given.pop("conversation") is False:
         raise click.UsageError("-no-cnv completes one prompt: give it")
+    for name in ("display_prompt", "verbose_prompt"):
+        if given.pop(name):
+            notes.print(f"note: --{name.replace('_', '-')} has no effect in a chat")
+    given.pop("warmup")  # timings of a chat do not count loading
     system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
     settings = load_settings(given)
     model = load(path, **settings)

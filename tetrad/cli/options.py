@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from collections import deque
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,6 +27,13 @@ from tetrad.hub.pull import SMALL, can_fetch, local, pull, unknown
 Function = TypeVar("Function", bound=Callable[..., Any])
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+JOINED = re.compile(r"(-[a-zA-Z]+)([+-]?\d+(?:\.\d+)?)")  # -n3, -t2, -n-1
+LIKE_AN_OPTION = re.compile(r"-[a-zA-Z][\w-]+")
+ON_OR_OFF = ("on", "off", "auto", "enabled", "disabled", "true", "false", "1", "0")
+
+
+class Switch(click.Option):
+    """An option whose value, on, off or auto, may be left out."""
 
 
 class Command(click.Command):
@@ -35,27 +43,40 @@ class Command(click.Command):
         super().__init__(*args, **{"context_settings": PARSING, **kwargs})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        self.refuse_joined(ctx, args)
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, self.separated(ctx, args))
         except click.NoSuchOption as error:
             raise self.no_option(ctx, error.option_name) from None
 
-    def refuse_joined(self, ctx: click.Context, args: list[str]) -> None:
-        """`-temp 0` would be read as `-t emp 0`: a word that looks like an option must be one."""
-        known, takes_value = self.known(ctx), False
-        for word in args:
-            name = word.partition("=")[0]
-            if word == "--":
-                return
-            if not takes_value and re.fullmatch(r"-[a-zA-Z][\w-]+", name) and name not in known:
-                raise self.no_option(ctx, name)
-            takes_value = not takes_value and word in known and known[word]
+    def separated(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options and values as words of their own, no value left out.
 
-    def known(self, ctx: click.Context) -> dict[str, bool]:
-        """Every spelling, and whether a value follows it."""
+        `-n3` is `-n 3`. A word that looks like an option must be one: `-temp 0` would be read as `-t emp 0`.
+        """
+        known, words, found = self.known(ctx), deque(args), list[str]()
+        while words:
+            word = words.popleft()
+            if word == "--":
+                return [*found, word, *words]
+            joined, name = JOINED.fullmatch(word), word.partition("=")[0]
+            if joined and word not in known and known.get(joined[1]):
+                found += joined.groups()
+                continue
+            if LIKE_AN_OPTION.fullmatch(name) and name not in known:
+                raise self.no_option(ctx, name)
+            found.append(word)
+            takes = known.get(word)
+            if isinstance(takes, Switch) and not (words and words[0].lower() in ON_OR_OFF):
+                found.append("on")
+            elif takes and words:
+                found.append(words.popleft())
+        return found
+
+    def known(self, ctx: click.Context) -> dict[str, click.Option | None]:
+        """Every spelling, and its option where a value follows."""
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
-        return {name: not (p.is_flag or p.count) for p in options for name in (*p.opts, *p.secondary_opts)}
+        valued = {p: None if p.is_flag or p.count else p for p in options}
+        return {name: valued[p] for p in options for name in (*p.opts, *p.secondary_opts)}
 
     def no_option(self, ctx: click.Context, name: str) -> click.UsageError:
         known = self.known(ctx)
@@ -81,6 +102,26 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
         return function
 
     return decorate
+
+
+def unused(*names: str, why: str, **settings: Any) -> Callable[[Function], Function]:
+    """An option of llama.cpp that is understood and changes nothing here, which is said where it is given."""
+
+    def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE:
+            spelling = (param.secondary_opts if value is False else param.opts)[0]
+            notes.print(f"note: {spelling} has no effect: {why}")
+
+    return click.option(*names, callback=note, expose_value=False, hidden=True, default=None, **settings)
+
+
+text_options = together(
+    option("-e", "--escape/--no-escape", "escape", default=False, show_default=False,
+           help="In prompts given as words, \\n is a new line, \\t a tab, ..."),
+    option("--display-prompt/--no-display-prompt", default=False, show_default=False, help="Print the prompt, too."),
+    option("--verbose-prompt", is_flag=True, help="The tokens of the prompt, to stderr."),
+    option("--warmup/--no-warmup", default=True, show_default=False, help="With --verbose: compile before timing."),
+)  # fmt: skip
 
 
 # -- which model ------------------------------------------------------------------------------------------------------
@@ -128,8 +169,23 @@ def is_said(given: dict[str, Any], key: str) -> bool:
 # -- how to load it ---------------------------------------------------------------------------------------------------
 
 CACHES = click.Choice([kind for kind in CACHE_BITS])
+MAPPED, TILED = "files are always mapped", "attention is always computed in tiles"
+ONE_ANSWER = "here is one answer at a time"
+
+gpu_option = unused("-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", why="everything runs on the CPU")
+flash_option = unused("-fa", "--flash-attn", "flash", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=TILED)
+unused_options = together(
+    gpu_option,
+    flash_option,
+    unused("--mmap/--no-mmap", "mapped", why=MAPPED),
+    unused("--mlock", is_flag=True, why="the system decides what stays in memory"),
+    unused("-np", "--parallel", type=int, why=ONE_ANSWER),
+    unused("-cb/-nocb", "--cont-batching/--no-cont-batching", "batching", why=ONE_ANSWER),
+    unused("-co", "--color", "color", cls=Switch, type=click.Choice(ON_OR_OFF, False), why="answers are plain text"),
+)
 
 load_options = together(
+    unused_options,
     option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's."),
     option("-t", "--threads", "threads", type=int, default=-1, help="Threads; -1: what affinity and quota allow."),
     option("-tb", "--threads-batch", "threads_batch", type=int, default=None, help="Threads for prompts: those of -t."),
@@ -179,6 +235,11 @@ sampling_options = together(
     option("--top-k", type=int, default=40, help="Only the k likeliest; 0: all."),
     option("--top-p", type=float, default=0.95, help="Only the likeliest that make up p; 1: all."),
     option("--min-p", type=float, default=0.05, help="Only those at least so likely, relative to the likeliest."),
+    option("--top-n-sigma", "--top-nsigma", type=float, default=-1.0, help="So many deviations below the top; 0: all."),
+    option("--typical", "--typical-p", "typical_p", type=float, default=1.0, help="The most typical that make up p."),
+    option("--xtc-probability", type=float, default=0.0, help="How often XTC drops the likeliest."),
+    option("--xtc-threshold", type=float, default=0.1, help="Those that likely; above 0.5: none."),
+    option("--samplers", default=None, metavar="A;B;...", help="Only these, as ordered; see the documentation."),
     option("--repeat-penalty", type=float, default=1.0, help="Of tokens that occurred; 1: none."),
     option("--repeat-last-n", type=int, default=64, help="Where penalties look; 0: nowhere, -1: the whole context."),
     option("--presence-penalty", type=float, default=0.0, help="Once per token that occurred."),
@@ -193,6 +254,7 @@ sampling_options = together(
     option("-jf", "--json-schema-file", "schema_file", type=READABLE, default=None, help="The same, from a file."),
     option("--format", type=click.Choice(["json"]), default=None, help="json: any JSON object."),
     option("--context-shift/--no-context-shift", "shift", default=False, help="When it is full, forget the oldest."),
+    option("--keep", type=click.IntRange(-1), default=0, help="Tokens of the prompt it keeps then; -1: all."),
     option("--speculate", type=click.IntRange(0), default=0, help="Guess so many tokens ahead; same output."),
 )  # fmt: skip
 
@@ -201,8 +263,11 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     """What `Model.generate` takes."""
     predict, seed = given.pop("predict"), given.pop("seed")
     names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty")
-    more = ("frequency_penalty", "ignore_eos", "shift", "speculate")
-    settings = {name: given.pop(name) for name in (*names, *more)}
+    more = ("frequency_penalty", "ignore_eos", "shift", "keep", "speculate")
+    taste = ("top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold")
+    settings = {name: given.pop(name) for name in (*names, *more, *taste)}
+    if (samplers := given.pop("samplers")) is not None:
+        settings |= chain(samplers)
     bias = dict(biased(word) for word in given.pop("bias"))
     return {
         **settings,
@@ -214,6 +279,45 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+# In the order in which they come here; what turns each off that is not named.
+SAMPLERS: dict[str, dict[str, float]] = {
+    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    "top_n_sigma": {"top_n_sigma": 0.0},
+    "top_k": {"top_k": 0},
+    "typ_p": {"typical_p": 1.0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+    "xtc": {"xtc_probability": 0.0},
+    "temperature": {"temperature": 1.0},
+}
+SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "nucleus": "top_p"}
+OFF_ALWAYS = ("dry",)  # in the default of llama.cpp; there is none here, and none runs there unless it is turned on
+
+
+def chain(text: str) -> dict[str, Any]:
+    """The settings that `--samplers` stands for.
+
+    >>> chain("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature")
+    {'temperature_first': False}
+    >>> chain("penalties;temp;top_n_sigma;top-k;typ_p;top_p;min_p")
+    {'temperature_first': True, 'xtc_probability': 0.0}
+    """
+    words = [word.strip().lower().replace("-", "_") for word in text.split(";") if word.strip()]
+    names = [SAMPLER_NAMES.get(word, word) for word in words if word not in OFF_ALWAYS]
+    for name in names:
+        if name not in SAMPLERS:
+            known = ", ".join((*SAMPLERS, *OFF_ALWAYS))
+            raise click.UsageError(f"--samplers {text}: there is no sampler {name}; known: {known}")
+    order = [name for name in SAMPLERS if name in names]
+    warm = sorted(order, key=lambda name: (name != "penalties", name != "temperature"))
+    if names not in (order, warm):
+        fixed = ";".join(SAMPLERS)
+        hint = "temperature may also come right after penalties, and any may be left out"
+        raise click.UsageError(f"--samplers {text}: the order here is {fixed}; {hint}")
+    off = {key: value for name in SAMPLERS if name not in names for key, value in SAMPLERS[name].items()}
+    return {"temperature_first": names != order, **off}
+
+
 def biased(word: str) -> tuple[int, float]:
     """
     >>> biased("15043-inf"), biased("7+1.5")
@@ -223,6 +327,22 @@ def biased(word: str) -> tuple[int, float]:
     if match is None:
         raise click.UsageError(f"--logit-bias {word}: expected a token id and a number with its sign, such as 15043+1")
     return int(match[1]), float(match[2])
+
+
+ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+
+
+def unescaped(text: str) -> str:
+    r"""What `-e` does: `\n`, `\t`, `\x41` and the like become the characters they stand for; others stay.
+
+    >>> unescaped(r"a\nb\x41\\n\q")
+    'a\nbA\\n\\q'
+    """
+
+    def character(match: re.Match[str]) -> str:
+        return chr(int(match[1], 16)) if match[1] else ESCAPES.get(match[2], match[0])
+
+    return re.sub(r"\\(?:x([0-9a-fA-F]{2})|(.))", character, text)
 
 
 def constraints(given: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,18 @@ import click
 import numpy as np
 
 from tetrad.cli.console import notes
-from tetrad.cli.options import READABLE, Command, model_options, model_path, option, read_text, set_threads
+from tetrad.cli.options import (
+    READABLE,
+    Command,
+    flash_option,
+    gpu_option,
+    model_options,
+    model_path,
+    option,
+    read_text,
+    set_threads,
+    unused,
+)
 from tetrad.core.record import record
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
@@ -30,6 +41,10 @@ CONTEXT = 512
 @option("-c", "--ctx-size", "context", type=click.IntRange(4), default=CONTEXT, help="Tokens of a chunk.")
 @option("--chunks", type=click.IntRange(-1), default=-1, help="Chunks at most; -1: all.")
 @option("-t", "--threads", type=int, default=-1, help="Threads; -1: what affinity and quota allow.")
+@gpu_option
+@flash_option
+@unused("-b", "--batch-size", "batch", why="batches are chosen here")
+@unused("-ub", "--ubatch-size", "ubatch", why="batches are chosen here")
 def perplexity(model: str | None, source: Path, context: int, chunks: int, threads: int, **given: Any) -> None:
     """How well MODEL predicts the text of FILE: the running value of each chunk, then mean and error."""
     set_threads(threads)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tetrad.cli.answer import bandwidth_line, shown, timing_lines
+from tetrad.cli.answer import bandwidth_line, prompt_lines, shown, timing_lines
 from tetrad.cli.chat import converse
 from tetrad.cli.console import notes
 from tetrad.cli.options import (
@@ -29,7 +29,9 @@ from tetrad.cli.options import (
     read_text,
     sampling_options,
     sampling_settings,
+    text_options,
     together,
+    unescaped,
 )
 from tetrad.hub.describe import describe
 from tetrad.hub.pull import local
@@ -42,7 +44,8 @@ prompt_options = together(
     option("-cnv/-no-cnv", "--conversation/--no-conversation", "--cnv/--no-cnv", "conversation", default=None,
            show_default=False, help="Use the chat template, or complete plain text; default: as the model has one."),
     option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end."),
-    option("--verbose", is_flag=True, help="Timings, the seed and the share of the memory bandwidth, to stderr."),
+    option("-v", "--verbose", is_flag=True, help="Timings, the seed, the share of the memory bandwidth, to stderr."),
+    text_options,
 )  # fmt: skip
 
 
@@ -61,7 +64,10 @@ def run(model: str | None, prompt_word: str | None, **given: Any) -> None:
     """
     if prompt_word is None and (names_model(given) or is_prompt(model)):
         model, prompt_word = None, model
-    prompt = prompt_of(prompt_word, given.pop("prompt"), given.pop("source"))
+    escape = unescaped if given.pop("escape") else str
+    words = [escape(word) for word in (prompt_word, given.pop("prompt")) if word is not None]
+    given["system"] = given["system"] and escape(given["system"])
+    prompt = prompt_of(words, given.pop("source"))
     if prompt is None:
         converse(model, given)
     else:
@@ -73,9 +79,9 @@ def is_prompt(word: str | None) -> bool:
     return word is not None and len(word.split()) > 1 and local(word) is None
 
 
-def prompt_of(word: str | None, option: str | None, source: Path | None) -> str | None:
+def prompt_of(words: list[str], source: Path | None) -> str | None:
     """The parts that were given, in order; None asks for a chat."""
-    parts = [part for part in (word, option) if part is not None]
+    parts = [*words]
     if source is not None:
         parts.append(read_text(source))
     if not sys.stdin.isatty() and str(source) != "-" and (piped := read_text(Path("-"))):
@@ -90,19 +96,23 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     path = model_path(model, given)
     is_verbose, system, wants = given.pop("verbose"), given.pop("system"), given.pop("conversation")
     given.pop("single_turn")  # one answer is all there is
+    echoes, shows_tokens, warms_up = (given.pop(name) for name in ("display_prompt", "verbose_prompt", "warmup"))
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
     loaded = load(path, **settings)
     note_context(settings["context"], loaded.config.context)
-    if is_verbose:
+    if is_verbose and warms_up:
         warm_up(loaded)
     load_seconds = time.perf_counter() - before
     uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
-    if uses_template:
-        stream = loaded.chat(messages(system, prompt), stream=True, **how)
-    else:
-        stream = loaded.generate(f"{system}\n\n{prompt}" if system else prompt, stream=True, **how)
-    *_, last = shown(stream)
+    plain = f"{system}\n\n{prompt}" if system else prompt
+    text = loaded.template.render(messages(system, prompt)) if uses_template else plain
+    tokens = loaded.prompt_tokens(text)
+    if shows_tokens:
+        notes.print("\n".join(prompt_lines(loaded.tokenizer, tokens)), soft_wrap=True)
+    if echoes:
+        print(text, end="")
+    *_, last = shown(loaded.generate(tokens, stream=True, **how))
     completion = last.completion
     if completion is None or not completion.text.endswith("\n"):
         print()

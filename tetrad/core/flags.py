@@ -96,12 +96,13 @@ FLAGS = {
 OPTIONS = frozenset(
     f"TETRAD_{name}"
     for name in (
-        "BATCH_SIZE", "CACHE_TYPE_K", "CACHE_TYPE_V", "CHUNKS", "CONTEXT_SHIFT", "CONVERSATION", "CTX_SIZE", "FILE",
-        "FORCE", "FORMAT", "FREQUENCY_PENALTY", "GRAMMAR", "GRAMMAR_FILE", "HF_FILE", "HF_REPO", "HTML", "IDS",
-        "IGNORE_EOS", "JSON", "JSON_SCHEMA", "JSON_SCHEMA_FILE", "LOGIT_BIAS", "MIN_P", "MODEL", "N_DEPTH", "N_GEN",
-        "N_PROMPT", "OFFLINE", "OUTPUT", "PREDICT", "PRESENCE_PENALTY", "PROMPT", "REPEAT_LAST_N", "REPEAT_PENALTY",
-        "REPETITIONS", "REVERSE_PROMPT", "SEED", "SINGLE_TURN", "SPECULATE", "SYSTEM_PROMPT", "TEMP", "THREADS_BATCH",
-        "TOP_K", "TOP_P", "UBATCH_SIZE", "VERBOSE",
+        "BATCH_SIZE", "CACHE_TYPE_K", "CACHE_TYPE_V", "CHUNKS", "CONTEXT_SHIFT", "CONVERSATION", "CTX_SIZE",
+        "DISPLAY_PROMPT", "ESCAPE", "FILE", "FORCE", "FORMAT", "FREQUENCY_PENALTY", "GRAMMAR", "GRAMMAR_FILE",
+        "HF_FILE", "HF_REPO", "HTML", "IDS", "IGNORE_EOS", "JSON", "JSON_SCHEMA", "JSON_SCHEMA_FILE", "KEEP",
+        "LOGIT_BIAS", "MIN_P", "MODEL", "N_DEPTH", "N_GEN", "N_PROMPT", "OFFLINE", "OUTPUT", "PREDICT",
+        "PRESENCE_PENALTY", "PROMPT", "REPEAT_LAST_N", "REPEAT_PENALTY", "REPETITIONS", "REVERSE_PROMPT", "SAMPLERS",
+        "SEED", "SINGLE_TURN", "SPECULATE", "SYSTEM_PROMPT", "TEMP", "THREADS_BATCH", "TOP_K", "TOP_N_SIGMA", "TOP_P",
+        "TYPICAL", "UBATCH_SIZE", "VERBOSE", "VERBOSE_PROMPT", "WARMUP", "XTC_PROBABILITY", "XTC_THRESHOLD",
     )
 )  # fmt: skip
 
@@ -126,7 +127,7 @@ def flag_words(name: str) -> dict[str, str]:
 
 
 def check_environment(environ: Mapping[str, str] | None = None) -> None:
-    """Refuse unknown TETRAD_ variables and bad values; called once, when the package is imported."""
+    """Refuse unknown TETRAD_ variables and bad values; called when the public names are loaded, and by every command."""
     environ = os.environ if environ is None else environ
     for name in environ:
         if name.startswith("TETRAD_") and name not in FLAGS and name not in OPTIONS:
