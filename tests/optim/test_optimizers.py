@@ -279,3 +279,41 @@ def test_state_has_names() -> None:
     state = td.optim.adam(1.0).init({"w": td.zeros(2)})
     assert list(flatten(state)[1].leaf_names("state")) == ["state[0].count", "state[0].mu['w']", "state[0].nu['w']"]
     assert isinstance(state[0], td.optim.AdamState) and math.prod(state[0].count.shape) == 1
+
+
+def test_a_whole_training_run_is_one_scan() -> None:
+    """State is a tree of arrays that keep their types, so it can be carried."""
+    steps = 5
+
+    def run(params: Any, x: Any, y: Any) -> Any:
+        def body(carry: Any, _: None) -> Any:
+            *carry, value = training_step(*carry, x, y)
+            return tuple(carry), value
+
+        return td.scan(body, (params, TRAINED.init(params)), length=steps)
+
+    (params, state), values = td.jit(run)(layers(), *BATCH)
+    expected: Any = (layers(), TRAINED.init(layers()))
+    step = td.jit(training_step)
+    for i in range(steps):
+        *expected, value = step(*expected, *BATCH)
+        assert float(values[i]) == pytest.approx(float(value), rel=1e-5)
+    for got, want in zip(flatten((params, state))[0], flatten(tuple(expected))[0], strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-6)
+
+
+def test_many_models_train_at_once() -> None:
+    """vmap over parameters and state: each model takes the step it would take alone."""
+    rates = np.array([0.01, 0.1, 1.0], np.float32)
+
+    def step(rate: Any, params: Any, gradient: Any) -> Any:
+        optimiser = td.optim.adam(rate)
+        updates, state = optimiser.update(gradient, optimiser.init(params), params)
+        return td.optim.apply_updates(params, updates), state
+
+    params, gradients = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+    got, state = td.jit(td.vmap(step))(rates, params, gradients)
+    for i, rate in enumerate(rates):
+        want, _ = step(rate, params[i], gradients[i])
+        np.testing.assert_allclose(np.asarray(got[i]), np.asarray(want), rtol=1e-6)
+    assert state[0].mu.shape == (3, 4) and state[0].count.shape == (3,)
