@@ -127,7 +127,7 @@ def flag_words(name: str) -> dict[str, str]:
 
 
 def check_environment(environ: Mapping[str, str] | None = None) -> None:
-    """Refuse unknown TETRAD_ variables and bad values; called when the public names are loaded, and by every command."""
+    """Refuse unknown TETRAD_ variables and bad values; called when public names are loaded, and by every command."""
     environ = os.environ if environ is None else environ
     for name in environ:
         if name.startswith("TETRAD_") and name not in FLAGS and name not in OPTIONS:
