@@ -139,6 +139,7 @@ SQUARE: dict[str, Callable[[Any], Any]] = {
 }
 OTHER: dict[str, Callable[[Any], Any]] = {
     "tall qr": lambda a: td.concat(list(linalg.qr(a)), axis=-2),
+    "wide qr": lambda a: linalg.qr(td.matrix_transpose(a)).R @ a @ linalg.qr(td.matrix_transpose(a)).Q,
     "tall svd": lambda a: td.square(linalg.svd(a, full_matrices=False).U) @ linalg.svd(a, full_matrices=False).Vh,
     "wide svd": lambda a: td.square(linalg.svd(td.matrix_transpose(a), full_matrices=False).Vh),
     "pinv": linalg.pinv,

@@ -102,6 +102,17 @@ def local_type(kind: DType, init: DType = f32, get: DType = f32, new: DType = f3
     return n.Program("p", (), (), (1, 1, 1), (start, value, local, n.Get(get, local), n.Set(local, value)))
 
 
+def foreign(form: str, number: DType = index, access: str = "scratch") -> n.Program:
+    """A call with one number and one buffer."""
+    s, where, value = n.Buffer("s", f32, access, 4), n.Const(index, 0), n.Const(number, 0 if number is index else 0.0)
+    return n.Program("p", (s,), (), (4, 1, 1), (where, value, n.Foreign(where, form, (value,), (s,), (where,))))
+
+
+def foreign_number(varies: bool) -> n.Program:
+    where, lane = n.Const(index, 0), n.Id(index, "local", 0)
+    return n.Program("p", (), (), (4, 1, 1), (where, lane, n.Foreign(where, "i", (lane if varies else where,), (), ())))
+
+
 I4 = DType("i4", "int4", "i", 4, storage_only=True)
 
 CASES: list[tuple[str, n.Program, n.Program]] = [
@@ -130,6 +141,10 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
         with_buffers(n.Buffer("s", i8, "read", MAX_ELEMENTS)),
     ),
     ("K023", with_buffers(n.Buffer("s", I4)), with_buffers(n.Buffer("s", bool_))),
+    ("K010", foreign("Nmm"), foreign("Nim")),
+    ("K012", foreign("im", f32), foreign("im")),
+    ("K021", foreign("im", access="write"), foreign("im", access="readwrite")),
+    ("V010", foreign_number(True), foreign_number(False)),
     ("V018", nested(MAX_NESTING + 1), nested(MAX_NESTING)),
     ("V018", nested(5000), nested(1)),
     ("V019", repeated(lambda _: (n.Barrier(),) * MAX_INSTRUCTIONS), repeated(lambda _: (n.Barrier(),) * 1000)),

@@ -133,11 +133,8 @@ class _Check:
         good = True
         for name in _OPERANDS[type(instr)]:
             operand = getattr(instr, name)
-            if name in ("buffer", "buffers"):
-                given = operand if isinstance(operand, tuple) else (operand,)
-                good &= self.require(self.buffers.issuperset(given), "K010", "the buffer is not declared", instr)
-            elif isinstance(operand, tuple):
-                good &= all([self.is_value(instr, one) for one in operand])
+            if name == "buffer":
+                good &= self.require(operand in self.buffers, "K010", "the buffer is not declared", instr)
             elif name == "local":
                 good &= self.is_local(instr, operand)
             else:
@@ -402,6 +399,9 @@ def _trap(check: _Check, node: n.Trap) -> None:
 
 
 def _foreign(check: _Check, node: n.Foreign) -> None:
+    check.require(check.buffers.issuperset(node.buffers), "K010", "a buffer is not declared", node)
+    if not all([check.is_value(node, value) for value in (*node.numbers, *node.at)]):
+        return
     types = {value.dtype for value in (node.routine, *node.numbers, *node.at)}
     check.require(types == {index}, "K012", f"addresses and numbers are index, not {types}", node)
     wanted = (len(node.numbers), len(node.buffers), len(node.buffers))
@@ -443,9 +443,8 @@ _RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
     n.Foreign: _foreign,
     n.Region: _nothing,
 }
-OPERAND_KINDS = ("value", "local", "buffer", "values", "buffers")
 _OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
-    **{c: tuple(f for f, k in form.kinds.items() if k in OPERAND_KINDS) for c, form in FORMS.items()},
+    **{c: tuple(f for f, k in form.kinds.items() if k in ("value", "local", "buffer")) for c, form in FORMS.items()},
     n.For: ("start", "stop"),
     n.If: ("cond",),
     n.Region: (),
@@ -465,8 +464,6 @@ class _Flow:
         for instr in block:
             if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast | n.Foreign):
                 self.check.report("V010", "not all invocations of the workgroup may come here", instr)
-            if isinstance(instr, n.Foreign) and self.varying.intersection((*instr.numbers, *instr.at)):
-                self.check.report("V010", "numbers and addresses of a routine are uniform", instr)
             if isinstance(instr, n.Store):
                 self.store(instr)
             elif isinstance(instr, n.If):
@@ -477,6 +474,8 @@ class _Flow:
                 self.loop(instr, divergent)
             elif isinstance(instr, n.Region):
                 self.block(instr.body, divergent)
+            elif isinstance(instr, n.Foreign) and self.varying.intersection((*instr.numbers, *instr.at)):
+                self.check.report("V010", "numbers and addresses of a routine are uniform", instr)
 
     def loop(self, loop: n.For, divergent: bool) -> None:
         for bound in (loop.start, loop.stop):

@@ -17,7 +17,7 @@ from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
-from tetrad.ops.calculus import Batched, cast, expand, run, swapped, where, zeros_like
+from tetrad.ops.calculus import Batched, cast, expand, run, sliced, swapped, where, zeros_like
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.rules import Array
 from tetrad.ops.systems import (
@@ -98,14 +98,26 @@ def qr(a: Array, *, complete: bool = False) -> tuple[Array, Array]:
 
 @qr.jvp
 def qr_jvp(t: Node, result: tuple[Node, Node], a: Node, *, complete: bool = False) -> tuple[Node, Node]:
+    """Columns beyond the square follow Q: dR = dQ^H A + Q^H dA."""
+    q, r = result
+    m, n = a.type.shape[-2:]
+    rows = smaller("qr", a.type)
+    if complete and rows != m:
+        message = f"qr has no derivative with all columns of Q where these are more than A has: {a.type}"
+        raise UnsupportedError(message, source=a.source, hint='mode="reduced"')
+    if rows == n:
+        return tall_qr_change(t, q, r)
+    last = a.type.rank - 1
+    rest: Size = n - m
+    dq, dr = tall_qr_change(sliced(t, last, 0, m), q, sliced(r, last, 0, m))
+    turned, moved = (sliced(x, last, m, rest) for x in (a, t))
+    beyond = run("matmul", adjoint(dq), turned) + run("matmul", adjoint(q), moved)
+    return dq, run("concat", dr, beyond, axis=last)
+
+
+def tall_qr_change(t: Node, q: Node, r: Node) -> tuple[Node, Node]:
     """With C = dA R^-1, S = Q^H C and W the antihermitian matrix of S's lower triangle:
     dQ = C - Q (S - W), dR = (S - W) R."""
-    m, n = a.type.shape[-2:]
-    is_tall = m == n or (isinstance(m, int) and isinstance(n, int) and m > n)
-    if not is_tall or (complete and m != n):
-        message = f"qr is differentiable for matrices with as many rows as columns or more, reduced; got {a.type}"
-        raise UnsupportedError(message, source=a.source)
-    q, r = result
     c = swapped(triangular_solve(r, swapped(t), lower=False, transposed=True, singular="nan"))
     s = run("matmul", adjoint(q), c)
     below = triangle(s, lower=True, strict=True)
