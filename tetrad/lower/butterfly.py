@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, butterflies: transforms of 2 to 13 complex numbers in registers, forward.
+"""Lowering, Fourier transforms, butterflies: transforms of 2 to 23 complex numbers in registers, forward.
 
 A number is a pair of kernel values, real and imaginary part. Products are one multiplication and one fma each.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.lower.fft_plan import roots
 
 Pair = tuple[Val, Val]
 
@@ -89,13 +92,14 @@ def odd(k: KernelBuilder, x: Sequence[Pair]) -> list[Pair]:
         total = plus(total, pair)
     result = [total] * n
     for j in range(1, half + 1):
-        angles = [2 * math.pi * (i * j % n) / n for i in range(1, half + 1)]
+        turns = roots(n, j * np.arange(1, half + 1))
+        cos, sin = turns.real.tolist(), (-turns.imag).tolist()
         even = first
-        for angle, pair in zip(angles, sums, strict=True):
-            even = k.fma(pair[0], math.cos(angle), even[0]), k.fma(pair[1], math.cos(angle), even[1])
-        uneven = differences[0][0] * math.sin(angles[0]), differences[0][1] * math.sin(angles[0])
-        for angle, pair in zip(angles[1:], differences[1:], strict=True):
-            uneven = k.fma(pair[0], math.sin(angle), uneven[0]), k.fma(pair[1], math.sin(angle), uneven[1])
+        for c, pair in zip(cos, sums, strict=True):
+            even = k.fma(pair[0], c, even[0]), k.fma(pair[1], c, even[1])
+        uneven = differences[0][0] * sin[0], differences[0][1] * sin[0]
+        for c, pair in zip(sin[1:], differences[1:], strict=True):
+            uneven = k.fma(pair[0], c, uneven[0]), k.fma(pair[1], c, uneven[1])
         back = turned_back(uneven)
         result[j], result[n - j] = plus(even, back), minus(even, back)
     return result

@@ -17,9 +17,9 @@ from tetrad.core.dtypes import DType, c128
 from tetrad.core.record import record
 
 Array = np.ndarray[Any, Any]
-PRIMES = (3, 5, 7, 11, 13)
+PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 # What a pass with a radix costs a number, measured in 1/40 ns on a processor with AVX2, and what a transform adds.
-COSTS = {2: 8, 3: 8, 4: 11, 5: 11, 7: 19, 8: 15, 11: 24, 13: 50}
+COSTS = {2: 8, 3: 8, 4: 11, 5: 11, 7: 19, 8: 15, 11: 24, 13: 50, 17: 75, 19: 85, 23: 105}
 ENDS = 13
 LANES = 8  # of such a processor: a side that is no multiple of it has a block that computes numbers twice
 LEAST = 16  # of both factors of a split length: a vector of any machine
