@@ -72,7 +72,7 @@ def record_call(function: Function, args: Sequence[Any], kwargs: dict[str, Any])
 
 def leaves_of(recorded: Recorded, argnums: Argnums, what: str) -> tuple[list[list[int]], list[TreeDef]]:
     """The leaf numbers of each argument in argnums, and the trees of those arguments."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    numbers = checked_numbers(argnums, what)
     children = recorded.arguments.tree.children[0].children
     starts = np.cumsum([0, *(len(list(c.leaf_names())) for c in children)])
     found, trees = [], []
@@ -84,6 +84,13 @@ def leaves_of(recorded: Recorded, argnums: Argnums, what: str) -> tuple[list[lis
         found.append(list(range(starts[place], starts[place + 1])))
         trees.append(children[place])
     return found, trees
+
+
+def checked_numbers(argnums: Argnums, what: str) -> list[int]:
+    numbers = list(argnums) if isinstance(argnums, tuple | list) else [argnums]
+    if not numbers or not all(isinstance(n, int) for n in numbers):
+        fail(TraceError, f"{what}: argnums must be an int or several, got {argnums!r}")
+    return numbers  # type: ignore[return-value]
 
 
 def check_leaf(recorded: Recorded, i: int, what: str, holomorphic: bool) -> None:
@@ -305,9 +312,21 @@ def matching(tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, 
     """The leaves of a tree that must have the shape, and each leaf the type, of another."""
     leaves, shape = flatten(tree)
     if shape is not wanted:
-        fail(TraceError, f"{what} of {name} must have the tree of what they belong to", "same containers, same keys")
+        trees = f"expected {sketch(wanted)}, got {sketch(shape)}"
+        message = f"{what} of {name} must have the tree of what they belong to: {trees}"
+        fail(TraceError, message, "same containers, same keys")
     each = zip(leaves, kinds, wanted.leaf_names(), strict=True)
     return [_matching_leaf(leaf, kind, f"{what} of {name}{n}") for leaf, kind, n in each]
+
+
+class _Star:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def sketch(tree: TreeDef) -> str:
+    """A tree with stars for arrays, to be shown: {'w': (*, *)}."""
+    return repr(unflatten(tree, [_Star() for _ in tree.leaf_names()]))
 
 
 def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:
@@ -333,13 +352,13 @@ def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
 
 
 def only_arguments(
-    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Argnums
+    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Argnums, what: str
 ) -> tuple[Function, tuple[Any, ...]]:
     """The function of the arguments in argnums alone, and those arguments."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    numbers = checked_numbers(argnums, what)
     for number in numbers:
         if not -len(args) <= number < len(args):
-            fail(ShapeError, f"argnums has {number}, the function was called with {len(args)} arguments")
+            fail(ShapeError, f"{what}: argnums has {number}, the function was called with {len(args)} arguments")
     places = [n % len(args) for n in numbers]
 
     def partial(*chosen: Any) -> Any:
@@ -388,7 +407,7 @@ def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, chosen = only_arguments(fun, args, kwargs, argnums)
+        partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacfwd")
         leaves, tree = flatten(chosen)
         check_leaves(leaves, "jacfwd", holomorphic)
         arrays = [as_array(leaf) for leaf in leaves]
@@ -417,7 +436,7 @@ def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, chosen = only_arguments(fun, args, kwargs, argnums)
+        partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacrev")
         leaves, tree = flatten(chosen)
         check_leaves(leaves, "jacrev", holomorphic)
         value, back, *aux = vjp(partial, *unflatten(tree, [as_array(leaf) for leaf in leaves]), has_aux=has_aux)
@@ -486,7 +505,7 @@ def wirtinger(fun: Function, argnums: int = 0) -> Function:
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, (z,) = only_arguments(fun, args, kwargs, argnums)
+        partial, (z,) = only_arguments(fun, args, kwargs, argnums, "wirtinger")
         if not as_array(z).dtype.is_complex:
             fail(DtypeError, f"wirtinger: the argument must be complex, got {as_array(z).type}")
         value, back = vjp(partial, as_array(z))

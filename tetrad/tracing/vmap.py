@@ -16,7 +16,7 @@ import tetrad.derive.branches
 import tetrad.derive.collective
 import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.sizes import Size
 from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.derive.batch import Axis
@@ -138,6 +138,9 @@ def common_size(
 
 
 def checked_axis(name: str, x: Array, axis: int) -> int:
+    if x.dtype.is_quantized:
+        message = f"vmap: {name} is {x.type}, and a quantised array cannot be batched over"
+        fail(DtypeError, message, "in_axes=None shares it between the rows")
     if not -x.ndim <= axis < x.ndim:
         fail(ShapeError, f"vmap: {name} is {x.type}, it has no axis {axis} to batch over")
     return axis % x.ndim

@@ -1,0 +1,113 @@
+"""Derivatives as users call them: what goes wrong is said in their words, at their line. Laws are in tests/derive.
+
+Results of every function on simple cases are in the docstrings of `tracing.derivatives`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
+from tetrad.core.op import REGISTRY
+
+X = td.asarray([1.0, 2.0, 3.0])
+INTS = td.asarray([1, 2, 3])
+WIDE = td.ones(3, dtype=td.float64)
+
+
+def total(x: td.Array) -> td.Array:
+    return td.sum(x * x)
+
+
+def square(x: td.Array) -> td.Array:
+    return x * x
+
+
+def pair(x: td.Array) -> dict[str, Any]:
+    return {"a": x, "b": (x, 2 * x)}
+
+
+WRONG: list[tuple[Callable[[], Any], type[TetradError], str]] = [
+    # what a gradient is of
+    (lambda: td.grad(square)(X), ShapeError, r"square must return one number, it returns f32\[3\](.|\n)*td\.jacrev"),
+    (lambda: td.grad(pair)(X), TraceError, "grad: pair must return one number, it returns a dict"),
+    (lambda: td.grad(lambda x: None)(X), TraceError, "must return one number, it returns a NoneType"),
+    (lambda: td.grad(lambda x: "no")(X), TraceError, "returns arrays and numbers, not a str"),
+    (lambda: td.grad(lambda x: td.argmax(x))(X), DtypeError, r"must return a float, it returns i64\[\]"),
+    (lambda: td.grad(total, has_aux=True)(X), TraceError, "has_aux is set, so total must return a pair"),
+    (lambda: td.vjp(total, X, has_aux=True), TraceError, "vjp: has_aux is set"),
+    (lambda: td.jvp(total, (X,), (X,), has_aux=True), TraceError, "jvp: has_aux is set"),
+    (lambda: td.linearize(total, X, has_aux=True), TraceError, "linearize: has_aux is set"),
+    # by what
+    (lambda: td.grad(total)(INTS), DtypeError, r"grad: the argument x is i32\[3\], only floats(.|\n)*astype"),
+    (lambda: td.grad(total)(3), DtypeError, r"the argument x is i32\[\]"),
+    (lambda: td.grad(lambda x: x)(True), DtypeError, r"the argument x is bool\[\]"),
+    (lambda: td.grad(lambda p: p["w"][0])({"w": [INTS]}), DtypeError, r"the argument p\['w'\]\[0\] is i32"),
+    (lambda: td.grad(total, argnums=2)(X), ShapeError, "argnums has 2, total was called with 1 argument"),
+    (lambda: td.grad(total, argnums=-2)(X), ShapeError, "argnums has -2"),
+    (lambda: td.grad(total)(x=X), ShapeError, r"called with 0 arguments(.|\n)*by name are not differentiated"),
+    (lambda: td.grad(total, argnums="x")(X), TraceError, "argnums must be an int or several, got 'x'"),
+    (lambda: td.grad(total, argnums=())(X), TraceError, r"argnums must be an int or several, got \(\)"),
+    (lambda: td.grad(total)("words"), TraceError, "the argument x is a str"),
+    (lambda: td.jacfwd(square)(INTS), DtypeError, r"jacfwd: an argument is i32\[3\]"),
+    (lambda: td.jacrev(square)(INTS), DtypeError, r"jacrev: an argument is i32\[3\]"),
+    (lambda: td.jacrev(lambda x: td.argmax(x))(X), DtypeError, "jacrev: a result is i64"),
+    (lambda: td.jacfwd(square, argnums=3)(X), ShapeError, "jacfwd: argnums has 3"),
+    (lambda: td.hessian(total, argnums=1)(X), ShapeError, "argnums has 1"),
+    # tangents and cotangents
+    (lambda: td.jvp(square, (X,), (td.ones(4),)), ShapeError, r"tangents of square\[0\]: expected f32\[3\], got f32\[4\]"),
+    (lambda: td.jvp(square, (X,), (WIDE,)), DtypeError, r"expected f32\[3\], got f64\[3\](.|\n)*astype"),
+    (lambda: td.jvp(square, (X,), (INTS,)), DtypeError, r"expected f32\[3\], got i32\[3\]"),
+    (lambda: td.jvp(square, (X,), (X, X)), TraceError, r"expected \(\*,\), got \(\*, \*\)"),
+    (lambda: td.jvp(square, X, X), TraceError, "jvp: primals must be a tuple with one entry for each argument"),
+    (lambda: td.jvp(square, (X,), X), TraceError, "jvp: tangents must be a tuple"),
+    (lambda: td.vjp(square, X)[1](td.ones(4)), ShapeError, r"cotangents of square: expected f32\[3\], got f32\[4\]"),
+    (lambda: td.vjp(square, X)[1](WIDE), DtypeError, r"expected f32\[3\], got f64\[3\]"),
+    (lambda: td.vjp(pair, X)[1](X), TraceError, r"expected \{'a': \*, 'b': \(\*, \*\)\}, got \*"),
+    (lambda: td.vjp(pair, X)[1]({"a": X, "b": [X, X]}), TraceError, r"got \{'a': \*, 'b': \[\*, \*\]\}"),
+    (lambda: td.linearize(square, X)[1](td.ones(2)), ShapeError, "linearize: tangents of square"),
+    # complex numbers
+    (lambda: td.grad(total, holomorphic=True)(X), DtypeError, "holomorphic needs complex arguments, x is f32"),
+    (lambda: td.grad(lambda x: td.sum(x * 1j))(X), DtypeError, r"must return a float, it returns c64(.|\n)*real part"),
+    (lambda: td.wirtinger(total)(X), DtypeError, "wirtinger: the argument must be complex"),
+    # Python between the arrays
+    (lambda: td.jit(td.grad(lambda x: x if x > 0 else -x))(1.0), TraceError, r"no values yet(.|\n)*td\.where"),
+    (lambda: td.jit(td.grad(lambda x: x * float(x)))(1.0), TraceError, "has no values yet"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), WRONG, ids=lambda v: None)
+def test_wrong_calls_are_told_at_the_users_line(call: Callable[[], Any], kind: type[TetradError], words: str) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    line = inspect.getsourcelines(call)[1]
+    assert re.search(rf"in \S+, \S*test_derivatives\.py line {line}\b", str(caught.value)), str(caught.value)
+
+
+@pytest.mark.parametrize("op", ["floor", "argmax", "sign"])
+def test_flat_functions_have_zero_gradients_not_errors(op: str) -> None:
+    gradient = td.grad(lambda x: td.sum(getattr(td, op)(x) * 1.0) + 0 * td.sum(x))(X)
+    np.testing.assert_array_equal(np.asarray(gradient), np.zeros(3))
+
+
+def test_an_op_without_derivative_says_why_and_where() -> None:
+    w = td.quant.quantize(td.ones((16, 32)), "q8_0")
+    lowbit, codes = REGISTRY["lowbit_matmul"], REGISTRY["quantize_rows"]
+    with pytest.raises(UnsupportedError, match=r"quantize_rows is not differentiable: codes(.|\n)*test_deriv\w*\.py"):
+        td.grad(lambda x: td.sum(lowbit(codes(x), w)))(td.ones((1, 32)))
+
+
+def test_names_and_docstrings_of_transformed_functions() -> None:
+    def loss(x: td.Array) -> td.Array:
+        """How wrong it is."""
+        return td.sum(x)
+
+    assert td.grad(loss).__name__ == "grad(loss)" and td.grad(loss).__doc__ == "How wrong it is."
+    assert td.hessian(loss).__name__ == "jacfwd(jacrev(loss))"

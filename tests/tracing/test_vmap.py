@@ -1,0 +1,92 @@
+"""vmap as users call it: wrong axes, sizes and names are told at their line. Laws are in tests/derive."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
+
+X = td.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+Y = td.ones((4, 3))
+
+
+def total(a: Any, b: Any = 0.0) -> Any:
+    return td.sum(a) + b
+
+
+def twice(a: Any) -> Any:
+    return a, 2 * a
+
+
+WRONG: list[tuple[Callable[[], Any], type[TetradError], str]] = [
+    # sizes
+    (lambda: td.vmap(lambda a, b: a + b)(X, Y), ShapeError, "batches of different sizes: a: 2, b: 4"),
+    (lambda: td.vmap(lambda a, b: a + b)(X, b=Y), ShapeError, "a: 2, b: 4"),
+    (lambda: td.vmap(lambda p: p["u"])({"u": X, "v": [Y]}), ShapeError, r"p\['u'\]: 2, p\['v'\]\[0\]: 4"),
+    (lambda: td.vmap(total, in_axes=1, axis_size=5)(X), ShapeError, "axis_size: 5, a: 3"),
+    (lambda: td.vmap(total, in_axes=None)(X), ShapeError, r"no argument of total has a batch axis(.|\n)*axis_size"),
+    (lambda: td.vmap(lambda: 1.0)(), ShapeError, "no argument of <lambda> has a batch axis"),
+    # in_axes
+    (lambda: td.vmap(total, in_axes=(0,))(X, Y), TraceError, "in_axes has 1 entries, total was called with 2"),
+    (lambda: td.vmap(total, in_axes=2)(X), ShapeError, r"a is f32\[2,3\], it has no axis 2 to batch over"),
+    (lambda: td.vmap(total, in_axes=-3)(X), ShapeError, "it has no axis -3"),
+    (lambda: td.vmap(total)(2.0), ShapeError, r"a is f32\[\], it has no axis 0"),
+    (lambda: td.vmap(total, in_axes="a")(X), TraceError, "in_axes of total: 'a' does not fit a tuple of 1"),
+    (lambda: td.vmap(total, in_axes=(0.5,))(X), TraceError, "expected an int or None for an array, got 0.5"),
+    (lambda: td.vmap(total, in_axes=({"u": 0},))({"u": X, "v": X}), TraceError, r"\{'u': 0\} does not fit a dict of 2"),
+    (lambda: td.vmap(total, in_axes=((0, 0),))(X), TraceError, r"expected an int or None for an array, got \(0, 0\)"),
+    # out_axes
+    (lambda: td.vmap(total, out_axes=1)(X), ShapeError, r"out_axes has 1 for a result of total, which is f32\[2\]"),
+    (lambda: td.vmap(twice, out_axes=(0, 0, 0))(X), TraceError, r"\(0, 0, 0\) does not fit a tuple of 2"),
+    (lambda: td.vmap(total, out_axes=None)(X), ShapeError, "out_axes is None for a result of total that differs"),
+    # names
+    (lambda: td.vmap(lambda a: td.psum(a, "rows"))(X), TraceError, "no axis named 'rows' here, bound are: none"),
+    (lambda: td.vmap(lambda a: td.pmax(a, "j"), axis_name="i")(X), TraceError, "'j' here, bound are: 'i'"),
+    (lambda: td.vmap(lambda a: td.all_gather(a, "j"), axis_name="i")(X), TraceError, "all_gather: there is no axis"),
+    (lambda: td.psum(X, "i"), TraceError, r"psum: there is no axis named 'i' here(.|\n)*axis_name"),
+    (lambda: td.axis_index("i"), TraceError, "axis_index: there is no axis"),
+    # what is passed
+    (lambda: td.vmap(total)("words"), TraceError, "the argument a is a str"),
+    (lambda: td.vmap(lambda q: q)(td.quant.quantize(td.ones((2, 32)), "q4_0")), DtypeError, "cannot be batched over"),
+    (lambda: td.vmap(lambda a: a if a > 0 else -a)(X[0]), TraceError, r"no values yet(.|\n)*td\.where"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), WRONG, ids=lambda v: None)
+def test_wrong_calls_are_told_at_the_users_line(call: Callable[[], Any], kind: type[TetradError], words: str) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    line = inspect.getsourcelines(call)[1]
+    assert re.search(rf"in \S+, \S*test_vmap\.py line {line}\b", str(caught.value)), str(caught.value)
+
+
+def test_an_error_inside_names_the_line_inside() -> None:
+    with pytest.raises(ShapeError, match=r"matmul(.|\n)*in inner, \S*test_vmap.py"):
+        td.vmap(inner)(X)
+
+
+def inner(a: Any) -> Any:
+    return td.reshape(a, (3, 1)) @ td.ones((2, 2))
+
+
+def test_an_index_out_of_range_in_one_row_is_an_error_not_the_next_row() -> None:
+    """Batched tables lie one after the other; no index of a row may reach into its neighbour's."""
+    rows, bad = td.ones((2, 3)), td.asarray([0, 3])
+    for f in (td.vmap(lambda x, i: td.take(x, i)), td.jit(td.vmap(lambda x, i: td.take(x, i)))):
+        with pytest.raises(BoundsError, match="out of range"):
+            f(rows, bad)
+    np.testing.assert_array_equal(np.asarray(td.vmap(lambda x, i: td.take(x, i))(X, td.asarray([-1, -3]))), [3.0, 4.0])
+
+
+def test_a_failed_call_leaves_no_name_bound() -> None:
+    with pytest.raises(ShapeError):
+        td.vmap(inner, axis_name="i")(X)
+    with pytest.raises(TraceError, match="bound are: none"):
+        td.psum(X, "i")
