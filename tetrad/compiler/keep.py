@@ -89,6 +89,7 @@ class Telling:
             sorted(map(self.slot, launch.writes)),
             [[self.slot(result), self.slot(source)] for result, source in launch.inplace],
             sorted(map(self.slot, launch.updates)),
+            sorted(map(self.slot, launch.partly)),
             size_told(launch.flops),
         ]
 

@@ -233,7 +233,7 @@ class Reading:
         return tuple([None if i is None else self.slots[i] for i in numbers])
 
     def launch(self, kernel: int, slots: list[int], args: Mapping[str, Any], groups: Any, *rest: Any) -> Launch:
-        writes, inplace, updates, flops = rest
+        writes, inplace, updates, partly, flops = rest
         return Launch(
             self.kernels[kernel],
             self.at(slots),
@@ -242,6 +242,7 @@ class Reading:
             frozenset(self.at(writes)),
             tuple([(self.slots[result], self.slots[source]) for result, source in inplace]),
             frozenset(self.at(updates)),
+            frozenset(self.at(partly)),
             flops=size_from(flops),
         )
 

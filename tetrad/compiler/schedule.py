@@ -239,7 +239,13 @@ class Cost:
 
 
 def launch_bytes(launch: Launch, dims: Dims) -> int:
-    return sum(nbytes_at(slot.type, dims) for slot in launch.slots)
+    """What a launch reads and writes; of slots it touches in part, about as much as of the largest of the others."""
+    sizes = [nbytes_at(slot.type, dims) for slot in launch.slots]
+    if not launch.partly and not launch.updates:
+        return sum(sizes)
+    in_part = [slot in launch.partly or slot in launch.updates for slot in launch.slots]
+    most = max((n for n, part in zip(sizes, in_part, strict=True) if not part), default=0)
+    return sum(min(n, most) if part else n for n, part in zip(sizes, in_part, strict=True))
 
 
 def launch_ns(launch: Launch, dims: Dims) -> float:

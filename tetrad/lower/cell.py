@@ -30,7 +30,7 @@ MOST_ELEMENTS = 1 << 13  # of all that stays in scratch
 CHUNK = 1024  # of k: longer sums have chunks, which `lower.matmul` knows
 MOST_ROWS = 4
 VECTORS = 8  # of accumulators at a time
-UNROLLED = 8  # vectors of a walk that are written out
+UNROLLED = 2  # vectors of a walk that are written out
 
 
 def lower_cell(node: Node, memory: Memory) -> Launch | None:

@@ -59,6 +59,7 @@ class Launch:
     writes: frozenset[Slot]
     inplace: tuple[tuple[Slot, Slot], ...] = ()  # (output, input) pairs that may share memory
     updates: frozenset[Slot] = frozenset()  # written slots whose other contents stay
+    partly: frozenset[Slot] = frozenset()  # slots of which little is read: a row of a table
     traps: Mapping[int, TrapSite] = field(default_factory=dict)
     flops: Size = 0
     source: Source | None = None

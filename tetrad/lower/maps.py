@@ -35,7 +35,14 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     frame.is_light = sum(node.op.cost for node in nodes if node.op.kind == "elementwise") <= LIGHT
     groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
-    return frame.finish(groups, group, inplace=pairs, flops=map_flops(nodes))
+    return frame.finish(groups, group, inplace=pairs, partly=hardly_read(group, inputs, memory), flops=map_flops(nodes))
+
+
+def hardly_read(group: Group, inputs: list[Node], memory: Memory) -> frozenset[Slot]:
+    """Inputs much larger than the result: an element of it reads one of theirs, or a few."""
+    count = group.root.type.size
+    large = [i for i in inputs if isinstance(count, int) and isinstance(i.type.size, int) and i.type.size > 8 * count]
+    return frozenset(memory.slots[i] for i in large)
 
 
 def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:

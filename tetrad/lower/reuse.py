@@ -93,6 +93,7 @@ def moved(launch: Launch, places: dict[Slot, Slot], group: Group) -> Launch:
         slots=tuple(places[s] for s in launch.slots),
         writes=frozenset(places[s] for s in launch.writes),
         updates=frozenset(places[s] for s in launch.updates),
+        partly=frozenset(places[s] for s in launch.partly),
         inplace=tuple((places[a], places[b]) for a, b in launch.inplace),
         source=group.root.source,
         group=group,
