@@ -56,13 +56,50 @@ def test_a_stream_of_a_completion(llm: Llama) -> None:
 
 
 def test_logprobs_of_a_completion(llm: Llama) -> None:
-    table = llm("Hi", max_tokens=3, temperature=0.0, logprobs=2, echo=True)["choices"][0]["logprobs"]
+    table = llm("Hi", max_tokens=3, temperature=0.0, logprobs=2)["choices"][0]["logprobs"]
     assert {name: len(values) for name, values in table.items()} == {
         "tokens": 3, "text_offset": 3, "token_logprobs": 3, "top_logprobs": 3,
     }  # fmt: skip
-    assert table["text_offset"][0] == 2
+    assert table["text_offset"][0] == 2  # behind the prompt
     for chosen, top in zip(table["token_logprobs"], table["top_logprobs"], strict=True):
         assert chosen == max(top.values()) < 0
+    table = llm("Hi", max_tokens=3, temperature=0.0, logprobs=0)["choices"][0]["logprobs"]
+    assert [list(top) for top in table["top_logprobs"]] == [[text] for text in table["tokens"]]
+
+
+@pytest.mark.parametrize("begin", [[], ["bos"]])
+def test_an_echoed_prompt_has_its_logprobs(llm: Llama, begin: list[str]) -> None:
+    """All tokens but a BOS; the first has no chance, the others those of the model's logits."""
+    said = llm.tokenize(b"Hi there")
+    prompt = [llm.token_bos()] * len(begin) + said
+    choice = llm(prompt, max_tokens=3, temperature=0.0, logprobs=2, echo=True)["choices"][0]
+    table, whole = choice["logprobs"], [*prompt]
+    for _ in range(3):
+        whole.append(int(llm._model.logits(whole, last=True).argmax()))
+    shown = whole[len(begin) :]
+    assert table["tokens"] == [llm.detokenize([token]).decode(errors="replace") for token in shown]
+    assert "".join(table["tokens"][: len(said)]) == "Hi there" == choice["text"][:8]
+    assert table["text_offset"] == [len("".join(table["tokens"][:i])) for i in range(len(shown))]
+    assert table["token_logprobs"][0] is None is table["top_logprobs"][0]
+    rows = llm._model.logits(whole).astype(np.float64)
+    for i, token in list(enumerate(whole))[len(begin) + 1 :]:
+        want = rows[i - 1] - np.log(np.exp(rows[i - 1]).sum())
+        at = i - len(begin)
+        assert table["token_logprobs"][at] == pytest.approx(want[token], abs=1e-4)
+        top = {llm._piece(int(j)): want[j] for j in np.argsort(-want)[:2][::-1]}
+        assert table["top_logprobs"][at] == pytest.approx(top | {table["tokens"][at]: want[token]}, abs=1e-4)
+
+
+def test_logprobs_of_streams(llm: Llama) -> None:
+    settings = {"max_tokens": 4, "temperature": 0.0}
+    whole = llm("Hi", logprobs=2, **settings)["choices"][0]["logprobs"]
+    parts = [c["choices"][0]["logprobs"] for c in llm("Hi", logprobs=2, stream=True, **settings)]
+    for name in ("tokens", "token_logprobs", "top_logprobs"):
+        assert [value for part in parts if part for value in part[name]] == whole[name]
+    asked = {"logprobs": True, "top_logprobs": 3, **settings}
+    content = llm.create_chat_completion(MESSAGES, **asked)["choices"][0]["logprobs"]["content"]
+    chunks = [c["choices"][0]["logprobs"] for c in llm.create_chat_completion(MESSAGES, stream=True, **asked)]
+    assert [entry for part in chunks if part for entry in part["content"]] == content
 
 
 def test_a_chat(llm: Llama) -> None:
@@ -112,6 +149,10 @@ def test_tokens(llm: Llama) -> None:
     assert tokens[-1] == llm.token_eos() and llm.token_bos() >= 0 and llm.n_vocab() == 300
     assert llm.detokenize(tokens) == b"Hi " and llm.detokenize(tokens, special=True) == b"Hi <|im_end|>"
     assert len(llm.tokenize(b"<|im_end|>")) > 1
+    assert llm.detokenize(tokens[1:], prev_tokens=tokens[:1]) == b"Hi "[1:]
+    assert llm.detokenize([llm.token_nl()]) == b"\n"
+    with pytest.raises(SettingError, match="text: expected bytes, got 'Hi'"):
+        llm.tokenize("Hi")  # type: ignore[arg-type]
     assert llm.detokenize(llm.tokenize("ü".encode())[:1]) == "ü".encode()[:1]
 
 
@@ -127,6 +168,42 @@ def test_eval_goes_on_until_reset(llm: Llama) -> None:
     assert np.array_equal(llm.eval_logits, there)
     llm.reset()
     assert llm.n_tokens == 0 and llm.eval_logits is None
+
+
+def test_closing(path: Path) -> None:
+    with Llama(path, n_ctx=64) as llm:
+        llm.eval(llm.tokenize(b"Hi"))
+        assert llm.n_tokens == 2
+    llm.close()
+    assert llm.n_tokens == 0
+    for use in (lambda: llm("Hi"), llm.n_ctx, lambda: llm.tokenize(b"Hi")):
+        with pytest.raises(SettingError, match="Llama: expected one that is open, got 'one that was closed'"):
+            use()
+
+
+def test_the_seed_can_be_set(path: Path) -> None:
+    llm = Llama(path, n_ctx=64)
+    llm.set_seed(5)
+    first = llm("Hi", max_tokens=8, temperature=3.0)["choices"]
+    assert first == llm("Hi", max_tokens=8, temperature=3.0, seed=5)["choices"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"stop": 5}, "stop: expected text, or a list of texts"),
+        ({"max_tokens": "x"}, "max_tokens: expected a whole number"),
+        ({"temperature": -1}, "temperature: expected a number of at least 0, got -1"),
+        ({"logit_bias": {"x": 1}}, "logit_bias: expected a mapping from token ids to numbers"),
+        ({"typical_p": 2}, "typical_p: expected a number from 0 to 1"),
+    ],
+    ids=str,
+)
+def test_values_that_make_no_sense_are_named(llm: Llama, settings: dict[str, Any], said: str) -> None:
+    for call in (lambda: llm("Hi", **settings), lambda: llm.create_chat_completion(MESSAGES, **settings)):
+        with pytest.raises(SettingError) as caught:
+            call()
+        assert said in str(caught.value)
 
 
 def test_sizes_of_batches_change_nothing(llm: Llama, path: Path) -> None:
@@ -150,7 +227,7 @@ def test_what_is_not_supported_is_refused(path: Path, settings: dict[str, Any], 
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{"mirostat_mode": 2}, {"typical_p": 0.5}, {"suffix": "x"}, {"beams": 3}])
+@pytest.mark.parametrize("settings", [{"mirostat_mode": 2}, {"tfs_z": 0.5}, {"suffix": "x"}, {"beams": 3}])
 def test_settings_that_are_not_supported_are_refused(llm: Llama, settings: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match=next(iter(settings))):
         llm("Hi", **settings)

@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import numpy as np
 
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.hub.pull import pull
-from tetrad.models.model import Completion, Logprob, Piece, load
+from tetrad.models.model import Completion, Logprob, Model, Piece, load
+from tetrad.models.sampling import Chance, check_count
 from tetrad.text.chat import default_template
 
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
@@ -39,7 +41,7 @@ LOADING: dict[str, tuple[Any, ...]] = {
     "n_threads_batch": (None,),
 }  # fmt: skip
 SAMPLING: dict[str, tuple[Any, ...]] = {
-    "typical_p": (1.0,), "tfs_z": (1.0,), "mirostat_mode": (0,), "mirostat_tau": (5.0,), "mirostat_eta": (0.1,),
+    "tfs_z": (1.0,), "mirostat_mode": (0,), "mirostat_tau": (5.0,), "mirostat_eta": (0.1,),
     "suffix": (None,), "stopping_criteria": (None,), "logits_processor": (None,), "penalize_nl": (True,),
 }  # fmt: skip
 CHATTING = SAMPLING | {
@@ -101,9 +103,8 @@ class Llama:
         if n_threads is not None:
             os.environ["TETRAD_THREADS"] = str(n_threads)
         self.model_path, self.seed, self.embedding = os.fspath(model_path), seed, embedding
-        self._model = load(self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v))
+        self._loaded: Model | None = load(self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v))
         self._chat_format = checked_format(chat_format)
-        self._n_ctx = n_ctx or self._model.config.context
         self.input_ids: list[int] = []
         self.eval_logits: np.ndarray | None = None  # f32[vocabulary], after the last token that was evaluated
 
@@ -121,6 +122,25 @@ class Llama:
                {"additional_files": (None,), "local_dir": (None,)})  # fmt: skip
         return cls(model_path=pull(repo_id, file=filename), **kwargs)
 
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _model(self) -> Model:
+        if self._loaded is None:
+            raise SettingError("Llama", "one that is open", "one that was closed")
+        return self._loaded
+
+    def close(self) -> None:
+        """Lets go of weights and caches; there is nothing to be had of it any more. Twice is as good as once."""
+        self._loaded = None
+        self.reset()
+
+    def __enter__(self) -> Llama:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def __call__(self, prompt: str | list[int], **settings: Any) -> Any:
@@ -134,6 +154,7 @@ class Llama:
         temperature: float = 0.8,
         top_p: float = 0.95,
         min_p: float = 0.05,
+        typical_p: float = 1.0,
         top_k: int = 40,
         logprobs: int | None = None,
         echo: bool = False,
@@ -151,43 +172,76 @@ class Llama:
         """A completion as a dictionary; with stream=True an iterator of chunks."""
         refuse("create_completion", others, SAMPLING)
         settings = {
-            "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k,
+            "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
             "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
             "presence_penalty": presence_penalty,
-            **self._shared(max_tokens, stop, seed, grammar, logit_bias, None), "logprobs": logprobs or 0,
+            "logprobs": 0 if logprobs is None else max(1, logprobs),
+            **self._shared(max_tokens, stop, seed, grammar, logit_bias, None),
         }  # fmt: skip
         head = self._head("cmpl", "text_completion", model)
-        shown = (prompt if isinstance(prompt, str) else self._model.tokenizer.decode(prompt)) if echo else ""
+        tokens = [int(token) for token in self._model.prompt_tokens(prompt)]
+        text = prompt if isinstance(prompt, str) else self._model.tokenizer.decode(tokens[self._begins(tokens) :])
+        shown = text if echo else ""
         if stream:
-            return self._completion_chunks(head, shown, self._model.generate(prompt, stream=True, **settings))
-        done = self._model.generate(prompt, **settings)
-        return head | {"choices": [self._text_choice(shown, done, logprobs)], "usage": usage(done)}
+            pieces = self._model.generate(tokens, stream=True, **settings)
+            return self._completion_chunks(head, shown, len(text), pieces, logprobs or 0)
+        done = self._model.generate(tokens, **settings)
+        table = None
+        if logprobs is not None:
+            before = self._prompt_chances(tokens, logprobs) if echo else []
+            table = self._legacy_logprobs(0 if echo else len(text), [*before, *(done.logprobs or ())], logprobs)
+        choice = {"text": shown + done.text, "index": 0, "logprobs": table, "finish_reason": done.finish_reason}
+        return head | {"choices": [choice], "usage": usage(done)}
 
-    def _completion_chunks(self, head: Json, shown: str, pieces: Iterator[Piece]) -> Iterator[Json]:
+    def _completion_chunks(
+        self, head: Json, shown: str, start: int, pieces: Iterator[Piece], count: int
+    ) -> Iterator[Json]:
+        """A prompt that is echoed comes first; `start` is where in the whole text the answer begins."""
+
+        def chunk(text: str, table: Json | None = None, reason: str | None = None) -> Json:
+            return head | {"choices": [{"text": text, "index": 0, "logprobs": table, "finish_reason": reason}]}
+
         if shown:
-            yield head | {"choices": [{"text": shown, "index": 0, "logprobs": None, "finish_reason": None}]}
+            yield chunk(shown)
         for piece in pieces:
-            done = piece.completion
-            reason = None if done is None else done.finish_reason
-            yield head | {"choices": [{"text": piece.text, "index": 0, "logprobs": None, "finish_reason": reason}]}
+            table = None
+            if piece.token is not None and piece.logprob is not None:
+                table = self._legacy_logprobs(start, [Logprob(piece.token, piece.logprob, piece.top)], count)
+            start += len(piece.text)
+            yield chunk(piece.text, table, None if piece.completion is None else piece.completion.finish_reason)
 
-    def _text_choice(self, shown: str, done: Completion, logprobs: int | None) -> Json:
-        table = self._legacy_logprobs(shown, done) if logprobs else None
-        return {"text": shown + done.text, "index": 0, "logprobs": table, "finish_reason": done.finish_reason}
-
-    def _legacy_logprobs(self, shown: str, done: Completion) -> Json:
-        """The four lists of the old completion API, over the tokens of the answer."""
-        texts = [self._piece(choice.token) for choice in done.logprobs or ()]
-        starts = np.cumsum([len(shown), *(len(text) for text in texts[:-1])]).tolist() if texts else []
+    def _legacy_logprobs(self, start: int, choices: Sequence[Logprob | int], count: int) -> Json:
+        """The four lists of the old completion API, with `count` of the likeliest. A token alone, the first of a text,
+        has None for a chance."""
+        tokens = [choice if isinstance(choice, int) else choice.token for choice in choices]
+        texts = [self._piece(token) for token in tokens]
         return {
             "tokens": texts,
-            "text_offset": starts,
-            "token_logprobs": [choice.logprob for choice in done.logprobs or ()],
-            # Parts of characters all read U+FFFD: the likeliest keeps the name.
-            "top_logprobs": [
-                {self._piece(c.token): c.logprob for c in reversed(choice.top)} for choice in done.logprobs or ()
-            ],
+            "text_offset": [start + sum(map(len, texts[:i])) for i in range(len(texts))],
+            "token_logprobs": [None if isinstance(choice, int) else choice.logprob for choice in choices],
+            "top_logprobs": [None if isinstance(choice, int) else self._top(choice, count) for choice in choices],
         }
+
+    def _top(self, choice: Logprob, count: int) -> dict[str, float]:
+        """Text and chance of the likeliest and of the token itself. Parts of characters have no text: one name."""
+        named = {self._piece(c.token): c.logprob for c in reversed(choice.top[:count])}  # the likeliest keeps a name
+        return dict(reversed(named.items())) | {self._piece(choice.token): choice.logprob}
+
+    def _prompt_chances(self, tokens: list[int], count: int) -> list[Logprob | int]:
+        """How likely each token of a prompt was. As there, a token that begins every text is not shown, and the first
+        that is has no chance."""
+        found: list[Logprob | int] = []
+        rows = chain.from_iterable(self._model.logits_parts(tokens))
+        for row, token in zip(rows, tokens[1:], strict=False):  # nothing follows the last
+            chances = row - np.logaddexp.reduce(row.astype(np.float64))
+            top = np.argsort(-chances, kind="stable")[:count]
+            found.append(Logprob(token, float(chances[token]), tuple(Chance(int(i), float(chances[i])) for i in top)))
+        skipped = self._begins(tokens)
+        return [*tokens[skipped : skipped + 1], *found[skipped:]]
+
+    def _begins(self, tokens: list[int]) -> int:
+        """1 where the first token is the one that begins every text, which is not shown."""
+        return int(tokens[0] == self._model.tokenizer.bos)
 
     def _piece(self, token: int) -> str:
         return str(self._model.tokenizer.token_bytes(token).decode(errors="replace"))
@@ -202,6 +256,7 @@ class Llama:
         top_p: float = 0.95,
         top_k: int = 40,
         min_p: float = 0.05,
+        typical_p: float = 1.0,
         stream: bool = False,
         stop: str | Sequence[str] | None = (),
         seed: int | None = None,
@@ -220,7 +275,7 @@ class Llama:
         """The answer to messages as a dictionary; with stream=True an iterator of chunks."""
         refuse("create_chat_completion", others, CHATTING)
         settings = {
-            "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k,
+            "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
             "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
             "presence_penalty": presence_penalty,
             **self._shared(max_tokens, stop, seed, grammar, logit_bias, response_format),
@@ -241,13 +296,16 @@ class Llama:
         return self._model.generate(default_template().render(messages), **settings)
 
     def _chat_chunks(self, head: Json, pieces: Iterator[Piece]) -> Iterator[Json]:
-        def chunk(delta: Json, reason: str | None = None) -> Json:
-            return head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]}
+        def chunk(delta: Json, reason: str | None = None, table: Json | None = None) -> Json:
+            return head | {"choices": [{"index": 0, "delta": delta, "logprobs": table, "finish_reason": reason}]}
 
         yield chunk({"role": "assistant"})
         for piece in pieces:
-            if piece.text:
-                yield chunk({"content": piece.text})
+            table = None
+            if piece.token is not None and piece.logprob is not None:
+                table = {"content": [self._chance(Logprob(piece.token, piece.logprob, piece.top))]}
+            if piece.text or table:
+                yield chunk({"content": piece.text}, table=table)
             if piece.completion is not None:
                 yield chunk({}, piece.completion.finish_reason)
 
@@ -268,15 +326,17 @@ class Llama:
         response_format: Mapping[str, Any] | None,
     ) -> Json:
         """Settings whose values are spelt otherwise here."""
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens, -(1 << 62))
         chosen = self.seed if seed is None else seed
         schema = schema_of(response_format)
         return {
             "max_tokens": -1 if max_tokens is None or max_tokens <= 0 else max_tokens,
-            "stop": (stop,) if isinstance(stop, str) else tuple(stop or ()),
+            "stop": stop or (),
             "seed": None if chosen in (RANDOM_SEED, -1) else chosen,
             "grammar": grammar.text if grammar is not None else None,
             "json_schema": schema if grammar is None else grammar.schema,
-            "logit_bias": {int(token): float(value) for token, value in logit_bias.items()} if logit_bias else None,
+            "logit_bias": checked_bias(logit_bias) if logit_bias else None,
         }
 
     def _head(self, kind: str, name: str, model: str | None) -> Json:
@@ -308,17 +368,25 @@ class Llama:
     # -- tokens -------------------------------------------------------------------------------------------------------
 
     def tokenize(self, text: bytes, add_bos: bool = True, special: bool = False) -> list[int]:
+        """The tokens of a text in UTF-8; with `special`, control tokens may be written in it."""
+        if not isinstance(text, bytes):
+            raise SettingError("text", "bytes", text, hint='tokenize(text.encode("utf-8"))')
         return list(self._model.tokenizer.encode(text.decode(errors="replace"), add_bos, special))
 
-    def detokenize(self, tokens: Sequence[int], prev_tokens: Any = None, special: bool = False) -> bytes:
-        """The bytes of tokens, also of parts of characters."""
-        refuse("detokenize", {"prev_tokens": prev_tokens}, {"prev_tokens": (None,)})
-        tokenizer = self._model.tokenizer
-        fresh, parts = True, []
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        """The bytes of tokens, also of parts of characters; after `prev_tokens`, if they follow some."""
+        fresh = self._bytes(prev_tokens or (), True, special)[1]
+        return self._bytes(tokens, fresh, special)[0]
+
+    def _bytes(self, tokens: Sequence[int], fresh: bool, special: bool) -> tuple[bytes, bool]:
+        """`fresh`: is the next token the first one that is text?"""
+        parts = []
         for token in tokens:
-            piece, fresh = tokenizer.piece(token, fresh, not special)
+            piece, fresh = self._model.tokenizer.piece(token, fresh, not special)
             parts.append(piece)
-        return b"".join(parts)
+        return b"".join(parts), fresh
 
     def token_bos(self) -> int:
         return -1 if self._model.tokenizer.bos is None else int(self._model.tokenizer.bos)
@@ -326,8 +394,17 @@ class Llama:
     def token_eos(self) -> int:
         return -1 if self._model.tokenizer.eos is None else int(self._model.tokenizer.eos)
 
+    def token_nl(self) -> int:
+        """The token of a new line, -1 where it takes several."""
+        found = self._model.tokenizer.encode("\n", False, False)
+        return found[-1] if self._model.tokenizer.token_bytes(found[-1]) == b"\n" else -1
+
+    def set_seed(self, seed: int) -> None:
+        """The seed of calls that name none."""
+        self.seed = seed
+
     def n_ctx(self) -> int:
-        return int(self._n_ctx)
+        return int(self._model.context)
 
     def n_vocab(self) -> int:
         return int(self._model.config.vocab)
@@ -361,6 +438,14 @@ def cache_kind(type_k: int | None, type_v: int | None) -> str:
         known = ", ".join(f"{number} ({name})" for number, name in KV_TYPES.items())
         raise UnsupportedError(f"Llama: type_k={type_k!r}, type_v={type_v!r}: both alike, of {known}")
     return KV_TYPES[kinds[0]]
+
+
+def checked_bias(bias: Mapping[Any, float]) -> dict[int, float]:
+    """Tokens may be text there, as JSON has no other keys."""
+    try:
+        return {int(token): float(value) for token, value in bias.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise SettingError("logit_bias", "a mapping from token ids to numbers", bias) from None
 
 
 def checked_format(name: str | None) -> str | None:
