@@ -21,7 +21,6 @@ from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import splat_value
 from tetrad.lower.systems import (
-    lower_det,
     lower_small_cholesky,
     lower_small_lu,
     lower_small_solve,
@@ -34,7 +33,6 @@ from tetrad.passes.fuse import Group
 
 COLUMNS = 64  # of a right side that one workgroup solves for
 BLOCK = 64  # LAPACK's: work it may use is a multiple
-Generator = Callable[[Frame, Group], Launch]
 Explain = Callable[[str, int, tuple[int, ...], int], TetradError]
 Step = Callable[[], None] | tuple[str, str, str]
 
@@ -126,7 +124,7 @@ class Matrices:
         """What LAPACK reports in `info` stops the program; some routines count rows in it, from 1."""
         code = self.k.cast(self.k.load(info, 0), index)
         value = self.system * self.size(self.a.type.shape[-1])
-        trap_at(self.frame, self.node, code > 0, value + code - 1 if counts_rows else value, explain)
+        trap_at(self.frame, self.node, code.ne(0), value + code - 1 if counts_rows else value, explain)
 
     def finish(self, flops: Size) -> Launch:
         return self.frame.finish(product(self.grid), self.group, flops=product(self.lead) * flops)
@@ -388,17 +386,3 @@ def lower_svd(frame: Frame, group: Group) -> Launch:
     )  # fmt: skip
     m.check(info, convergence_error)
     return m.finish(12 * tall * wide * least * m.parts)
-
-
-LAPACK_GENERATORS: dict[str, Generator] = {
-    "lu": lower_lu,
-    "linear_solve": lower_linear_solve,
-    "triangular_solve": lower_triangular_solve,
-    "cholesky": lower_cholesky,
-    "qr": lower_qr,
-    "eigh": lower_eigh,
-    "eigvalsh": lower_eigh,
-    "svd": lower_svd,
-    "svdvals": lower_svd,
-    "lu_det": lower_det,
-}

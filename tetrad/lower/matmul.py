@@ -173,8 +173,9 @@ class Matmul:
         with k.loop(whole, 0, UNROLL) as step:
             for u in range(UNROLL):
                 self.step(accs, m, column, start, step + u)
-        with k.loop(depth, whole) as step:
-            self.step(accs, m, column, start, step)
+        if not isinstance(self.size.k, int) or self.size.k % UNROLL:
+            with k.loop(depth, whole) as step:
+                self.step(accs, m, column, start, step)
         self.finish_tile(tile)
 
     def fetch_ahead(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:

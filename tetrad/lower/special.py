@@ -5,6 +5,7 @@ Each is written for one axis seen as [outer, axis, inner]; lanes run along inner
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 from tetrad.core.dtypes import i64, index
@@ -12,35 +13,23 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.lower.attention import lower_attention
-from tetrad.lower.cache import lower_put_cache, lower_put_scales
-from tetrad.lower.decoded import lower_dequantize
-from tetrad.lower.dynamic import lower_dynamic_update_slice
-from tetrad.lower.experts import lower_expert_matmul, lower_top_experts
-from tetrad.lower.fft import lower_fft
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
-from tetrad.lower.interleave import lower_interleave
-from tetrad.lower.lapack import LAPACK_GENERATORS
 from tetrad.lower.launch import Launch
-from tetrad.lower.linear import lower_row_matmul
-from tetrad.lower.lowbit import lower_lowbit_rows, lower_quantize_rows
 from tetrad.lower.reader import At, compute_dtype
-from tetrad.lower.sample import lower_sample, lower_top_tokens
-from tetrad.lower.sort import lower_argsort, lower_sort, lower_topk
 from tetrad.ops.rules import HALVES
 from tetrad.passes.fuse import Group
 
 
 def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[Launch]:
     name = group.root.op.name
-    if name not in GENERATORS:
+    if (write := generator(name)) is None:
         raise UnsupportedError(f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit")
     frame = Frame(group.name, memory)
     changed = group.root.inputs[:1] if group.root.op.in_place else ()
     given = (i for i in inputs if i not in changed)  # quantised and complex memory is seen as other elements
     frame.reads(i for i in given if not i.type.dtype.is_quantized and not i.type.dtype.is_complex)
-    return GENERATORS[name](frame, group)
+    return write(frame, group)
 
 
 class Lines:
@@ -188,31 +177,35 @@ def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) ->
     return row
 
 
-GENERATORS: dict[str, Callable[[Frame, Group], Launch | list[Launch]]] = {
+Generator = Callable[[Frame, Group], Launch | list[Launch]]
+GENERATORS: dict[str, Generator] = {
     "after": lambda frame, group: [],
     "argmax": lower_arg,
     "argmin": lower_arg,
-    "argsort": lower_argsort,
-    "attention": lower_attention,
     "cumsum": lower_cumsum,
-    "dequantize": lower_dequantize,
-    "dynamic_update_slice": lower_dynamic_update_slice,
-    "fft": lower_fft,
-    "rfft": lower_fft,
-    "irfft": lower_fft,
     "product_parts": lower_product_parts,
     "scatter_add": lower_scatter_add,
-    "sort": lower_sort,
-    "topk": lower_topk,
-    "quantize_rows": lower_quantize_rows,
-    "interleave": lower_interleave,
-    "lowbit_rows": lower_lowbit_rows,
-    "put_cache": lower_put_cache,
-    "put_scales": lower_put_scales,
-    "sample": lower_sample,
-    "top_tokens": lower_top_tokens,
-    "row_matmul": lower_row_matmul,
-    "top_experts": lower_top_experts,
-    "expert_matmul": lower_expert_matmul,
-    **LAPACK_GENERATORS,
 }
+
+# Generators in files beside this one, which are loaded when a program needs them: op -> file
+ELSEWHERE = {
+    "argsort": "sort", "sort": "sort", "topk": "sort",
+    "attention": "attention", "put_cache": "cache", "put_scales": "cache",
+    "dequantize": "decoded", "dynamic_update_slice": "dynamic", "interleave": "interleave",
+    "expert_matmul": "experts", "top_experts": "experts", "row_matmul": "linear",
+    "fft": "fft", "rfft": "fft", "irfft": "fft",
+    "lowbit_rows": "lowbit", "quantize_rows": "lowbit", "sample": "sample", "top_tokens": "sample",
+    "lu": "lapack", "linear_solve": "lapack", "triangular_solve": "lapack", "cholesky": "lapack", "qr": "lapack",
+    "eigh": "lapack", "eigvalsh": "lapack", "svd": "lapack", "svdvals": "lapack", "lu_det": "systems",
+}  # fmt: skip
+SHARED = {"rfft": "fft", "irfft": "fft", "eigvalsh": "eigh", "svdvals": "svd", "lu_det": "det"}  # op -> whose function
+
+
+def generator(name: str) -> Generator | None:
+    """The function that writes the kernels of an op: `lower_<name>`."""
+    if name in ELSEWHERE:
+        found: Generator = getattr(
+            importlib.import_module(f"tetrad.lower.{ELSEWHERE[name]}"), f"lower_{SHARED.get(name, name)}"
+        )
+        return found
+    return GENERATORS.get(name)

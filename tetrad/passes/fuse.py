@@ -25,6 +25,7 @@ LEAVES = ("parameter", "constant")
 # Ops that take in elementwise work on their result, and their kind of group.
 PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
+FAR, MANY_COLUMNS = 1 << 14, 64  # elements of a transposed left side, columns of its product
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
 AGAIN = 16  # operations an element may cost in all beyond the first time, when one kernel needs it at several indices
 MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the kernel's own results
@@ -178,9 +179,10 @@ class _Fusion:
         return memory | self.shared_work(memory, absorbed)
 
     def is_read_in_place(self, node: Node) -> bool:
-        """A transpose that only matmuls read: they walk it as it lies."""
-        only_products = all(u.op.name == "matmul" for u in self.users[node])
-        return node.op.name == "transpose" and node not in self.results and only_products
+        """A transpose that only matmuls read: they walk it as it lies, unless they would walk it far apart often."""
+        if node.op.name != "transpose" or node in self.results:
+            return False
+        return all(u.op.name == "matmul" and not walks_far(u, node) for u in self.users[node])
 
     def demanded(self, node: Node) -> list[Node]:
         """Operands that a node can only read from memory."""
@@ -333,6 +335,13 @@ def reorders(node: Node) -> bool:
     """Does a reshape regroup axes, beyond adding and dropping those of size 1?"""
     before, after = node.inputs[0].type.shape, node.type.shape
     return [n for n in before if n != 1] != [n for n in after if n != 1]
+
+
+def walks_far(product: Node, turned: Node) -> bool:
+    """Is a transposed left side large, and read again for many columns? Turning it once is then the smaller part."""
+    size, columns = turned.type.size, product.type.shape[-1]
+    is_left = product.inputs[0] is turned and moves_last_axis(turned)
+    return is_left and isinstance(size, int) and isinstance(columns, int) and size >= FAR and columns >= MANY_COLUMNS
 
 
 def is_view(node: Node) -> bool:
