@@ -1,4 +1,4 @@
-"""Functions of complex numbers: parts within the ulps of the magnitude that the table declares, special values as C99."""
+"""Functions of complex numbers: parts within the declared ulps of the magnitude, special values as in C99."""
 
 from __future__ import annotations
 

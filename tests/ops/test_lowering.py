@@ -82,7 +82,10 @@ def test_ops_without_random_cases_have_a_file_of_tests() -> None:
     assert set(OWN_TESTS) == {op.name for op in OPS if op.cases is None}
 
 
-@pytest.mark.parametrize("op", [o for o in OPS if o.kind == "elementwise" and o.cases is not None], ids=lambda op: op.name)
+ELEMENTWISE = [o for o in OPS if o.kind == "elementwise" and o.cases is not None]
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_a_dtype_that_is_not_compiled_is_a_clear_error(op: Op) -> None:
     case = op.cases(np.random.default_rng(0))
     for dtype in set(REAL_DTYPES) - set(op.dtypes):
