@@ -318,6 +318,35 @@ def test_sizes(rows: int, how: Callable[..., Any]) -> None:
         assert shapes == [x.shape for x in np.linalg.svd(a, full_matrices=full)]
 
 
+@pytest.mark.parametrize("rows", [3, 20])
+def test_batches_of_any_size_are_one_program(rows: int) -> None:
+    batch = td.Dim("batch", max=100)
+    f = td.jit(lambda a, b: (linalg.solve(a, b), linalg.det(a)), dims=({0: batch}, {0: batch}))
+    for count in (1, 3, 17, 40):
+        a, b = posed(count, count, rows, rows), draw(count + 1, count, rows, 2)
+        x, det = f(array(a), array(b))
+        close(x, np.linalg.solve(a, b), 1e-8)
+        close(det, np.linalg.det(a), 1e-8)
+
+
+def test_matrices_of_any_size_are_one_program() -> None:
+    n = td.Dim("n", max=100)
+    f = td.jit(linalg.solve, dims=({0: n, 1: n}, {0: n}))
+    for rows in (1, 5, 30):
+        a, b = posed(rows, rows, rows), draw(rows + 1, rows)
+        close(f(array(a), array(b)), np.linalg.solve(a, b), 1e-8)
+
+
+@HOW
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0), (2, 1)], ids=str)
+def test_either_side_may_be_shared(axes: tuple[int | None, int | None], how: Callable[..., Any]) -> None:
+    a, b = posed(1, 4, 3, 3), draw(2, 4, 3)
+    left, right = a if axes[0] is not None else a[0], b if axes[1] is not None else b[0]
+    want = [np.linalg.solve(a[i if axes[0] is not None else 0], b[i if axes[1] is not None else 0]) for i in range(4)]
+    given = [np.moveaxis(x, 0, axis) if axis else x for x, axis in zip((left, right), axes, strict=True)]
+    close(how(td.vmap(linalg.solve, in_axes=axes))(*map(array, given)), np.stack(want), 1e-10)
+
+
 @HOW
 def test_triangular_solve_is_scipys(how: Callable[..., Any]) -> None:
     a, b = posed(1, 4, 4), draw(2, 4, 3)
@@ -414,6 +443,21 @@ def test_an_indefinite_matrix_is_named(rows: int, how: Callable[..., Any]) -> No
     ) as caught:
         how(linalg.cholesky)(array(a))
     assert (caught.value.batch, caught.value.pivot) == ((3,), 1)
+
+
+@HOW
+@pytest.mark.parametrize("name", ["svd", "svdvals"])
+def test_what_is_not_a_number_has_no_singular_values(name: str, how: Callable[..., Any]) -> None:
+    with pytest.raises(FactorError, match=f"{name}: the iteration did not converge(.|\n)*are there NaN"):
+        how(getattr(linalg, name))(array(np.full((3, 3), np.nan)))
+
+
+@HOW
+def test_not_a_number_spreads(how: Callable[..., Any]) -> None:
+    a = np.stack([np.full((3, 3), np.nan), np.eye(3)])
+    x = np.asarray(how(linalg.solve)(array(a), array(np.ones((3, 1)))))
+    assert np.isnan(x[0]).all() and (x[1] == 1).all()
+    assert np.isnan(float(how(linalg.det)(array(a[0]))))
 
 
 def test_what_does_not_fit_is_said() -> None:
