@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 import tetrad as td
 from tests.compiled import run, run_on_evaluator
+from tests.modules import ROOT
 from tetrad.compiler.driver import Compiled, compile_graph
 from tetrad.core.tree import flatten
 from tetrad.graph.custom import undressed
@@ -269,3 +272,19 @@ def test_an_index_out_of_range_inside_a_loop_names_the_line(width: int) -> None:
     with pytest.raises(td.errors.BoundsError, match="index 77 is out of range") as caught:
         f(numbers(1, width), good)
     assert "test_loops.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("body", ["x * 1.0", "td.nn.softmax(x)"])
+def test_an_endless_loop_is_ended_by_ctrl_c(body: str) -> None:
+    text = f"""
+import os, signal, threading, numpy as np, tetrad as td
+f = td.jit(lambda x: td.while_loop(lambda x: td.sum(x) < 9, lambda x: {body}, x))
+f(np.full(4, 9, np.float32))
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    f(np.ones(4, np.float32) / 4)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, timeout=60, capture_output=True, text=True, check=True)
+    assert done.stdout == "stopped\n"

@@ -160,7 +160,8 @@ class Table:
         self.meets = any(map(stands_alone, self.entries))  # does every execution pass a barrier?
         self.calls_out = any(getattr(e, "calls_out", False) for e in (*self.entries, *self.inner))
         self.work = sum(e.work for e in encoded)
-        self.heavy = self.work >= HEAVY_GROUPS if heavy is None else heavy
+        # What only a condition ends may go on for ever: Ctrl-C has to reach it.
+        self.heavy = self.work >= (HEAVY_GROUPS if heavy is None else FOREVER) or bool(heavy)
         check_stack(self.stack_bytes)
 
 
