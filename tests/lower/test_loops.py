@@ -286,5 +286,5 @@ try:
 except KeyboardInterrupt:
     print("stopped")
 """
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, timeout=60, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, timeout=60, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "stopped\n"

@@ -140,8 +140,8 @@ class Table:
     """
 
     __slots__ = (
-        "_image", "address", "base_count", "calls_out", "entries", "heavy", "inner", "meets", "names", "pack", "scratch_bytes",
-        "slots", "stack_bytes", "width", "work",
+        "_image", "address", "base_count", "calls_out", "entries", "heavy", "inner", "meets", "names", "pack",
+        "scratch_bytes", "slots", "stack_bytes", "width", "work",
     )  # fmt: skip
 
     def __init__(self, entries: Iterable[Entry], scratch_bytes: int = 0, heavy: bool | None = None) -> None:
