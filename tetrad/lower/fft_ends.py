@@ -163,7 +163,7 @@ class Far:
         self, frame: Frame, buffer: Buffer, first: Val, lines: Val, inner: Val, count: int, width: int
     ) -> None:
         self.k, self.buffer, self.inner, self.width = frame.k, buffer, inner, width
-        self.is_real = first + frame.k.lane() < lines
+        self.has_line = first + frame.k.lane() < lines
         line = self.k.min(first + frame.k.lane(), lines - 1)
         self.start = (line // inner * inner * (count // width) + line % inner) * width
 
@@ -180,7 +180,7 @@ class Far:
         return self.one(i * 2, 2 * off), self.one(i * 2, 2 * off + 1)
 
     def put(self, at: Val, value: Val) -> None:
-        with self.k.when(self.is_real, guard=True):
+        with self.k.when(self.has_line, guard=True):
             self.k.store(self.buffer, at, value)
 
     def put_one(self, i: Val, off: int, value: Val) -> None:

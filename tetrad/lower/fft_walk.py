@@ -85,9 +85,12 @@ class Job:
 
     @property
     def flops(self) -> Size:
-        """Roughly: five for each doubling of the length."""
-        transforms = [stage.n for stage in self.stages if isinstance(stage, Transform)]
-        return self.lines * sum(5 * n * n.bit_length() for n in transforms)
+        return self.lines * sum(map(flops_of, self.stages))
+
+
+def flops_of(stage: Stage) -> int:
+    """Of one line, roughly: five a number for each doubling of the length."""
+    return 5 * stage.n * stage.n.bit_length() if isinstance(stage, Transform) else 2 * stage.count
 
 
 class Walk:

@@ -11,7 +11,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.butterfly import Pair
 from tetrad.lower.fft_ends import Far, Held, Near
 from tetrad.lower.fft_plan import split
-from tetrad.lower.fft_walk import Job, Slots, Stage, Sweep, Transform, Walk, columns, passes, rows
+from tetrad.lower.fft_walk import Job, Slots, Stage, Sweep, Transform, Walk, columns, flops_of, passes, rows
 from tetrad.lower.launch import Launch, Slot
 
 
@@ -21,16 +21,18 @@ class Phase:
 
     name: str
     count: int
+    flops: int  # of one line
     body: Callable[[Walk, Val], None]
 
 
 def phases(stage: Stage) -> Iterator[Phase]:
     if isinstance(stage, Sweep):
-        yield Phase("sweep", stage.count, stage.body)
+        yield Phase("sweep", stage.count, flops_of(stage), stage.body)
         return
     a, b = split(stage.n) or (stage.n, 1)
-    yield Phase("columns", b, lambda walk, start: columns(walk, stage, start))
-    yield Phase("rows", a, lambda walk, start: rows(walk, stage, start))
+    flops = flops_of(stage) // 2
+    yield Phase("columns", b, flops, lambda walk, start: columns(walk, stage, start))
+    yield Phase("rows", a, flops, lambda walk, start: rows(walk, stage, start))
 
 
 def run(walk: Walk, stage: Stage) -> None:
@@ -146,7 +148,9 @@ def launch_of(job: Job, phase: Phase, slots: Slots, written: frozenset[Slot]) ->
     walk.line = walk.k.group_id() // blocks
     contiguous(walk, walk.line)
     phase.body(walk, walk.start(walk.k.group_id() % blocks, phase.count))
-    return walk.finish(job.lines * blocks, flops=job.flops, updates=frozenset(walk.frame.writes) & written)
+    return walk.finish(
+        job.lines * blocks, flops=job.lines * phase.flops, updates=frozenset(walk.frame.writes) & written
+    )
 
 
 def contiguous(walk: Walk, line: Val, ahead: int = 0) -> None:
