@@ -158,7 +158,7 @@ def lu(a: Array) -> tuple[Array, Array]:
     >>> factors, pivots = lu(np.array([[1.0, 2.0], [3.0, 4.0]]))
     >>> factors, pivots
     (array([[2. , 0.5],
-           [4. , 1. ]]), array([1, 0], dtype=int32))
+           [4. , 1. ]]), array([1, 1], dtype=int32))
     """
     rows = a.shape[-1]
     factors, pivots = a.copy(), np.zeros(a.shape[:-1], np.int32)
