@@ -7,9 +7,11 @@ help does not wait for NumPy.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # for type checkers it is true; to import `typing` for it would take longer than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from tetrad.functions import *  # noqa: F403
     from tetrad.names import *  # noqa: F403
 

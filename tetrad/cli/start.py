@@ -9,7 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-from typing import NoReturn
+
+TYPE_CHECKING = False  # to import `typing` takes time in which Ctrl-C is not quiet yet
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 INTERRUPTED = 130  # 128 + the signal, as shells report it
 
