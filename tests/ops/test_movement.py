@@ -13,7 +13,7 @@ from tetrad.core.op import Case
 from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
 from tetrad.kernel.evaluate import KernelTrap
-from tetrad.ops.movement import concat, expand, gather, pad, reshape, slice_, transpose
+from tetrad.ops.movement import after, concat, expand, gather, pad, reshape, slice_, transpose
 
 seq = Dim("seq", max=100)
 X = np.arange(6, dtype=np.float32)
@@ -177,3 +177,9 @@ def test_type_rules_say_what_is_wrong(op, types, params, error, text) -> None:
         op.type(*types, **params)
     assert str(caught.value).startswith(f"{op.name}: ")
     assert text in str(caught.value)
+
+
+def test_after_is_its_first_operand() -> None:
+    x, y = np.arange(3), np.ones((2, 2))
+    assert np.array_equal(after(x, y, x), x)
+    assert after.type(ArrayType(f32, (3,)), ArrayType(f64, (2,))) == ArrayType(f32, (3,))
