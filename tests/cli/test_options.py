@@ -132,6 +132,10 @@ LINES = [
     ("-nocb", "-nocb has no effect"),
     ("--color", "-co has no effect"),
     ("--color auto --temp 0", "-co has no effect"),
+    ("--jinja", "--jinja has no effect"),
+    ("--no-perf", "--no-perf has no effect"),
+    ("--simple-io", "--simple-io has no effect"),
+    ("--log-disable", "--log-disable has no effect"),
 ]
 
 

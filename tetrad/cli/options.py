@@ -182,6 +182,10 @@ unused_options = together(
     unused("-np", "--parallel", type=int, why=ONE_ANSWER),
     unused("-cb/-nocb", "--cont-batching/--no-cont-batching", "batching", why=ONE_ANSWER),
     unused("-co", "--color", "color", cls=Switch, type=click.Choice(ON_OR_OFF, False), why="answers are plain text"),
+    unused("--jinja/--no-jinja", "jinja", why="chat templates are always run as Jinja"),
+    unused("--perf/--no-perf", "perf", why="-v shows timings"),
+    unused("--simple-io", is_flag=True, why="answers are plain text"),
+    unused("--log-disable", is_flag=True, why="there is no log"),
 )
 
 load_options = together(
