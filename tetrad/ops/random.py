@@ -68,7 +68,7 @@ def random_bits(key: Array, *, shape: tuple[int, ...]) -> Array:
     counter = np.arange(-(-total // 4), dtype=np.uint64)
     blocks = np.stack(philox_numbers((counter, 0 * counter, 0 * counter, 0 * counter), (low, high)), axis=-1)
     words = blocks.astype(np.uint32).reshape(*key.shape[:-1], 4 * len(counter))[..., :total]
-    return words.reshape(*key.shape[:-1], *shape)
+    return words.reshape((*key.shape[:-1], *shape))
 
 
 @random_bits.read
