@@ -286,5 +286,5 @@ try:
 except KeyboardInterrupt:
     print("stopped")
 """
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, timeout=60, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout == "stopped\n"
+    settings = {"cwd": ROOT, "timeout": 60, "stdout": subprocess.PIPE, "text": True, "check": True}
+    assert subprocess.run([sys.executable, "-c", text], **settings).stdout == "stopped\n"  # type: ignore[call-overload]

@@ -86,8 +86,7 @@ def load_runtime() -> None:
     entry = cache_key(build_identity(), processor, "runtime")
     image = disk_cache().get(entry)
     if image is None:
-        # Optimising would take five times as long, and the loop spends its time in kernels and atomic operations.
-        image = compile_object(native.native_text(host()), host(), optimise=False)
+        image = compile_object(native.native_text(host()), host())
         disk_cache().put(entry, image)
     pool.use_library(load_object(image, native.SYMBOLS))
 

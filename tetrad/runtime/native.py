@@ -1064,6 +1064,11 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
+def cold(functions: str) -> str:
+    """Code that runs once a call: it is not worth the time to optimise it."""
+    return functions.replace("nounwind {", "nounwind noinline optnone {")
+
+
 def native_text(target: Target, futex: bool | None = None) -> str:
     """The module; `futex` False takes the portable way to sleep, None takes what the target's system has."""
     machine = MACHINES.get(target.triple.partition("-")[0])
@@ -1075,5 +1080,6 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         **CONTEXT, **POOL, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
-    body = INTRINSICS + machine["DECLARE"] + (FUTEX if futex else NAP) + WAITING + ENTRIES + SIGNALS + RUNS
+    rare = cold((FUTEX if futex else NAP) + SIGNALS + RUNS)
+    body = INTRINSICS + machine["DECLARE"] + WAITING + ENTRIES + rare
     return f'target triple = "{target.triple}"\n' + Template(body).substitute(machine, **numbers)

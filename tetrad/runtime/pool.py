@@ -228,7 +228,7 @@ class State:
         with self.lock:
             if self.native is None:
                 target = host_target()
-                self.native = Native(load_object(compile_object(native_text(target), target, optimise=False), SYMBOLS))
+                self.native = Native(load_object(compile_object(native_text(target), target), SYMBOLS))
             if self.pool is None:
                 self.pool = Pool(self.native)
             return self.pool
