@@ -403,6 +403,12 @@ def test_halves_and_integers() -> None:
     assert linalg.det(td.asarray([[1, 2], [3, 4]])).dtype is td.float32
 
 
+@pytest.mark.parametrize("rows", [3, 20])
+def test_every_station_gives_the_same_answer(rows: int) -> None:
+    f = td.bisect(lambda a: linalg.cholesky(a @ a.mT + td.eye(rows, dtype=a.dtype)) * linalg.solve(a, a * a))
+    assert "every station gives the same answer" in str(f(array(posed(1, rows, rows))))
+
+
 def test_results_have_names() -> None:
     close(td.jit(linalg.slogdet)(array(A3)).logabsdet, np.log(8), 1e-12)
     assert linalg.eigh(array(A3)).eigenvalues.shape == (3,)

@@ -42,18 +42,27 @@ def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dim
             held[node] = bounded_nodes(inner.outputs, given, dims, stated)
         elif node.op is item:
             held[node] = [operands[0][node.param("index")]]
-        elif node.op.kind == "structural" and node.op is not constant:
-            held[node] = loop_results(node, [pairs[0] for pairs in operands], dims)
+        elif has_own_results(node):
+            held[node] = own_results(node, [pairs[0] for pairs in operands], dims)
         else:
             held[node] = [bounded_node(node, [pairs[0] for pairs in operands], dims, stated)]
     return [held[o][0] for o in outputs]
 
 
-def loop_results(node: Node, operands: Sequence[Pair], dims: Dims) -> list[Pair]:
-    """A loop repeats its body's distances until no bound is left that says anything: floats are looked at inside it."""
+def has_own_results(node: Node) -> bool:
+    """Loops, factors of matrices, several results: what their operands' distances become is not followed."""
+    is_loop = node.op.kind == "structural" and node.op is not constant
+    return is_loop or len(node.types) > 1 or math.inf in node.op.ulps.values()
+
+
+def own_results(node: Node, operands: Sequence[Pair], dims: Dims) -> list[Pair]:
+    """A loop repeats its body's distances until no bound is left that says anything: floats are looked at inside it.
+    Of an op that states no distance not even integers are sure: rounding decides which pivot is the largest."""
     values = evaluate_node(node, [(array,) for array, _ in operands], dict(dims))
+    is_free = math.inf in node.op.ulps.values()
     return [
-        (v, np.full(v.shape, np.inf if is_rounded(t.dtype) else 0.0)) for v, t in zip(values, node.types, strict=True)
+        (v, np.full(v.shape, np.inf if is_free or is_rounded(t.dtype) else 0.0))
+        for v, t in zip(values, node.types, strict=True)
     ]
 
 

