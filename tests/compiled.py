@@ -43,7 +43,8 @@ def run(
     runner.ready.arenas[:] = [filled(runner.scheduled.arena_bytes, poison)]
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
-    del dirty  # back to the pool: the results get these blocks
+    dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]
+    del dirty  # back to the pool: the results, and copies of arguments that are changed in place, get these blocks
     results = runner.run(arguments, threads=threads)
     for i, (storage, array) in enumerate(zip(arguments, arrays, strict=True)):
         after = block_bytes(storage.owner)
