@@ -119,10 +119,10 @@ THREADS = Threads()
 @cache
 def thread_function(verb: str) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
     found = library()
-    ending = found.suffix.strip("_")
-    for name in (f"openblas_{verb}_num_threads{ending}_", f"openblas_{verb}_num_threads"):
-        if hasattr(found.handle, found.prefix + name):
-            return getattr(found.handle, found.prefix + name)
+    endings = ("64_", "") if found.bits == 64 else ("",)  # a lone underscore would be the function for Fortran
+    for name in (f"{found.prefix}openblas_{verb}_num_threads{ending}" for ending in endings):
+        if hasattr(found.handle, name):
+            return getattr(found.handle, name)
     raise UnsupportedError(
         f"linalg: this LAPACK has no openblas_{verb}_num_threads", hint="pip install scipy-openblas32"
     )
