@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tetrad.cli.options import (
     Command,
     chain,
+    escaping,
     load_options,
     load_settings,
     model_options,
@@ -154,6 +155,13 @@ def test_a_word_after_a_switch_is_not_its_value() -> None:
 
     for line, words in (("-fa smollm2", "('smollm2',)"), ("-fa off smollm2", "('smollm2',)"), ("-- -fa", "('-fa',)")):
         assert words in CliRunner().invoke(probe, line.split()).stdout
+
+
+def test_words_of_the_command_line_are_unescaped_where_asked() -> None:
+    given = {"escape": True, "system": r"a\tb", "stop": (r"\n\n", "x")}
+    assert escaping(given)(r"\x41\z") == "A\\z" and given == {"system": "a\tb", "stop": ("\n\n", "x")}
+    given = {"escape": False, "system": None, "stop": (r"\n",)}
+    assert escaping(given)(r"\n") == r"\n" and given == {"system": None, "stop": (r"\n",)}
 
 
 # -- the chain of samplers --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tetrad.cli.console import notes
 from tetrad.cli.conversation import CommandError, Conversation, Ended
 from tetrad.cli.options import (
     Command,
+    escaping,
     load_options,
     load_settings,
     model_options,
@@ -28,7 +29,6 @@ from tetrad.cli.options import (
     sampling_options,
     sampling_settings,
     text_options,
-    unescaped,
 )
 from tetrad.core.errors import ContextError, TetradError
 from tetrad.hub.extras import extra
@@ -50,8 +50,7 @@ READY, MORE = ">>> ", "... "
 @sampling_options
 def chat(model: str | None, **given: Any) -> None:
     """Talk with MODEL, the small SmolLM2 if none is named. /help lists what can be said besides."""
-    if given.pop("escape") and given["system"]:
-        given["system"] = unescaped(given["system"])
+    escaping(given)
     converse(model, {"conversation": True, **given})
 
 

@@ -349,6 +349,14 @@ def unescaped(text: str) -> str:
     return re.sub(r"\\(?:x([0-9a-fA-F]{2})|(.))", character, text)
 
 
+def escaping(given: dict[str, Any]) -> Callable[[str], str]:
+    """What is done to words of the command line; to those of `given` it has been done."""
+    escape = unescaped if given.pop("escape") else str
+    given["system"] = given["system"] and escape(given["system"])
+    given["stop"] = tuple(escape(text) for text in given["stop"])
+    return escape
+
+
 def constraints(given: dict[str, Any]) -> dict[str, Any]:
     """At most one of grammar and schema, wherever it comes from."""
     grammar, grammar_file = given.pop("grammar"), given.pop("grammar_file")

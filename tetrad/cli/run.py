@@ -19,6 +19,7 @@ from tetrad.cli.console import notes
 from tetrad.cli.options import (
     READABLE,
     Command,
+    escaping,
     load_options,
     load_settings,
     model_options,
@@ -31,7 +32,6 @@ from tetrad.cli.options import (
     sampling_settings,
     text_options,
     together,
-    unescaped,
 )
 from tetrad.hub.describe import describe
 from tetrad.hub.pull import local
@@ -64,9 +64,8 @@ def run(model: str | None, prompt_word: str | None, **given: Any) -> None:
     """
     if prompt_word is None and (names_model(given) or is_prompt(model)):
         model, prompt_word = None, model
-    escape = unescaped if given.pop("escape") else str
+    escape = escaping(given)
     words = [escape(word) for word in (prompt_word, given.pop("prompt")) if word is not None]
-    given["system"] = given["system"] and escape(given["system"])
     prompt = prompt_of(words, given.pop("source"))
     if prompt is None:
         converse(model, given)
