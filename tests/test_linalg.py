@@ -235,6 +235,16 @@ def test_complex_derivatives(name: str) -> None:
     close((gradient * t).sum().real, float(forward), 1e-10 * max(1, np.abs(gradient).sum()))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_small_determinants_are_differentiable_everywhere(rows: int, rank: int) -> None:
+    a = draw(1, rows, rank) @ draw(2, rank, rows)
+    inner = [[np.delete(np.delete(a, i, 0), j, 1) for j in range(rows)] for i in range(rows)]
+    signs = (-1.0) ** np.add.outer(np.arange(rows), np.arange(rows))
+    close(td.grad(linalg.det)(array(a)), signs * np.linalg.det(np.array(inner)), 1e-12)
+    close(linalg.det(array(a)), np.linalg.det(a), 1e-12)
+
+
 def test_equal_singular_values_do_not_disturb_the_pseudo_inverse() -> None:
     check_derivatives(linalg.pinv, 2 * np.eye(4)[:, :3], jit=False)
     check_derivatives(lambda a: linalg.pinv(td.matrix_transpose(a) @ a), np.eye(3)[:2], jit=True)

@@ -188,14 +188,30 @@ def inv(x: Any, /, *, singular: str = "raise") -> Array:
 
 
 def det(x: Any, /) -> Array:
-    """The determinant of square matrices. Its derivative needs the inverse: it is NaN where there is none.
+    """The determinant of square matrices. Beyond three rows its derivative needs the inverse, and is NaN without one.
 
     >>> import tetrad as td
     >>> td.linalg.det(td.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array(-2., float32)
     """
     a, dtype = _square("det", x)
+    if a.shape[-1] in (1, 2, 3):
+        return convert(_leading_minor(a, tuple(range(int(a.shape[-1])))), dtype)
     return convert(_run("lu_det", a, *_run("lu", a))[0], dtype)
+
+
+def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:
+    """The determinant of as many first rows as there are columns, by its last row: for few of them."""
+    row = len(columns) - 1
+    entries = [a[..., row, column] for column in columns]
+    if row == 0:
+        return entries[0]
+    minors = (_leading_minor(a, columns[:i] + columns[i + 1 :]) for i in range(len(columns)))
+    terms = [_apply("multiply", entry, minor) for entry, minor in zip(entries, minors, strict=True)]
+    result = terms[-1]
+    for distance, term in enumerate(reversed(terms[:-1]), 1):
+        result = _apply("subtract" if distance % 2 else "add", result, term)
+    return result
 
 
 def slogdet(x: Any, /) -> SlogdetResult:
