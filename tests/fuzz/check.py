@@ -10,6 +10,8 @@
        or for sums within n * eps * sum|x| (tests/oracle.py). Errors cannot add up: each step starts from given operands
     6  a program of exact steps only gives the same bits when evaluated with NumPy
     7  through jit, with strided arrays as arguments, the results are the same
+    8  the same program differentiated or batched (tests/fuzz/transforms.py) obeys 1, 2 and 5, and its results have the
+       bits they had before; a row of a batch has the bits of the program run on that row
 
 4 and 5 together compare compiled programs with the meaning of the graph and need no tolerance for conditioning.
 """
@@ -24,12 +26,14 @@ import numpy as np
 
 import tetrad as td
 from tests.compiled import difference, evaluate_lowered, run, run_on_evaluator
-from tests.fuzz.program import Program, Step, build, replay, value, values
+from tests.fuzz.program import Dims, Program, Step, build, replay, value, values
+from tests.fuzz.transforms import ROWS, Derived, arguments, derived, row
 from tests.oracle import disagreement, is_exact
 from tetrad.compiler.driver import Compiled, compile_graph, programs_of
 from tetrad.compiler.kernels import KERNELS
-from tetrad.core.errors import TetradError
+from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY
+from tetrad.graph.build import make_graph
 from tetrad.graph.evaluate import bind_value, evaluate
 from tetrad.graph.nodes import Graph
 from tetrad.graph.verify import verify as verify_graph
@@ -75,6 +79,8 @@ def failures(program: Program) -> Iterator[Failure]:
             yield from attempts("evaluating", eager_failures, program, graph, compiled, arrays, dims)
     if program.via_jit and not any(program.bindings):
         yield from attempts("jit", jit_failures, program, compiled)
+    if program.transform:
+        yield from attempts(program.transform, transform_failures, program, compiled)
 
 
 def attempts(what: str, find: Callable[..., Iterator[Failure]], *args: Any) -> Iterator[Failure]:
@@ -146,6 +152,54 @@ def jit_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
         return
     got = [np.asarray(r) for r in results]
     yield from differences("jit differs", got, run(compiled, values(program, {})), "strided arguments")
+
+
+def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
+    dims = program.bindings[0]
+    try:
+        found = derived(program, build(program))
+    except UnsupportedError:  # an op said why
+        return
+    if found is None:
+        return
+    verify_graph(found.graph)
+    whole = compile_graph(found.graph)
+    for kernel in programs_of(whole.lowered):
+        verify_kernel(kernel)
+    arrays = values(program, dims)
+    given = arguments(program, found, arrays, dims)
+    yield from machine_failures(whole, given, dims)
+    got = run_on_evaluator(whole, given, dims)
+    if program.transform == "vmap":
+        yield from row_failures(found, compiled, arrays, got, dims)
+    else:
+        want = run_on_evaluator(compiled, arrays, dims)
+        yield from differences(f"{program.transform} changes a value", got[: found.kept], want, str(dims))
+        yield from node_failures(program, given, dims)
+
+
+def row_failures(found: Derived, compiled: Compiled, arrays: Arrays, got: Arrays, dims: Dims) -> Iterator[Failure]:
+    for i in range(ROWS):
+        mine = [row(a, i) if flag else a for a, flag in zip(arrays, found.inputs, strict=True)]
+        rows = [a[i].copy() if flag else a for a, flag in zip(got, found.batched, strict=True)]
+        yield from differences("a row of a batch differs", rows, run_on_evaluator(compiled, mine, dims), f"row {i}")
+
+
+def node_failures(program: Program, given: Arrays, dims: Dims) -> Iterator[Failure]:
+    """Every op of the derived graph is what its reference says for the operands it had."""
+    found = derived(program, build(program, calls=False))
+    assert found is not None
+    nodes = [n for n in found.graph.nodes() if n.op.kind != "structural"]
+    every = make_graph("every node", found.graph.inputs, nodes)
+    at_hand = dict(zip(found.graph.inputs, given, strict=True))
+    at_hand |= {n: n.param("value").array for n in found.graph.nodes() if n.op.name == "constant"}
+    at_hand |= zip(nodes, evaluate_lowered(every, given, dims), strict=True)
+    for node in nodes:
+        params = {name: bind_value(v, dims) for name, v in node.params}
+        if len(node.types) == 1 and all(i in at_hand for i in node.inputs):
+            wrong = disagreement(node.op, [at_hand[i] for i in node.inputs], params, [at_hand[node]])
+            if wrong:
+                yield Failure(f"{node.op.name} and its reference differ in a derivative", f"{params}: {wrong}")
 
 
 def strided(array: np.ndarray, variant: int) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.fuzz.program import Leaf, Program, Step, pruned
+from tests.fuzz.transforms import TRANSFORMS
 from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, c64, c128, f16, f32, f64, i8, i32, i64, u8, u32
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.sizes import Dim, Shape, Size, SizeExpr, product
@@ -29,6 +30,7 @@ DTYPES = (f32,) * 10 + (f64, f64, i32, i32, i64, u8, u32, bool_, f16, bf16, i8, 
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 LONG = (100, 127, 255, 256, 257, 300, 4095, 4096, 4097, 5000)
 ROOM, WIDE_ROOM = 1500, 9000  # elements of an item, of one in a large program
+TRANSFORMED = 0.1  # share of programs that are also differentiated or batched
 LINE = 40  # steps the evaluator takes one after the other: running sums, contractions
 SETTLED = ("argmax", "argmin", "reduce_max", "reduce_min", "gather")  # ops that refuse an empty axis
 SHOW_SIGN = ("signbit", "copysign")  # of their last operand, also that of a NaN, which is nobody's promise
@@ -77,7 +79,8 @@ class Grower:
         program = pruned(Program(tuple(self.items), tuple(outputs), seed=self.seed, via_jit=bool(rng.random() < 0.1)))
         program = self.anchored(program)
         program = replace(program, bindings=self.bindings(program))
-        return self.grouped(program) if rng.random() < 0.2 else program
+        program = self.grouped(program) if rng.random() < 0.2 else program
+        return replace(program, transform=pick(rng, TRANSFORMS)) if rng.random() < TRANSFORMED else program
 
     def anchored(self, program: Program) -> Program:
         """A Dim gets its value from an argument: where none that is needed has it, one more is returned as it is."""

@@ -60,6 +60,7 @@ class Program:
     bindings: tuple[dict[str, int], ...] = ({},)  # sizes of the Dims, one run for each
     seed: int = 0
     via_jit: bool = False  # also called through jit, with strided arrays
+    transform: str = ""  # also differentiated or batched: one of fuzz.transforms.TRANSFORMS
 
     @property
     def types(self) -> list[ArrayType]:
@@ -255,7 +256,8 @@ def source(program: Program, why: str) -> str:
     lines += ["PROGRAM = Program(", "    items=("]
     lines += [f"        {shown(item)},  # {i}" for i, item in enumerate(program.items)]
     lines += [f"    ), outputs={program.outputs}, bindings={program.bindings},"]
-    lines += [f"    seed={program.seed}, via_jit={program.via_jit},"]
+    transform = f" transform={program.transform!r}," if program.transform else ""
+    lines += [f"    seed={program.seed}, via_jit={program.via_jit},{transform}"]
     lines += [")", "", 'if __name__ == "__main__":', '    print(check(PROGRAM) or "right")', ""]
     return "\n".join(lines)
 

@@ -56,9 +56,10 @@ def within(group: Group, leaves: set[Node]) -> list[Node]:
 
 
 def describe(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
-    if node in leaves and splat_value(node) is None:
-        return ("memory", node.op.name == "constant", node.types)
-    operands = () if node in leaves else tuple(order[i] for i in node.inputs)
+    if node in leaves:
+        value = splat_value(node)  # a number is part of the code, even where it has memory too
+        return ("memory", node.op.name == "constant", node.types) if value is None else (repr(value), node.types)
+    operands = tuple(order[i] for i in node.inputs)
     return (node.op.name, repr(node.params), node.params, node.types, operands)
 
 

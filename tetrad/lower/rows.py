@@ -112,9 +112,10 @@ class Sweeps:
                 self.frame.write(buffer, output, at, self.reading.read(output, at))
 
     def last_reduction(self, output: Node) -> Node:
-        """The reduction after which `output` can be computed: the last one, in member order, it depends on."""
+        """The reduction after which `output` can be computed: of the last sweep it depends on, the last one."""
         needed = ancestors(output, self.group.members)
-        return [m for m in self.group.members if m.op.kind == "reduce" and m in needed][-1]
+        reductions = [m for m in self.group.members if m.op.kind == "reduce" and m in needed]
+        return max(reversed(reductions), key=lambda m: self.stage[m])
 
     def row_at(self, node: Node) -> At:
         ones = (self.k.index(0),) * (node.type.rank - len(self.outer))
