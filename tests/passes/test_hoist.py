@@ -77,3 +77,37 @@ def test_moved_nodes_keep_the_users_line() -> None:
     better = check(lambda w, c: td.scan(lambda c, _: (w @ c, None), c, length=3)[0], numbers(4, 4), numbers(4))
     (turned,) = [node for node in better.nodes() if node.op.name == "transpose"]
     assert turned.source is not None and turned.source.file.endswith("test_hoist.py")
+
+
+def test_a_carry_that_is_handed_on_is_a_constant() -> None:
+    def f(w: Any, c: Any, xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            w, c, n = carry
+            return (w, td.tanh(c @ w + x), n + 1), c
+
+        return td.scan(step, (w, c, 0), xs)
+
+    better = check(f, numbers(4, 4), numbers(4), numbers(5, 4))
+    loop = loop_in(better)
+    assert (loop.param("consts"), loop.param("carries")) == (1, 2)
+    assert better.outputs[0] is better.inputs[0]
+
+
+def test_a_carry_of_a_while_loop_that_is_handed_on_is_a_constant() -> None:
+    def f(limit: Any, x: Any) -> Any:
+        return td.while_loop(lambda s: td.sum(s[1]) < s[0], lambda s: (s[0], s[1] * 2 + s[0]), (limit, x))
+
+    better = check(f, np.float64(100), np.ones(3))
+    loop = loop_in(better)
+    assert (loop.param("condition_consts"), loop.param("body_consts"), len(loop.types)) == (1, 1, 1)
+    assert better.outputs[0] is better.inputs[0]
+
+
+def test_what_may_fail_stays_in_a_loop_that_may_not_run() -> None:
+    def f(table: Any, i: Any, x: Any) -> Any:
+        picked = td.while_loop(lambda x: td.sum(x) < 0, lambda x: x + td.sum(td.take(table, i)), x)
+        return td.scan(lambda c, _: (c + td.sum(td.take(table, i)), None), picked, length=2)[0]
+
+    better = check(f, numbers(6), np.array([0, 2]), np.ones(2))
+    bodies = [node.param("body") for node in better.nodes() if node.op.name in ("while_loop", "scan")]
+    assert ["gather" in names(body) for body in bodies] == [True, False]

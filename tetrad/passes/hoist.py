@@ -1,18 +1,20 @@
-"""Passes, hoisting: what a loop's body computes from its constants alone is computed once, before the loop.
+"""Passes, hoisting: what does not change in a loop is not computed, or carried, in every step.
 
-Receives and returns graphs. Only work worth it leaves a body: products, reductions, costly functions, and transposes
-that change what lies side by side in memory. Cheap work and broadcasts stay: memory for them would cost more. A matrix
-that does not change, times a vector, becomes the vector times the matrix turned around: once, not in every step.
+Receives and returns graphs. A carry that the body hands on as it is becomes a constant. Of what a body computes from
+constants alone, work worth it leaves the loop: products, reductions, costly functions, and transposes that change what
+lies side by side in memory. Cheap work and broadcasts stay: memory for them would cost more. A matrix that does not
+change, times a vector, becomes the vector times the matrix turned around: once, not in every step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from tetrad.core.source import taken_from
-from tetrad.graph.build import intern, item, make_graph, make_parameter, rebuild, with_inputs
+from tetrad.graph.build import intern, item, make_graph, make_parameter, rebuild, results, with_inputs
 from tetrad.graph.loops import scan, while_loop
-from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import reshape, transpose
 from tetrad.ops.special import matmul
 from tetrad.passes.fuse import CHEAP, LEAVES, moves_last_axis
@@ -21,21 +23,75 @@ from tetrad.passes.fuse import CHEAP, LEAVES, moves_last_axis
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:
     """The graph with the loops it holds directly relieved of what does not change in them; `tidy` simplifies bodies."""
     done: dict[Node, Node] = {}
+    found: dict[Node, list[Node]] = {}  # loop -> its results, of which some are no longer the loop's
     for node in graph.nodes():
         moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        done[node] = relieved(moved, tidy) if moved.op in (scan, while_loop) else moved
+        if node.op is item and node.inputs[0] in found:
+            moved = found[node.inputs[0]][node.param("index")]
+        elif moved.op in (scan, while_loop):
+            found[node] = results_of(moved, tidy)
+        done[node] = moved
     outputs = [done[o] for o in graph.outputs]
     is_same = all(a is b for a, b in zip(outputs, graph.outputs, strict=True))
     return graph if is_same else make_graph(graph.name, graph.inputs, outputs)
 
 
+def results_of(loop: Node, tidy: Callable[[Graph], Graph]) -> list[Node]:
+    """The results of a loop, from a lighter one where there is one."""
+    before, consts, carries = parts_of(loop)
+    first = before + consts
+    handed_on = handed_on_carries(loop.param("body"), consts, carries)
+    if not handed_on or len(handed_on) == len(loop.types):
+        return list(results(relieved(loop, tidy)))
+    lighter = iter(results(relieved(without_carries(loop, handed_on), tidy)))
+    return [loop.inputs[first + i] if i in handed_on else next(lighter) for i in range(len(loop.types))]
+
+
+def parts_of(loop: Node) -> tuple[int, int, int]:
+    """How many operands are constants of a condition, constants of the body, and carries."""
+    if loop.op is scan:
+        return 0, loop.param("consts"), loop.param("carries")
+    return loop.param("condition_consts"), loop.param("body_consts"), len(loop.types)
+
+
+def handed_on_carries(body: Graph, consts: int, carries: int) -> list[int]:
+    return [i for i in range(carries) if body.outputs[i] is body.inputs[consts + i]]
+
+
+def without_carries(loop: Node, handed_on: Sequence[int]) -> Node:
+    """The loop with these carries among its constants."""
+    before, consts, carries = parts_of(loop)
+    first = before + consts
+    fixed = [loop.inputs[first + i] for i in handed_on]
+    rest = [x for i, x in enumerate(loop.inputs[first:]) if i not in handed_on]
+    body = with_constants(loop.param("body"), consts, handed_on)
+    outputs = [o for i, o in enumerate(body.outputs) if i not in handed_on]
+    changed: dict[str, Any] = {"body": make_graph(body.name, body.inputs, outputs)}
+    if loop.op is scan:
+        operands = [*loop.inputs[:first], *fixed, *rest]
+        changed |= {"consts": consts + len(fixed), "carries": carries - len(fixed)}
+    else:
+        operands = [*loop.inputs[:before], *fixed, *loop.inputs[before:first], *fixed, *rest]
+        condition = with_constants(loop.param("condition"), before, handed_on)
+        counts = {"condition_consts": before + len(fixed), "body_consts": consts + len(fixed)}
+        changed |= {"condition": condition, **counts}
+    types = tuple(kind for i, kind in enumerate(loop.types) if i not in handed_on)
+    return intern(loop.op, tuple(operands), tuple(sorted((dict(loop.params) | changed).items())), types, loop.source)
+
+
+def with_constants(graph: Graph, consts: int, carries: Sequence[int]) -> Graph:
+    """A body or condition that takes these carries right after its constants."""
+    chosen = [graph.inputs[consts + i] for i in carries]
+    rest = [x for x in graph.inputs[consts:] if x not in chosen]
+    return make_graph(graph.name, [*graph.inputs[:consts], *chosen, *rest], graph.outputs)
+
+
 def relieved(node: Node, tidy: Callable[[Graph], Graph]) -> Node:
     """A loop that is given what its body computed again in every step."""
-    before = 0 if node.op is scan else node.param("condition_consts")
+    before, count, _ = parts_of(node)
     name = "consts" if node.op is scan else "body_consts"
-    count = node.param(name)
     body = with_vectors_first(node.param("body"), count)
-    found = list(worth_hoisting(body, body.inputs[:count]))
+    found = [n for n in worth_hoisting(body, body.inputs[:count]) if surely_runs(node) or not may_fail(n)]
     if not found:
         return node
     fresh = [make_parameter(value.type, -1, fresh=True) for value in found]
@@ -46,6 +102,17 @@ def relieved(node: Node, tidy: Callable[[Graph], Graph]) -> Node:
     params = dict(node.params) | {"body": lighter, name: count + len(found)}
     operands = (*node.inputs[: before + count], *values, *node.inputs[before + count :])
     return intern(node.op, operands, tuple(sorted(params.items())), node.types, node.source)
+
+
+def surely_runs(loop: Node) -> bool:
+    """Has it a step at all? What fails in a step that is never taken must not fail before the loop."""
+    length = loop.param("length") if loop.op is scan else 0
+    return isinstance(length, int) and length > 0
+
+
+def may_fail(node: Node) -> bool:
+    """Does it, or what it is computed from, stop programs: an index out of range, a singular matrix?"""
+    return any(n.op.name == "gather" or (n.op.kind == "special" and n.op is not matmul) for n in topological([node]))
 
 
 def with_vectors_first(body: Graph, consts: int) -> Graph:
