@@ -170,3 +170,24 @@ def test_loops_keep_what_they_must_not_change() -> None:
     given = np.arange(5, dtype=np.float32), np.full(5, 7, np.float32)
     for got, want in zip(td.jit(f)(*given), f(*map(td.asarray, given)), strict=True):
         np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+def test_a_carry_changed_in_place_may_be_a_result_of_every_step_as_well() -> None:
+    def f(x: Array, y: Array) -> tuple[Array, Array, Array]:
+        def step(x: Array, i: Array) -> tuple[Array, tuple[Array, Array]]:
+            x = td.dynamic_update_index_in_dim(x, td.dynamic_index_in_dim(y, i) * 2, i + 1, 0)
+            return x, (x, x)
+
+        final, (rows, same) = td.scan(step, x, td.arange(3, dtype=td.int32))
+        return final, rows, same
+
+    @td.jit
+    def twice(x: Array) -> tuple[Array, Array]:
+        x = dynamic_update_slice(x, td.ones(1), td.asarray([1]))
+        return x, x
+
+    given = np.arange(4, dtype=np.float32), np.full(4, 7, np.float32)
+    for got, want in zip(td.jit(f)(*given), f(*map(td.asarray, given)), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+    for got in td.jit(lambda x: twice(x + 1))(given[0]):
+        assert np.asarray(got).tolist() == [1, 1, 3, 4]

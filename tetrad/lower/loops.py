@@ -21,7 +21,7 @@ CONTROL = ("scan", "while_loop", "switch")
 class LowerGraph(Protocol):
     """Lowers a sub-graph, once."""
 
-    def __call__(self, graph: Graph, shared: frozenset[int] = ...) -> Lowered: ...
+    def __call__(self, graph: Graph, placed: frozenset[int]) -> Lowered: ...
 
 
 def lower_control(node: Node, memory: Memory, lower: LowerGraph) -> Step:
@@ -45,7 +45,7 @@ def lower_scan(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     rows = tuple(-1 if i in stays else row_of(body, i, carries) for i in range(carries))
     inputs, outputs = tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory)
     spares = tuple(None if i in stays or rows[i] >= 0 else spare(memory, i, outputs[i]) for i in range(carries))
-    lowered = lower(body, frozenset(row for row in rows if row >= 0))
+    lowered = lower(body, frozenset((*stays, *(row for row in rows if row >= 0))))
     length, reverse = node.param("length"), node.param("reverse")
     return Repeat(lowered, inputs, outputs, consts, carries, length, reverse, spares, rows, node.source)
 
@@ -71,12 +71,13 @@ def lower_while(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     inputs, outputs = tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory)
     spares = tuple(None if i in stays else spare(memory, i, slot) for i, slot in enumerate(outputs))
     flag = memory.temp("flag", bool_)
-    return While(lower(condition), lower(body), inputs, outputs, asked, fixed, spares, flag, node.source)
+    lowered = lower(condition, frozenset()), lower(body, frozenset(stays))
+    return While(*lowered, inputs, outputs, asked, fixed, spares, flag, node.source)
 
 
 def lower_switch(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     stays = moved(updates_by(node), -1)
-    branches = tuple(lower(with_own_updates(branch, stays)) for branch in node.param("branches"))
+    branches = tuple(lower(with_own_updates(branch, stays), frozenset(stays)) for branch in node.param("branches"))
     index, *inputs = (memory.slots[i] for i in node.inputs)
     return Choose(index, branches, tuple(inputs), outputs_of(node, memory), node.source)
 

@@ -26,7 +26,7 @@ from tetrad.lower.reuse import Template, canonical, reused
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
-from tetrad.lower.updates import home, updated, with_room_for_updates
+from tetrad.lower.updates import home, updates_of, with_room_for_updates
 from tetrad.passes.fuse import Group, fuse, group_kind, inputs_of
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
@@ -50,14 +50,15 @@ class Lowerer:
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
 
-    def lower_called(self, graph: Graph, shared: frozenset[int] = frozenset()) -> Lowered:
+    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies included.
 
-        `shared`: outputs that are the same as an earlier one and may lie in the same memory.
+        `placed`: outputs that the caller looks for elsewhere: where an input lay (for a call all that are inputs
+        changed in place), or where an output like them lies.
         """
-        key = (graph, shared)
+        key = (graph, frozenset(updates_of(graph)) if placed is None else placed)
         if key not in self.done:
-            self.done[key] = with_copies(self.lower(graph), self.target, shared)
+            self.done[key] = with_copies(self.lower(graph), self.target, key[1])
         return self.done[key]
 
     def lower(self, graph: Graph) -> Lowered:
@@ -107,12 +108,11 @@ def lower_in_one(node: Node, memory: Memory) -> Launch | None:
     return (lower_recurrence(node, memory) or lower_cell(node, memory)) if node.op.name == "scan" else None
 
 
-def with_copies(lowered: Lowered, target: Target, shared: frozenset[int]) -> Lowered:
+def with_copies(lowered: Lowered, target: Target, placed: frozenset[int]) -> Lowered:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
-        is_update = updated(lowered.graph.outputs[i]) is not None
-        if not is_update and i not in shared and (slot.kind != "output" or slot.position != i):
+        if i not in placed and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
     return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
