@@ -288,3 +288,13 @@ except KeyboardInterrupt:
 """
     settings = {"cwd": ROOT, "timeout": 60, "stdout": subprocess.PIPE, "text": True, "check": True}
     assert subprocess.run([sys.executable, "-c", text], **settings).stdout == "stopped\n"  # type: ignore[call-overload]
+
+
+def test_an_index_out_of_range_inside_a_kernel_with_the_loop() -> None:
+    f = td.jit(lambda table, c, indices: td.scan(lambda c, i: (c * 0.5 + table[i], None), c, indices)[0])
+    table, indices = numbers(10, 4), np.array([1, 2, -1], np.int32)
+    want = (table[1] * 0.5 + table[2]) * 0.5 + table[-1]
+    np.testing.assert_allclose(np.asarray(f(table, np.zeros(4, np.float32), indices)), want, rtol=1e-6)
+    indices[1] = 99
+    with pytest.raises(td.errors.BoundsError, match="index 99 is out of range for axis 0 of size 10"):
+        f(table, np.zeros(4, np.float32), indices)
