@@ -424,6 +424,19 @@ def test_symbolic_sizes() -> None:
         near(batch(x), td.vmap(lambda x: td.sum(td.cumulative_sum(x) * x))(x))
 
 
+def test_batches_of_indices_into_tables_of_symbolic_size() -> None:
+    rows, width = td.Dim("rows", max=16), td.Dim("width", max=64)
+
+    def picked(x: td.Array, i: td.Array) -> td.Array:
+        return td.grad(lambda x: td.sum(td.take(x, i) ** 3))(x)
+
+    compiled = td.jit(td.vmap(picked), dims={"x": {0: rows, 1: width}, "i": {0: rows}})
+    for count, size in ((1, 5), (3, 2), (7, 33)):
+        x, i = normal(count, size), RNG.integers(-size, size, (count, 4))
+        found = compiled(x, td.asarray(i))
+        near(found, [picked(x[n], td.asarray(i[n])) for n in range(count)])
+
+
 # -- names of axes ----------------------------------------------------------------------------------------------------
 
 

@@ -117,6 +117,14 @@ def positions(shape: Shape, axis: int, dtype: DType) -> Node:
     return spread(counted, [a for a in range(len(shape)) if a != axis], shape)
 
 
+def amount(size: Size, like: Node) -> Node:
+    """A size as numbers like others: known now, or counted when the program runs."""
+    if isinstance(size, int):
+        return full_like(like, size)
+    counted: Node = run("reduce_sum", filled(1, ArrayType(like.type.dtype, (size,))), axes=(0,))
+    return expand(counted, like.type.shape)
+
+
 # -- batching ---------------------------------------------------------------------------------------------------------
 
 

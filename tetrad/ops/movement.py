@@ -20,6 +20,7 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import (
     Batched,
+    amount,
     batched_as_is,
     batched_axis,
     moved,
@@ -587,7 +588,7 @@ def offset_indices(indices: Node, size: Size) -> Node:
     What is out of range in its own table must not reach into the next one: it stays out of range.
     """
     wide = run("cast", indices, dtype=i64)
-    start = positions(wide.type.shape, 0, i64) * size
-    limit = size * wide.type.shape[0]
-    inside = run("logical_and", run("greater_equal", wide, -size), run("less", wide, size))
-    return choose(inside, choose(run("less", wide, 0), wide + size, wide) + start, limit)
+    rows, limit = amount(size, wide), amount(size * wide.type.shape[0], wide)
+    inside = run("logical_and", run("greater_equal", wide, -rows), run("less", wide, rows))
+    within = choose(run("less", wide, 0), wide + rows, wide) + positions(wide.type.shape, 0, i64) * rows
+    return choose(inside, within, limit)
