@@ -50,6 +50,12 @@ ROW_BY_ROW = {
     **dict.fromkeys(("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING),
     **dict.fromkeys(("dequantize", "decoded_matmul", "top_experts", "expert_matmul"), RUNNING),
 }
+# Ops that draw no cases, and the tests that prove their rules.
+LINALG = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det", "qr", "eigh", "eigvalsh", "svd", "svdvals")
+ELSEWHERE = {
+    **dict.fromkeys(LINALG, "tests/test_linalg.py"),
+    **dict.fromkeys(("row_matmul", "decoded_matmul"), "test_products_with_weights_as_files_hold_them"),
+}
 ALL_OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 
 
@@ -83,6 +89,11 @@ def test_an_op_has_a_derivative_or_says_why_not(op: Op) -> None:
         f"{op.name}: attach jvp or transpose rules, or say not_differentiable(why)"
     )
     assert not (has_rule(op) and op.no_derivative), f"{op.name} has rules and a reason to have none"
+
+
+@pytest.mark.parametrize("op", [o for o in ALL_OPS if has_rule(o)], ids=lambda o: o.name)
+def test_rules_are_proved_here_or_elsewhere(op: Op) -> None:
+    assert (op.cases is not None) != (op.name in ELSEWHERE), f"{op.name}: give it cases, or list who proves its rules"
 
 
 @pytest.mark.parametrize("op", ALL_OPS, ids=lambda o: o.name)
@@ -234,6 +245,23 @@ def test_complex_functions_on_all_sides_of_their_cuts(op: Op) -> None:
     direction = [np.full(8, 0.3 - 0.4j)]
     _, changed = td.jvp(lambda z: (op(z),), arrays([QUADRANTS]), arrays(direction))
     assert_near(changed, quotient(lambda z: (op(z),), [QUADRANTS], direction), 1e-8, op)
+
+
+@pytest.mark.parametrize("dtype", (f32, f16, bf16, "q8_0"), ids=str)
+def test_products_with_weights_as_files_hold_them(dtype: DType | str) -> None:
+    rng = np.random.default_rng(5)
+    x, ct = td.asarray(rng.standard_normal((3, 32)).astype("f")), td.asarray(rng.standard_normal((3, 16)).astype("f"))
+    floats = td.asarray(rng.standard_normal((16, 32)).astype("f"))
+    w = td.quant.quantize(floats, dtype) if isinstance(dtype, str) else floats.astype(dtype)
+    product = REGISTRY["decoded_matmul" if isinstance(dtype, str) else "row_matmul"]
+    numbers = np.asarray(w.dequantize() if isinstance(dtype, str) else w).astype(np.float64)
+    by_x = td.vjp(lambda x: product(x, w), x)[1](ct)[0]
+    assert_near([by_x], [np.asarray(ct) @ numbers], 1e-6, product)
+    assert_near([td.jvp(lambda x: product(x, w), (x,), (x,))[1]], [np.asarray(x) @ numbers.T], 1e-6, product)
+    if not isinstance(dtype, str):
+        by_w = td.vjp(lambda w: product(x, w), w)[1](ct)[0]
+        assert by_w.dtype is dtype
+        assert_near([np.asarray(by_w).astype("f")], [np.asarray(ct).T @ np.asarray(x)], 1e-2, product)
 
 
 @pytest.mark.parametrize("narrow", (f32, f16, bf16), ids=str)
