@@ -111,3 +111,24 @@ def test_names_and_docstrings_of_transformed_functions() -> None:
 
     assert td.grad(loss).__name__ == "grad(loss)" and td.grad(loss).__doc__ == "How wrong it is."
     assert td.hessian(loss).__name__ == "jacfwd(jacrev(loss))"
+
+
+def test_settings_are_passed_on_as_they_are() -> None:
+    """What is not differentiated and no array: a number of Python may choose the program, as anything else may."""
+
+    def f(x: Any, n: int, how: Any, *, mode: str = "sum", scale: Any = 1.0) -> Any:
+        assert type(n) is int and mode in ("sum", "mean") and callable(how)
+        return getattr(td, mode)(how(x) ** n * scale)
+
+    gradient = td.grad(f)(X, 2, td.sin, mode="mean", scale=td.asarray(3.0))
+    np.testing.assert_allclose(np.asarray(gradient), np.sin(2 * np.asarray(X)), rtol=1e-6)
+    by_both = td.grad(f, argnums=(0,))(X, 3, lambda x: x, scale=2.0)[0]
+    np.testing.assert_allclose(np.asarray(by_both), 6 * np.asarray(X) ** 2, rtol=1e-6)
+    static = td.jit(lambda x, n: td.sum(x**n), static_argnums=1)
+    np.testing.assert_allclose(np.asarray(td.grad(static)(X, 3)), 3 * np.asarray(X) ** 2, rtol=1e-6)
+    inside = td.jit(lambda x, y: td.grad(lambda x, y, k: td.sum(x * y) * k)(x, y, 2))
+    np.testing.assert_allclose(np.asarray(inside(X, X)), 2 * np.asarray(X), rtol=1e-6)
+
+
+def test_a_number_of_python_does_not_change_types() -> None:
+    assert td.grad(lambda x, s: td.sum(x * s))(WIDE, 2.0).dtype is td.float64
