@@ -90,3 +90,15 @@ def test_a_failed_call_leaves_no_name_bound() -> None:
         td.vmap(inner, axis_name="i")(X)
     with pytest.raises(TraceError, match="bound are: none"):
         td.psum(X, "i")
+
+
+def test_shared_settings_are_passed_on_as_they_are() -> None:
+    def f(a: Any, n: int, how: Any, table: Any) -> Any:
+        assert type(n) is int
+        return how(a) ** n + table["c"]
+
+    mapped = td.vmap(f, in_axes=(0, None, None, {"c": 0, "name": None}))
+    found = mapped(X, 2, td.sin, {"c": td.asarray([1.0, 2.0]), "name": "offsets"})
+    np.testing.assert_allclose(np.asarray(found), np.sin(np.asarray(X)) ** 2 + [[1.0], [2.0]], rtol=1e-6)
+    gradient = td.vmap(td.grad(lambda a, mode: td.sum(a**2) if mode == "square" else a[0]), in_axes=(0, None))
+    np.testing.assert_allclose(np.asarray(gradient(X, "square")), 2 * np.asarray(X), rtol=1e-6)

@@ -28,9 +28,10 @@ from tetrad.derive.walk import is_differentiable
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.inline import run_graph
-from tetrad.tracing.operands import as_array, convert, is_operand, run
+from tetrad.tracing.operands import as_array, convert, run
+from tetrad.tracing.settings import is_values, without_settings
 from tetrad.tracing.signature import Arguments, signature_of
-from tetrad.tracing.trace import WIDE, Kind, Traced, kinds_of, trace_function
+from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 from tetrad.tracing.vmap import vmap
 
 Function = Callable[..., Any]
@@ -67,31 +68,13 @@ def record_call(function: Function, args: Sequence[Any], kwargs: dict[str, Any])
     return Recorded(signature.name, traced, (*leaves, *traced.captured), arguments, names)
 
 
-def without_settings(
-    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]
-) -> tuple[Function, Sequence[Any], dict[str, Any]]:
-    """The call without the leaves that are no arrays and not differentiated: the function gets those as they are."""
+def inputs_of_call(args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]) -> list[bool]:
+    """Which leaves of a call are inputs of the graph: those differentiated, and arrays."""
     chosen = {n % len(args) for n in numbers if args}
     leaves, tree = flatten((tuple(args), kwargs))
     marks = [i in chosen for i, child in enumerate(tree.children[0].children) for _ in child.leaf_names()]
     marks += [False] * (len(leaves) - len(marks))
-    is_input = [mark or is_values(leaf) for leaf, mark in zip(leaves, marks, strict=True)]
-    if all(is_input):
-        return fun, args, kwargs
-
-    def inner(*rest: Any, **named_rest: Any) -> Any:
-        given = iter(flatten((rest, named_rest))[0])
-        whole = [next(given) if keep else leaf for leaf, keep in zip(leaves, is_input, strict=True)]
-        all_args, all_kwargs = unflatten(tree, whole)
-        return fun(*all_args, **all_kwargs)
-
-    kept = unflatten(tree, [leaf if keep else None for leaf, keep in zip(leaves, is_input, strict=True)])
-    return named(inner, fun, None), kept[0], kept[1]
-
-
-def is_values(leaf: Any) -> bool:
-    """An array of some kind, rather than a number of Python, which may be a setting."""
-    return is_operand(leaf) and type(leaf) not in WIDE
+    return [mark or is_values(leaf) for leaf, mark in zip(leaves, marks, strict=True)]
 
 
 # -- which leaves change ----------------------------------------------------------------------------------------------
@@ -150,7 +133,8 @@ def value_and_grad(
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        recorded = record_call(*without_settings(fun, args, kwargs, checked_numbers(argnums, "grad")))
+        inputs = inputs_of_call(args, kwargs, checked_numbers(argnums, "grad"))
+        recorded = record_call(*without_settings(fun, args, kwargs, inputs))
         groups, trees = leaves_of(recorded, argnums, "grad")
         marked = [i for group in groups for i in group]
         for i in marked:
@@ -550,9 +534,7 @@ def wirtinger(fun: Function, argnums: int = 0) -> Function:
     return named(wrapped, fun, "wirtinger")
 
 
-def named(wrapped: Function, fun: Function, what: str | None) -> Function:
-    """With the name of what was transformed, and how."""
+def named(wrapped: Function, fun: Function, what: str) -> Function:
     update_wrapper(wrapped, fun)
-    name = getattr(fun, "__name__", "function")
-    wrapped.__name__ = f"{what}({name})" if what else name
+    wrapped.__name__ = f"{what}({getattr(fun, '__name__', 'function')})"
     return wrapped

@@ -26,6 +26,7 @@ from tetrad.tracing.array import Array, TracedArray, array_type, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.inline import run_graph
 from tetrad.tracing.operands import as_array, run, traced
+from tetrad.tracing.settings import is_values, without_settings
 from tetrad.tracing.signature import signature_of
 from tetrad.tracing.trace import Kind, kinds_of, trace_function
 
@@ -41,7 +42,8 @@ def vmap(
 ) -> Callable[..., Any]:
     """A function that applies `fun` to every example of a batch, as one batched program.
 
-    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees allowed); None: shared
+    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees allowed); None: shared,
+                and what is shared and no array (a number, a name, a function) `fun` gets as it is
     out_axes    where the batch goes in the results
     axis_name   a name for `td.psum` and its like inside `fun`
     axis_size   the number of examples, where no argument tells it
@@ -53,17 +55,21 @@ def vmap(
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         signature = signature_of(fun, (), ())
-        arguments = signature.arguments(args, kwargs)
+        whole_call, tree = flatten((args, kwargs))
+        all_axes = argument_axes(in_axes, args, tree, signature.name)
+        is_input = [axis is not None or is_values(x) for axis, x in zip(all_axes, whole_call, strict=True)]
+        function, shown, named = without_settings(fun, args, kwargs, is_input)
+        arguments = signature.arguments(shown, named)
         names = signature.leaf_names(arguments)
         kinds_of(signature, arguments)  # names an argument that is no array
         leaves = [as_array(leaf) for leaf in arguments.leaves]
-        axes = argument_axes(in_axes, args, arguments.tree, signature.name)
+        axes = [axis for axis, keep in zip(all_axes, is_input, strict=True) if keep]
         size = common_size(names, leaves, axes, axis_size, signature.name)
         rows = [x if axis is None else front(x, axis) for x, axis in zip(leaves, axes, strict=True)]
         batched = tuple(axis is not None for axis in axes)
         kinds = [Kind(one_example(x) if flag else x.type) for x, flag in zip(rows, batched, strict=True)]
         with bound_axis(axis_name, size):
-            made = trace_function(signature, fun, arguments, kinds)
+            made = trace_function(signature, function, arguments, kinds)
         flags = batched + (False,) * len(made.captured)
         whole = batch_graph(made.graph, flags, Axis(size, axis_name))
         results = run_graph(whole.graph, [*rows, *made.captured])
