@@ -22,8 +22,9 @@ run: $(RUN_READY)
 demo: $(RUN_READY)
 	$(VENV)/bin/python -m tetrad.demo
 
+# One process for each processor; `python -m pytest tests/graph` and the like are for single parts.
 test: lint
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n auto
 
 test-slow: $(TEST_READY)
 	$(VENV)/bin/python -m pytest tests -m slow -s -o timeout=3600

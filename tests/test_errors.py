@@ -46,7 +46,7 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.broadcast_to(td.ones((1, 1)), (1 << 40, 1 << 40)).size, ShapeError, "exceed the limit"),
     # dtypes
     (lambda: td.asarray(["text"]), DtypeError, "cannot make an array of a str"),
-    (lambda: td.asarray(np.zeros(2, complex)), DtypeError, "no dtype for dtype"),
+    (lambda: td.asarray(np.zeros(2, "datetime64[s]")), DtypeError, "no dtype for dtype"),
     (lambda: td.asarray(object()), DtypeError, "cannot make an array of a object"),
     (lambda: td.zeros(2, dtype="float99"), DtypeError, "known dtypes: "),
     (lambda: td.add(td.asarray(np.uint8([1])), 300), DtypeError, "the number 300 does not fit u8"),

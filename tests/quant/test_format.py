@@ -111,7 +111,7 @@ ERRORS: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: pack(ZERO.reshape(8, 32), "q6_k"), ShapeError, r"shape \[8, 32\](.|\n)*multiple of 256"),
     (lambda: pack(np.float32(1), "f32"), ShapeError, r"f32: .* shape \[\]"),
     (lambda: pack(ZERO.astype(bool), "q4_0"), DtypeError, "q4_0: numbers expected, got bool"),
-    (lambda: pack(ZERO.astype(complex), "q4_0"), DtypeError, "no dtype for"),
+    (lambda: pack(ZERO.astype(complex), "q4_0"), DtypeError, "q4_0: numbers expected, got complex128"),
     (lambda: pack(["a"] * 32, "q4_0"), DtypeError, "no dtype for"),
     (lambda: unpack(bytes(143), "q4_k", (1, 256)), ShapeError, r"shape \[1, 256\] takes 144 bytes, got 143"),
     (lambda: unpack(bytes(145), "q4_k", (256,)), ShapeError, "takes 144 bytes, got 145(.|\n)*144 bytes hold 256"),

@@ -150,7 +150,7 @@ class Format:
             )
 
     def _check_numbers(self, x: NDArray[np.generic]) -> None:
-        if as_dtype(x.dtype).kind == "b":
+        if as_dtype(x.dtype).kind in "bc":
             raise DtypeError(f"{self.name}: numbers expected, got {x.dtype}", source=user_source())
         self.packed_shape(x.shape)
 
