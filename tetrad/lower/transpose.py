@@ -75,22 +75,51 @@ def replaced(at: At, changes: dict[int, Val]) -> At:
 
 
 def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
-    """The transpose of 16 vectors of 16 lanes: four rounds of exchanging blocks of 8, 4, 2 and 1."""
-    width = LANES // 2
-    while width:
-        done: list[Val | None] = [None] * LANES
-        for i in range(LANES):
-            if i & width:
-                continue
-            a, b = tile[i], tile[i + width]
-            done[i] = k.shuffle(a, b, exchange(width, low=True))
-            done[i + width] = k.shuffle(a, b, exchange(width, low=False))
-        tile = [v for v in done if v is not None]
-        width //= 2
-    return tile
+    """The transpose of 16 vectors of 16 lanes: blocks of 4 x 4 within every four lanes, then the fours exchanged.
+
+    Each of the four rounds takes its lanes in a pattern that processors have one instruction for; exchanging blocks of
+    8, 4, 2 and 1 as the textbooks do takes more, and LLVM several times as long to find them.
+    """
+    pairs = [k.shuffle(tile[i + j], tile[i + j + 1], LOW_ONES if low else HIGH_ONES) for i, j, low in rounds()]
+    quads = [_paired(k, pairs[i : i + 4]) for i in range(0, LANES, 4)]  # quads[g][c]: column 4L + c of rows 4g..4g+3
+    columns: list[Val | None] = [None] * LANES
+    for c in range(4):
+        a, b, d, e = (quads[g][c] for g in range(4))
+        for odd, mask in enumerate((EVEN_FOURS, ODD_FOURS)):
+            first, second = k.shuffle(a, b, mask), k.shuffle(d, e, mask)
+            columns[4 * odd + c] = k.shuffle(first, second, LOW_HALVES)
+            columns[8 + 4 * odd + c] = k.shuffle(first, second, HIGH_HALVES)
+    return [column for column in columns if column is not None]
 
 
-def exchange(width: int, *, low: bool) -> tuple[int, ...]:
-    """Blocks of `width` lanes, alternately from a and from b: the low blocks of both, or the high ones."""
-    start = 0 if low else width
-    return tuple((i & ~width) + start if not i & width else LANES + (i & ~width) + start for i in range(LANES))
+def rounds() -> list[tuple[int, int, bool]]:
+    """Rows in fours: low lanes of the first two, high lanes of them, then the same of the last two."""
+    return [(i, j, low) for i in range(0, LANES, 4) for j in (0, 2) for low in (True, False)]
+
+
+def _paired(k: KernelBuilder, pairs: list[Val]) -> list[Val]:
+    """Four columns of four rows, from pairs of elements of two rows each."""
+    low, high, low_below, high_below = pairs
+    return [
+        k.shuffle(low, low_below, LOW_TWOS),
+        k.shuffle(low, low_below, HIGH_TWOS),
+        k.shuffle(high, high_below, LOW_TWOS),
+        k.shuffle(high, high_below, HIGH_TWOS),
+    ]
+
+
+def _by_fours(pattern: tuple[int, int, int, int]) -> tuple[int, ...]:
+    """The same choice in every four lanes; 16 and above stand for the second vector."""
+    return tuple(p + four for four in range(0, LANES, 4) for p in pattern)
+
+
+def _blocks(*starts: int) -> tuple[int, ...]:
+    """Whole runs of lanes, from these on."""
+    width = LANES // len(starts)
+    return tuple(start + i for start in starts for i in range(width))
+
+
+LOW_ONES, HIGH_ONES = _by_fours((0, 16, 1, 17)), _by_fours((2, 18, 3, 19))
+LOW_TWOS, HIGH_TWOS = _by_fours((0, 1, 16, 17)), _by_fours((2, 3, 18, 19))
+EVEN_FOURS, ODD_FOURS = _blocks(0, 16, 8, 24), _blocks(4, 20, 12, 28)
+LOW_HALVES, HIGH_HALVES = _blocks(0, 16), _blocks(8, 24)
