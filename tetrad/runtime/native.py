@@ -11,6 +11,7 @@ only through `agreed`, which the last worker to reach a barrier writes before it
 
 from __future__ import annotations
 
+import re
 from string import Template
 
 from tetrad.core.errors import CompileError
@@ -1064,9 +1065,15 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def cold(functions: str) -> str:
-    """Code that runs once a call: it is not worth the time to optimise it."""
-    return functions.replace("nounwind {", "nounwind noinline optnone {")
+COLD = ("wait", "announce", "agree", "foreign", "copy", "begin", "settle", "loop", "branch")
+
+
+def cold(functions: str, names: tuple[str, ...] = ()) -> str:
+    """Code that runs once a call, or once a loop (by `names`): it is not worth the time to optimise it."""
+    if not names:
+        return functions.replace("nounwind {", "nounwind noinline optnone {")
+    header = re.compile(rf"^(define .*@tetrad\.(?:{'|'.join(names)})\(.*nounwind) {{$", re.MULTILINE)
+    return header.sub(r"\1 noinline optnone {", functions)
 
 
 def native_text(target: Target, futex: bool | None = None) -> str:
@@ -1081,5 +1088,5 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     rare = cold((FUTEX if futex else NAP) + SIGNALS + RUNS)
-    body = INTRINSICS + machine["DECLARE"] + WAITING + ENTRIES + rare
+    body = INTRINSICS + machine["DECLARE"] + cold(WAITING + ENTRIES, COLD) + rare
     return f'target triple = "{target.triple}"\n' + Template(body).substitute(machine, **numbers)
