@@ -36,7 +36,7 @@ LAZY = ("bisect", "explain")
 SPACES = ("fft", "linalg", "optim", "random")  # namespaces, loaded when first used
 DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
-CUSTOM = ("checkpoint", "custom_jvp", "custom_vjp", "stop_gradient")
+CUSTOM = ("checkpoint", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
 TRANSFORMS = {  # name -> module in tracing
     **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
 }  # fmt: skip

@@ -151,6 +151,31 @@ def test_forward_rules_of_the_wrong_form() -> None:
         td.grad(g)(1.0)
 
 
+def test_a_forward_rule_may_call_its_function_in_a_batch() -> None:
+    f = td.custom_vjp(lambda x, k: td.sin(x) * k)
+    f.defvjp(lambda x, k: (f(x, k), (td.cos(x), k)), lambda kept, ct: (3 * ct * kept[0] * kept[1], td.sum(ct) * 5))
+    loss = lambda rows, k: td.sum(td.vmap(td.vmap(lambda x: f(x, k)))(rows))  # noqa: E731
+    rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 3, 2)
+    for g in (td.grad(loss, argnums=(0, 1)), td.jit(td.grad(loss, argnums=(0, 1)))):
+        by_rows, by_k = g(td.asarray(rows), 2.0)
+        close(by_rows, 6 * np.cos(rows))
+        close(by_k, 5 * rows.size, 1e-4)
+
+
+def test_rules_get_arguments_by_place_with_defaults() -> None:
+    f = td.custom_vjp(named_product)
+    f.defvjp(lambda a, b: (a * b, b), lambda b, ct: (10 * b * ct, None))
+    g = td.custom_jvp(named_product)
+    g.defjvp(lambda p, t: (p[0] * p[1], 10 * p[1] * t[0]))
+    for h in (f, g):
+        close(td.grad(h)(1.0), 20)
+        close(td.grad(lambda x, h=h: h(b=3.0, a=x))(1.0), 30)
+
+
+def named_product(a: Any, b: Any = 2.0) -> Any:
+    return a * b
+
+
 # -- computed again, or not at all ------------------------------------------------------------------------------------
 
 

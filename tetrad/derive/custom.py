@@ -14,7 +14,7 @@ from tetrad.derive import batch as batching
 from tetrad.derive import jvp as forward
 from tetrad.derive import linear as linearizing
 from tetrad.derive import transpose as transposing
-from tetrad.derive.batch import Axis, Many, batch
+from tetrad.derive.batch import Axis, Batch, Many, batch
 from tetrad.derive.jvp import Flags, flags_of, jvp, present
 from tetrad.derive.linear import linearize
 from tetrad.derive.transpose import Cotangents
@@ -123,12 +123,15 @@ def batch_custom(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
 def batched_rule(rule: Rule, batched: Flags, outputs: Flags, seeds: Flags, axis: Axis) -> Rule:
     if isinstance(rule, JvpRule):
         return JvpRule(rule.name, lambda: batch(rule.derivative(), batched * 2, axis, outputs * 2).graph)
-    kept = len(rule.forward().outputs) - len(outputs)
-    whole = batch(rule.forward(), batched, axis, outputs + (False,) * kept)
+
+    def whole() -> Batch:  # made when asked for: a forward rule may call the function it belongs to
+        kept = len(rule.forward().outputs) - len(outputs)
+        return batch(rule.forward(), batched, axis, outputs + (False,) * kept)
+
     return VjpRule(
         rule.name,
-        lambda: whole.graph,
-        lambda: batched_backward(rule.backward(), whole.batched[len(outputs) :] + seeds, batched, axis),
+        lambda: whole().graph,
+        lambda: batched_backward(rule.backward(), whole().batched[len(outputs) :] + seeds, batched, axis),
     )
 
 

@@ -6,6 +6,7 @@ outside it just runs. A rule is traced when a derivative asks for it. Names and 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, NoReturn
@@ -101,6 +102,9 @@ def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, s
     return wrapped
 
 
+remat = checkpoint  # JAX has both names
+
+
 def without(fun: Function, args: Sequence[Any], fixed: set[int]) -> tuple[Function, list[Any]]:
     """The function of the arguments that are not fixed, and those arguments."""
     places = {p % len(args) for p in fixed} if args else set()
@@ -142,14 +146,16 @@ class _Custom:
         return returned(site, make_custom(site.traced.graph, nodes, self.rule(site, fixed), site.source))
 
     def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Arguments passed by name, in their places: rules know places only."""
-        if not kwargs:
+        """All arguments in their places, defaults too: rules know places only."""
+        try:
+            signature = inspect.signature(self.fun)
+        except ValueError:  # built-in functions without a signature
             return args
-        names = signature_of(self.fun, (), ()).parameters[len(args) :]
-        if set(kwargs) != set(names[: len(kwargs)]):
-            unknown = ", ".join(sorted(set(kwargs) - set(names)) or kwargs)
-            fail(TraceError, f"{self.kind}: {unknown} cannot be passed by name here", "pass arguments by position")
-        return (*args, *(kwargs[n] for n in names[: len(kwargs)]))
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        if named := ", ".join(name for name in bound.kwargs if name in kwargs):
+            self.wrong(f"{named} cannot be passed by name here, it has no place", "rules know arguments by position")
+        return bound.args
 
     def check_rule(self) -> None:
         raise NotImplementedError
