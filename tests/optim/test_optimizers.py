@@ -317,3 +317,20 @@ def test_many_models_train_at_once() -> None:
         want, _ = step(rate, params[i], gradients[i])
         np.testing.assert_allclose(np.asarray(got[i]), np.asarray(want), rtol=1e-6)
     assert state[0].mu.shape == (3, 4) and state[0].count.shape == (3,)
+
+
+CENTERED = lambda rate: optim.rmsprop(rate, centered=True)  # noqa: E731
+
+
+@pytest.mark.parametrize("make", [optim.adam, optim.rmsprop, CENTERED, optim.adagrad])
+def test_complex_parameters_move_against_their_gradient(make: Any) -> None:
+    params = {"z": td.asarray(np.array([1j, 2 - 1j, -3], np.complex64))}
+    optimiser = make(0.5)
+    for update in (optimiser.update, td.jit(optimiser.update)):
+        updates, _ = update(params, optimiser.init(params), params)
+        turned = np.asarray(updates["z"]) / np.asarray(params["z"])
+        assert np.all(turned.real < 0)
+        np.testing.assert_allclose(turned.imag, 0, atol=1e-6)
+    norm = optim.global_norm(params)
+    np.testing.assert_allclose(np.asarray(norm), np.linalg.norm(np.asarray(params["z"])), rtol=1e-6)
+    assert norm.dtype is td.float32

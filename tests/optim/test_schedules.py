@@ -74,3 +74,10 @@ def test_lengths_are_positive(make: Callable[[], Any]) -> None:
 def test_one_boundary_less_than_schedules() -> None:
     with pytest.raises(ShapeError, match="2 schedules have one boundary less, got 2"):
         optim.join_schedules([lambda t: t, lambda t: t], [1, 2])
+
+
+def test_without_a_warmup_a_schedule_begins_at_its_peak() -> None:
+    both = optim.warmup_cosine_decay_schedule(0.0, 1.0, 0, 4), optim.cosine_decay_schedule(1.0, 4)
+    assert [float(both[0](step)) for step in range(6)] == [float(both[1](step)) for step in range(6)]
+    with pytest.raises(ShapeError, match="warmup_steps must be positive"):
+        optim.warmup_cosine_decay_schedule(0.0, 1.0, -1, 4)

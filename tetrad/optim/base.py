@@ -51,6 +51,17 @@ class MaskedState(NamedTuple):
     inner_state: Tree
 
 
+def squared(x: Leaf) -> Leaf:
+    """The square of the absolute value; the plain square of a complex number would turn its direction."""
+    x = as_array(x)
+    return x * td.conj(x) if x.dtype.is_complex else td.square(x)
+
+
+def real(x: Leaf) -> Leaf:
+    """The real part: all there is of sums of `squared`."""
+    return td.real(x) if x.dtype.is_complex else x
+
+
 def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """A function of matching leaves; trees that do not match are an error that names the step and the leaves."""
     leaves, shape = flatten(tree)

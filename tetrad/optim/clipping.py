@@ -9,7 +9,7 @@ from typing import Any
 from tetrad import functions as td
 from tetrad.core.dtypes import f32
 from tetrad.core.tree import flatten, tree_map
-from tetrad.optim.base import GradientTransformation, Tree, stateless
+from tetrad.optim.base import GradientTransformation, Tree, real, squared, stateless
 from tetrad.tracing.array import Array
 from tetrad.tracing.operands import as_array
 
@@ -33,7 +33,7 @@ def global_norm(tree: Tree) -> Array:
 def squares(x: Any) -> Array:
     """The sum of squares, of narrow floats in f32: 256 squared is beyond f16."""
     x = as_array(x)
-    return td.sum(td.square(td.astype(x, f32) if x.dtype.bits < 32 else x))
+    return td.sum(real(squared(td.astype(x, f32) if x.dtype.bits < 32 else x)))
 
 
 def clip_by_global_norm(max_norm: float) -> GradientTransformation:

@@ -14,7 +14,7 @@ from tetrad import functions as td
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import TraceError
 from tetrad.core.tree import tree_map
-from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, stateless
+from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
 from tetrad.optim.schedules import Schedule
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, dtype_of
@@ -118,7 +118,7 @@ def moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1)
     """(1 - decay) * update**order + decay * before, in the dtypes of `before`."""
 
     def step(update: Leaf, old: Leaf) -> Leaf:
-        power = update if order == 1 else td.square(update)
+        power = update if order == 1 else squared(update)
         return td.astype((1 - decay) * power + decay * old, old.dtype)
 
     return map_trees(name, step, updates, before)
@@ -223,7 +223,7 @@ def scale_by_stddev(
         nu = moment("scale_by_stddev", updates, state.nu, decay, order=2)
 
         def step(update: Leaf, m: Leaf, n: Leaf) -> Leaf:
-            return update * inverse_root(n - td.square(m), eps, eps_in_sqrt)
+            return update * inverse_root(n - squared(m), eps, eps_in_sqrt)
 
         return tree_map(step, updates, mu, nu), StddevState(mu, nu)
 
@@ -231,7 +231,7 @@ def scale_by_stddev(
 
 
 def inverse_root(x: Leaf, eps: float, eps_in_sqrt: bool) -> Leaf:
-    return td.rsqrt(x + eps) if eps_in_sqrt else 1 / (td.sqrt(x) + eps)
+    return td.rsqrt(real(x) + eps) if eps_in_sqrt else 1 / (td.sqrt(real(x)) + eps)
 
 
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
@@ -239,10 +239,10 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> G
 
     def update(updates: Tree, state: RssState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, old: Leaf) -> Leaf:
-            return td.astype(td.square(update) + old, old.dtype)
+            return td.astype(squared(update) + old, old.dtype)
 
         sums = map_trees("scale_by_rss", step, updates, state.sum_of_squares)
-        scaled = tree_map(lambda u, s: u * td.where(s > 0, td.rsqrt(s + eps), 0), updates, sums)
+        scaled = tree_map(lambda u, s: u * td.where(real(s) > 0, td.rsqrt(real(s) + eps), 0), updates, sums)
         return scaled, RssState(sums)
 
     return GradientTransformation(lambda params: RssState(zeros_for(params, value=initial_accumulator_value)), update)

@@ -103,10 +103,13 @@ def warmup_cosine_decay_schedule(
     exponent: float = 1.0,
 ) -> Schedule:
     """Evenly up to peak_value, then down along a cosine; decay_steps counts both parts."""
-    check_steps("warmup_cosine_decay_schedule", "warmup_steps", warmup_steps)
+    if warmup_steps:
+        check_steps("warmup_cosine_decay_schedule", "warmup_steps", warmup_steps)
     check_steps("warmup_cosine_decay_schedule", "decay_steps - warmup_steps", decay_steps - warmup_steps)
     alpha = 0.0 if peak_value == 0 else end_value / peak_value
     down = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
+    if warmup_steps == 0:
+        return down
     return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), down], [warmup_steps])
 
 
