@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
 import pytest
@@ -95,3 +96,14 @@ def test_tree_map_refuses_different_shapes() -> None:
 def test_keys_that_do_not_sort_are_refused() -> None:
     with pytest.raises(TraceError, match="cannot be sorted"):
         flatten({1: 0, "a": 0})
+
+
+def test_dicts_of_other_kinds_keep_their_kind() -> None:
+    leaves, shape = flatten(OrderedDict(b=1, a=2))
+    assert leaves == [1, 2]  # in its own order
+    assert unflatten(shape, [3, 4]) == OrderedDict(b=3, a=4)
+    assert shape is not flatten(OrderedDict(a=2, b=1))[1]
+    leaves, shape = flatten(defaultdict(list, b=1, a=2))
+    assert leaves == [2, 1]
+    made = unflatten(shape, leaves)
+    assert (type(made), made["c"], list(shape.leaf_names())) == (defaultdict, [], ["['a']", "['b']"])

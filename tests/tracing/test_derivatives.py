@@ -132,3 +132,10 @@ def test_settings_are_passed_on_as_they_are() -> None:
 
 def test_a_number_of_python_does_not_change_types() -> None:
     assert td.grad(lambda x, s: td.sum(x * s))(WIDE, 2.0).dtype is td.float64
+
+
+def test_argnums_of_numpy_are_numbers_too() -> None:
+    f = lambda a, b: td.sum(a * b * b)  # noqa: E731
+    for number in (1, np.int64(1)):
+        assert np.asarray(td.grad(f, argnums=number)(X, X)).shape == np.asarray(X).shape
+        assert isinstance(td.jacrev(f, argnums=[number])(X, X), tuple)

@@ -167,6 +167,7 @@ def test_fori_loop_with_known_and_traced_bounds(way: Any) -> None:
         want = want * i + 0.5
     assert known.item() == open_.item() == want
     assert way(lambda x: td.fori_loop(3, 1, lambda i, v: v + 1, x))(np.float64(7)).item() == 7
+    same(way(lambda x: td.fori_loop(2, 6, lambda i, v: v * i + x, x, unroll=3))(np.float64(0.5)), np.asarray(known))
 
 
 @ways
@@ -251,3 +252,5 @@ def test_errors_of_branches_and_conditions() -> None:
         td.while_loop(lambda c: c, lambda c: c, 1.0)
     with pytest.raises(DtypeError, match=r"a bound is f32\[\], it must be an integer"):
         td.fori_loop(0, 1.5, lambda i, v: v, 0.0)
+    with pytest.raises(TraceError, match="unroll is 2, but how many steps"):
+        td.fori_loop(0, td.asarray(3), lambda i, v: v, 0.0, unroll=2)

@@ -7,6 +7,7 @@ builds the tree again. None is a tree without leaves; whatever is not a known co
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,8 +81,25 @@ def _unflatten_dict(keys: tuple[Any, ...], children: Sequence[Any]) -> dict[Any,
     return dict(zip(keys, children, strict=True))
 
 
+def _unflatten_defaultdict(data: tuple[Any, tuple[Any, ...]], children: Sequence[Any]) -> defaultdict[Any, Any]:
+    return defaultdict(data[0], _unflatten_dict(data[1], children))
+
+
+def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
+    children, keys = _flatten_dict(tree)
+    return children, (tree.default_factory, keys)
+
+
+def _keys(keys: tuple[Any, ...], count: int) -> Iterable[str]:
+    return (f"[{key!r}]" for key in keys)
+
+
 NODES: dict[type, Container] = {
-    dict: Container(_flatten_dict, _unflatten_dict, lambda keys, _: (f"[{key!r}]" for key in keys)),
+    dict: Container(_flatten_dict, _unflatten_dict, _keys),
+    OrderedDict: Container(  # its order is part of it
+        lambda tree: (list(tree.values()), tuple(tree)), lambda k, c: OrderedDict(zip(k, c, strict=True)), _keys
+    ),
+    defaultdict: Container(_flatten_defaultdict, _unflatten_defaultdict, lambda data, n: _keys(data[1], n)),
     list: Container(lambda tree: (tree, None), lambda _, children: list(children), _numbered),
     tuple: Container(lambda tree: (tree, None), lambda _, children: tuple(children), _numbered),
     type(None): Container(lambda _: ((), None), lambda _, __: None, _numbered),

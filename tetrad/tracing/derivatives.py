@@ -98,9 +98,14 @@ def leaves_of(recorded: Recorded, argnums: Argnums, what: str) -> tuple[list[lis
 
 def checked_numbers(argnums: Argnums, what: str) -> list[int]:
     numbers = list(argnums) if isinstance(argnums, tuple | list) else [argnums]
-    if not numbers or not all(isinstance(n, int) for n in numbers):
+    if not numbers or not all(isinstance(n, int | np.integer) for n in numbers):
         fail(TraceError, f"{what}: argnums must be an int or several, got {argnums!r}")
     return numbers  # type: ignore[return-value]
+
+
+def is_one(argnums: Argnums) -> bool:
+    """Whether one argument is asked for, and not a tuple of arguments."""
+    return not isinstance(argnums, tuple | list)
 
 
 def check_leaf(recorded: Recorded, i: int, what: str, holomorphic: bool) -> None:
@@ -145,7 +150,7 @@ def value_and_grad(
         each = iter([as_gradient(found, recorded, i) for i in marked])
         grads = tuple(unflatten(tree, [next(each) for _ in group]) for tree, group in zip(trees, groups, strict=True))
         value = unflatten(recorded.traced.tree, outputs)
-        return value, grads[0] if isinstance(argnums, int) else grads
+        return value, grads[0] if is_one(argnums) else grads
 
     return named(wrapped, fun, "value_and_grad")
 
@@ -315,7 +320,7 @@ def differentiable_leaves(recorded: Recorded) -> set[int]:
 
 
 def tangent_leaves(recorded: Recorded, tangents: Sequence[Any], what: str) -> dict[int, Array]:
-    """The tangent of each leaf that can change; integers take no part (zeros, or None, may stand for them)."""
+    """The tangent of each leaf that can change; integers take no part (any number may stand for them)."""
     kinds = [x.type for x in recorded.arrays[: len(recorded.arguments.leaves)]]
     leaves = matching(tuple(tangents), recorded.arguments.tree.children[0], kinds, f"{what}: tangents", recorded.name)
     return {i: t for i, (t, kind) in enumerate(zip(leaves, kinds, strict=True)) if is_differentiable(kind)}
@@ -472,7 +477,7 @@ def check_outputs(outputs: Sequence[Array], holomorphic: bool) -> None:
 
 def pack(parts: Sequence[Array], tree: TreeDef, argnums: Argnums) -> Any:
     chosen = unflatten(tree, parts)
-    return chosen[0] if isinstance(argnums, int) else chosen
+    return chosen[0] if is_one(argnums) else chosen
 
 
 def cut_last(columns: Array, leaves: Sequence[Array]) -> list[Array]:

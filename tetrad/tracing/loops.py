@@ -278,10 +278,12 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     return unflatten(tree, perform(loops.while_loop, make, operands, params) if carries else [])
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
+) -> Any:
     """`val = body_fun(i, val)` for i from lower up to upper, upper not included.
 
-    Bounds that are Python ints make a `scan`, which has a derivative; others make a `while_loop`.
+    Bounds that are Python ints make a `scan`, which has a derivative and takes `unroll`; others make a `while_loop`.
 
     >>> import tetrad as td
     >>> td.fori_loop(0, 5, lambda i, total: total + i, 0)
@@ -289,11 +291,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     """
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
         numbers = arange(int(lower), max(int(lower), int(upper)), dtype=i32)
-        return scan(named_like(body_fun, lambda val, i: (body_fun(i, val), None)), init_val, numbers)[0]
+        step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))
+        return scan(step, init_val, numbers, unroll=1 if unroll is None else unroll)[0]
+    if unroll is True or unroll not in (None, False, 1):
+        fail(TraceError, f"fori_loop: unroll is {unroll!r}, but how many steps there are is unknown", "use Python ints")
     start, end = (bound_array(bound) for bound in (lower, upper))
     one = scalar(1, i32)
-    step = named_like(body_fun, lambda state: (run("add", state[0], one), body_fun(state[0], state[1])))
-    return while_loop(lambda state: run("less", state[0], end), step, (start, init_val))[1]
+    advance = named_like(body_fun, lambda state: (run("add", state[0], one), body_fun(state[0], state[1])))
+    return while_loop(lambda state: run("less", state[0], end), advance, (start, init_val))[1]
 
 
 def bound_array(bound: Any) -> Array:
