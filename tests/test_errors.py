@@ -23,6 +23,7 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.reshape(X, (4, -1)), ShapeError, "does not divide"),
     (lambda: td.reshape(X, (-1, -1)), ShapeError, "reshape"),
     (lambda: td.reshape(X, (2.0, 3)), ShapeError, "a shape holds ints and Dims"),
+    (lambda: td.zeros(2.5), ShapeError, "a shape holds ints and Dims, got .2.5"),  # type: ignore[arg-type]
     (lambda: td.permute_dims(X, (0, 0)), ShapeError, "not a permutation"),
     (lambda: td.concat([X, td.ones((3, 3))], axis=1), ShapeError, "differ beside axis 1"),
     (lambda: td.concat([]), ShapeError, "at least one array"),
@@ -51,6 +52,7 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.zeros(2, dtype="float99"), DtypeError, "known dtypes: "),
     (lambda: td.add(td.asarray(np.uint8([1])), 300), DtypeError, "the number 300 does not fit u8"),
     (lambda: td.asarray([300], dtype="uint8"), DtypeError, "asarray: .*out of bounds"),
+    (lambda: td.asarray(1j, dtype="float32"), DtypeError, "asarray: .*not 'complex'"),
     (lambda: td.bitwise_and(X, X), DtypeError, "bitwise_and: takes .* got f32"),
     (lambda: td.add(np.uint64([1]), np.int64([1])), DtypeError, "no integer dtype holds both"),
     (lambda: td.add([1, 2], X), DtypeError, "convert with td.asarray"),

@@ -12,7 +12,7 @@ import tests.test_conformance as conformance
 import tetrad as td
 from tests.compiled import run
 from tetrad.compiler.driver import compile_graph
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.errors import DtypeError, ShapeError, TetradError
 from tetrad.core.op import REGISTRY, Case
 from tetrad.kernel.philox import philox_numbers, philox_words
 from tetrad.kernel.steady import Numbers, log, normal_quantile
@@ -209,6 +209,17 @@ def test_uniform_numbers_are_in_the_range_and_fill_it() -> None:
     assert set(np.unique(half * 256)) == set(range(256))
 
 
+@pytest.mark.parametrize("dtype", [td.float16, td.bfloat16], ids=str)
+def test_uniform_numbers_are_below_their_bound_after_rounding(dtype: td.DType) -> None:
+    def draw(key: td.Array) -> td.Array:
+        return random.uniform(key, 40000, dtype, 1.0, 2.0)
+
+    x = np.asarray(draw(KEY)).astype(np.float32)
+    assert (np.asarray(td.jit(draw)(KEY)).astype(np.float32) == x).all()
+    assert x.min() == 1
+    assert 1.99 < x.max() < 2
+
+
 def test_truncated_numbers_are_between_their_bounds() -> None:
     low, high = np.float32([-1, 0, 3, -np.inf]), np.float32([0, 1, np.inf, -2])
     x = np.asarray(random.truncated_normal(KEY, low, high, (2000, 4)))
@@ -234,6 +245,34 @@ def test_integers_over_the_whole_range_and_an_empty_one() -> None:
     assert [set(c) for c in per_column.T.tolist()] == [{0, 1}, {10, 11, 12}]
     with pytest.raises(DtypeError, match="minval 300 is out of range for u8"):
         random.randint(KEY, 3, 300, 400, td.uint8)
+
+
+@pytest.mark.parametrize("low", [-(1 << 63), 0], ids=["all", "half"])
+def test_wide_integers_fill_ranges_longer_than_their_dtype(low: int) -> None:
+    high = (1 << 63) - 1
+    x = np.asarray(random.randint(KEY, MANY, low, high, td.int64))
+    assert (np.asarray(td.jit(lambda k: random.randint(k, MANY, low, high, td.int64))(KEY)) == x).all()
+    assert stats.kstest(x.astype(np.float64), stats.uniform(low, float(high) - low).cdf).pvalue > UNLIKELY
+
+
+def test_small_probabilities_in_halves_are_kept() -> None:
+    p = td.asarray(0.001, dtype=td.bfloat16)
+    assert 0.0008 < np.asarray(random.bernoulli(KEY, p, (400000,))).mean() < 0.0012
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: random.key(1 << 70), "key: the seed has 64 bits"),
+        (lambda: random.fold_in(KEY, 1.5), "fold_in: expected an integer, got f32"),
+        (lambda: random.permutation(KEY, -3), "permutation: there are no numbers below -3"),
+        (lambda: random.choice(KEY, -3, 2), "choice: there are no numbers below -3"),
+        (lambda: random.normal(KEY, 2.5), "normal: a shape holds ints and Dims"),
+    ],
+)
+def test_settings_that_make_no_sense_are_said(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(TetradError, match=message):
+        call()
 
 
 def test_bernoulli_and_categorical_draw_by_their_probabilities() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, product
-from tetrad.functions import argmax, argsort, clip, cumulative_sum, searchsorted, take, topk
+from tetrad.functions import argmax, argsort, clip, cumulative_sum, searchsorted, take, topk, where
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
 from tetrad.tracing.manipulation import reshape, stack
@@ -33,6 +33,7 @@ from tetrad.tracing.operands import (
 )  # fmt: skip
 
 WORD = 0xFFFFFFFF
+LEAST = -(1 << 63)  # of i64: the sign alone
 PRECISION = {f32: 24, f16: 11, bf16: 8}  # bits of a significand: so many of a word make a uniform number
 ROOT_HALF = math.sqrt(0.5)
 
@@ -47,6 +48,8 @@ def key(seed: Any) -> Array:
     Array([42,  0], uint32)
     """
     if isinstance(seed, int | np.integer):
+        if not -(1 << 63) <= int(seed) < 1 << 64:
+            fail(DtypeError, f"key: the seed has 64 bits, got {seed}", "take the remainder by 2**64")
         return Array.from_numpy(np.array([int(seed) & WORD, int(seed) >> 32 & WORD], np.uint32))
     given = as_array(seed)
     if given.ndim or not given.dtype.is_integer:
@@ -84,10 +87,12 @@ def fold_in(key: Any, data: Any) -> Array:
     >>> fold_in(key(0), 1) == split(key(0))[1]
     Array([ True,  True], bool)
     """
-    number = scalar(data & WORD, u32) if isinstance(data, int) else convert(as_array(data), u32)
+    number = scalar(data & WORD, u32) if isinstance(data, int) else as_array(data)
     if number.ndim:
         fail(ShapeError, f"fold_in: the number has no axes, got {number.type}")
-    return run("fold_key", as_key("fold_in", key), number)
+    if not number.dtype.is_integer:
+        fail(DtypeError, f"fold_in: expected an integer, got {number.type}", "convert it with astype")
+    return run("fold_key", as_key("fold_in", key), convert(number, u32))
 
 
 # -- words and uniform numbers ----------------------------------------------------------------------------------------
@@ -151,7 +156,9 @@ def uniform(key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxv
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
         return unit
     low, high = convert(minval, wanted), convert(maxval, wanted)
-    return _shaped("uniform", unit * (high - low) + low, sizes)
+    drawn = unit * (high - low) + low
+    # What was rounded up to the bound starts again from below: maxval itself is no result.
+    return _shaped("uniform", where(drawn >= high, low, drawn), sizes)
 
 
 def _shaped(name: str, x: Array, shape: Shape) -> Array:
@@ -172,8 +179,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) ->
     if not wanted.is_integer:
         fail(DtypeError, f"randint: expected an integer dtype, got {wanted}")
     low, high = (_bound(name, x, wanted) for name, x in (("minval", minval), ("maxval", maxval)))
-    span = run("maximum", *broadcast("randint", [high - low, scalar(1, i64)]))
-    offset = _below(key, sizes, span, is_wide=wanted is i64)
+    span = where(high > low, high - low, 1)
+    offset = _wide_below(key, sizes, span) if wanted is i64 else _below(key, sizes, span)
     return _shaped("randint", convert(low + offset, wanted), sizes)
 
 
@@ -187,10 +194,19 @@ def _bound(name: str, x: Any, dtype: DType) -> Array:
     return convert(given, i64)
 
 
-def _below(key: Any, shape: Shape, span: Array, *, is_wide: bool) -> Array:
-    """Integers in [0, span) as i64: 62 random bits times a span of up to 32, over 2**62; remainders of wider ones."""
+def _below(key: Any, shape: Shape, span: Array) -> Array:
+    """Integers in [0, span) as i64: 62 random bits times a span of up to 32, over 2**62."""
     high, low = (convert(w >> 1, i64) for w in _pairs("randint", key, shape))
-    below: Array = ((high << 31) | low) % span if is_wide else (high * span + ((low * span) >> 31)) >> 31
+    below: Array = (high * span + ((low * span) >> 31)) >> 31
+    return below
+
+
+def _wide_below(key: Any, shape: Shape, span: Array) -> Array:
+    """Remainders of 63 random bits. A span of 2**63 and more came out negative: twice it is more than any 64 bits,
+    so their remainder is one subtraction."""
+    words = _wide_words("randint", key, shape)
+    is_below = (words ^ LEAST) < (span ^ LEAST)  # compared without a sign
+    below: Array = where(span < 0, where(is_below, words, words - span), (words & ~LEAST) % span)
     return below
 
 
@@ -203,6 +219,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     chance = as_array(p)
     if not chance.dtype.is_float:
         fail(DtypeError, f"bernoulli: p must be a float, got {chance.type}")
+    chance = _chances(chance)  # halves have too few uniform numbers for small probabilities
     sizes = chance.shape if shape is None else check_shape("bernoulli", shape)
     return _shaped("bernoulli", _unit("bernoulli", key, sizes, chance.dtype) < chance, sizes)
 
@@ -333,11 +350,19 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Array:
     >>> permutation(key(42), 5)
     Array([4, 2, 3, 1, 0], int32)
     """
-    given = positions(int(x)) if isinstance(x, int | np.integer) else as_array(x)
-    if not given.ndim:
-        fail(ShapeError, f"permutation: expected an int or an array with axes, got {given.type}")
+    given = _elements("permutation", x)
     at = axis_of("permutation", axis, given.ndim)
     return take(given, _order(key, given.shape[at]), axis=at)
+
+
+def _elements(name: str, x: Any) -> Array:
+    """An array with axes; of an int, the numbers below it."""
+    if isinstance(x, int | np.integer) and x < 0:
+        fail(ShapeError, f"{name}: there are no numbers below {x}")
+    given = positions(int(x)) if isinstance(x, int | np.integer) else as_array(x)
+    if not given.ndim:
+        fail(ShapeError, f"{name}: expected an int or an array with axes, got {given.type}")
+    return given
 
 
 def _order(key: Any, size: Size) -> Array:
@@ -360,10 +385,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     >>> choice(key(42), 10, (3,), replace=False)
     Array([4, 6, 2], int32)
     """
-    given = positions(int(a)) if isinstance(a, int | np.integer) else as_array(a)
-    sizes = check_shape("choice", shape)
-    if not given.ndim:
-        fail(ShapeError, f"choice: expected an int or an array with axes, got {given.type}")
+    given, sizes = _elements("choice", a), check_shape("choice", shape)
     at = axis_of("choice", axis, given.ndim)
     count = product(sizes)
     if p is not None and as_array(p).shape != given.shape[at : at + 1]:

@@ -74,7 +74,7 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
         if dtype is not None:
             return Array.from_numpy(np.asarray(obj, dtype.np))
         values = np.asarray(obj)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, TypeError) as error:
         fail(ShapeError if isinstance(error, ValueError) else DtypeError, f"asarray: {error}")
     default = result_dtype(kinds) if kinds else f32
     if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:

@@ -7,7 +7,7 @@ function goes through here, so the rules of promotion and broadcasting hold ever
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -200,7 +200,7 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
 
 def shape_of(name: str, shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes."""
-    sizes = (shape,) if isinstance(shape, int | np.integer | SizeExpr | Array) else tuple(shape)
+    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, SizeExpr | Array) else (shape,)
     if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
         fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", "a traced value cannot be a size")
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
