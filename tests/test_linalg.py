@@ -483,5 +483,7 @@ def test_what_does_not_fit_is_said() -> None:
         linalg.solve(array(posed(1, 4, 3, 3)), array(draw(2, 4, 3)))
     with pytest.raises(SettingError, match="singular"):
         linalg.solve(array(A3), array([1, 2, 3]), singular="ignore")
+    with pytest.raises(SettingError, match="vector_norm: ord"):
+        linalg.vector_norm(td.eye(2), ord="fro")
     with pytest.raises(SettingError, match="qr: mode"):
         linalg.qr(array(A3), mode="economic")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 from tetrad.core.dtypes import DType, bf16, f16, f32, i32
@@ -386,6 +387,8 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     >>> td.linalg.vector_norm(td.asarray([3.0, 4.0]))
     Array(5., float32)
     """
+    if not isinstance(ord, Real):
+        raise SettingError("vector_norm: ord", "a number, inf or -inf", ord)
     (a,), dtype = _numbers(x)
     axes = axes_of("vector_norm", axis, a.ndim)
     size = _apply("abs", a) if ord != 2 or a.dtype.is_complex else a
