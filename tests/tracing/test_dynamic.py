@@ -67,6 +67,27 @@ def test_a_loop_writes_rows(way: Any) -> None:
     np.testing.assert_array_equal(np.asarray(got), np.repeat(2.0 ** np.arange(9), 4).reshape(9, 4))
 
 
+@ways
+def test_parts_of_complex_arrays(way: Any) -> None:
+    x, update, i = TABLE[0] + 2j, TABLE[1, :2] * 1j, np.int32(1)
+    want = x.copy()
+    want[1:3] = update
+    got = way(td.dynamic_update_slice)(x, update, np.array([1, 0]))
+    np.testing.assert_array_equal(np.asarray(got), want)
+    got = way(lambda x, i: td.dynamic_slice_in_dim(x, i, 2))(x, i)
+    np.testing.assert_array_equal(np.asarray(got), x[1:3])
+    places = np.array([[0], [2]])
+    got = way(td.vmap(td.dynamic_update_slice))(x[:2], update[:, :1], places)
+    np.testing.assert_array_equal(np.asarray(got)[[0, 1], [0, 2]], update[:, 0])
+
+    def energy(x: Any, i: Any) -> Any:
+        return td.sum(td.abs(td.dynamic_slice_in_dim(x, i, 2)) ** 2)
+
+    expected = np.zeros_like(x)
+    expected[1:3] = 2 * x[1:3].conj()
+    np.testing.assert_allclose(np.asarray(way(td.grad(energy))(x, i)), expected, rtol=1e-12)
+
+
 def test_what_is_written_is_computed_in_the_same_kernel() -> None:
     graph = td.trace(lambda x, u, i: td.dynamic_update_slice(x, td.tanh(u) * 2, (i + 1,)))(
         td.Spec((100,)), td.Spec((8,)), td.Spec((), td.int32)

@@ -27,8 +27,10 @@ def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | 
         raise UnsupportedError(f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit")
     frame = Frame(group.name, memory)
     changed = group.root.inputs[:1] if group.root.op.in_place else ()
-    given = (i for i in inputs if i not in changed)  # quantised and complex memory is seen as other elements
-    frame.reads(i for i in given if not i.type.dtype.is_quantized and not i.type.dtype.is_complex)
+    # Quantised operands, and complex ones of the op itself, are seen as other elements; parts are read as ever.
+    whole = {i for i in group.root.inputs if i.type.dtype.is_complex}
+    given = (i for i in inputs if i not in changed)
+    frame.reads(i for i in given if not i.type.dtype.is_quantized and i not in whole)
     return write(frame, group)
 
 

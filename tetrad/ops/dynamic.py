@@ -18,7 +18,7 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import Batched, all_batched, run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.movement import At, Ints, Reader
-from tetrad.ops.rules import ALL, Array, check_dtype
+from tetrad.ops.rules import EVERY, Array, check_dtype
 
 PLACES = (i32, i64)
 
@@ -54,14 +54,14 @@ def starts_of(x: Node | ArrayType, first: Node) -> Node:
 
 
 def dynamic_slice_type(x: ArrayType, starts: ArrayType, *, sizes: Shape) -> ArrayType:
-    check_dtype("dynamic_slice", x.dtype, ALL)
+    check_dtype("dynamic_slice", x.dtype, EVERY)
     check_starts("dynamic_slice", x, starts)
     check_fits("dynamic_slice", x, sizes)
     return x.with_shape(sizes)
 
 
 def _random_part(rng: Rng) -> tuple[Array, Array, Ints]:
-    x = random_array(rng, pick(rng, ALL), random_shape(rng, min_rank=1))
+    x = random_array(rng, pick(rng, EVERY), random_shape(rng, min_rank=1))
     sizes = tuple(int(rng.integers(0, n + 1)) for n in x.shape)
     return x, rng.integers(-3, 9, x.ndim).astype(pick(rng, PLACES).np), sizes
 
@@ -71,7 +71,7 @@ def _slice_cases(rng: Rng) -> Case:
     return Case((x, starts), {"sizes": sizes})
 
 
-@op(type=dynamic_slice_type, kind="movement", cases=_slice_cases, dtypes=ALL, public=False)
+@op(type=dynamic_slice_type, kind="movement", cases=_slice_cases, dtypes=EVERY, public=False)
 def dynamic_slice(x: Array, starts: Array, *, sizes: Ints) -> Array:
     """The part of these sizes that begins at `starts`.
 
@@ -118,7 +118,7 @@ def after_batch(starts: Node) -> Node:
 
 
 def dynamic_update_slice_type(x: ArrayType, update: ArrayType, starts: ArrayType) -> ArrayType:
-    check_dtype("dynamic_update_slice", x.dtype, ALL)
+    check_dtype("dynamic_update_slice", x.dtype, EVERY)
     if update.dtype is not x.dtype:
         raise DtypeError(f"dynamic_update_slice: {x} cannot take {update}", hint="convert it with astype")
     check_starts("dynamic_update_slice", x, starts)
@@ -128,10 +128,10 @@ def dynamic_update_slice_type(x: ArrayType, update: ArrayType, starts: ArrayType
 
 def _update_cases(rng: Rng) -> Case:
     x, starts, sizes = _random_part(rng)
-    return Case((x, random_array(rng, pick(rng, [d for d in ALL if d.np == x.dtype]), sizes), starts))
+    return Case((x, random_array(rng, pick(rng, [d for d in EVERY if d.np == x.dtype]), sizes), starts))
 
 
-@op(type=dynamic_update_slice_type, kind="special", in_place=True, cases=_update_cases, dtypes=ALL, public=False)
+@op(type=dynamic_update_slice_type, kind="special", in_place=True, cases=_update_cases, dtypes=EVERY, public=False)
 def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
     """x with `update` in the place that begins at `starts`.
 

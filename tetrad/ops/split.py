@@ -20,6 +20,7 @@ from tetrad.ops.calculus import zeros_like
 from tetrad.ops.compare import equal, isfinite, isinf, isnan, logical_and, logical_or, not_equal, where
 from tetrad.ops.complex import angle, complex_, conj, function_part, imag, join, part, real
 from tetrad.ops.convert import cast
+from tetrad.ops.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.ops.movement import concat, copy, expand, gather, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum
 from tetrad.ops.special import cumsum, matmul, product_parts, scatter_add
@@ -45,6 +46,8 @@ for linear in (add, subtract, negative, where, reduce_sum, cumsum, scatter_add):
     each_part(linear)
 for movement in (transpose, reshape, expand, slice_, concat, copy, gather, stop_gradient):
     each_part(movement)
+for dynamic in (dynamic_slice, dynamic_update_slice):
+    each_part(dynamic)
 
 
 @pad.split
