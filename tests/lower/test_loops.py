@@ -298,3 +298,25 @@ def test_an_index_out_of_range_inside_a_kernel_with_the_loop() -> None:
     indices[1] = 99
     with pytest.raises(td.errors.BoundsError, match="index 99 is out of range for axis 0 of size 10"):
         f(table, np.zeros(4, np.float32), indices)
+
+
+@pytest.mark.parametrize("name", ["array", "table", "keys", "cell", "nested"])
+def test_arrays_made_in_a_body(name: str) -> None:
+    table, key = np.float32([1, 2, 3]), td.random.key(1)
+    weights = np.float32([[0.1, 0.2, 0.3], [0.3, -0.2, 0.1], [0.5, 0.1, -0.4]])
+
+    def noise(t: Any) -> Any:
+        return td.random.normal(td.random.split(td.random.fold_in(key, t))[1], (3,))
+
+    def inner(c: Any, t: Any) -> Any:
+        return td.fori_loop(0, 2, lambda i, v: v * 0.5 + td.asarray(table) * i, c) + td.asarray(table) * t
+
+    steps: dict[str, Callable[[Any, Any], Any]] = {
+        "array": lambda c, t: c * t + td.asarray(table),
+        "table": lambda c, t: c * td.take(td.asarray(table), t % 3),
+        "keys": lambda c, t: c * 0.5 + noise(t),
+        "cell": lambda c, t: td.tanh(c[None] @ td.asarray(weights) + td.asarray(table))[0] + noise(t),
+        "nested": inner,
+    }
+
+    check(lambda x: td.scan(lambda c, t: (steps[name](c, t), c), x, td.arange(5)), table)

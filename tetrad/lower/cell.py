@@ -21,7 +21,7 @@ from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
 from tetrad.lower.product import accumulator, multiply_add
 from tetrad.lower.reader import At
-from tetrad.lower.recurrence import Loop, loop_of
+from tetrad.lower.recurrence import Loop, holds_arrays, loop_of
 from tetrad.passes.fuse import Group, fuse
 
 DTYPES = (f32, f64, i32, i64)  # of what stays in scratch
@@ -50,6 +50,8 @@ def groups_of(loop: Loop) -> list[Group] | None:
     body = loop.body
     every = [kind for node in (*body.inputs, *body.nodes()) for kind in node.types]
     if not all(kind.is_static for kind in every) or any(node.op.in_place for node in body.nodes()):
+        return None
+    if holds_arrays(body):
         return None
     if any(o in loop.carried and o is not c for o, c in zip(body.outputs, loop.carried, strict=False)):
         return None  # carries that change places

@@ -18,7 +18,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
-from tetrad.lower.reader import At, compute_dtype
+from tetrad.lower.reader import At, compute_dtype, splat_value
 from tetrad.passes.fuse import LEAVES
 
 MOST_ELEMENTS = 1 << 15  # of a carry: with more, a kernel for each step reads memory in a better order
@@ -54,6 +54,8 @@ def walked_shape(loop: Loop) -> Shape | None:
     """The shape whose elements are lanes, if the scan is a recurrence of elements."""
     if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
         return None  # a register holds no complex number
+    if holds_arrays(loop.body):
+        return None
     shapes = {o.type.shape for o in loop.body.outputs} | {c.type.shape for c in loop.carried}
     wide = [shape for shape in shapes if shape]
     if len(wide) > 1 or not 1 <= loop.carries <= MOST_CARRIES:
@@ -64,6 +66,11 @@ def walked_shape(loop: Loop) -> Shape | None:
         return None
     nodes = [node for node in loop.body.nodes() if node.op.name not in LEAVES]
     return shape if all(is_pointwise(node, loop, shape) for node in nodes) else None
+
+
+def holds_arrays(body: Graph) -> bool:
+    """Has it constants that are no single number? Only operands of the loop have memory that its kernel can read."""
+    return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
 
 
 def is_pointwise(node: Node, loop: Loop, shape: Shape) -> bool:

@@ -156,6 +156,8 @@ def worth_hoisting(body: Graph, consts: Sequence[Node]) -> Iterator[Node]:
 def is_costly(node: Node) -> bool:
     if node.op is item:  # of a factorisation: its results leave one by one, and it with them
         return node.inputs[0].op.kind == "special"
+    if node.op.name == "constant":  # an array: one kernel for the whole loop reads it like any operand
+        return node.param("value").held.size > 1  # type: ignore[no-any-return]
     if node.op.name in LEAVES or node.op.in_place or len(node.types) != 1:
         return False
     if node.op.name == "transpose":
