@@ -13,7 +13,7 @@ from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.types import row_strides
-from tetrad.graph.nodes import Node
+from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.complex import load_part
@@ -22,6 +22,7 @@ from tetrad.lower.launch import TrapSite
 
 At = tuple[Val, ...]
 COMPUTE = {f16: f32, bf16: f32, i8: i32}  # storage types are computed with in these
+DEEP = 64  # levels of nodes in which operands are computed when they are asked for
 FIRST_TRAP = 16  # codes below belong to the runtime
 
 
@@ -37,6 +38,7 @@ class Reading:
         self.buffers: dict[Node, Buffer] = {}
         self.provided: dict[Node, Callable[[At], Val]] = {}
         self.traps: dict[int, TrapSite] = {}
+        self.depth = 0  # nodes being computed for one another
 
     def operand(self, node: Node) -> Operand:
         return Operand(self, node)
@@ -73,9 +75,27 @@ class Reading:
             if key in scope.known:
                 return scope.known[key]
         scope = self.k._scopes[-1]
+        self.depth += 1
+        if self.depth % DEEP == 0:
+            self.read_ahead(node, at)
         value = self.compute(node, at)
+        self.depth -= 1
         scope.known[key] = value
         return value
+
+    def read_ahead(self, node: Node, at: At) -> None:
+        """Everything elementwise below the node, operands first: Python's stack does not bear a thousand levels."""
+        order, seen = [node], {node}
+        for user in order:
+            fresh = [i for i in user.inputs if user.op.kind == "elementwise" and self.is_computed(i) and i not in seen]
+            order += fresh
+            seen.update(fresh)
+        for inner in topological(order[1:]):
+            if inner in seen and inner is not node:
+                self.read(inner, at)
+
+    def is_computed(self, node: Node) -> bool:
+        return node not in self.provided and node not in self.buffers and splat_value(node) is None
 
     def compute(self, node: Node, at: At) -> Val:
         params = dict(node.params)
