@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import tetrad as td
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.lower.lower import Lowerer
+from tetrad.passes.fuse import fuse
 from tetrad.passes.pipeline import optimise
 
 
@@ -23,3 +26,16 @@ def test_a_little_work_is_done_twice_rather_than_kept() -> None:
 
     graph = td.trace(neighbours)(td.Spec((100,)))
     assert len(programs_of(Lowerer(current_target()).lower(optimise(graph)))) == 1
+
+
+def test_chains_whose_steps_read_each_other_twice_take_no_longer() -> None:
+    """There are 2 to the power of 60 ways from the product down to its operand."""
+
+    def deep(x: td.Array, w: td.Array) -> td.Array:
+        for _ in range(60):
+            x = x * x + x
+        return x @ w
+
+    started = time.perf_counter()
+    fuse(td.trace(deep)(td.Spec((8, 8)), td.Spec((8, 8))))
+    assert time.perf_counter() - started < 5

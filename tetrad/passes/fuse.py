@@ -63,6 +63,7 @@ class _Fusion:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
         self.whole: dict[Node, tuple[Node, ...]] = {}  # member -> all members of its group, which run together
+        self.flat: dict[Node, bool] = {}
 
     def groups(self) -> tuple[Group, ...]:
         made = self.row_groups() + self.matmul_groups()
@@ -204,7 +205,9 @@ class _Fusion:
             return self.is_flat(node.inputs[0])
         if node.op.kind != "elementwise":
             return False
-        return all(i.type.size == 1 or is_splat(i) or self.is_flat(i) for i in node.inputs)
+        if node not in self.flat:  # remembered: there may be very many ways down to one node
+            self.flat[node] = all(i.type.size == 1 or is_splat(i) or self.is_flat(i) for i in node.inputs)
+        return self.flat[node]
 
     def shared_work(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
         """Costly nodes that several kernels, or many positions of one, would compute again."""
@@ -356,13 +359,19 @@ def is_prologue(node: Node) -> bool:
     return is_view(node) or (node.op.kind == "elementwise" and light_cost(node) <= CHEAP)
 
 
-def light_cost(node: Node) -> int:
-    """Operations per element of elementwise work on views; more than CHEAP when there is anything else."""
+def light_cost(node: Node, most: int = CHEAP) -> int:
+    """Operations per element of elementwise work on views; above `most` when there is anything else, or more of it.
+
+    Nobody asks by how much more, so it does not look further: in a chain whose steps read each other twice, the ways
+    down are as many as 2 to the power of its length.
+    """
     if is_splat(node) or is_view(node):
         return 0
-    if node.op.kind != "elementwise":
-        return CHEAP + 1
-    return min(node.op.cost + sum(light_cost(i) for i in node.inputs), CHEAP + 1)
+    total = node.op.cost if node.op.kind == "elementwise" else most + 1
+    for operand in node.inputs:
+        if total <= most:
+            total += light_cost(operand, most - total)
+    return total
 
 
 def is_splat(node: Node) -> bool:
