@@ -179,7 +179,9 @@ def test_second_derivatives() -> None:
 
 
 def test_third_derivative_through_a_scan() -> None:
-    f = lambda x: td.scan(lambda c, _: (td.sin(c) * x, None), x, length=3)[0]  # noqa: E731
+    def f(x: td.Array) -> td.Array:
+        return td.scan(lambda c, _: (td.sin(c) * x, None), x, length=3)[0]
+
     third = td.grad(td.grad(td.grad(f)))
     at, step = 0.7, 1e-5
     second = td.grad(td.grad(f))
@@ -205,17 +207,23 @@ def test_scans_without_steps() -> None:
 
 
 def test_branches() -> None:
-    f = lambda x: td.cond(x > 1, lambda x: x * x, td.sin, x)  # noqa: E731
+    def f(x: td.Array) -> td.Array:
+        return td.cond(x > 1, lambda x: x * x, td.sin, x)
+
+    def switch(i: td.Array, x: td.Array) -> td.Array:
+        return td.switch(i, [lambda x: x, lambda x: x**2, lambda x: x**3], x)
+
     close(td.grad(f)(array(2.0)), 4.0)
     for g in ways(td.vmap(td.grad(f))):
         close(g(array([0.0, 2.0])), [1.0, 4.0])
-    switch = lambda i, x: td.switch(i, [lambda x: x, lambda x: x**2, lambda x: x**3], x)  # noqa: E731
     close(td.vmap(td.grad(switch, argnums=1))(td.asarray([-1, 0, 1, 2, 9]), array([2.0] * 5)), [1, 1, 4, 12, 12])
     close(td.jit(td.grad(switch, argnums=1))(2, array(2.0)), 12)
 
 
 def test_while_loops_go_forward_only() -> None:
-    f = lambda x: td.while_loop(lambda c: c < 100, lambda c: c * x, x)  # noqa: E731
+    def f(x: td.Array) -> td.Array:
+        return td.while_loop(lambda c: c < 100, lambda c: c * x, x)
+
     for g in ways(lambda x: td.jvp(f, (x,), (array(1.0),))):
         value, change = g(array(3.0))
         close(value, 243.0)
@@ -225,7 +233,9 @@ def test_while_loops_go_forward_only() -> None:
 
 
 def test_rows_of_a_while_loop_end_by_themselves() -> None:
-    f = lambda x: td.while_loop(lambda c: c < 100, lambda c: c * 2, x)  # noqa: E731
+    def f(x: td.Array) -> td.Array:
+        return td.while_loop(lambda c: c < 100, lambda c: c * 2, x)
+
     for g in ways(td.vmap(f)):
         close(g(array([3.0, 60.0, 500.0])), [192.0, 120.0, 500.0])
 

@@ -8,7 +8,7 @@ checks, `graph.evaluate` computes with NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,8 +145,12 @@ class Literal:
         return isinstance(other, Literal) and self.key == other.key
 
 
-def topological(roots: Iterable[Node]) -> Iterator[Node]:
-    """Operands before users, in a stable order; iterative, so deep graphs do not exhaust the stack."""
+def topological(roots: Iterable[Node], waits: Mapping[Node, Sequence[Node]] | None = None) -> Iterator[Node]:
+    """Operands before users, in a stable order; iterative, so deep graphs do not exhaust the stack.
+
+    `waits`: nodes that must come before a node although it does not read them.
+    """
+    waits = waits or {}
     seen: set[Node] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(tuple(roots))]
     while stack:
@@ -156,7 +160,8 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            stack.extend((i, False) for i in reversed(node.inputs) if i not in seen)
+            before = (*node.inputs, *waits[node]) if node in waits else node.inputs
+            stack.extend((i, False) for i in reversed(before) if i not in seen)
 
 
 def uses(graph: Graph) -> dict[Node, int]:

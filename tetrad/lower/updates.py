@@ -8,11 +8,11 @@ driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from tetrad.graph.build import apply, make_graph, rebuild, with_inputs
-from tetrad.graph.nodes import Graph, Node, uses
+from tetrad.graph.nodes import Graph, Node, topological, uses
 from tetrad.ops.movement import after, copy
 
 _updates: WeakKeyDictionary[Graph, dict[int, int]] = WeakKeyDictionary()
@@ -94,7 +94,7 @@ def with_room_for_updates(graph: Graph) -> Graph:
     counts = uses(graph)
     done: dict[Node, Node] = {}
     changes = 0
-    for node in in_order(graph.outputs, reads):
+    for node in topological(graph.outputs, reads):
         inputs = [done[i] for i in node.inputs]
         for position in overwritten(node):
             operand = node.inputs[position]
@@ -135,22 +135,7 @@ def may_read_before(readers: list[Node], update: Node, operand: Node, waits: Map
     room = operand.type.nbytes
     if not plain or any(len(r.types) > 1 for r in readers) or not all(isinstance(n, int) for n in (room, *sizes)):
         return False
-    return sum(sizes) <= room and update not in set(in_order(readers, waits))  # type: ignore[operator]
-
-
-def in_order(roots: Iterable[Node], waits: Mapping[Node, list[Node]]) -> Iterator[Node]:
-    """Operands first, and what a node waits for."""
-    seen: set[Node] = set()
-    stack = [(root, False) for root in reversed(tuple(roots))]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            yield node
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            before = (*node.inputs, *waits.get(node, ()))
-            stack.extend((i, False) for i in reversed(before) if i not in seen)
+    return sum(sizes) <= room and update not in set(topological(readers, waits))  # type: ignore[operator]
 
 
 def overwritten(node: Node) -> tuple[int, ...]:
