@@ -127,7 +127,9 @@ def long_values() -> list[Any]:
 
 def long_gradient(td: Any, strategy: str | None, steps: int = STEPS) -> Callable[..., Any]:
     def loss(w: Any, c: Any) -> Any:
-        body = lambda c, _: (td.sin(w * c) + c, None)  # noqa: E731
+        def body(c: Any, _: Any) -> Any:
+            return td.sin(w * c) + c, None
+
         return td.sum(td.square(td.scan(body, c, length=steps, checkpoint=strategy)[0]))
 
     return td.grad(loss, argnums=(0, 1))  # type: ignore[no-any-return]

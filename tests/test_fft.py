@@ -243,7 +243,9 @@ def test_second_derivatives() -> None:
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_a_batch_is_a_loop(name: str, axis: int) -> None:
     x = operand(name, 4, 5, 6, wide=True)
-    function = lambda row: getattr(td.fft, name)(row, axis=axis % 2)  # noqa: E731
+    def function(row: Any) -> Any:
+        return getattr(td.fft, name)(row, axis=axis % 2)
+
     for place in (0, 1, 2):
         want = np.stack([np.asarray(function(row)) for row in np.moveaxis(x, place, 0)])
         close(td.vmap(function, in_axes=place)(x), want)

@@ -215,7 +215,9 @@ def test_large_constants_are_used_where_they_lie() -> None:
 
 def test_one_constant_twice_is_not_two_constants() -> None:
     a, b = LARGE[0], LARGE[1]
-    subtract = lambda x, *c: (x - c[0]) * c[1] - c[2]  # noqa: E731
+    def subtract(x: Any, *c: Any) -> Any:
+        return (x - c[0]) * c[1] - c[2]
+
     graphs = [with_constants(*arrays, f=subtract) for arrays in ((a, b, a), (a, b, b), (a, a, b), (a, b, a + b))]
     assert len({program_key(graph, ()) for graph in graphs}) == len(graphs)
 

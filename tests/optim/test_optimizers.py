@@ -319,10 +319,11 @@ def test_many_models_train_at_once() -> None:
     assert state[0].mu.shape == (3, 4) and state[0].count.shape == (3,)
 
 
-CENTERED = lambda rate: optim.rmsprop(rate, centered=True)  # noqa: E731
+def centered(rate: Any) -> Any:
+    return optim.rmsprop(rate, centered=True)
 
 
-@pytest.mark.parametrize("make", [optim.adam, optim.rmsprop, CENTERED, optim.adagrad])
+@pytest.mark.parametrize("make", [optim.adam, optim.rmsprop, centered, optim.adagrad])
 def test_complex_parameters_move_against_their_gradient(make: Any) -> None:
     params = {"z": td.asarray(np.array([1j, 2 - 1j, -3], np.complex64))}
     optimiser = make(0.5)

@@ -154,7 +154,9 @@ def test_forward_rules_of_the_wrong_form() -> None:
 def test_a_forward_rule_may_call_its_function_in_a_batch() -> None:
     f = td.custom_vjp(lambda x, k: td.sin(x) * k)
     f.defvjp(lambda x, k: (f(x, k), (td.cos(x), k)), lambda kept, ct: (3 * ct * kept[0] * kept[1], td.sum(ct) * 5))
-    loss = lambda rows, k: td.sum(td.vmap(td.vmap(lambda x: f(x, k)))(rows))  # noqa: E731
+    def loss(rows: Any, k: Any) -> Any:
+        return td.sum(td.vmap(td.vmap(lambda x: f(x, k)))(rows))
+
     rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 3, 2)
     for g in (td.grad(loss, argnums=(0, 1)), td.jit(td.grad(loss, argnums=(0, 1)))):
         by_rows, by_k = g(td.asarray(rows), 2.0)
@@ -180,7 +182,9 @@ def named_product(a: Any, b: Any = 2.0) -> Any:
 
 
 def test_checkpoints_change_no_value() -> None:
-    f = lambda x, w: td.sum(td.tanh(td.sin(x @ w) @ w))  # noqa: E731
+    def f(x: Any, w: Any) -> Any:
+        return td.sum(td.tanh(td.sin(x @ w) @ w))
+
     x, w = td.asarray(np.ones((2, 3), np.float32)), td.asarray(np.full((3, 3), 0.25, np.float32))
     for g in (td.grad(f, argnums=(0, 1)), td.jit(td.grad(td.checkpoint(f), argnums=(0, 1)))):
         for got, want in zip(g(x, w), td.grad(td.checkpoint(f), argnums=(0, 1))(x, w), strict=True):
@@ -194,14 +198,18 @@ def test_checkpoints_change_no_value() -> None:
 
 
 def test_checkpoint_keeps_only_the_arguments() -> None:
-    deep = lambda x: td.sin(td.sin(td.sin(td.sin(x))))  # noqa: E731
+    def deep(x: Any) -> Any:
+        return td.sin(td.sin(td.sin(td.sin(x))))
+
     assert np.asarray(td.vjp(td.checkpoint(deep), 0.5)[1](1.0)[0]) == pytest.approx(float(td.grad(deep)(0.5)), abs=1e-6)
     with pytest.raises(TraceError, match="policies are not supported"):
         td.checkpoint(deep, policy="dots")
 
 
 def test_stopped_gradients() -> None:
-    f = lambda x: td.sum(x * td.stop_gradient(x))  # noqa: E731
+    def f(x: Any) -> Any:
+        return td.sum(x * td.stop_gradient(x))
+
     for g in (td.value_and_grad(f), td.jit(td.value_and_grad(f))):
         value, gradient = g(td.asarray([1.0, 2.0, 3.0]))
         close(value, 14)
