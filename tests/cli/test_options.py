@@ -25,6 +25,8 @@ DEFAULTS = {
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "ignore_eos": False, "shift": False, "speculate": 0,
     "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (), "logit_bias": None, "keep": 0,
     "top_n_sigma": -1.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
+    "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "dry_multiplier": 0.0, "dry_base": 1.75, "dry_allowed_length": 2,
+    "dry_penalty_last_n": -1, "mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1,
 }  # fmt: skip
 
 
@@ -168,7 +170,8 @@ def test_words_of_the_command_line_are_unescaped_where_asked() -> None:
 
 OFF = {
     "repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_n_sigma": 0.0, "top_k": 0,
-    "typical_p": 1.0, "top_p": 1.0, "min_p": 0.0, "xtc_probability": 0.0, "temperature": 1.0,
+    "typical_p": 1.0, "top_p": 1.0, "min_p": 0.0, "xtc_probability": 0.0, "temperature": 1.0, "dynatemp_range": 0.0,
+    "dry_multiplier": 0.0,
 }  # fmt: skip
 
 
@@ -180,12 +183,13 @@ def without(*names: str) -> dict[str, Any]:
     ("text", "settings"),
     [
         ("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", {"temperature_first": False}),
-        ("top_k;temperature", {"temperature_first": False, **without("top_k", "temperature")}),
-        ("temperature;top_k", {"temperature_first": True, **without("top_k", "temperature")}),
-        ("temp; top-p; ", {"temperature_first": True, **without("top_p", "temperature")}),
+        ("top_k;temperature", {"temperature_first": False, **without("top_k", "temperature", "dynatemp_range")}),
+        ("temperature;top_k", {"temperature_first": True, **without("top_k", "temperature", "dynatemp_range")}),
+        ("temp; top-p; ", {"temperature_first": True, **without("top_p", "temperature", "dynatemp_range")}),
         ("typical;nucleus", {"temperature_first": False, **without("typical_p", "top_p")}),
-        ("temperature", {"temperature_first": False, **without("temperature")}),
-        ("dry", {"temperature_first": False, **OFF}),
+        ("temperature", {"temperature_first": False, **without("temperature", "dynatemp_range")}),
+        ("dry", {"temperature_first": False, **without("dry_multiplier")}),
+        ("dry;temp", {"temperature_first": False, **without("dry_multiplier", "temperature", "dynatemp_range")}),
     ],
 )
 def test_samplers_that_are_not_named_are_off(text: str, settings: dict[str, Any]) -> None:
@@ -197,11 +201,29 @@ def test_samplers_that_are_not_named_are_off(text: str, settings: dict[str, Any]
 @pytest.mark.parametrize("text", ["top_p;top_k", "top_k;temperature;top_p", "top_k;penalties", "top_k;top_k"])
 def test_other_orders_are_refused_with_the_order_there_is(text: str) -> None:
     printed = parse("--samplers", text, code=2)[1].replace("\n", " ")
-    assert "the order here is penalties;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" in printed
+    assert "the order here is penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" in printed
 
 
 def test_a_sampler_that_does_not_exist() -> None:
     assert "there is no sampler mirostat; known: penalties" in parse("--samplers", "mirostat", code=2)[1]
+
+
+def test_samplers_in_letters() -> None:
+    assert parse("--sampler-seq", "kt")[0] == parse("--samplers", "top_k;temperature")[0]
+    assert parse("--sampling-seq", "edskypmxt")[0]["sampling"] == DEFAULTS | {"temperature_first": False}
+    assert "there is no 'z'; known: e (penalties), d (dry)" in parse("--sampler-seq", "kz", code=2)[1]
+
+
+def test_dry_mirostat_and_the_dynamic_temperature() -> None:
+    line = "--dry-multiplier 0.8 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 64"
+    more = "--mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dynatemp-range 0.5 --dynatemp-exp 2"
+    found = parse(*line.split(), *more.split())[0]["sampling"]
+    dry = {"dry_multiplier": 0.8, "dry_base": 2.0, "dry_allowed_length": 3, "dry_penalty_last_n": 64}
+    rest = {"mirostat": 2, "mirostat_eta": 0.2, "mirostat_tau": 4.0, "dynatemp_range": 0.5, "dynatemp_exponent": 2.0}
+    assert found == DEFAULTS | dry | rest
+    word = "--dry-sequence-breaker"
+    assert parse(word, r"\n", word, "x")[0]["sampling"]["dry_sequence_breakers"] == ("\n", "x")
+    assert parse(word, "none")[0]["sampling"]["dry_sequence_breakers"] == ()
 
 
 def test_the_filters_of_taste() -> None:

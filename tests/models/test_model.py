@@ -21,6 +21,7 @@ from tetrad.models.sampling import Choice
 
 PROMPT = "the ring of the lord"
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
+DRY = {"dry_multiplier": 3.0, "dry_allowed_length": 0}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,30 @@ def test_temperature_zero_takes_the_most_likely(model: Model) -> None:
     assert found.prompt_tokens == len(model.tokenizer.encode(PROMPT))
     assert found.timings.predicted_n == 12 and found.timings.predicted_ms > 0
     assert found.timings.prompt_n == found.prompt_tokens - found.cached_tokens
+
+
+def test_a_processor_changes_the_logits_of_every_token(model: Model) -> None:
+    seen: list[list[int]] = []
+
+    def only(tokens: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        seen.append(tokens.tolist())
+        logits[:] = -1
+        logits[len(seen)] = 5
+        return logits
+
+    found = model.generate(PROMPT, max_tokens=4, logits_processor=only, **GREEDY)
+    start = model.tokenizer.encode(PROMPT)
+    assert found.tokens == [1, 2, 3, 4] and seen == [start + found.tokens[:i] for i in range(4)]
+    with pytest.raises(SettingError, match="logits_processor: expected 300 logits, got 'shape \\(3,\\)'"):
+        model.generate(PROMPT, logits_processor=lambda tokens, logits: logits[:3])
+
+
+@pytest.mark.parametrize("settings", [DRY, {"mirostat": 2}, {"dynatemp_range": 0.5}], ids=str)
+def test_samplers_with_a_memory_are_the_same_speculating_or_not(model: Model, settings: dict[str, Any]) -> None:
+    settings = settings | {"max_tokens": 40, "seed": 3, "ignore_eos": True}
+    plain = model.generate(PROMPT * 3, **settings)
+    assert plain.tokens == model.generate(PROMPT * 3, speculate=8, **settings).tokens
+    assert plain.tokens != model.generate(PROMPT * 3, max_tokens=40, seed=3, ignore_eos=True).tokens
 
 
 def test_a_stream_is_the_same_answer_piece_by_piece(model: Model) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tetrad.core.errors import SettingError
 from tetrad.models.sampling import Recent, Sampler, Settings, compiled_sample
 from tetrad.ops.sample import sample
 from tetrad.tracing.array import Array
@@ -32,7 +35,7 @@ def test_the_sampler_is_the_op_with_consecutive_draws() -> None:
     found = [sampler.choose(Array.from_numpy(rows[i : i + 1])).token for i in range(20)]
     numbers = np.repeat(sampler.numbers, 20, axis=0)
     numbers[:, 3] = np.arange(20)
-    nothing = np.full((20, 1, 2), -1, np.int32), np.full((20, 1), -1, np.int32), np.zeros((20, 1), np.float32)
+    nothing = np.full((20, 1, 2), -1, np.int32), np.full((20, 1), -1, np.int32), np.zeros((20, 1, 2), np.float32)
     assert found == sample(rows, np.repeat(settings.row(), 20, axis=0), numbers, *nothing).tolist()
 
 
@@ -53,11 +56,40 @@ def test_nothing_is_compiled_again_when_settings_change() -> None:
         Settings(top_k=1, top_p=0.3, min_p=0.2, seed=5),
         Settings(repeat_penalty=1.3, repeat_last_n=-1),
         Settings(logit_bias={3: 1.0, 4: -1.0, 5: float("-inf")}),
+        Settings(dry_multiplier=1.0, dynatemp_range=0.3),
     ):
-        Sampler(settings, 500, range(100)).choose(rows)
+        Sampler(settings, 500, [*range(100)] * 2).choose(rows)
     assert compiled_sample().compiles == before
 
 
 def test_a_seed_is_drawn_when_none_is_given() -> None:
     assert Settings(seed=None).used_seed != Settings(seed=-1).used_seed
     assert Settings(seed=0).used_seed == 0
+
+
+def test_dry_comes_after_the_other_penalties() -> None:
+    """4 is halved for having been said, then 1.75 ^ 1 is taken off: 0.25 is less than 0.3."""
+    row = np.full((1, 500), -9, np.float32)
+    row[0, 5], row[0, 6] = 4.0, 0.3
+    for multiplier, token in ((0.9, 5), (1.0, 6)):
+        settings = Settings(temperature=0, repeat_penalty=2.0, dry_multiplier=multiplier)
+        assert Sampler(settings, 500, [1, 2, 3, 5, 1, 2, 3]).choose(Array.from_numpy(row)).token == token
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mirostat": 3},
+        {"mirostat_tau": -1},
+        {"dry_base": 0.5},
+        {"dry_multiplier": float("nan")},
+        {"dry_penalty_last_n": -2},
+        {"dry_sequence_breakers": "abc"},
+        {"dry_sequence_breakers": [""]},
+        {"dynatemp_range": -0.1},
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match=next(iter(wrong))):
+        Settings(**wrong)

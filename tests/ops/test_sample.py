@@ -15,6 +15,7 @@ from tetrad.ops.sample import sample, top_tokens
 OFF = {
     "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repeat": 1.0, "presence": 0.0, "frequency": 0.0,
     "top_n_sigma": 0.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
+    "dynamic_range": 0.0, "dynamic_exponent": 1.0,
 }  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def operands(logits: Any, top_k: int = 0, seed: int = 42, first: int = 0, **sett
     values = np.atleast_2d(np.asarray(logits, np.float32))
     rows = len(values)
     numbers = [[top_k, seed & 0xFFFFFFFF, seed >> 32, first + row, 0] for row in range(rows)]
-    nothing = np.full((rows, 1, 2), -1, np.int32), np.full((rows, 1), -1, np.int32), np.zeros((rows, 1), np.float32)
+    nothing = np.full((rows, 1, 2), -1, np.int32), np.full((rows, 1), -1, np.int32), np.zeros((rows, 1, 2), np.float32)
     chain = np.tile(np.float32(list((OFF | settings).values())), (rows, 1))
     return [values, chain, np.array(numbers, np.uint32), *nothing]
 
@@ -225,6 +226,35 @@ def test_masked_tokens_do_not_count_for_the_deviation() -> None:
     assert both(operands([-np.inf, 4.0, 3.0, -np.inf], top_n_sigma=0.5, temperature=9.0)) == [1]
 
 
+def followed(logits: np.ndarray, temperature: float, reach: float, exponent: float) -> float:
+    """The temperature that follows the entropy, in f64."""
+    p = np.exp(logits.astype(np.float64) - logits.max())
+    p /= p.sum()
+    even = -(p * np.log(p)).sum() / np.log(len(p))
+    least = max(temperature - reach, 0.0)
+    return least + (temperature + reach - least) * even**exponent
+
+
+@pytest.mark.parametrize(("reach", "exponent"), [(0.5, 1.0), (2.0, 1.0), (0.5, 0.0), (0.5, 3.0)])
+@pytest.mark.parametrize("run", [compiled, compiled_warm_first])
+def test_the_temperature_follows_the_entropy(run: Any, reach: float, exponent: float) -> None:
+    logits = np.log(np.float32([0.5, 0.2, 0.15, 0.1, 0.05]))
+    args = operands(np.tile(logits, (DRAWS, 1)), seed=3, dynamic_range=reach, dynamic_exponent=exponent)
+    weights = np.exp(logits.astype(np.float64) / followed(logits, 1.0, reach, exponent))
+    found = np.bincount(np.asarray(run(*args)), minlength=5)
+    assert deviation(found, weights / weights.sum() * DRAWS) < 4
+
+
+def test_the_entropy_is_that_of_what_the_filters_leave() -> None:
+    logits = np.log(np.float32([0.4, 0.3, 0.2, 0.1]))
+    kept = followed(logits[:2], 1.0, 0.9, 1.0)
+    weights = np.exp(logits[:2].astype(np.float64) / kept)
+    found = shares(logits, top_k=2, dynamic_range=0.9)
+    assert deviation(found[:2], weights / weights.sum() * DRAWS) < 4 and not found[2:].any()
+    args = operands([[2.0, 1.0, -np.inf], [-np.inf, -np.inf, 1.0]], top_k=1, dynamic_range=0.9, dynamic_exponent=0.0)
+    assert both(args) == [0, 2]  # of one token there is no entropy to follow
+
+
 # -- the chain --------------------------------------------------------------------------------------------------------
 
 
@@ -270,8 +300,16 @@ def test_penalties() -> None:
 
 def test_bias() -> None:
     args = operands([1.0, 2.0, 3.0], temperature=0.0)
-    args[4], args[5] = np.array([[0, 2]], np.int32), np.array([[1.5, -np.inf]], np.float32)
+    args[4], args[5] = np.array([[0, 2]], np.int32), np.array([[[1.5, 0], [-np.inf, 0]]], np.float32)
     assert both(args) == [0]
+
+
+def test_bias_comes_before_the_penalties_or_after_them() -> None:
+    args = operands([4.0, 3.5], temperature=0.0, repeat=2.0)
+    args[3], args[4] = np.array([[[0, 1]]], np.int32), np.array([[0]], np.int32)
+    for bias, token in (((2.5, 0.0), 1), ((3.5, 0.0), 0), ((0.0, 1.0), 1), ((0.0, 2.0), 0), ((4.0, -1.0), 1)):
+        args[5] = np.array([[bias]], np.float32)
+        assert both(args) == [token], bias
 
 
 @pytest.mark.parametrize("vocab", [1, 31, 32, 33, 70, 2000])
@@ -322,7 +360,7 @@ def test_values_that_are_errors(run: Any, change: Any, message: str) -> None:
 
 def test_operands_that_do_not_fit() -> None:
     good = operands(np.zeros((2, 5)))
-    with pytest.raises(ShapeError, match=r"settings: expected f32\[2,10\], got f32\[2,4\]"):
+    with pytest.raises(ShapeError, match=r"settings: expected f32\[2,12\], got f32\[2,4\]"):
         compiled(good[0], good[1][:, :4], *good[2:])
     with pytest.raises(DtypeError, match="logits: expected f32, got i32"):
         compiled(good[0].astype(np.int32), *good[1:])

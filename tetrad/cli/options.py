@@ -243,7 +243,20 @@ sampling_options = together(
     option("--typical", "--typical-p", "typical_p", type=float, default=1.0, help="The most typical that make up p."),
     option("--xtc-probability", type=float, default=0.0, help="How often XTC drops the likeliest."),
     option("--xtc-threshold", type=float, default=0.1, help="Those that likely; above 0.5: none."),
+    option("--dynatemp-range", type=float, default=0.0, help="The temperature follows the entropy, so far; 0: fixed."),
+    option("--dynatemp-exp", "dynatemp_exponent", type=float, default=1.0, help="How it follows."),
+    option("--mirostat", type=click.IntRange(0, 2), default=0, help="1 or 2: hold the surprise instead of filters."),
+    option("--mirostat-ent", "mirostat_tau", type=float, default=5.0, help="The surprise to hold, in bits."),
+    option("--mirostat-lr", "mirostat_eta", type=float, default=0.1, help="How fast it is corrected."),
+    option("--dry-multiplier", type=float, default=0.0, help="Against repeated sequences; 0: off."),
+    option("--dry-base", type=float, default=1.75, help="How it grows with the length of what is repeated."),
+    option("--dry-allowed-length", type=int, default=2, help="Tokens that may be repeated."),
+    option("--dry-penalty-last-n", type=int, default=-1, help="Where it looks; 0: nowhere, -1: the whole context."),
+    option("--dry-sequence-breaker", "breakers", metavar="TEXT", help="Ends a sequence; again for more; or none.",
+           **MANY),
     option("--samplers", default=None, metavar="A;B;...", help="Only these, as ordered; see the documentation."),
+    option("--sampler-seq", "--sampling-seq", "sampler_letters", default=None, metavar="edskypmxt",
+           help="The same in letters."),
     option("--repeat-penalty", type=float, default=1.0, help="Of tokens that occurred; 1: none."),
     option("--repeat-last-n", type=int, default=64, help="Where penalties look; 0: nowhere, -1: the whole context."),
     option("--presence-penalty", type=float, default=0.0, help="Once per token that occurred."),
@@ -268,9 +281,16 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     predict, seed = given.pop("predict"), given.pop("seed")
     names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty")
     more = ("frequency_penalty", "ignore_eos", "shift", "keep", "speculate")
-    taste = ("top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold")
-    settings = {name: given.pop(name) for name in (*names, *more, *taste)}
-    if (samplers := given.pop("samplers")) is not None:
+    taste = ("top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent")
+    dry = ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n")
+    surprise = ("mirostat", "mirostat_tau", "mirostat_eta")
+    settings = {name: given.pop(name) for name in (*names, *more, *taste, *dry, *surprise)}
+    if breakers := given.pop("breakers"):
+        settings["dry_sequence_breakers"] = () if breakers == ("none",) else tuple(map(unescaped, breakers))
+    letters, samplers = given.pop("sampler_letters"), given.pop("samplers")
+    if samplers is None and letters is not None:
+        samplers = spelt_out(letters)
+    if samplers is not None:
         settings |= chain(samplers)
     bias = dict(biased(word) for word in given.pop("bias"))
     return {
@@ -286,16 +306,17 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
 # In the order in which they come here; what turns each off that is not named.
 SAMPLERS: dict[str, dict[str, float]] = {
     "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    "dry": {"dry_multiplier": 0.0},
     "top_n_sigma": {"top_n_sigma": 0.0},
     "top_k": {"top_k": 0},
     "typ_p": {"typical_p": 1.0},
     "top_p": {"top_p": 1.0},
     "min_p": {"min_p": 0.0},
     "xtc": {"xtc_probability": 0.0},
-    "temperature": {"temperature": 1.0},
+    "temperature": {"temperature": 1.0, "dynatemp_range": 0.0},
 }
+LETTERS = dict(zip("edskypmxt", SAMPLERS, strict=True))
 SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "nucleus": "top_p"}
-OFF_ALWAYS = ("dry",)  # in the default of llama.cpp; there is none here, and none runs there unless it is turned on
 
 
 def chain(text: str) -> dict[str, Any]:
@@ -304,22 +325,36 @@ def chain(text: str) -> dict[str, Any]:
     >>> chain("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature")
     {'temperature_first': False}
     >>> chain("penalties;temp;top_n_sigma;top-k;typ_p;top_p;min_p")
-    {'temperature_first': True, 'xtc_probability': 0.0}
+    {'temperature_first': True, 'dry_multiplier': 0.0, 'xtc_probability': 0.0}
     """
     words = [word.strip().lower().replace("-", "_") for word in text.split(";") if word.strip()]
-    names = [SAMPLER_NAMES.get(word, word) for word in words if word not in OFF_ALWAYS]
+    names = [SAMPLER_NAMES.get(word, word) for word in words]
     for name in names:
         if name not in SAMPLERS:
-            known = ", ".join((*SAMPLERS, *OFF_ALWAYS))
+            known = ", ".join(SAMPLERS)
             raise click.UsageError(f"--samplers {text}: there is no sampler {name}; known: {known}")
     order = [name for name in SAMPLERS if name in names]
-    warm = sorted(order, key=lambda name: (name != "penalties", name != "temperature"))
+    edits = [name for name in order if name in ("penalties", "dry")]
+    warm = [*edits, *(["temperature"] if "temperature" in order else []),
+            *(name for name in order if name not in (*edits, "temperature"))]  # fmt: skip
     if names not in (order, warm):
         fixed = ";".join(SAMPLERS)
-        hint = "temperature may also come right after penalties, and any may be left out"
+        hint = "temperature may also come right after penalties and dry, and any may be left out"
         raise click.UsageError(f"--samplers {text}: the order here is {fixed}; {hint}")
     off = {key: value for name in SAMPLERS if name not in names for key, value in SAMPLERS[name].items()}
     return {"temperature_first": names != order, **off}
+
+
+def spelt_out(letters: str) -> str:
+    """
+    >>> spelt_out("kpt")
+    'top_k;top_p;temperature'
+    """
+    for letter in letters:
+        if letter not in LETTERS:
+            known = ", ".join(f"{one} ({name})" for one, name in LETTERS.items())
+            raise click.UsageError(f"--sampler-seq {letters}: there is no {letter!r}; known: {known}")
+    return ";".join(LETTERS[letter] for letter in letters)
 
 
 def biased(word: str) -> tuple[int, float]:

@@ -22,6 +22,8 @@ from tetrad.lower.launch import Launch, TrapSite
 from tetrad.lower.reader import FIRST_TRAP
 from tetrad.ops.sample import (
     BITS,
+    DYNAMIC_EXPONENT,
+    DYNAMIC_RANGE,
     FREQUENCY,
     INDEX,
     MESSAGES,
@@ -97,6 +99,8 @@ class Sampling(Row):
         self.check_settings()
         self.copy()
         self.edit()
+        if self.warm_first:
+            self.warm()
         top = self.find_top()
         chosen = k.local(0, i32)
         with k.when(self.setting(TEMPERATURE).eq(0.0)):
@@ -138,19 +142,20 @@ class Sampling(Row):
                 k.store(self.area, at, self.logit(at))
 
     def edit(self) -> None:
-        """Bias, mask, penalties, and where it comes first the temperature."""
-        k, shapes = self.k, [i.type.shape for i in self.node.inputs]
-        with k.loop(self.frame.sizes.val(shapes[4][1])) as i:
-            self.change(self.operand(4, i), lambda old: old + self.operand(5, i))
+        """Bias, mask, penalties, the bias that comes after them."""
+        k = self.k
+        self.add_bias(0)
         if self.has_mask:
             self.every(lambda at, x: k.select(self.is_allowed(at), x, k.const(-INF, f32)))
-        with k.loop(self.frame.sizes.val(shapes[3][1])) as i:
+        with k.loop(self.frame.sizes.val(self.node.inputs[3].type.shape[1])) as i:
             count = self.operand(3, i, 1)
             with k.when(count > 0):
                 self.change(self.operand(3, i, 0), partial(self.penalised, count))
-        if self.warm_first:
-            divisor = self.divisor()
-            self.every(lambda at, x: x / divisor)
+        self.add_bias(1)
+
+    def add_bias(self, which: int) -> None:
+        with self.k.loop(self.frame.sizes.val(self.node.inputs[4].type.shape[1])) as i:
+            self.change(self.operand(4, i), lambda old: old + self.operand(5, i, which))
 
     def change(self, token: Val, rule: Callable[[Val], Val]) -> None:
         """The logit of one token; -1 is none."""
@@ -170,13 +175,45 @@ class Sampling(Row):
         word = self.operand(6, k.min(start // BITS, k.index(words - 1)))
         return ((word >> k.cast(start % BITS + k.lane(), u32)) & 1).ne(0)
 
+    def warm(self) -> None:
+        """The temperature, where it comes before the filters."""
+        k, top = self.k, self.k.local(-INF, f32)
+        with k.loop(self.padded, 0, LANES) as start:
+            top.set(k.max(top, k.load(self.area, start + k.lane())))
+        divisor = self.divisor(self.area, k.index(self.padded), k.reduce_lanes("max", top.get()))
+        self.every(lambda at, x: x / divisor)
+
     def penalised(self, count: Val, old: Val) -> Val:
         k, repeat = self.k, self.setting(REPEAT)
         milder = k.select(old <= 0.0, old * repeat, old / repeat)
         return milder - (k.cast(count, f32) * self.setting(FREQUENCY) + self.setting(PRESENCE))
 
-    def divisor(self) -> Val:
-        return self.k.max(self.setting(TEMPERATURE), 1e-6)
+    def divisor(self, buffer: Buffer, count: Val, top: Val) -> Val:
+        """The temperature of `count` logits, -inf not counted, the largest of which is `top`."""
+        k, found = self.k, self.k.local(self.setting(TEMPERATURE))
+        reach = self.setting(DYNAMIC_RANGE)
+        with k.when(reach > 0.0):
+            least = k.max(found.get() - reach, 0.0)
+            even = self.evenness(buffer, count, top)
+            share = math.pow(k, even, self.setting(DYNAMIC_EXPONENT))
+            found.set(k.select(even >= 0.0, least + (found.get() + reach - least) * share, found.get()))
+        return k.max(found, 1e-6)
+
+    def evenness(self, buffer: Buffer, count: Val, top: Val) -> Val:
+        """Entropy in relation to the most that so many could have; NaN of a single one. Sums are f64, as in `weigh`."""
+        k = self.k
+        number, total, moment = (k.local(0.0, f64) for _ in range(3))
+        with k.loop(count, 0, LANES) as start:
+            x = k.load(buffer, start + k.lane())
+            shift = k.max(x, LOWEST) - top
+            weight = k.select(x > -INF, math.exp(k, shift), 0.0)
+            number.set(number.get() + k.select(x > -INF, k.const(1.0, f64), 0.0))
+            total.set(total.get() + k.cast(weight, f64))
+            moment.set(moment.get() + k.select(weight > 0.0, k.cast(weight * shift, f64), 0.0))
+        whole = k.reduce_lanes("add", total.get())
+        mean = k.cast(k.reduce_lanes("add", moment.get()) / whole, f32)
+        entropy = k.max(math.log(k, k.cast(whole, f32)) - mean, 0.0)
+        return entropy / math.log(k, k.cast(k.reduce_lanes("add", number.get()), f32))
 
     # -- the largest --------------------------------------------------------------------------------------------------
 
@@ -234,7 +271,8 @@ class Sampling(Row):
             self.cut_shares(count, whole.get())
         with k.when(self.setting(XTC_PROBABILITY) > 0.0):
             self.cut_top_choices(count, best)
-        self.weigh(best.get(), count, k.const(1.0, f32) if self.warm_first else self.divisor())
+        divisor = k.const(1.0, f32) if self.warm_first else self.divisor(self.values, count.get(), best.get())
+        self.weigh(best.get(), count, divisor)
         return self.pick(count)
 
     def cut_by_sigma(self, top: Val) -> None:

@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ import numpy as np
 from tetrad.core.errors import BoundsError, ContextError, FileFormatError, LogitsError, SettingError, TextError
 from tetrad.models.config import Config
 from tetrad.models.constraints import Constraint, Grammars
+from tetrad.models.dry import BREAKERS, Heads, breaker_heads
 from tetrad.models.engine import Cancelled, Engine
 from tetrad.models.engine import Sequence as Held
 from tetrad.models.load import Parts, load_parts
@@ -37,6 +38,7 @@ PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
 EVERY = 64  # rows of logits at a time, where all are wanted
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
 Prompt = str | Sequence[int]
+Processor = Callable[[np.ndarray, np.ndarray], Any]  # tokens so far, their logits -> logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Request:
     keep: int  # tokens of the prompt that a shift leaves, -1: all
     speculate: int
     constraint: Constraint | None
+    processor: Processor | None
 
 
 def stop_strings(stop: object) -> tuple[str, ...]:
@@ -144,6 +147,7 @@ class Model:
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
         self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
+        self._breakers: dict[tuple[str, ...], Heads] = {}
 
     @property
     def template(self) -> ChatTemplate:
@@ -157,6 +161,13 @@ class Model:
     @cached_property
     def grammars(self) -> Grammars:
         return Grammars(self.tokenizer, self.config.vocab)
+
+    def breakers(self, texts: Sequence[str]) -> Heads:
+        """Where texts that break sequences begin among the tokens; it takes a walk over the vocabulary, once."""
+        key = tuple(texts)
+        if key not in self._breakers:
+            self._breakers = {key: breaker_heads(self.tokenizer, key)}
+        return self._breakers[key]
 
     def __repr__(self) -> str:
         return f"<model {self.name}: {self.config.arch}, {self.config.layers} layers, context {self.context}>"
@@ -181,6 +192,17 @@ class Model:
         xtc_probability: float = 0.0,
         xtc_threshold: float = 0.1,
         temperature_first: bool = False,
+        dynatemp_range: float = 0.0,
+        dynatemp_exponent: float = 1.0,
+        dry_multiplier: float = 0.0,
+        dry_base: float = 1.75,
+        dry_allowed_length: int = 2,
+        dry_penalty_last_n: int = -1,
+        dry_sequence_breakers: Sequence[str] = BREAKERS,
+        mirostat: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
+        logits_processor: Processor | None = None,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
         stop: str | Sequence[str] | None = (),
@@ -199,7 +221,8 @@ class Model:
         `json_schema` restrict what may come. With `shift` the older half of the tokens makes room when the context is
         full, but not the first `keep` of the prompt (-1: all of it). `temperature_first` divides by the temperature
         before the filters. `speculate` tokens are drafted from what came before and checked in one step: the same
-        answer, sooner.
+        answer, sooner. `logits_processor` gets all tokens so far and a copy of the logits after them, and returns those
+        to choose from; what it and the other settings mean is told in docs/decoding.md.
         """
         settings = Settings(
             temperature=temperature,
@@ -215,6 +238,16 @@ class Model:
             xtc_probability=xtc_probability,
             xtc_threshold=xtc_threshold,
             temperature_first=temperature_first,
+            dynatemp_range=dynatemp_range,
+            dynatemp_exponent=dynatemp_exponent,
+            dry_multiplier=dry_multiplier,
+            dry_base=dry_base,
+            dry_allowed_length=dry_allowed_length,
+            dry_penalty_last_n=dry_penalty_last_n,
+            dry_sequence_breakers=dry_sequence_breakers,
+            mirostat=mirostat,
+            mirostat_tau=mirostat_tau,
+            mirostat_eta=mirostat_eta,
             logit_bias=logit_bias,
             seed=seed,
             logprobs=logprobs,
@@ -232,6 +265,7 @@ class Model:
             keep=keep,
             speculate=speculate,
             constraint=self.grammars.constraint(grammar, json_schema),
+            processor=logits_processor,
         )
         pieces = Stream(Generation(self, request))
         if stream:
@@ -352,7 +386,8 @@ class Generation:
     def __init__(self, model: Model, request: Request) -> None:
         self.model, self.request, self.engine = model, request, model.engine
         vocab, tokens = model.config.vocab, request.tokens
-        self.sampler = Sampler(request.settings, vocab, tokens, self.engine.context)
+        heads = model.breakers(request.settings.dry_sequence_breakers) if request.settings.is_dry else None
+        self.sampler = Sampler(request.settings, vocab, tokens, self.engine.context, heads)
         continues = not model.tokenizer.is_special(tokens[-1]) if tokens[-1] < model.tokenizer.vocab_size else True
         self.decoder = StreamDecoder(model.tokenizer, continues=continues)
         self.stops = StopStrings(request.stop)
@@ -398,6 +433,8 @@ class Generation:
         if request.constraint is not None and mask is None:
             self.reason = "stop"
             return -1
+        if request.processor is not None:
+            logits = self.processed(logits, request.processor)
         choice = self.choose(logits, mask)
         self.sampled += 1
         if choice.token in self.ends:
@@ -412,6 +449,14 @@ class Generation:
             self.reason = "length"
         yield Piece(self.show(self.text_of(choice.token)), choice.token, choice.logprob, choice.top)
         return choice.token
+
+    def processed(self, logits: Array, processor: Processor) -> Array:
+        """What somebody else makes of the logits."""
+        tokens = np.array([*self.request.tokens, *self.tokens], np.int32)
+        found = np.asarray(processor(tokens, logits.view[0].copy()), np.float32)
+        if found.shape != logits.view[0].shape:
+            raise SettingError("logits_processor", f"{logits.view.shape[1]} logits", f"shape {found.shape}")
+        return Array.from_numpy(found[None])
 
     def choose(self, logits: Array, mask: np.ndarray | None) -> Choice:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,7 +18,9 @@ import numpy as np
 
 import tetrad as td
 from tetrad.core.errors import SettingError
-from tetrad.ops.sample import BITS, INDEX, NUMBERS, SEED, TOP_K, sample, top_tokens
+from tetrad.models.dry import BREAKERS, Dry, Heads
+from tetrad.models.mirostat import Mirostat
+from tetrad.ops.sample import BITS, INDEX, NUMBERS, SEED, TOP_K, draw_of, edited_row, sample, top_tokens
 from tetrad.tracing.array import Array
 
 MOST_LOGPROBS = 20
@@ -43,6 +45,16 @@ class Settings:
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
     temperature_first: bool = False
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: Sequence[str] = BREAKERS
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
     logit_bias: Mapping[int, float] | None = None
     seed: int | None = None
     logprobs: int = 0
@@ -60,6 +72,13 @@ class Settings:
         check_number("repeat_penalty", self.repeat_penalty, 0.0)
         if self.repeat_penalty == 0:
             raise SettingError("repeat_penalty", "a number above 0", self.repeat_penalty)
+        for name in ("dynatemp_range", "dynatemp_exponent", "dry_multiplier", "mirostat_tau", "mirostat_eta"):
+            check_number(name, getattr(self, name), 0.0)
+        check_number("dry_base", self.dry_base, 1.0)
+        check_count("dry_allowed_length", self.dry_allowed_length, 0)
+        check_count("dry_penalty_last_n", self.dry_penalty_last_n, -1)
+        check_texts("dry_sequence_breakers", self.dry_sequence_breakers)
+        check_count("mirostat", self.mirostat, 0, 2)
         check_count("top_k", self.top_k, -1)
         check_count("repeat_last_n", self.repeat_last_n, -1)
         check_count("logprobs", self.logprobs, 0, MOST_LOGPROBS)
@@ -73,12 +92,17 @@ class Settings:
     def penalises(self) -> bool:
         return (self.repeat_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
 
+    @property
+    def is_dry(self) -> bool:
+        return self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
+
     def row(self) -> np.ndarray:
         """`settings` of the op."""
         chances = (self.temperature, self.top_p, self.min_p)
         penalties = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
         taste = (self.top_n_sigma, self.typical_p, self.xtc_probability, self.xtc_threshold)
-        return np.array([[*chances, *penalties, *taste]], np.float32)
+        dynamic = (self.dynatemp_range, self.dynatemp_exponent)
+        return np.array([[*chances, *penalties, *taste, *dynamic]], np.float32)
 
 
 def check_number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> None:
@@ -93,6 +117,11 @@ def check_count(name: str, value: object, least: int, most: float = math.inf) ->
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         between = f"from {least} to {most}" if math.isfinite(most) else f"of at least {least}"
         raise SettingError(name, f"a whole number {between}", value)
+
+
+def check_texts(name: str, value: object) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(t, str) and t for t in value):
+        raise SettingError(name, "a list of texts that are not empty", value)
 
 
 class Recent:
@@ -158,12 +187,21 @@ class Choice:
 class Sampler:
     """Chooses the tokens of one request. `before` are the tokens of its prompt, which penalties count as well."""
 
-    def __init__(self, settings: Settings, vocab: int, before: Iterable[int] = (), context: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        vocab: int,
+        before: Iterable[int] = (),
+        context: int = 1 << 20,
+        heads: Heads | None = None,  # of the texts that break sequences for DRY
+    ) -> None:
         self.settings, self.vocab = settings, vocab
         last = context if settings.repeat_last_n < 0 else settings.repeat_last_n
         self.recent = Recent(last if settings.penalises else 0)
-        for token in before if self.recent.size else ():
-            self.recent.add(int(token))
+        self.dry = Dry(settings, heads or {}, context) if settings.is_dry else None
+        self.mirostat = Mirostat(settings) if settings.mirostat and settings.temperature else None
+        for token in before if self.recent.size or self.dry else ():
+            self._remember(int(token))
         self.index = 0  # of the draw: that of the token in the answer
         self.numbers = numbers_row(settings)
         self.fixed = [Array.from_numpy(x) for x in (settings.row(), self.numbers)]
@@ -176,13 +214,31 @@ class Sampler:
         if self.seen.view is not self.recent.table:
             self.seen = Array.from_numpy(self.recent.table)
         masks = () if mask is None else (Array.from_numpy(mask),)
-        draw = compiled_sample(self.settings.temperature_first)
-        token = int(draw(logits, *self.fixed, self.seen, *self.bias, *masks).view[0])
+        draw = self._by_surprise if self.mirostat else compiled_sample(self.settings.temperature_first)
+        token = int(draw(logits, *self.fixed, self.seen, *self._biases(), *masks).view[0])
         self.index += 1
-        self.recent.add(token)
+        self._remember(token)
         if not self.settings.logprobs:
             return Choice(token)
         return self._with_logprobs(token, logits)
+
+    def _remember(self, token: int) -> None:
+        self.recent.add(token)
+        if self.dry is not None:
+            self.dry.add(token)
+
+    def _biases(self) -> list[Array]:
+        """What is added to logits, with the penalties of DRY, which change from token to token."""
+        late = self.dry.penalties() if self.dry is not None else {}
+        if not late:
+            return self.bias
+        return [Array.from_numpy(x) for x in bias_rows(self.settings.logit_bias, self.vocab, late)]
+
+    def _by_surprise(self, logits: Array, settings: Array, numbers: Array, *edits: Array) -> Array:
+        """Mirostat in the place of the op."""
+        assert self.mirostat is not None
+        row = edited_row(*(x.view[0] for x in (logits, settings, *edits)))
+        return Array.from_numpy(np.array([self.mirostat.choose(row, draw_of(numbers.view[0].tolist()))], np.int32))
 
     def _with_logprobs(self, token: int, logits: Array) -> Choice:
         wanted, row = self.settings.logprobs, logits.view[0]
@@ -200,17 +256,19 @@ def numbers_row(settings: Settings) -> np.ndarray:
     return row
 
 
-def bias_rows(bias: Mapping[int, float] | None, vocab: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and what is added to their logits, filled up to a power of two."""
-    if not bias:
-        return np.full((1, 1), -1, np.int32), np.zeros((1, 1), np.float32)
-    for token, value in bias.items():
+def bias_rows(
+    bias: Mapping[int, float] | None, vocab: int, late: Mapping[int, float] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and what is added to their logits before and, `late`, after the penalties; filled up to a power of two."""
+    for token, value in (bias or {}).items():
         check_count("logit_bias", token, 0, vocab - 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value < math.inf:
             raise SettingError("logit_bias", f"a number or -inf for token {token}", value)
-    size = 1 << (len(bias) - 1).bit_length()
-    tokens, values = np.full((1, size), -1, np.int32), np.zeros((1, size), np.float32)
-    tokens[0, : len(bias)], values[0, : len(bias)] = list(bias), list(bias.values())
+    rows = [*((t, v, 0.0) for t, v in (bias or {}).items()), *((t, 0.0, v) for t, v in (late or {}).items())]
+    size = 1 << (max(len(rows), 1) - 1).bit_length()
+    tokens, values = np.full((1, size), -1, np.int32), np.zeros((1, size, 2), np.float32)
+    for i, (token, early, after) in enumerate(rows):
+        tokens[0, i], values[0, i] = token, (early, after)
     return tokens, values
 
 

@@ -17,9 +17,9 @@ from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array
 
 TEMPERATURE, TOP_P, MIN_P, REPEAT, PRESENCE, FREQUENCY = range(6)  # columns of `settings`
-TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD = range(6, 10)
+TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD, DYNAMIC_RANGE, DYNAMIC_EXPONENT = range(6, 12)
 TOP_K, SEED, INDEX = 0, 1, 3  # columns of `numbers`: seed and index take two each, low word first
-SETTINGS, NUMBERS = 10, 5
+SETTINGS, NUMBERS = 12, 5
 BITS = 32  # of a word of a mask
 SEED_OF_ZERO = 0xDEADBEEF
 XTC_STREAM = 1  # whether XTC takes part is drawn from a stream of its own: the choice of the token stays the same draw
@@ -54,7 +54,7 @@ def sample_type(
         ("numbers", numbers, u32, (rows, NUMBERS)),
         ("seen", seen, i32, (rows, *seen.shape[1:2], 2)),
         ("biased", biased, i32, (rows, *biased.shape[1:2])),
-        ("bias", bias, f32, biased.shape),
+        ("bias", bias, f32, (*biased.shape, 2)),
         *(("mask", m, u32, (rows, -(-vocab // BITS))) for m in mask),
     ]
     for name, came, dtype, shape in wanted:
@@ -81,12 +81,13 @@ def _sample_cases(rng: Rng) -> Case:
     settings[:, TYPICAL_P] = pick(rng, (1.0, 1.0, 0.43))
     settings[:, XTC_PROBABILITY] = pick(rng, (0.0, 0.0, 0.5))
     settings[:, XTC_THRESHOLD] = pick(rng, (0.017, 0.6))
+    settings[:, DYNAMIC_RANGE], settings[:, DYNAMIC_EXPONENT] = pick(rng, (0.0, 0.01)), pick(rng, (1.0, 0.5))
     numbers = rng.integers(0, 1 << 32, (rows, NUMBERS), dtype=np.uint32)
     numbers[:, TOP_K] = pick(rng, (0, 1, 3, 40, 700))
     seen = np.stack([rng.integers(-1, vocab, (rows, few)), rng.integers(0, 3, (rows, few))], axis=-1).astype(np.int32)
     biased = rng.integers(-1, vocab, (rows, few)).astype(np.int32)
-    bias = rng.choice(pick(rng, ([0.0], [-20.125, 20.125, -np.inf])), (rows, few))
-    bias = np.where(biased == 0, 0.0, bias).astype(np.float32)  # so that a token is left
+    bias = rng.choice(pick(rng, ([0.0], [-20.125, 20.125, -np.inf])), (rows, few, 2))
+    bias = np.where(biased[..., None] == 0, 0.0, bias).astype(np.float32)  # so that a token is left
     mask = rng.integers(0, 1 << 32, (rows, -(-vocab // BITS)), dtype=np.uint32) | np.uint32(
         rng.integers(0, 2) << 31 | 1
     )
@@ -97,12 +98,12 @@ def _sample_cases(rng: Rng) -> Case:
 @op(type=sample_type, kind="special", cases=_sample_cases, dtypes=(f32,), public=False)
 def sample(
     logits: Array,  # f32[R,V]
-    settings: Array,  # f32[R,10]: temperature, top_p, min_p, repeat, presence and frequency penalty, top_n_sigma,
-    # typical_p, probability and threshold of XTC
+    settings: Array,  # f32[R,12]: temperature, top_p, min_p, repeat, presence and frequency penalty, top_n_sigma,
+    # typical_p, probability and threshold of XTC, range and exponent of a temperature that follows the entropy
     numbers: Array,  # u32[R,5]: top_k, seed (2 words), index of the draw (2 words)
     seen: Array,  # i32[R,S,2]: tokens the penalties are for, each once, and how often they came; -1: none
     biased: Array,  # i32[R,B]: tokens with a bias; -1: none
-    bias: Array,  # f32[R,B]
+    bias: Array,  # f32[R,B,2]: added before the penalties, and after them
     *mask: Array,  # u32[R,V/32]: bit i of word j allows token 32 j + i
     warm_first: bool = False,
 ) -> Array:
@@ -113,32 +114,44 @@ def sample(
     share exceeds it, top_p the most likely until their share reaches it, min_p those at least so likely in relation to
     the first; XTC drops, by chance, of those above its threshold all but the least likely. Temperature 0 takes the
     largest, the first of equals. The draw number n uses word n of the Philox stream of the seed. With `warm_first`
-    logits are divided by the temperature before the filters.
+    logits are divided by the temperature before the filters. With a range the temperature lies as far between its ends
+    as the entropy of what is left lies between none and the most there could be, to the power of the exponent.
 
     >>> none = np.full((1, 1), -1, np.int32)
-    >>> greedy = np.float32([[0, 1, 0, 1, 0, 0, 0, 1, 0, 0]])  # temperature 0
+    >>> greedy = np.float32([[0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]])  # temperature 0
     >>> numbers, seen = np.zeros((1, 5), np.uint32), np.full((1, 1, 2), -1, np.int32)
-    >>> sample(np.float32([[1, 5, 2, 5]]), greedy, numbers, seen, none, np.zeros((1, 1), np.float32))
+    >>> sample(np.float32([[1, 5, 2, 5]]), greedy, numbers, seen, none, np.zeros((1, 1, 2), np.float32))
     array([1], dtype=int32)
     """
     result = np.zeros(len(logits), np.int32)
     for row in range(len(logits)):
-        allowed = [np.unpackbits(m[row].view(np.uint8), bitorder="little")[: logits.shape[1]] != 0 for m in mask]
-        edited = _edited(logits[row], settings[row], seen[row], biased[row], bias[row], allowed)
-        result[row] = _choice(edited, settings[row], numbers[row].tolist(), row, warm_first)
+        edited = edited_row(*(x[row] for x in (logits, settings, seen, biased, bias, *mask)), row=row)
+        result[row] = _choice(edited, settings[row], numbers[row].tolist(), warm_first)
     return result
 
 
 sample.not_differentiable("tokens are chosen: they do not change smoothly")
 
 
+def edited_row(
+    logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, *mask: Array, row: int = 0
+) -> Array:
+    """The logits of a row after bias, mask and penalties, checked."""
+    allowed = [np.unpackbits(m.view(np.uint8), bitorder="little")[: len(logits)] != 0 for m in mask]
+    found = _edited(logits, settings, seen, biased, bias, allowed)
+    temperature, top_p, min_p = settings[:REPEAT]
+    if not (temperature >= 0 and top_p == top_p and min_p == min_p):
+        raise failed("settings", row)
+    if np.isnan(found).any() or np.isposinf(found).any():
+        raise failed("logits", row)
+    if np.isneginf(found).all():
+        raise failed("nothing", row)
+    return found
+
+
 def _edited(logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, allowed: list[Array]) -> Array:
-    """Logits after bias, mask and penalties."""
     found = logits.copy()
-    for token, value in zip(biased.tolist(), bias, strict=True):
-        _check_token(token, len(found))
-        if token >= 0:
-            found[token] += value
+    _add(found, biased, bias[:, 0])
     for mask in allowed:
         found[~mask] = -np.inf
     for token, count in seen.tolist():
@@ -147,7 +160,15 @@ def _edited(logits: Array, settings: Array, seen: Array, biased: Array, bias: Ar
             old, repeat = found[token], settings[REPEAT]
             milder = old * repeat if old <= 0 else old / repeat
             found[token] = milder - (np.float32(count) * settings[FREQUENCY] + settings[PRESENCE])
+    _add(found, biased, bias[:, 1])
     return found
+
+
+def _add(logits: Array, biased: Array, bias: Array) -> None:
+    for token, value in zip(biased.tolist(), bias, strict=True):
+        _check_token(token, len(logits))
+        if token >= 0:
+            logits[token] += value
 
 
 def _check_token(token: int, vocab: int) -> None:
@@ -155,24 +176,38 @@ def _check_token(token: int, vocab: int) -> None:
         raise failed("token", token)
 
 
-def _choice(logits: Array, settings: Array, numbers: list[int], row: int, warm_first: bool) -> int:
-    temperature, top_p, min_p = settings[:REPEAT]
-    if not (temperature >= 0 and top_p == top_p and min_p == min_p):
-        raise failed("settings", row)
-    if np.isnan(logits).any() or np.isposinf(logits).any():
-        raise failed("logits", row)
-    if np.isneginf(logits).all():
-        raise failed("nothing", row)
-    if temperature == 0:
+def _choice(logits: Array, settings: Array, numbers: list[int], warm_first: bool) -> int:
+    if settings[TEMPERATURE] == 0:
         return int(logits.argmax())
-    divisor = np.maximum(temperature, np.float32(1e-6))
-    tempered = logits / divisor if warm_first else logits
-    kept = _kept(tempered, settings, numbers)
-    shift = (tempered - tempered[kept].max()) / (1 if warm_first else divisor)
+    if warm_first:
+        tempered = logits / _divisor(logits[~np.isneginf(logits)], settings)
+        kept, divisor = _kept(tempered, settings, numbers), np.float32(1)
+    else:
+        tempered, kept = logits, _kept(logits, settings, numbers)
+        divisor = _divisor(logits[kept], settings)
+    shift = (tempered - tempered[kept].max()) / divisor
     with np.errstate(under="ignore", over="ignore"):
         weights = np.where(kept, np.exp(shift), np.float32(0))
     sums = np.cumsum(weights, dtype=np.float64)  # in f32 the many unlikely ones would be lost beside the few likely
     return _first_above(weights, sums, draw_of(numbers) * sums[-1])
+
+
+def _divisor(logits: Array, settings: Array) -> np.float32:
+    """The temperature of the logits that are left."""
+    temperature, reach = settings[TEMPERATURE], settings[DYNAMIC_RANGE]
+    if reach > 0 and len(logits) > 1:
+        least = np.maximum(temperature - reach, np.float32(0))
+        share = _entropy(logits) / np.float32(np.log(len(logits)))
+        temperature = least + (temperature + reach - least) * np.power(share, settings[DYNAMIC_EXPONENT])
+    return np.float32(np.maximum(temperature, np.float32(1e-6)))
+
+
+def _entropy(logits: Array) -> np.float32:
+    shift = (logits - logits.max()).astype(np.float64)
+    with np.errstate(under="ignore"):
+        weights = np.exp(shift)
+    total = weights.sum()
+    return np.float32(max(np.log(total) - (weights * shift).sum() / total, 0.0))
 
 
 def _kept(logits: Array, settings: Array, numbers: list[int]) -> Array:
