@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+import pytest
+
 import tetrad as td
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.fuse import fuse
+from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, fuse, weight
 from tetrad.passes.pipeline import optimise
 
 
@@ -38,4 +41,75 @@ def test_chains_whose_steps_read_each_other_twice_take_no_longer() -> None:
 
     started = time.perf_counter()
     fuse(td.trace(deep)(td.Spec((8, 8)), td.Spec((8, 8))))
+    assert time.perf_counter() - started < 5
+
+
+def unrolled(x: td.Array) -> td.Array:
+    for _ in range(100):
+        x = td.tanh(x) * x + 0.1
+    return x
+
+
+def row_after_row(x: td.Array) -> td.Array:
+    for _ in range(12):
+        x = td.exp(x - td.max(x, axis=1, keepdims=True))
+        x = x / td.sum(x, axis=1, keepdims=True)
+    return x
+
+
+def on_a_product(x: td.Array) -> td.Array:
+    return unrolled(x @ td.ones((64, 64)))
+
+
+def before_a_sum(x: td.Array) -> td.Array:
+    return td.sum(unrolled(x), axis=1)
+
+
+def added_up(x: td.Array) -> td.Array:
+    return sum((td.sin(x * (i + 0.5)) for i in range(20)), start=td.zeros(()))
+
+
+def two_at_a_time(x: td.Array) -> td.Array:
+    y = x + 1
+    for _ in range(300):
+        x, y = y, x * 0.5 + y * 0.5
+    return x
+
+
+LONG = (unrolled, row_after_row, on_a_product, before_a_sum, added_up, two_at_a_time)
+
+
+@pytest.mark.parametrize("function", LONG, ids=lambda f: f.__name__)
+def test_no_kernel_holds_more_work_than_compiles_quickly(function) -> None:  # type: ignore[no-untyped-def]
+    graph = optimise(td.trace(function)(td.Spec((8, 64))))
+    groups = fuse(graph)
+    most = {"map": MAP_WORK, "rows": ROW_WORK, "matmul": TILE_WORK}
+    assert len(groups) > 1
+    for group in groups:
+        assert sum(weight(m) for m in group.members if m.op.name != "matmul") <= most[group.kind]
+    for program in programs_of(Lowerer(current_target()).lower(graph)):
+        assert len(str(program)) < 150_000
+
+
+@pytest.mark.parametrize("function", [unrolled, row_after_row, before_a_sum, two_at_a_time], ids=lambda f: f.__name__)
+def test_the_cuts_change_nothing(function) -> None:  # type: ignore[no-untyped-def]
+    x = td.asarray(np.random.default_rng(1).random((8, 64), np.float32))
+    np.testing.assert_allclose(td.jit(function)(x), function(x), rtol=2e-5)
+
+
+def test_equal_pieces_of_a_long_chain_are_one_kernel() -> None:
+    graph = optimise(td.trace(unrolled)(td.Spec((8, 64))))
+    lowered = Lowerer(current_target()).lower(graph)
+    assert len(lowered.steps) > 2 * len(set(programs_of(lowered)))
+
+
+def test_a_long_chain_is_fused_in_no_time() -> None:
+    def steps(x: td.Array) -> td.Array:
+        for i in range(1000):
+            x = x * 1.0001 + i
+        return x
+
+    graph = td.trace(steps)(td.Spec((100,)))
+    started = time.perf_counter()
+    assert len(fuse(graph)) < 8
     assert time.perf_counter() - started < 5

@@ -18,7 +18,7 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, splat_value
-from tetrad.passes.fuse import LEAVES, Group
+from tetrad.passes.fuse import LEAVES, Group, weight
 
 FLAT_VECTORS = 4  # vectors of a flat workgroup with light work; heavy work has one, and a quarter of the code
 LIGHT = 8  # operations an element up to which work counts as light
@@ -32,7 +32,7 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     outputs = [(node, frame.output(memory.slots[node])) for node in group.outputs]
     shape = group.root.type.shape
     flat = is_flat(group, set(inputs)) or not shape
-    frame.is_light = sum(node.op.cost for node in nodes if node.op.kind == "elementwise") <= LIGHT
+    frame.is_light = sum(map(weight, nodes)) <= LIGHT
     groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
     return frame.finish(groups, group, inplace=pairs, partly=hardly_read(group, inputs, memory), flops=map_flops(nodes))

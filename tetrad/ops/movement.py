@@ -5,6 +5,7 @@ In a `read` rule `at` is a tuple of index values, one per output axis; an operan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from tetrad.core.sizes import Shape, Size, product
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.ops.calculus import (
     Batched,
     amount,
@@ -347,17 +348,33 @@ def concat(*xs: Array, axis: int) -> Array:
     return np.concatenate(xs, axis)
 
 
+PARTS = 8  # of a concat that are looked through one by one; of more, each holds several
+
+
 @concat.read
 def concat_read(k: KernelBuilder, at: At, *xs: Reader, axis: int) -> Val:
     """Each part is read only by the lanes that are in it."""
-    value, end = k.local(0, xs[0].dtype), k.index(0)
-    ends = accumulate(x.shape[axis] for x in xs)
-    for x, total in zip(xs, ends, strict=True):
-        start, end = end, x.value_of(total)
-        if x.shape[axis] != 0:
-            with k.when(k.binary("and", at[axis] >= start, at[axis] < end)):
-                value.set(x(replace(at, axis, at[axis] - start)))
+    value = k.local(0, xs[0].dtype)
+    ends = list(accumulate((x.shape[axis] for x in xs), initial=0))
+    read_parts(k, at, axis, list(zip(xs, ends[:-1], ends[1:], strict=True)), value)
     return value.get()
+
+
+def read_parts(
+    k: KernelBuilder, at: At, axis: int, parts: Sequence[tuple[Reader, Size, Size]], value: LocalVar
+) -> None:
+    """value = the element at `at`; parts are (operand, start, end). Lanes look where they are, not everywhere."""
+    several = -(-len(parts) // PARTS)
+    for i in range(0, len(parts), several):
+        some = parts[i : i + several]
+        x, start, end = some[0][0], some[0][1], some[-1][2]
+        if start == end:
+            continue
+        with k.when(k.binary("and", at[axis] >= x.value_of(start), at[axis] < x.value_of(end))):
+            if len(some) > 1:
+                read_parts(k, at, axis, some, value)
+            else:
+                value.set(x(replace(at, axis, at[axis] - x.value_of(start))))
 
 
 @concat.jvp_of_all

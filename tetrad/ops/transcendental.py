@@ -22,7 +22,7 @@ from tetrad.ops.parts import is_complex, less_one, log_of_one_more
 from tetrad.ops.rules import Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
 
 
-def transcendental(operands: int = 1) -> Callable[[Reference], Op]:
+def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], Op]:
     """The fields all these ops share, found by the name of the function in `kernel.math`."""
 
     def define(function: Reference) -> Op:
@@ -34,7 +34,7 @@ def transcendental(operands: int = 1) -> Callable[[Reference], Op]:
             dtypes=dtypes,
             promote="float",
             ulps=transcendental_ulps(name),
-            cost=20,
+            cost=cost,
         )(precise(function))
 
     return define
@@ -172,7 +172,7 @@ log1p.jvp(lambda t, y, x: t / (x + 1))
 # -- circular functions -----------------------------------------------------------------------------------------------
 
 
-@transcendental()
+@transcendental(cost=60)
 def sin(x: Array) -> Array:
     """Sine of an angle in radians.
 
@@ -190,7 +190,7 @@ def sin_lower(k: KernelBuilder, x: Val) -> Val:
 sin.jvp(times(lambda y, x: run("cos", x)))
 
 
-@transcendental()
+@transcendental(cost=60)
 def cos(x: Array) -> Array:
     """Cosine of an angle in radians.
 
@@ -208,7 +208,7 @@ def cos_lower(k: KernelBuilder, x: Val) -> Val:
 cos.jvp(times(lambda y, x: -sin(x)))
 
 
-@transcendental()
+@transcendental(cost=60)
 def tan(x: Array) -> Array:
     """Tangent of an angle in radians.
 

@@ -29,6 +29,11 @@ FAR, MANY_COLUMNS = 1 << 14, 64  # elements of a transposed left side, columns o
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
 AGAIN = 16  # operations an element may cost in all beyond the first time, when one kernel needs it at several indices
 MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the kernel's own results
+# Work (see `weight`) in one kernel: LLVM's time grows faster than the code. A few hundred operations hide the memory
+# that is read and written between two kernels. Rows repeat their work for every sweep and vector, products for a tile.
+MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
+FOLD_WORK, STORE_WORK = 8, 4
+WORTH = 32  # less work than that is not worth memory of its own
 
 
 @record(eq=False)
@@ -64,6 +69,7 @@ class _Fusion:
         self.results = set(graph.outputs)
         self.whole: dict[Node, tuple[Node, ...]] = {}  # member -> all members of its group, which run together
         self.flat: dict[Node, bool] = {}
+        self.works: dict[Group, int] = {}
 
     def groups(self) -> tuple[Group, ...]:
         made = self.row_groups() + self.matmul_groups()
@@ -121,13 +127,32 @@ class _Fusion:
         """Nodes that work row by row with `first`: member -> "row" (one value a row) or "full"."""
         outer, inner = row_shape(first)
         members: dict[Node, str] = {first: "row"}
+        seen = {first}
+        work = self.work_for(first, seen)
         for node in self.nodes[self.place[first] + 1 :]:
             level = row_level(node, members, outer, inner)
             if level is None and self.is_sibling(node, first, outer, inner):
                 level = "row"
             if level is not None and self.fits(node, members, first):
+                work += self.work_for(node, seen)
+                if work > ROW_WORK:
+                    break
                 members[node] = level
         return self.trimmed(members)
+
+    def work_for(self, node: Node, seen: set[Node]) -> int:
+        """The weight of a member of a rows group and of what is computed on the spot for it, without what was seen.
+
+        Of much work below it only a part is done in the group: `cuts` gives the rest memory.
+        """
+        total, below, stack = weight(node), 0, [node]
+        while stack and below <= ROW_WORK // 4:
+            fresh = [i for i in stack.pop().inputs if i not in seen and i not in self.whole and group_kind(i) == "map"]
+            below += sum(weight(i) for i in fresh)
+            seen.update(fresh)
+            stack.extend(fresh)
+        seen.add(node)
+        return total + min(below, ROW_WORK // 4)
 
     def is_sibling(self, node: Node, first: Node, outer: Shape, inner: Shape) -> bool:
         same_rows = is_row_reduction(node) and row_shape(node) == (outer, inner)
@@ -155,6 +180,7 @@ class _Fusion:
         """The product and the elementwise work on it."""
         members = {product: "full"}
         reached = {product}
+        work = 0
         for node in self.nodes[self.place[product] + 1 :]:
             if not any(i in reached for i in node.inputs):
                 continue
@@ -162,6 +188,9 @@ class _Fusion:
             same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
             same = same and not node.type.dtype.is_complex  # parts are joined by a map
             if same and any(i in members for i in node.inputs) and self.fits(node, members, product):
+                work += weight(node)
+                if work > TILE_WORK:
+                    break
                 members[node] = "full"
         return members
 
@@ -177,7 +206,33 @@ class _Fusion:
         for node in self.nodes:
             memory.update(self.demanded(node))
         memory -= {n for n in self.nodes if n.op.name in LEAVES}
-        return memory | self.shared_work(memory, absorbed)
+        memory |= self.shared_work(memory, absorbed)
+        cut = self.cuts(memory, absorbed)
+        return memory | cut | self.shared_work(memory | cut, absorbed) if cut else memory
+
+    def cuts(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
+        """Nodes that get memory because a kernel would hold too much work without."""
+        cut: set[Node] = set()
+        inside: dict[Node, frozenset[Node]] = {}  # node without memory -> itself and what is computed on the spot with it
+        bound: dict[Node, int] = {}  # its weight is not more than that; counting what is shared once takes longer
+        for node in self.nodes:
+            if node.op.name in LEAVES:
+                continue
+            most = ROW_WORK // 4 if node in absorbed or node.op.kind == "reduce" else MAP_WORK - weight(node)
+            parts = {i: inside[i] for i in node.inputs if i in inside}
+            work = sum(bound[i] for i in parts)
+            while work > most:
+                work = total_weight(parts.values())
+                costly = costliest(parts, inside) if work > most else None
+                if costly is None:
+                    break
+                gone = inside.pop(costly)
+                parts = {i: p - gone if costly in p else p for i, p in parts.items() if i is not costly}
+                cut.add(costly)
+            if node not in memory and node not in absorbed:
+                inside[node] = frozenset({node}).union(*parts.values())
+                bound[node] = work + weight(node)
+        return cut
 
     def is_read_in_place(self, node: Node) -> bool:
         """A transpose that only matmuls read: they walk it as it lies, unless they would walk it far apart often."""
@@ -251,6 +306,20 @@ class _Fusion:
             inner = (0 if i in memory or i.op.name in LEAVES else cost[i] for i in node.inputs)
             cost[node] = min(own + sum(inner), 1 << 20)
         return cost
+
+    def work(self, group: Group, memory: set[Node]) -> int:
+        """The weight of all that a map computes and stores."""
+        if group not in self.works:
+            found = set(group.members)
+            stack = [i for m in group.members for i in m.inputs]
+            while stack:
+                node = stack.pop()
+                if node in found or node in memory or node.op.name in LEAVES:
+                    continue
+                found.add(node)
+                stack.extend(node.inputs)
+            self.works[group] = sum(map(weight, found)) + STORE_WORK * len(group.outputs)
+        return self.works[group]
 
     # -- order ----------------------------------------------------------------------------------------------------
 
@@ -374,6 +443,33 @@ def light_cost(node: Node, most: int = CHEAP) -> int:
     return total
 
 
+def weight(node: Node) -> int:
+    """How much code a node is, in operations: what is 64 bits wide takes twice the registers."""
+    if node.op.kind == "elementwise":
+        is_wide = any(n.type.dtype.bits > 32 for n in (node, *node.inputs))
+        return node.op.cost * 2 if is_wide else node.op.cost
+    return FOLD_WORK if node.op.kind == "reduce" else len(node.inputs)
+
+
+def total_weight(parts: Iterable[Iterable[Node]]) -> int:
+    return sum(weight(node) for node in set().union(*parts))
+
+
+def costliest(parts: Mapping[Node, frozenset[Node]], inside: Mapping[Node, frozenset[Node]]) -> Node | None:
+    """Of the operands, or what they rearrange, the one with most work that can be given memory."""
+    found: Node | None = None
+    most = WORTH
+    for operand in parts:
+        while operand in inside and operand.op.kind == "movement":
+            operand = max(operand.inputs, key=lambda i: total_weight([inside.get(i, ())]))
+        if operand not in inside or operand.type.dtype.is_complex:
+            continue
+        work = total_weight([inside[operand]])
+        if work > most:
+            found, most = operand, work
+    return found
+
+
 def is_splat(node: Node) -> bool:
     if node.op.name == "expand":
         return is_splat(node.inputs[0])
@@ -418,6 +514,8 @@ def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -
         return False
     reads_first, reads_second = inputs_of(first, memory), inputs_of(second, memory)
     feeds = [o for o in first.outputs if o in reads_second]
+    if fusion.work(first, memory) + fusion.work(second, memory) > MAP_WORK:
+        return False
     related = feeds or any(i.type.shape == first.root.type.shape for i in set(reads_first) & set(reads_second))
     if not related or not all(aligned(second.root, o, memory) for o in feeds):
         return False
