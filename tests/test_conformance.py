@@ -17,7 +17,9 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
+from tetrad.compiler.interpret import interpret
 from tetrad.core.dtypes import ARRAY_DTYPES, COMPILED_DTYPES, DType, as_dtype, bf16, f16, f32, f64, i32, i64, u8, u32
 from tetrad.core.errors import DtypeError
 from tetrad.core.op import REGISTRY, Case, Op, op
@@ -28,8 +30,10 @@ from tetrad.graph.nodes import Graph
 from tetrad.graph.text import parse, to_text
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.verify import verify
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.cases import pick, random_array, same_shaped
 from tetrad.ops.rules import NUMBERS, ieee, same_type
+from tetrad.passes.pipeline import optimise
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in OPS for d in o.dtypes]
@@ -99,6 +103,20 @@ def test_compiled_op_is_its_reference(op: Op, dtype: DType) -> None:
     assert cases
     for case in cases:
         conforms(op, case)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.kind == "special"], ids=lambda op: op.name)
+def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
+    """Tiles differ between processors: where kernels do, the evaluator runs those of each."""
+    lowerers = [Lowerer(target) for target in {current_target(): None, **dict.fromkeys(LEVELS.values())}]
+    for case in (case for dtype in op.dtypes for case in drawn(op, dtype, 1)):
+        arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
+        lowered = [lowerer.lower(optimise(graph_of(op, case))) for lowerer in lowerers]
+        kinds = {tuple(map(str, programs_of(each))): each for each in lowered}
+        results = [interpret(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
+        pairs = (pair for other in results[1:] for pair in zip(other, results[0], strict=True))
+        for got, want in pairs:
+            assert difference(got, want) is None, f"{[a.shape for a in arrays]} {case.params}: {difference(got, want)}"
 
 
 @pytest.mark.parametrize("dtype", [f32, f64, i32, i64, u8, u32, f16, bf16], ids=str)

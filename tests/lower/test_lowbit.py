@@ -8,9 +8,8 @@ import pytest
 import tetrad as td
 from tetrad.codegen.llvm import assembly
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import BASELINE, V3, V4
+from tetrad.codegen.targets.x86_64 import LEVELS
 from tetrad.compiler.driver import programs_of
-from tetrad.core.record import replace
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
@@ -121,11 +120,7 @@ def test_rows_out_of_range_and_wrong_operands_are_errors() -> None:
         quantize_rows(td.zeros((2, 40)))
 
 
-def vnni() -> Target:
-    return replace(V4, name="x86-64-v4 with VNNI", features="+avx512vnni", dot4="vnni512")
-
-
-@pytest.mark.parametrize("target", [BASELINE, V3, V4, vnni()], ids=lambda target: target.name)
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
 @pytest.mark.parametrize("name", LANES)
 def test_products_compile_for_every_machine(name: str, target: Target) -> None:
     """Also for those that cannot run here; on AVX-512 VNNI every four products are one instruction."""

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.codegen.targets.x86_64 import LEVELS
 from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.interpret import interpret
+from tetrad.core.target import Target
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
 
@@ -59,3 +62,14 @@ def test_what_an_epilogue_reads_is_fetched_ahead() -> None:
     assert "prefetch" not in plain and "prefetch" not in with_bias
     tile = current_target().f32_tile
     assert with_two.count("prefetch") == 2 * tile.rows * tile.vectors
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
+@pytest.mark.parametrize("n", [16, 32, 48, 80, 144])
+def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(n: int, target: Target) -> None:
+    """A tile has two vectors on AVX-512; the second may lie beyond the last column, and is not stored."""
+    x, w = random(14, 5), random(5, n, seed=1)
+    for function in (lambda x, w: x @ w, lambda x, w: x @ w * 2 + 1):
+        graph = optimise(td.trace(function)(x, w))
+        (got,) = interpret(Lowerer(target).lower(graph), [x, w], {})  # the evaluator refuses what lies outside
+        assert got.tobytes() == np.asarray(td.jit(function)(x, w)).tobytes()

@@ -94,9 +94,9 @@ class Frame:
         return self.k.scratch(f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count)
 
     @contextmanager
-    def within(self, lane: Val, end: Val, size: Size) -> Iterator[None]:
-        """Only lanes before `end`. Vectors that start at multiples of 16 of a size that is one need no test."""
-        if isinstance(size, int) and size % LANES == 0:
+    def within(self, lane: Val, end: Val, size: Size, width: int = LANES) -> Iterator[None]:
+        """Only lanes before `end`. Pieces of `width` (one vector or more) of a multiple of it need no test."""
+        if isinstance(size, int) and size % width == 0:
             yield
             return
         with self.k.when(lane < end, guard=True):

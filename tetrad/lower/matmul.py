@@ -236,7 +236,7 @@ class Matmul:
 
     def store_vector(self, total: Val, m: Val, column: Val) -> None:
         lane = self.n0 + column + self.k.lane()
-        with self.frame.within(lane, self.sizes.val(self.size.n), self.size.n):
+        with self.frame.within(lane, self.sizes.val(self.size.n), self.size.n, self.width):
             store_result(self.frame, self.node, self.outputs, (*self.batch, m, lane), total)
 
     def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
