@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-collect_ignore = ["derive/against_jax.py"]  # a program, run by hand beside JAX
+collect_ignore = ["derive/against_jax.py", "emulated"]  # need JAX, or an emulator; run by hand
 
 # These choose what is tested; any other flag would change what tests print or where they write.
 KEPT_FLAGS = ("TETRAD_TARGET", "TETRAD_CHECK", "TETRAD_THREADS")
