@@ -11,9 +11,11 @@ TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
 LLM_READY := $(PEERS)/.llm-ready
 N ?= 2000
+EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids
+EMULATED_TESTS := tests/codegen tests/lower tests/quant/test_lanes.py tests/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow lint bench bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated lint bench bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -28,6 +30,15 @@ test: lint
 
 test-slow: $(TEST_READY)
 	$(VENV)/bin/python -m pytest tests -m slow -s -o timeout=3600
+
+# Code for processors that may not be here, in an emulator: a PyPI package for Linux on x86-64, which needs glibc 2.38 or
+# a C compiler. About ten minutes for each processor; what a signal ends is not for an emulator.
+test-emulated: $(TEST_READY)
+	$(VENV)/bin/python -m pip install --quiet bochscpu-python==0.4.0
+	for name in $(EMULATED); do \
+	  EMULATED=$$name $(VENV)/bin/python -m pytest -p tests.emulated.plugin -o timeout=1200 -k "not ctrl_c" \
+	    $(EMULATED_TESTS) || exit 1; \
+	done
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .

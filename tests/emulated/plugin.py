@@ -8,9 +8,11 @@ code go to `Processor.call`; the native loop is such code too. Workers are not e
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib
 import os
+import sys
 from collections.abc import Callable
 
 import llvmlite.binding as llvm
@@ -18,9 +20,11 @@ import pytest
 
 from tests.emulated.processor import MODELS, Processor
 from tetrad.codegen.targets import x86_64
-from tetrad.compiler import kernels, objects, recall
+from tetrad.compiler import objects, recall
 from tetrad.runtime import pool
 
+PROCESSOR = pytest.StashKey[Processor]()
+DEFECTS = {"[bitwise_right_shift-i64]": "Bochs shifts by 64 places as by none"}  # of the emulator; the test may pass
 CALLERS = ("tetrad.runtime.pool", "tetrad.compiler.check", "tests.codegen.machine", "tests.runtime.kernels")
 
 
@@ -53,27 +57,37 @@ def pytest_configure(config: pytest.Config) -> None:
     name = os.environ.get("EMULATED", "")
     if name not in MODELS:
         raise pytest.UsageError(f"EMULATED names a processor: {', '.join(MODELS)}")
-    processor = Processor(name)
-    features = processor.features()
-    llvm.get_host_cpu_name, llvm.get_host_cpu_features = lambda: name, lambda: features
-    for module in (objects, recall, x86_64):
-        module.processor_identity = lambda: name
-    for module in (kernels, x86_64):
-        module.missing_features = lambda target: missing(target.vector_bits, features)
-    pool.Pool.start, pool.may_interrupt = lambda self, threads: None, lambda: False
+    config.stash[PROCESSOR] = processor = Processor(name)
+    pretend(name, processor.features())
     calls = EmulatedCalls(processor)
     for caller in CALLERS:
         importlib.import_module(caller).ctypes = calls
-    config.stash[STASH] = processor
+    pool.Pool.start, pool.may_interrupt = lambda self, threads: None, lambda: False
 
 
-STASH = pytest.StashKey[Processor]()
+def pretend(name: str, features: dict[str, bool]) -> None:
+    """Let the compiler believe that it runs on a processor."""
+    llvm.get_host_cpu_name, llvm.get_host_cpu_features = lambda: name, lambda: features
+    for module in (objects, recall, x86_64):
+        module.processor_identity = lambda: name
 
 
-def missing(vector_bits: int, features: dict[str, bool]) -> tuple[str, ...]:
-    needed = {512: x86_64.V3_FEATURES + x86_64.V4_FEATURES, 256: x86_64.V3_FEATURES}.get(vector_bits, ())
-    return tuple(name for name in needed if not features[name])
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for ending, reason in DEFECTS.items():
+            if item.name.endswith(ending):
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    found = config.stash[PROCESSOR].features()
+    return f"emulated: {os.environ['EMULATED']}, {' '.join(name for name in found if found[name])}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    terminalreporter.write_line(f"{config.stash[STASH].calls} calls ran in the emulator")
+    terminalreporter.write_line(f"{config.stash[PROCESSOR].calls} calls ran in the emulator")
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Bochs's package crashes when an interpreter that used it is taken down."""
+    atexit.register(lambda: (sys.stdout.flush(), sys.stderr.flush(), os._exit(exitstatus)))
