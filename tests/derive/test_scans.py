@@ -240,6 +240,35 @@ def test_rows_of_a_while_loop_end_by_themselves() -> None:
         close(g(array([3.0, 60.0, 500.0])), [192.0, 120.0, 500.0])
 
 
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_rows_that_choose_another_branch_give_no_nan(way: Any) -> None:
+    """All branches are computed where each row chooses: 0 times the infinite slope of another must not remain."""
+
+    def root(x: td.Array, s: td.Array, v: td.Array) -> td.Array:
+        return td.cond(x > 0, lambda x: td.sqrt(x * s) + td.sum(td.log(v * x)), lambda x: x * 2 * s, x)
+
+    x, s, v = array([-1.0, 0.0, 4.0]), array(1.0), array([1.0, 2.0])
+    rows = td.vmap(root, in_axes=(0, None, None))
+    close(way(rows)(x, s, v), [-2, 0, 2 + np.log(4) + np.log(8)])
+    by_x, by_s, by_v = way(td.grad(lambda *args: td.sum(rows(*args)), argnums=(0, 1, 2)))(x, s, v)
+    close(by_x, [2, 2, 0.25 + 2 / 4])
+    close(by_s, -2 + 0 + 1)
+    close(by_v, [1, 0.5])
+    close(way(td.vmap(td.grad(root), in_axes=(0, None, None)))(x, s, v), by_x)
+    close(way(lambda x: td.jvp(lambda x: rows(x, s, v), (x,), (td.ones_like(x),))[1])(x), by_x)
+
+
+def test_rows_guard_every_branch_of_a_switch() -> None:
+    def f(i: td.Array, x: td.Array) -> td.Array:
+        return td.switch(i, [td.log, td.sqrt, lambda x: 1 / x, lambda x: 3 * x], x)
+
+    i, x = td.asarray([-1, 1, 2, 9]), array([2.0, 4.0, 2.0, 0.0])
+    got = td.grad(lambda x: td.sum(td.vmap(f)(i, x)))(x)
+    close(got, [0.5, 0.25, -0.25, 3])
+    second = td.grad(lambda x: td.sum(td.grad(lambda x: td.sum(td.vmap(f)(i, x)))(x)))(x)
+    close(second, [-0.25, -1 / 32, 0.25, 0])
+
+
 def test_a_second_call_gives_the_same_bits() -> None:
     f = td.jit(td.grad(final(("every", 3)), argnums=(0, 1)))
     first = [np.asarray(g).tobytes() for g in f(array(INIT), array(XS))]

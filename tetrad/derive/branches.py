@@ -18,7 +18,7 @@ from tetrad.derive.jvp import Flags, flags_of, jvp, present
 from tetrad.derive.linear import Linear, linearize
 from tetrad.derive.parts import spread_reached
 from tetrad.derive.transpose import Cotangents, transpose
-from tetrad.derive.walk import Both, Tangent, instantiate
+from tetrad.derive.walk import Both, Tangent, instantiate, is_differentiable
 from tetrad.graph.build import fresh_like, make_graph, spliced
 from tetrad.graph.loops import make_switch, make_while, switch, while_loop
 from tetrad.graph.nodes import Graph, Node
@@ -112,12 +112,35 @@ def batch_switch(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
         made = [batch(branch, batched[1:], axis, flags).graph for branch in branches]
         return tuple(make_switch(inputs[0], inputs[1:], made, node.source)), flags
     everywhere = (True,) * len(flags)
-    columns = [spliced(batch(branch, batched[1:], axis, everywhere).graph, inputs[1:]) for branch in branches]
-    index, results = inputs[0], columns[-1]
-    for k in reversed(range(len(branches) - 1)):  # an index below the first takes the first
-        chosen = run("less_equal", index, full_like(index, k))
-        results = [along(chosen, x, y) for x, y in zip(columns[k], results, strict=True)]
+    results: list[Node] = []
+    for k, branch in reversed(list(enumerate(branches))):
+        operands, marks = guarded(inputs[1:], batched[1:], rows_of(inputs[0], k, len(branches)), axis)
+        column = spliced(batch(branch, marks, axis, everywhere).graph, operands)
+        upto = run("less_equal", inputs[0], full_like(inputs[0], k))
+        results = [along(upto, x, y) for x, y in zip(column, results, strict=True)] if results else list(column)
     return tuple(results), everywhere
+
+
+def rows_of(index: Node, k: int, count: int) -> Node:
+    """The rows that take branch k: an index below the first takes the first, one above the last takes the last."""
+    compare = "less_equal" if k == 0 else "greater_equal" if k == count - 1 else "equal"
+    made: Node = run(compare, index, full_like(index, k))
+    return made
+
+
+def guarded(operands: Sequence[Node], batched: Flags, chosen: Node, axis: Axis) -> tuple[list[Node], Flags]:
+    """Operands through which no cotangent comes back from rows that did not choose the branch.
+
+    Such a row has the cotangent 0, but 0 times an infinite derivative is NaN. What all rows share is repeated for this
+    if it is a number or a vector; a matrix is not, because products with it would become products with many.
+    """
+    made, flags = [], []
+    for x, flag in zip(operands, batched, strict=True):
+        guards = is_differentiable(x.type) and (flag or x.type.rank <= 1)
+        whole = with_axis(x, flag, axis) if guards else x
+        made.append(along(chosen, whole, run("stop_gradient", whole)) if guards else x)
+        flags.append(flag or guards)
+    return made, tuple(flags)
 
 
 def along(chosen: Node, x: Node, y: Node) -> Node:
