@@ -268,6 +268,9 @@ def test_searching_and_running_sums(x: np.ndarray, data: st.DataObject) -> None:
     check(lambda x: td.cumulative_sum(x, axis=axis), np.cumsum(x, axis, dtype=x.dtype), x)
     initial = np.cumulative_sum(x, axis=axis, dtype=x.dtype, include_initial=True)
     check(lambda x: td.cumulative_sum(x, axis=axis, include_initial=True), initial, x)
+    check(lambda x: td.cumulative_prod(x, axis=axis), np.cumprod(x, axis, dtype=x.dtype), x)
+    initial = np.cumulative_prod(x, axis=axis, dtype=x.dtype, include_initial=True)
+    check(lambda x: td.cumulative_prod(x, axis=axis, include_initial=True), initial, x)
     check(lambda x: td.diff(x, axis=axis, n=2), np.diff(x, 2, axis), x)
     order = np.argsort(x, axis)
     check(lambda x, i: td.take_along_axis(x, i, axis=axis), np.take_along_axis(x, order, axis), x, order)
@@ -356,6 +359,58 @@ def test_dtype_functions() -> None:
     assert td.finfo(td.bfloat16).eps == 0.0078125
     assert (td.iinfo(td.int8).min, td.iinfo(td.uint8).max) == (-128, 255)
     assert td.astype(np.float32([1.5, -1.5, np.nan, 1e20]), td.int32).tolist() == [1, -1, 0, 2**31 - 1]
+
+
+STANDARD = """
+__array_namespace_info__ __array_api_version__ e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32
+uint64 float32 float64 complex64 complex128 arange asarray empty empty_like eye from_dlpack full full_like linspace
+meshgrid ones ones_like tril triu zeros zeros_like astype can_cast finfo iinfo isdtype result_type abs acos acosh add
+asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_invert bitwise_or bitwise_right_shift bitwise_xor
+ceil clip conj copysign cos cosh divide equal exp expm1 floor floor_divide greater greater_equal hypot imag isfinite
+isinf isnan less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or logical_xor maximum
+minimum multiply negative nextafter not_equal positive pow real reciprocal remainder round sign signbit sin sinh
+square sqrt subtract tan tanh trunc take take_along_axis matmul matrix_transpose tensordot vecdot broadcast_arrays
+broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll squeeze stack tile unstack argmax
+argmin count_nonzero nonzero searchsorted where unique_all unique_counts unique_inverse unique_values argsort sort
+cumulative_prod cumulative_sum max mean min prod std sum var all any diff linalg fft
+"""  # of the array API, 2024.12
+
+
+def test_every_name_of_the_standard_is_there() -> None:
+    assert [name for name in STANDARD.split() if not hasattr(td, name)] == []
+
+
+def test_the_namespace_tells_about_itself() -> None:
+    info = td.__array_namespace_info__()
+    assert (info.default_device(), info.devices()) == ("cpu", ["cpu"])
+    assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+    kinds = {kind: td.zeros(1, dtype=dtype).dtype for kind, dtype in info.default_dtypes().items()}
+    assert kinds["real floating"] is td.zeros(1).dtype and kinds["integral"] is td.asarray(1).dtype
+    assert kinds["complex floating"] is td.asarray(1j).dtype and kinds["indexing"] is td.argmax(td.zeros(1)).dtype
+    assert info.dtypes(kind=("bool", "unsigned integer")) == {
+        "bool": td.bool, "uint8": td.uint8, "uint16": td.uint16, "uint32": td.uint32, "uint64": td.uint64,
+    }  # fmt: skip
+    assert all(getattr(td, name) is dtype for name, dtype in info.dtypes(device="cpu").items())
+    with pytest.raises(td.errors.UnsupportedError, match="there is no device 'gpu'"):
+        info.dtypes(device="gpu")
+
+
+def test_functions_at_their_edges() -> None:
+    inf, nan = np.inf, np.nan
+    x, y = np.float64([3, inf, -inf, nan, 1e200, 0]), np.float64([4, nan, 1, 1, 1e200, 0])
+    for run in (lambda f: f, td.jit):
+        np.testing.assert_array_equal(run(td.hypot)(x, y)[:5], [5, inf, inf, nan, np.hypot(1e200, 1e200)])
+        sums = run(td.logaddexp)(np.float64([inf, -inf, inf, nan, -1000]), np.float64([inf, -inf, -inf, 0, -1000]))
+        np.testing.assert_allclose(sums, [inf, -inf, inf, nan, np.log(2) - 1000], rtol=1e-15)
+        near = run(td.nextafter)(np.float32([0, -0.0, 1, inf, nan, -1]), np.float32([-1, 0, 1, 0, 0, 0]))
+        np.testing.assert_array_equal(near, np.float32([-1e-45, 0, 1, 3.4028235e38, nan, -0.99999994]))
+        assert np.signbit(np.asarray(run(td.nextafter)(np.float32(0), np.float32(-0.0))))
+    assert float(td.logaddexp(np.float32(0), np.float32(-20))) == np.float32(np.log1p(np.exp(-20.0)))
+    with pytest.raises(td.errors.DtypeError, match="nextafter: takes f32, f64, got f16"):
+        td.nextafter(td.zeros(1, dtype=td.float16), td.zeros(1, dtype=td.float16))
+    assert td.positive(-3).item() == -3 and td.positive(1j).item() == 1j
+    with pytest.raises(td.errors.DtypeError, match="positive: takes numbers, got bool"):
+        td.positive(True)
 
 
 # symbolic sizes

@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tetrad.core.dtypes import DType, i32
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.dtypes import DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import can_cast as can_cast_dtype
 from tetrad.core.record import record
@@ -97,6 +97,7 @@ from tetrad.tracing.statistics import (
     argmax,
     argmin,
     count_nonzero,
+    cumulative_prod,
     cumulative_sum,
     diff,
     max,
@@ -162,6 +163,18 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
     if min is not None:
         result = elementwise(REGISTRY["maximum"], (result, min), {})
     return result if max is None else elementwise(REGISTRY["minimum"], (result, max), {})
+
+
+def positive(x: Any, /) -> Array:
+    """The numbers as they are: `+x`.
+
+    >>> positive(asarray([1.0, -2.0]))
+    Array([ 1., -2.], float32)
+    """
+    found = as_array(x)
+    if found.dtype.kind not in KINDS["numeric"]:
+        fail(DtypeError, f"positive: takes numbers, got {found.type}", "convert with astype")
+    return found
 
 
 # gathering and scattering
@@ -290,6 +303,47 @@ def iinfo(type: Any, /) -> iinfo_object:
     return iinfo_object(dtype.bits, int(info.max), int(info.min), dtype)
 
 
+DTYPES = {
+    "bool": bool_, "int8": i8, "int16": i16, "int32": i32, "int64": i64, "uint8": u8, "uint16": u16, "uint32": u32,
+    "uint64": u64, "float32": f32, "float64": f64, "complex64": c64, "complex128": c128,
+}  # fmt: skip
+
+
+class NamespaceInfo:
+    """What the array API asks a namespace about itself."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+
+    def default_device(self) -> str:
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
+        _check_device(device)
+        return {"real floating": f32, "complex floating": c64, "integral": i32, "indexing": i64}
+
+    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
+        _check_device(device)
+        return {name: dtype for name, dtype in DTYPES.items() if kind is None or isdtype(dtype, kind)}
+
+
+def _check_device(device: str | None) -> None:
+    if device not in (None, "cpu"):
+        fail(UnsupportedError, f"there is no device {device!r}", "devices: cpu")
+
+
+def __array_namespace_info__() -> NamespaceInfo:
+    """Devices, dtypes and capabilities, as the array API standard asks for them.
+
+    >>> __array_namespace_info__().dtypes(kind="real floating")
+    {'float32': f32, 'float64': f64}
+    """
+    return NamespaceInfo()
+
+
 __all__ = [
     # creation
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
@@ -302,15 +356,15 @@ __all__ = [
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
     "dynamic_update_slice", "dynamic_update_slice_in_dim",
     # elementwise beside the ops
-    "clip", "pow",
+    "clip", "positive", "pow",
     # statistics, searching
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_sum", "diff", "max", "mean", "min", "nonzero",
-    "prod", "std", "sum", "var",
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean",
+    "min", "nonzero", "prod", "std", "sum", "var",
     # sorting, sets
     "argsort", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts", "unique_inverse",
     "unique_values",
     # linear algebra
     "einsum", "matmul", "tensordot", "vecdot",
     # dtypes
-    "can_cast", "finfo", "iinfo", "isdtype", "result_type", "is_operand",
+    "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type", "is_operand",
 ]  # fmt: skip

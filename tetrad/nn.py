@@ -12,10 +12,11 @@ from typing import Any
 from tetrad import functions as td
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError
+from tetrad.core.op import REGISTRY
 from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
-from tetrad.tracing.operands import as_array
+from tetrad.tracing.operands import as_array, elementwise
 
 Axis = int | Sequence[int]
 
@@ -60,8 +61,7 @@ def softplus(x: Any) -> Array:
     >>> softplus(td.asarray([-1000.0, 1000.0]))
     Array([   0., 1000.], float32)
     """
-    x = as_array(x)
-    return td.maximum(x, 0) + td.log1p(td.exp(-td.abs(x)))  # type: ignore[no-any-return]
+    return elementwise(REGISTRY["softplus"], (x,), {})
 
 
 def gelu(x: Any, *, approximate: bool = True) -> Array:

@@ -45,7 +45,7 @@ Function = Callable[..., tuple[Array, ...]]
 RUNNING = "serves a running model, which has its own batch"
 COMPILING = "put in by the compiler, after batching"
 ROW_BY_ROW = {
-    **dict.fromkeys(("after", "product_parts"), COMPILING),
+    **dict.fromkeys(("after", "product_parts", "cumprod_parts"), COMPILING),
     **dict.fromkeys(("attention", "put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
     **dict.fromkeys(("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING),
     **dict.fromkeys(("dequantize", "decoded_matmul", "top_experts", "expert_matmul"), RUNNING),

@@ -19,7 +19,7 @@ from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.evaluate import evaluate
 from tetrad.ops.cases import joined, random_array
 from tetrad.ops.complex import complex_, function_part, join, part
-from tetrad.ops.special import product_parts
+from tetrad.ops.special import cumprod_parts, product_parts
 
 Function = Callable[..., Any]
 BOTH = pytest.mark.parametrize("how", [lambda f: f, td.jit], ids=["eager", "jit"])
@@ -201,6 +201,12 @@ def test_part_is_of_a_complex_number() -> None:
         part(part(x, which=0), which=0)
     with pytest.raises(ShapeError, match="complex: operands have different shapes"):
         complex_(make_parameter(ArrayType(f32, (2,)), 0), make_parameter(ArrayType(f32, (3,)), 1))
+
+
+def test_cumprod_parts_are_products_in_order() -> None:
+    z = np.array([[1 + 2j, 3 - 1j], [0.5j, 2], [-1 - 1j, 4]])
+    re, im = cumprod_parts(z.real, z.imag)
+    np.testing.assert_allclose(re + 1j * im, np.cumprod(z, 0), rtol=1e-15)
 
 
 def test_product_parts_is_a_product_in_order() -> None:

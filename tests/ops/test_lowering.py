@@ -42,6 +42,7 @@ OWN_TESTS = {
     "join": "ops/test_complex.py",
     "function_part": "ops/test_complex.py",
     "product_parts": "ops/test_complex.py",
+    "cumprod_parts": "ops/test_complex.py",
 }
 
 

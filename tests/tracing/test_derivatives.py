@@ -141,3 +141,29 @@ def test_argnums_of_numpy_are_numbers_too() -> None:
     for number in (1, np.int64(1)):
         assert np.asarray(td.grad(f, argnums=number)(X, X)).shape == np.asarray(X).shape
         assert isinstance(td.jacrev(f, argnums=[number])(X, X), tuple)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_derivatives_where_formulas_have_seams(run: Any) -> None:
+    """log(exp(x) + exp(y)) is smooth where its operands are equal, and has slopes where they are infinite."""
+    zero, inf = td.asarray(0.0, dtype=td.float64), np.inf
+    assert run(td.grad(td.nn.softplus))(zero).item() == 0.5
+    assert run(td.grad(td.grad(td.nn.softplus)))(zero).item() == 0.25
+    assert run(td.grad(td.grad(td.logaddexp)))(zero, zero).item() == 0.25
+    ends = np.float64([inf, -inf, 1, -inf]), np.float64([inf, 1, -inf, -inf])
+    slopes = run(td.vmap(td.grad(td.logaddexp, argnums=(0, 1))))(*ends)
+    np.testing.assert_array_equal(np.stack(slopes), [[0.5, 0, 1, 0.5], [0.5, 1, 0, 0.5]])
+    sides = run(td.vmap(td.grad(td.hypot, argnums=(0, 1))))(np.float64([3, 0]), np.float64([4, 0]))
+    np.testing.assert_allclose(np.stack(sides), [[0.6, 0], [0.8, 0]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_running_products_with_zeros_have_derivatives(run: Any) -> None:
+    x = np.float64([[2.0, 0.0, 3.0, 0.0], [1.0, -1.0, 4.0, 0.5]])
+    matrix = np.asarray(run(td.jacrev(lambda x: td.cumulative_prod(x, axis=1)))(x))
+    for i, j, k in np.ndindex(2, 4, 4):
+        others = np.delete(x[i, : j + 1], k) if k <= j else [0.0]
+        assert matrix[i, j, i, k] == np.prod(others)
+    assert not matrix[0, :, 1].any()
+    forward = run(td.jacfwd(td.jacrev(lambda x: td.cumulative_prod(x)[-1])))(td.asarray(x[1]))
+    np.testing.assert_allclose(np.asarray(forward)[0, 1], 4 * 0.5)

@@ -116,8 +116,9 @@ def own_distance(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: 
         depth, magnitude = SUMS[name](node, [np.abs(wide(a)) for a, _ in operands], dims)
         distance = distance + depth * terms(dtype) * epsilon(dtype) * magnitude
         distance = distance + (spacing(value) if dtype.bits < 32 else 0)  # halves round once more at the end
-    if name == "reduce_prod":
-        count = operands[0][0].size // max(value.size, 1)
+    if name in ("reduce_prod", "cumprod"):
+        given = operands[0][0]
+        count = given.shape[node.param("axis")] if name == "cumprod" else given.size // max(value.size, 1)
         distance = distance + 2 * count * terms(dtype) * epsilon(dtype) * np.abs(wide(value))
     return distance
 
@@ -149,6 +150,11 @@ def cumsum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[f
     return 2.0 * sizes[0].shape[axis], np.cumsum(sizes[0], axis)
 
 
+def logaddexp_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
+    """The logarithm that is added to the larger operand is at most that of 2; where both cancel its error remains."""
+    return 8.0, np.full(sizes[0].shape, math.log(2))
+
+
 def attention_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
     """A score is off by units of sum |q| |k|, its weight by as much of itself; weights add up to one."""
     q, k, v = sizes[:3]
@@ -163,6 +169,7 @@ SUMS = {
     "reduce_sum": sum_magnitude,
     "matmul": matmul_magnitude,
     "cumsum": cumsum_magnitude,
+    "logaddexp": logaddexp_magnitude,
     "attention": attention_magnitude,
 }
 

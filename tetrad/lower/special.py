@@ -1,4 +1,4 @@
-"""Lowering, ops with generators of their own: argmax, argmin, cumsum, products of complex numbers, scatter_add.
+"""Lowering, ops with generators of their own: argmax, argmin, running sums and products, scatter_add.
 
 Each is written for one axis seen as [outer, axis, inner]; lanes run along inner where there is one.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from operator import add, mul
 
 from tetrad.core.dtypes import i64, index
 from tetrad.core.errors import UnsupportedError
@@ -89,24 +90,46 @@ def lower_arg(frame: Frame, group: Group) -> Launch:
     return frame.finish(lines.groups, group, flops=product(lines.shape))
 
 
-def lower_cumsum(frame: Frame, group: Group) -> Launch:
-    """Left to right, one line a lane."""
+def lower_running(frame: Frame, group: Group) -> Launch:
+    """Sums or products, left to right, one line a lane."""
     node, k = group.root, frame.k
     lines = Lines(frame, node, node.param("axis"))
     out = frame.output(frame.memory.slots[node])
-    exclusive = dict(node.params).get("exclusive", False)
+    exclusive, start, join = dict(node.params).get("exclusive", False), *RUNNING[node.op.name]
 
     def body() -> None:
-        dtype = compute_dtype(node.type.dtype)
-        total = k.local(0, dtype)
+        total = k.local(start, compute_dtype(node.type.dtype))
         with k.loop(frame.sizes.val(lines.shape[lines.axis])) as i:
             at = lines.at(i)
             before = total.get()
-            total.set(before + frame.reading.wide(node.inputs[0], at))
+            total.set(join(before, frame.reading.wide(node.inputs[0], at)))
             frame.write(out, node, at, k.cast(before if exclusive else total.get(), node.type.dtype))
 
     lines.run(body)
     return frame.finish(lines.groups, group, flops=product(lines.shape))
+
+
+RUNNING: dict[str, tuple[int, Callable[[Val, Val], Val]]] = {"cumsum": (0, add), "cumprod": (1, mul)}
+
+
+def lower_cumprod_parts(frame: Frame, group: Group) -> Launch:
+    """Running products of complex numbers along the first axis, one line a lane."""
+    node, k = group.root, frame.k
+    lines = Lines(frame, node, 0)
+    outputs = [frame.output(slot) for slot in frame.memory.results(node)]
+
+    def body() -> None:
+        parts = [k.local(start, node.type.dtype) for start in (1.0, 0.0)]
+        with k.loop(frame.sizes.val(lines.shape[0])) as i:
+            (a, b), at = (part.get() for part in parts), lines.at(i)
+            c, d = (frame.reading.read(operand, at) for operand in node.inputs)
+            products = (c, a * c - b * d), (d, a * d + b * c)
+            for part, out, (first, value) in zip(parts, outputs, products, strict=True):
+                part.set(k.select(i.eq(0), first, value))  # times 1 + 0i the first might lose the sign of a 0
+                frame.write(out, node, at, part.get())
+
+    lines.run(body)
+    return frame.finish(lines.groups, group, flops=product(lines.shape) * 6)
 
 
 def lower_product_parts(frame: Frame, group: Group) -> Launch:
@@ -184,7 +207,9 @@ GENERATORS: dict[str, Generator] = {
     "after": lambda frame, group: [],
     "argmax": lower_arg,
     "argmin": lower_arg,
-    "cumsum": lower_cumsum,
+    "cumprod": lower_running,
+    "cumprod_parts": lower_cumprod_parts,
+    "cumsum": lower_running,
     "product_parts": lower_product_parts,
     "scatter_add": lower_scatter_add,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import as_dtype, f32
+from tetrad.core.dtypes import as_dtype, f32, f64, i32, i64
 from tetrad.core.errors import BadInputs
 from tetrad.core.op import Case, op
 from tetrad.graph.nodes import Node
@@ -223,6 +223,34 @@ def copysign_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 
 
 copysign.jvp(times(lambda z, x, y: sign(x) * copysign(full_like(x, 1), y)), no_change)
+
+
+EXACT_FLOATS = (f32, f64)  # halves are computed in f32, whose neighbours are not theirs
+
+
+@op(type=same_type("nextafter", EXACT_FLOATS), cases=same_shaped(2, EXACT_FLOATS), dtypes=EXACT_FLOATS, promote="float")
+@ieee
+def nextafter(x: Array, y: Array) -> Array:
+    """The float next to x in the direction of y; y if they are equal.
+
+    >>> nextafter(np.array([1.0, 2.0]), np.array([np.inf, 2.0])) - 1
+    array([2.22044605e-16, 1.00000000e+00])
+    """
+    return np.nextafter(x, y)
+
+
+@nextafter.lower
+def nextafter_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    """Floats of one sign are in the order of their bits."""
+    ints = i32 if x.dtype is f32 else i64
+    bits = k.bitcast(x, ints)
+    moved = k.select(k.binary("xor", x < y, x < 0), bits + 1, bits - 1)
+    smallest = k.copysign(k.bitcast(k.const(1, ints), x.dtype), y)
+    step = k.select(x.eq(0), smallest, k.bitcast(moved, x.dtype))
+    return k.select(x.eq(y), y, k.select(x.ne(x) | y.ne(y), x + y, step))
+
+
+nextafter.jvp(lambda t, z, x, y: t, no_change)
 
 
 # -- quotients --------------------------------------------------------------------------------------------------------

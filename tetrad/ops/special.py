@@ -1,4 +1,4 @@
-"""Ops with a generator of their own in lowering: matrix product, running sum, scattered sum.
+"""Ops with a generator of their own in lowering: matrix product, running sum and product, scattered sum.
 
 Here they have their meaning, types and test cases; the order in which a compiled matrix product adds is design D6.
 """
@@ -12,9 +12,23 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
+from tetrad.graph.build import filled, make_graph, make_parameter
+from tetrad.graph.loops import make_scan
 from tetrad.graph.nodes import Node
-from tetrad.ops.calculus import Batched, all_batched, batched_axis, moved, reshape, run, sum_to, swapped
-from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices, random_shape
+from tetrad.ops.calculus import (
+    Batched,
+    all_batched,
+    batched_axis,
+    full_like,
+    moved,
+    reshape,
+    run,
+    sliced,
+    sum_to,
+    swapped,
+    zeros_like,
+)
+from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices, random_shape, unit_array
 from tetrad.ops.movement import flipped, offset_indices
 from tetrad.ops.rules import (
     ANY_NUMBERS,
@@ -130,6 +144,74 @@ def _cumsum_back(ct: Node, x: Node, *, axis: int, exclusive: bool = False) -> No
 
 cumsum.transpose(_cumsum_back)
 cumsum.batch(batched_axis(cumsum, axis=1))
+
+
+# -- running product --------------------------------------------------------------------------------------------------
+
+
+def cumprod_type(x: ArrayType, *, axis: int) -> ArrayType:
+    check_dtype("cumprod", x.dtype, ANY_NUMBERS)
+    check_axis("cumprod", axis, x)
+    return x
+
+
+def _cumprod_cases(rng: Rng) -> Case:
+    shape = line_shape(rng)
+    return Case((unit_array(rng, pick(rng, ANY_NUMBERS), shape),), {"axis": int(rng.integers(len(shape)))})
+
+
+@op(type=cumprod_type, kind="special", cases=_cumprod_cases, dtypes=ANY_NUMBERS, public=False)
+@ieee
+def cumprod(x: Array, *, axis: int) -> Array:
+    """Products of everything up to each element along an axis, from left to right; integers wrap.
+
+    >>> cumprod(np.array([[1, 2, 3, 4]]), axis=1)
+    array([[ 1,  2,  6, 24]])
+    """
+    return np.cumprod(x, axis, dtype=x.dtype)
+
+
+@cumprod.jvp
+def cumprod_jvp(t: Node, y: Node, x: Node, *, axis: int) -> Node:
+    """Row by row, c becomes c * x + (the product before) * t: no quotients, so elements may be 0."""
+    length = x.type.shape[axis]
+    if length == 0:
+        return zeros_like(y)
+    before = run("concat", full_like(sliced(y, axis, 0, 1), 1), sliced(y, axis, 0, length - 1), axis=axis)
+    rows = [moved(v, axis, 0) for v in (x, before, t)]
+    kind = x.type.with_shape(rows[0].type.shape[1:])
+    c, factor, product, change = inputs = [make_parameter(kind, i) for i in range(4)]
+    after = c * factor + product * change
+    body = make_graph("cumprod_jvp", inputs, [after, after])
+    _, changes = make_scan(body, [], [filled(0, kind)], rows, length=length)
+    return moved(changes, 0, axis)
+
+
+cumprod.batch(batched_axis(cumprod, axis=1))
+
+
+def cumprod_parts_type(re: ArrayType, im: ArrayType) -> tuple[ArrayType, ArrayType]:
+    check_same("cumprod_parts", (re, im))
+    check_dtype("cumprod_parts", re.dtype, (f32, f64))
+    check_axis("cumprod_parts", 0, re)
+    return re, im
+
+
+@op(type=cumprod_parts_type, kind="special", public=False)
+def cumprod_parts(re: Array, im: Array) -> tuple[Array, Array]:
+    """The parts of the products of complex numbers up to each along the first axis.
+
+    >>> cumprod_parts(np.array([0.0, 3.0]), np.array([1.0, 4.0]))
+    (array([ 0., -4.]), array([1., 3.]))
+    """
+    reals, imags = re.copy(), im.copy()
+    for i in range(1, len(re)):
+        a, b, c, d = reals[i - 1], imags[i - 1], re[i], im[i]
+        reals[i], imags[i] = a * c - b * d, a * d + b * c
+    return reals, imags
+
+
+cumprod_parts.not_differentiable("compiling puts it in, after derivatives were taken")
 
 
 # -- scattered sum ----------------------------------------------------------------------------------------------------

@@ -16,14 +16,14 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel import complex as kc
 from tetrad.ops.arithmetic import abs_, add, multiply, negative, square, subtract
 from tetrad.ops.calculus import cast as cast_to
-from tetrad.ops.calculus import zeros_like
+from tetrad.ops.calculus import moved, zeros_like
 from tetrad.ops.compare import equal, isfinite, isinf, isnan, logical_and, logical_or, not_equal, where
 from tetrad.ops.complex import angle, complex_, conj, function_part, imag, join, part, real
 from tetrad.ops.convert import cast
 from tetrad.ops.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.ops.movement import concat, copy, expand, gather, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum
-from tetrad.ops.special import cumsum, matmul, product_parts, scatter_add
+from tetrad.ops.special import cumprod, cumprod_parts, cumsum, matmul, product_parts, scatter_add
 from tetrad.ops.transcendental import atan2
 
 Pair = tuple[Node, Node]
@@ -86,6 +86,13 @@ def reduce_prod_split(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     re, im = (reshape(transpose(p, perm=axes + kept), shape=flat) for p in x)
     result: Pair = product_parts(re, im)
     return result
+
+
+@cumprod.split
+def cumprod_split(x: Pair, *, axis: int) -> Pair:
+    """Running products, the axis in front."""
+    re, im = cumprod_parts(*(moved(p, axis, 0) for p in x))
+    return moved(re, 0, axis), moved(im, 0, axis)
 
 
 # -- comparisons, conversions, parts ----------------------------------------------------------------------------------

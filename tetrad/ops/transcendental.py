@@ -12,14 +12,16 @@ from operator import mul
 
 import numpy as np
 
-from tetrad.core.op import Op, op
+from tetrad.core.dtypes import bf16, f16, f32, f64
+from tetrad.core.op import Case, Op, op
 from tetrad.graph.nodes import Node
+from tetrad.kernel import complex as kc
 from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.ops.calculus import run, times
-from tetrad.ops.cases import same_shaped
+from tetrad.ops.calculus import run, times, where, zeros_like
+from tetrad.ops.cases import Rng, same_shaped
 from tetrad.ops.parts import is_complex, less_one, log_of_one_more
-from tetrad.ops.rules import Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
+from tetrad.ops.rules import FLOATS, Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
 
 
 def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], Op]:
@@ -169,6 +171,50 @@ def log1p_lower(k: KernelBuilder, x: Val) -> Val:
 log1p.jvp(lambda t, y, x: t / (x + 1))
 
 
+def _logaddexp_cases(rng: Rng) -> Case:
+    """Results near 0 are left out: there the terms cancel, and the error is one of units of the terms."""
+    x, y = same_shaped(2, FLOATS)(rng).args
+    with np.errstate(all="ignore"):
+        is_near = np.abs(np.logaddexp(x.astype(np.float64), y.astype(np.float64))) < 0.5
+    return Case(tuple(np.where(is_near, v + v.dtype.type(1), v) for v in (x, y)))
+
+
+@op(
+    type=same_type("logaddexp", FLOATS),
+    cases=_logaddexp_cases,
+    dtypes=FLOATS,
+    promote="float",
+    ulps={f32: 1, f64: 4, f16: 1, bf16: 1},
+    cost=40,
+)
+@precise
+def logaddexp(x: Array, y: Array) -> Array:
+    """log(exp(x) + exp(y)), without overflow.
+
+    >>> logaddexp(np.array([1000.0, -np.inf]), np.array([1000.0, 1.5]))
+    array([1000.69314718,    1.5       ])
+    """
+    return np.logaddexp(x, y)
+
+
+@logaddexp.lower
+def logaddexp_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    """f32 by f64: the larger operand may take away all digits that f32 has of the logarithm."""
+    a, b = k.cast(x, f64), k.cast(y, f64)
+    distance = k.select(a.eq(b), k.const(0.0, f64), -k.abs(a - b))  # equal infinities have no difference
+    return k.cast(k.max(a, b) + km.log1p(k, km.exp(k, distance)), x.dtype)
+
+
+def _share_of_sum(x: Node, y: Node) -> Node:
+    """exp(x) / (exp(x) + exp(y)); equal infinities, which have no difference, share."""
+    is_same_infinity = run("logical_and", run("equal", x, y), run("isinf", x))
+    result: Node = run("sigmoid", where(is_same_infinity, 0.0, x - y))
+    return result
+
+
+logaddexp.jvp(lambda t, z, x, y: t * _share_of_sum(x, y), lambda t, z, x, y: t * _share_of_sum(y, x))
+
+
 # -- circular functions -----------------------------------------------------------------------------------------------
 
 
@@ -308,6 +354,38 @@ atan2.jvp(
 )
 
 
+@op(
+    type=same_type("hypot", FLOATS),
+    cases=same_shaped(2, FLOATS),
+    dtypes=FLOATS,
+    promote="float",
+    ulps={f32: 1, f64: 2, f16: 1, bf16: 1},
+    cost=12,
+)
+@precise
+def hypot(x: Array, y: Array) -> Array:
+    """The square root of x*x + y*y; only the result overflows. Infinite if one operand is, whatever the other.
+
+    >>> hypot(np.array([3.0, np.nan]), np.array([4.0, -np.inf]))
+    array([ 5., inf])
+    """
+    return np.hypot(x, y)
+
+
+@hypot.lower
+def hypot_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    return kc.hypot(k, x, y)
+
+
+def _side(z: Node, x: Node) -> Node:
+    """How fast the length grows with one side; 0 at the origin, where there is a kink."""
+    result: Node = x / where(run("equal", z, zeros_like(z)), 1.0, z)
+    return result
+
+
+hypot.jvp(lambda t, z, x, y: t * _side(z, x), lambda t, z, x, y: t * _side(z, y))
+
+
 # -- hyperbolic functions ---------------------------------------------------------------------------------------------
 
 
@@ -439,6 +517,33 @@ def sigmoid_lower(k: KernelBuilder, x: Val) -> Val:
 
 
 sigmoid.jvp(times(lambda y, x: y * (1 - y)))
+
+
+@op(
+    type=same_type("softplus", FLOATS),
+    cases=same_shaped(1, FLOATS),
+    dtypes=FLOATS,
+    promote="float",
+    ulps={f32: 4, f64: 5, f16: 1, bf16: 1},
+    cost=40,
+    public=False,
+)
+@precise
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x)), without overflow: the integral of the sigmoid.
+
+    >>> softplus(np.array([0.0, 1000.0, -np.inf]))
+    array([6.93147181e-01, 1.00000000e+03, 0.00000000e+00])
+    """
+    return np.logaddexp(x, 0)
+
+
+@softplus.lower
+def softplus_lower(k: KernelBuilder, x: Val) -> Val:
+    return k.max(x, k.const(0.0, x.dtype)) + km.log1p(k, km.exp(k, -k.abs(x)))
+
+
+softplus.jvp(times(lambda y, x: sigmoid(x)))
 
 
 @transcendental()

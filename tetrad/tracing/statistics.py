@@ -17,7 +17,7 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.creation import zeros
+from tetrad.tracing.creation import full
 from tetrad.tracing.indexing import reshaped, sliced
 from tetrad.tracing.manipulation import concat, reshape
 from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, dtype_of, elementwise, run, size_array
@@ -153,15 +153,34 @@ def cumulative_sum(
     >>> td.cumulative_sum(td.asarray([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], int32)
     """
+    return _running("cumulative_sum", "cumsum", x, axis, dtype, 0 if include_initial else None, exclusive=False)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """Products of the first 1, 2, ... elements along an axis; `include_initial` puts a 1 in front.
+
+    >>> import tetrad as td
+    >>> td.cumulative_prod(td.asarray([2, 3, 4]), include_initial=True)
+    Array([ 1,  2,  6, 24], int32)
+    """
+    return _running("cumulative_prod", "cumprod", x, axis, dtype, 1 if include_initial else None)
+
+
+def _running(
+    name: str, op: str, x: Any, axis: int | None, dtype: Any, initial: int | None, **settings: Any
+) -> Array:
     x = as_array(x)
     if axis is None and x.ndim != 1:
-        fail(ShapeError, f"cumulative_sum: axis is needed for {x.type}")
-    at = axis_of("cumulative_sum", 0 if axis is None else axis, x.ndim)
+        fail(ShapeError, f"{name}: axis is needed for {x.type}")
+    at = axis_of(name, 0 if axis is None else axis, x.ndim)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
-    sums = run("cumsum", wide, axis=at, exclusive=False)
-    if not include_initial:
-        return sums
-    return concat([zeros(tuple(1 if i == at else n for i, n in enumerate(x.shape)), dtype=wide.dtype), sums], axis=at)
+    found = run(op, wide, axis=at, **settings)
+    if initial is None:
+        return found
+    first = full(tuple(1 if i == at else n for i, n in enumerate(x.shape)), initial, dtype=wide.dtype)
+    return concat([first, found], axis=at)
 
 
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
