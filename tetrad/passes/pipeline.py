@@ -24,6 +24,7 @@ from tetrad.passes.layout import layout
 from tetrad.passes.quantized import quantized
 from tetrad.passes.rewrite import Fired, Rules, Trace
 from tetrad.passes.split import parts, split
+from tetrad.passes.unroll import unroll
 
 
 @record
@@ -38,6 +39,7 @@ class Pass:
 simplify = Rules("simplify", parts, layout, algebra, quantized, fold)
 
 PIPELINE: tuple[Pass, ...] = (
+    Pass("unroll", lambda graph, _: unroll(graph)),
     Pass("split", split),
     Pass("hoist", lambda graph, _: hoist(graph, simplify.apply)),
     Pass("simplify", simplify.apply),

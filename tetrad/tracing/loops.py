@@ -147,7 +147,7 @@ def scan(
 
     xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads nothing
     reverse     begin with the last row; ys[t] still belongs to xs[t]
-    unroll      as in JAX; compiled loops choose by themselves, results are the same
+    unroll      True, or at least the length: compiled without a loop, step after step; fewer have no effect
     checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K), ("binomial", s)
 
     >>> import tetrad as td

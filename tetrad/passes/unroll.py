@@ -1,0 +1,54 @@
+"""Passes, unrolling: a scan that is asked to unroll as many steps as it has is no loop.
+
+Receives and returns graphs. The steps stand one after the other and are simplified, fused and planned together. A scan
+that is asked for fewer stays as it is: its steps cost nothing that rounds of several would save.
+"""
+
+from __future__ import annotations
+
+from tetrad.core.source import taken_from
+from tetrad.graph.build import item, make_graph, spliced, with_inputs
+from tetrad.graph.loops import scan
+from tetrad.graph.nodes import Graph, Node
+from tetrad.ops.calculus import reshape, run, sliced
+
+
+def unroll(graph: Graph) -> Graph:
+    """The graph without the scans that are to be unrolled whole."""
+    if not any(is_unrolled(node) for node in graph.nodes()):
+        return graph
+    done: dict[Node, Node] = {}
+    found: dict[Node, list[Node]] = {}  # scan -> its results
+    for node in graph.nodes():
+        moved = with_inputs(node, tuple(done[i] for i in node.inputs))
+        if node.op is item and node.inputs[0] in found:
+            moved = found[node.inputs[0]][node.param("index")]
+        elif is_unrolled(moved):
+            with taken_from(node.source):
+                found[node] = steps_of(moved)
+        done[node] = moved
+    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs])
+
+
+def is_unrolled(node: Node) -> bool:
+    if node.op is not scan:
+        return False
+    length = node.param("length")
+    return isinstance(length, int) and 0 < length <= node.param("unroll")
+
+
+def steps_of(loop: Node) -> list[Node]:
+    """The results of a scan, step by step."""
+    consts, carries, length = (loop.param(name) for name in ("consts", "carries", "length"))
+    fixed, state = list(loop.inputs[:consts]), list(loop.inputs[consts : consts + carries])
+    rows: dict[int, list[Node]] = {}
+    for t in reversed(range(length)) if loop.param("reverse") else range(length):
+        xs = [row(x, t) for x in loop.inputs[consts + carries :]]
+        made = spliced(loop.param("body"), [*fixed, *state, *xs])
+        state, rows[t] = made[:carries], [reshape(y, (1, *y.type.shape)) for y in made[carries:]]
+    columns = zip(*(rows[t] for t in range(length)), strict=True)
+    return [*state, *(run("concat", *column, axis=0) if length > 1 else column[0] for column in columns)]
+
+
+def row(x: Node, t: int) -> Node:
+    return reshape(sliced(x, 0, t, 1), x.type.shape[1:])
