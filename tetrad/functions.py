@@ -180,7 +180,7 @@ def positive(x: Any, /) -> Array:
 # gathering and scattering
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
+def take(x: Any, indices: Any, /, axis: int | None = None) -> Array:
     """Elements (or slices) along an axis at these indices; negative ones count from the end.
 
     >>> take(asarray([10, 20, 30]), asarray([2, 0, -1]))
@@ -194,7 +194,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
     return take_axis(x, at, axis_of("take", axis, x.ndim))
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
+def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Array:
     """One element per index along an axis, at the index's own place on the other axes.
 
     >>> take_along_axis(asarray([[1, 2], [3, 4]]), asarray([[1], [0]]))

@@ -39,12 +39,13 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
     dims: Any = None,
 ) -> Any:
     """Compile a function of arrays. It is traced once per signature: dtypes, shapes, containers and static values.
 
     static_argnums, static_argnames   arguments that are hashable settings, not arrays
-    donate_argnums                    arguments whose memory may become a result; they cannot be used afterwards
+    donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be used afterwards
     dims                              per argument {axis: Dim}: these axes may have any size, with one program for all
 
     >>> import tetrad as td
@@ -53,7 +54,7 @@ def jit(
     """
     settings: dict[str, Any] = {
         "static_argnums": static_argnums, "static_argnames": static_argnames,
-        "donate_argnums": donate_argnums, "dims": dims,
+        "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "dims": dims,
     }  # fmt: skip
     if function is None:
         return lambda wrapped: Jitted(wrapped, NATIVE, **settings)

@@ -104,3 +104,21 @@ def test_operators_refuse_what_is_no_operand() -> None:
     with pytest.raises(TypeError):
         td.zeros(2) + "text"
     assert (td.zeros(2) == "text") is False
+
+
+def test_numpy_functions_take_values_and_ask_for_shapes() -> None:
+    x = td.asarray([[1.0, 2.0], [3.0, 4.0]])
+    assert np.sum(x) == 10 and np.mean(x, axis=0).tolist() == [2, 3] and np.concatenate([x, x]).shape == (4, 2)
+    assert td.jit(lambda x: x * np.ndim(x))(x).tolist() == [[2, 4], [6, 8]]
+    with pytest.raises(TraceError, match="keep to td functions"):
+        td.jit(lambda x: np.sum(x))(x)
+
+
+def test_an_axis_may_be_positional() -> None:
+    x = td.asarray([[1.0, 2.0], [3.0, 5.0]])
+    for name in ("sum", "prod", "max", "min", "mean", "var", "std", "any", "all", "argmax", "argmin"):
+        want = getattr(np, name)(np.asarray(x), 1)
+        np.testing.assert_array_equal(getattr(td, name)(x, 1), want)
+        np.testing.assert_array_equal(getattr(x, name)(1), want)
+    assert td.stack([x, x], 2).shape == (2, 2, 2) and td.expand_dims(x, 1).shape == (2, 1, 2)
+    assert td.roll(x, 1, 1).tolist() == [[2, 1], [5, 3]] and td.take(x, td.asarray([1]), 1).tolist() == [[2], [5]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tetrad as td
 from tests.tracing.engine import jit
-from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TraceError, UnsupportedError
 
 
 def sizes(max_rank: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
@@ -122,3 +122,18 @@ def test_axes_of_symbolic_size() -> None:
         np.testing.assert_array_equal(a, b)
     with pytest.raises(UnsupportedError, match="symbolic size n"):
         jit(lambda x: x[:3], dims=({0: n},))(values)
+
+
+def test_rows_without_elements_are_not_looked_at_and_no_rows_take_nothing() -> None:
+    def far(x: td.Array) -> td.Array:
+        return td.take(x, td.asarray([9]), axis=0)
+
+    for call in (far, td.jit(far)):
+        assert call(td.zeros((3, 0))).shape == (1, 0)
+
+    def nowhere(x: td.Array) -> td.Array:
+        return td.scatter_add(x, td.asarray([0]), 0)
+
+    for call in (nowhere, td.jit(nowhere)):
+        with pytest.raises(ShapeError, match=r"there are no rows to add f32\[1\] to"):
+            call(td.ones(1))

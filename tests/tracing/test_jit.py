@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import sys
 import threading
 from typing import Any, NamedTuple
 
@@ -10,7 +13,7 @@ import pytest
 
 import tetrad as td
 from tests.tracing.engine import Evaluator, jit
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.tracing.jit import Jitted
 
 
@@ -202,7 +205,111 @@ def test_a_result_that_nobody_has_seen_is_donated_in_place() -> None:
     assert held.ptr == address and taken[-1].ptr != address
 
 
+@pytest.mark.parametrize("view", [False, True])
+def test_an_array_donated_twice_does_not_change_what_numpy_sees(view: bool) -> None:
+    f = td.jit(lambda x, y: (x + 1, y * 2), donate_argnums=(0, 1))
+    x = td.jit(lambda x: x + 1)(np.arange(4, dtype=np.float32))
+    seen = np.asarray(x) if view else None
+    a, b = f(x, x)
+    assert a.tolist() == [2, 3, 4, 5] and b.tolist() == [2, 4, 6, 8] and x.is_deleted
+    assert seen is None or seen.tolist() == [1, 2, 3, 4]
+
+
+def test_memory_that_the_user_promised_not_to_write_to_is_not_donated() -> None:
+    mine = np.arange(4, dtype=np.float32)
+    x = td.asarray(mine, copy=False)
+    td.jit(lambda x, y: (x + 1, y * 2), donate_argnums=(0, 1))(x, x)
+    assert mine.tolist() == [0, 1, 2, 3]
+
+
+def test_donated_arguments_by_name_by_keyword_and_from_the_end() -> None:
+    for settings in ({"donate_argnums": -1}, {"donate_argnames": "y"}, {"donate_argnames": ["y"]}):
+        f = td.jit(lambda x, y: x + y, **settings)
+        for call in (lambda x, y, f=f: f(x, y), lambda x, y, f=f: f(x, y=y)):
+            x, y = td.ones(3), td.ones(3)
+            call(x, y)
+            assert y.is_deleted and not x.is_deleted
+
+
+def test_what_cannot_be_donated() -> None:
+    with pytest.raises(TraceError, match=r"donate_argnums has 3, there are 1 positional"):
+        td.jit(lambda x: x, donate_argnums=3)
+    with pytest.raises(TraceError, match=r"donate_argnames has 'z', the parameters are x"):
+        td.jit(lambda x: x, donate_argnames="z")
+    with pytest.raises(TraceError, match=r"n is static, only arrays can be donated"):
+        td.jit(lambda x, n: x * n, static_argnames="n", donate_argnums=1)
+
+
+# arguments
+
+
+def test_only_functions_are_compiled() -> None:
+    with pytest.raises(TraceError, match="expected a function, got a int"):
+        td.jit(3)  # type: ignore[arg-type]
+
+
+def test_a_spec_has_no_values_also_after_arrays_of_its_type() -> None:
+    f = td.jit(lambda x: x + 1)
+    f(td.zeros(3))
+    with pytest.raises(TraceError, match=r"Spec\(f32\[3\]\) has no values to run with"):
+        f(td.Spec((3,)))
+
+
+def test_python_ints_that_do_not_fit_are_refused_not_cut_off() -> None:
+    inner = td.jit(lambda x, n: x * n)
+    for f in (td.jit(lambda x, n: x + n), inner, td.jit(lambda x, n: inner(x, n))):
+        x = td.asarray([1, 2])
+        assert f(x, 7).dtype is td.int32
+        with pytest.raises(DtypeError, match=r"n is 1099511627776, which does not fit i32"):
+            f(x, 1 << 40)
+        with pytest.raises(DtypeError, match=r"n is -1, which does not fit u8"):
+            f(td.asarray([1, 2], dtype=td.uint8), -1)
+        f(td.asarray([1, 2], dtype=td.int64), 1 << 40)
+        f(td.asarray([1.0, 2.0]), 1 << 40)
+    with pytest.raises(DtypeError, match=r"9223372036854775808 does not fit i64"):
+        td.jit(lambda n: n + 1)(1 << 63)
+
+
+def test_numpy_arrays_in_the_other_byte_order() -> None:
+    x = np.arange(3, dtype=np.float32)
+    for other in (x.astype(">f4"), x.astype(x.dtype.newbyteorder())):
+        assert td.jit(lambda x: x + 1)(other).tolist() == [1, 2, 3] == (td.asarray(other) + 1).tolist()
+
+
+@td.jit
+def public_function(x: td.Array) -> td.Array:
+    return x + 1
+
+
+def test_compiled_functions_are_copied_and_sent_as_functions_are() -> None:
+    assert copy.deepcopy({"f": public_function})["f"] is public_function
+    public_function.__module__ = "tests.tracing.here"
+    sys.modules["tests.tracing.here"] = sys.modules[__name__]
+    assert pickle.loads(pickle.dumps(public_function)) is public_function
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(td.jit(lambda x: x))
+
+
 # threads
+
+
+def test_traced_arrays_stay_on_their_thread() -> None:
+    box: list[Any] = []
+
+    def f(x: Any) -> Any:
+        def other() -> None:
+            try:
+                _ = x + 1
+            except TraceError as error:
+                box.append(str(error))
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return x
+
+    jit(f)(td.zeros(2))
+    assert "a traced f32[2] was used on another thread than that of f" in box[0]
 
 
 def test_threads_share_one_program() -> None:

@@ -227,6 +227,8 @@ def scatter_add_type(updates: ArrayType, indices: ArrayType, *, size: Size) -> A
         )
     if lowest(size) < 0:
         raise ShapeError(f"scatter_add: size must not be negative, got {size}")
+    if size == 0 and indices.size != 0:
+        raise ShapeError(f"scatter_add: there are no rows to add {updates} to")
     return updates.with_shape((size, *updates.shape[1:]))
 
 

@@ -213,7 +213,7 @@ class _Fusion:
     def cuts(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
         """Nodes that get memory because a kernel would hold too much work without."""
         cut: set[Node] = set()
-        inside: dict[Node, frozenset[Node]] = {}  # node without memory -> itself and what is computed on the spot with it
+        inside: dict[Node, frozenset[Node]] = {}  # node without memory -> itself and what is computed along with it
         bound: dict[Node, int] = {}  # its weight is not more than that; counting what is shared once takes longer
         for node in self.nodes:
             if node.op.name in LEAVES:

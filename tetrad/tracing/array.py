@@ -20,6 +20,7 @@ from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError,
 from tetrad.core.op import Op
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
+from tetrad.core.tree import tree_map
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_constant, make_graph, parameter
 from tetrad.graph.evaluate import evaluate as evaluate_graph
@@ -35,6 +36,8 @@ class Storage(Protocol):
 
     def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray: ...
 
+
+ATTRIBUTES: dict[Any, str] = {np.shape: "shape", np.ndim: "ndim", np.size: "size"}
 
 _types: dict[tuple[DType, Shape], ArrayType] = {}
 
@@ -141,6 +144,13 @@ class Array:
         shown = self.view.view()
         shown.flags.writeable = False
         return shown
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions take the values (a traced array has none), or ask what the array is."""
+        if function in ATTRIBUTES and len(args) == 1 and not kwargs:
+            return getattr(args[0], ATTRIBUTES[function])
+        args, kwargs = tree_map(lambda x: np.asarray(x) if isinstance(x, Array) else x, (args, kwargs))
+        return function(*args, **kwargs)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.view.__dlpack__(**options)
@@ -314,40 +324,40 @@ class Array:
     def squeeze(self, axis: Any = None) -> Array:
         return self._call("squeeze", axis)
 
-    def take(self, indices: Any, *, axis: int | None = None) -> Array:
+    def take(self, indices: Any, axis: int | None = None) -> Array:
         return self._call("take", indices, axis=axis)
 
-    def sum(self, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
         return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def prod(self, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
         return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Array:
         return self._call("mean", axis=axis, keepdims=keepdims)
 
-    def var(self, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
         return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
         return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
 
-    def max(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Array:
         return self._call("max", axis=axis, keepdims=keepdims)
 
-    def min(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Array:
         return self._call("min", axis=axis, keepdims=keepdims)
 
-    def any(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> Array:
         return self._call("any", axis=axis, keepdims=keepdims)
 
-    def all(self, *, axis: Any = None, keepdims: bool = False) -> Array:
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> Array:
         return self._call("all", axis=axis, keepdims=keepdims)
 
-    def argmax(self, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
         return self._call("argmax", axis=axis, keepdims=keepdims)
 
-    def argmin(self, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
         return self._call("argmin", axis=axis, keepdims=keepdims)
 
     def __neg__(self) -> Array:
@@ -559,7 +569,9 @@ def trace_of(x: TracedArray) -> Trace:
     """The trace in which a new node on `x` belongs: the innermost one, as long as x is still alive."""
     trace = current_trace()
     if trace is None or x.trace not in stack.traces:
-        message = f"a traced {x.type} was used after the tracing of {x.trace.name} had ended"
+        name = x.trace.name
+        when = f"on another thread than that of {name}" if x.trace.active else f"after the tracing of {name} had ended"
+        message = f"a traced {x.type} was used {when}"
         fail(TraceError, message, "return it from the traced function instead of storing it elsewhere")
     return trace
 

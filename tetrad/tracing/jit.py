@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.dtypes import DType
+from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.record import record
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
@@ -26,8 +27,8 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, Storage, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import current_trace, stack
-from tetrad.tracing.operands import wrap
-from tetrad.tracing.signature import Arguments, argument_name, signature_of
+from tetrad.tracing.operands import dtype_holds, scalar, wrap
+from tetrad.tracing.signature import Arguments, argument_name, chosen, signature_of
 from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
 
 OWN_REFERENCES = 3  # to the storage of an array that only this call can reach: array, list of storages, getrefcount
@@ -61,6 +62,7 @@ class Program:
     dims: tuple[Named, ...]  # sorted by name: the order of Compiled.run
     sizes: tuple[SizeExpr, ...]  # sizes inside the graph that must not become negative
     donated: tuple[int, ...]
+    narrowed: tuple[tuple[int, DType], ...]  # inputs that are Python ints, and the integer types they are cast to
 
 
 @record
@@ -85,12 +87,14 @@ class Jitted:
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
         donate_argnums: int | Sequence[int] = (),
+        donate_argnames: str | Sequence[str] = (),
         dims: Any = None,
     ) -> None:
+        self.signature = signature_of(function, static_argnums, static_argnames)
         functools.update_wrapper(self, function)
         self.function, self.engine = function, engine
-        self.signature = signature_of(function, static_argnums, static_argnames)
-        self.donated = frozenset([donate_argnums] if isinstance(donate_argnums, int) else donate_argnums)
+        self.donated = chosen(function, donate_argnums, donate_argnames, "donate")
+        self._check_donated()
         self.dims = dims
         self.signatures: list[str] = []
         self._programs: dict[Hashable, Program] = {}
@@ -115,13 +119,21 @@ class Jitted:
         if bound is None:
             return self._call(args, kwargs)
         from_numpy = self.engine.from_numpy
-        storages = bound.run([x._storage or x.storage(from_numpy) for x in args], bound.dims)
+        try:
+            given = [x._storage or x.storage(from_numpy) for x in args]
+        except AttributeError:  # something else that has a type, such as a Spec
+            return self._call(args, kwargs)
+        storages = bound.run(given, bound.dims)
         if bound.single is not None:
             return Array.from_storage(bound.single, storages[0])
         return _returned(bound, storages)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        """Copied and pickled as functions are: by name."""
+        return str(self.__qualname__)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"<jitted {self.signature.name}, compiled {self.compiles} times>"
@@ -146,11 +158,22 @@ class Jitted:
         if bound is None:
             bound = self._bind(arguments)
             self._remember(key, bound, args, kwargs)
-        donated, from_numpy = bound.program.donated, self.engine.from_numpy
+        self._check_numbers(arguments, bound.program)
+        from_numpy = self.engine.from_numpy
         storages = [x._storage or x.storage(from_numpy) for x in arrays]
-        for i in donated:
-            storages[i] = _given_up(arrays[i], arrays[i] is arguments.leaves[i], storages, i, self.engine)
+        if bound.program.donated:
+            ours = {i: arrays[i] is arguments.leaves[i] for i in bound.program.donated}
+            storages = _given_up(arrays, ours, storages, self.engine)
         return _returned(bound, bound.run(storages, bound.dims))
+
+    def _check_numbers(self, arguments: Arguments, program: Program) -> None:
+        """A Python int travels in 64 bits: does it fit what the program makes of it?"""
+        for i, dtype in program.narrowed:
+            number = arguments.leaves[i]
+            if type(number) is int and not dtype_holds(dtype, number):
+                name = self.signature.leaf_names(arguments)[i]
+                message = f"{self.signature.name}: {name} is {number}, which does not fit {dtype}"
+                fail(DtypeError, message, "pass an array of a wider dtype: td.asarray(n, dtype=td.int64)")
 
     def _arrays(self, arguments: Arguments) -> tuple[list[Array], Hashable]:
         """The arguments as arrays, and a key for all that the choice of program and sizes depends on."""
@@ -204,15 +227,26 @@ class Jitted:
         donated = self._donated_leaves(arguments)
         graph = undressed(traced.graph)
         compiled = self.engine.compile_graph(graph, donated)
-        return Program(graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated)
+        numbers = {i for i, kind in enumerate(kinds) if kind.weak is int}
+        narrowed = tuple((i, dtype) for i, dtype in narrowings(graph) if i in numbers)
+        return Program(graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated, narrowed)
 
     def _trace(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Traced:
         return trace_function(self.signature, self.function, arguments, kinds)
 
+    def _check_donated(self) -> None:
+        both = self.donated[0] & self.signature.static_positions
+        if both:
+            names = ", ".join(self.signature.argument_name(i) for i in sorted(both))
+            fail(TraceError, f"{self.signature.name}: {names} is static, only arrays can be donated")
+
     def _donated_leaves(self, arguments: Arguments) -> tuple[int, ...]:
-        children = arguments.tree.children[0].children
-        owners = [p for p, child in zip(arguments.positions, children, strict=True) for _ in child.leaf_names()]
-        return tuple(leaf for leaf, position in enumerate(owners) if position in self.donated)
+        positional, keyword = arguments.tree.children
+        keys: Any = keyword.data
+        given = [p in self.donated[0] for p in arguments.positions] + [key in self.donated[1] for key in keys]
+        children = (*positional.children, *keyword.children)
+        leaves = [is_given for is_given, child in zip(given, children, strict=True) for _ in child.leaf_names()]
+        return tuple(leaf for leaf, is_given in enumerate(leaves) if is_given)
 
     def _describe(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> str:
         names = self.signature.leaf_names(arguments)
@@ -279,16 +313,36 @@ def _operand(leaf: Any) -> Array:
         return TracedArray.of(leaf.wide, leaf.trace)
     if isinstance(leaf, Array):
         return leaf
-    return Array.from_numpy(np.asarray(leaf, WIDE[type(leaf)].np)) if type(leaf) in WIDE else wrap(np.asarray(leaf))
+    return scalar(leaf, WIDE[type(leaf)]) if type(leaf) in WIDE else wrap(np.asarray(leaf))
 
 
-def _given_up(x: Array, is_ours: bool, storages: list[Storage], i: int, engine: Engine) -> Storage:
-    """The memory of a donated array: its own if nobody else can see it, else a copy. The array is gone afterwards."""
-    shared = x._view is not None or sys.getrefcount(storages[i]) > OWN_REFERENCES
-    storage = engine.from_numpy(np.array(x.view, order="C")) if shared or not is_ours else storages[i]
-    if is_ours:
-        x.delete()
-    return storage
+def _given_up(arrays: list[Array], ours: dict[int, bool], storages: list[Storage], engine: Engine) -> list[Storage]:
+    """The storages with those of donated arrays: their own if nobody else can see them, else copies.
+
+    The donated arrays are gone afterwards. One that is passed twice is seen by the other argument.
+    """
+    given: list[Storage | None] = [None] * len(storages)
+    for i, is_ours in ours.items():
+        shared = not is_ours or arrays[i]._view is not None or sys.getrefcount(storages[i]) > OWN_REFERENCES
+        given[i] = engine.from_numpy(np.array(arrays[i].view, order="C")) if shared else storages[i]
+    for i, is_ours in ours.items():
+        if is_ours:
+            arrays[i].delete()
+    return [old if new is None else new for old, new in zip(storages, given, strict=True)]
+
+
+def narrowings(graph: Graph) -> list[tuple[int, DType]]:
+    """Which inputs of a graph are cast to which integer types, here or in the functions it calls."""
+    done: dict[Graph, dict[tuple[int, DType], None]] = {}
+    for inner in innermost_first(graph):
+        place = {node: i for i, node in enumerate(inner.inputs)}
+        found = done[inner] = {}
+        for node in inner.nodes():
+            if node.op.name == "cast" and node.inputs[0] in place and node.type.dtype.is_integer:
+                found[place[node.inputs[0]], node.type.dtype] = None
+            called = done[node.param("graph")] if node.op.name == "call" else ()
+            found |= {(place[node.inputs[i]], dtype): None for i, dtype in called if node.inputs[i] in place}
+    return list(done[graph])
 
 
 def _shrinking_sizes(graph: Graph) -> tuple[SizeExpr, ...]:

@@ -52,7 +52,7 @@ def _product(a: Array, b: Array) -> Array:
     return run("matmul", reshaped(a, (1,) * (rank - a.ndim) + a.shape), reshaped(b, (1,) * (rank - b.ndim) + b.shape))
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
+def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
     """The dot product along an axis, of the conjugate of x1 with x2; the others broadcast.
 
     >>> import tetrad as td
@@ -67,7 +67,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     return reshaped(result, result.shape[:-2])
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
+def tensordot(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
     """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or two lists of axes.
 
     >>> import tetrad as td

@@ -116,7 +116,7 @@ def _axis_list(axis: int | Sequence[int], rank: int) -> list[int]:
     return [axis_of("moveaxis", a, rank) for a in ([axis] if isinstance(axis, int) else axis)]
 
 
-def expand_dims(x: Any, /, *, axis: int | Sequence[int] = 0) -> Array:
+def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Array:
     """New axes of size 1 at these places of the result.
 
     >>> import tetrad as td
@@ -157,7 +157,7 @@ def broadcast_arrays(*arrays: Any) -> list[Array]:
     return broadcast("broadcast_arrays", [as_array(x) for x in arrays])
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
+def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     """Arrays joined along an axis (None: flattened first).
 
     >>> import tetrad as td
@@ -175,7 +175,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
     return first if len(parts) == 1 else run("concat", *parts, axis=at)
 
 
-def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
+def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     """Arrays of one shape joined along a new axis.
 
     >>> import tetrad as td
@@ -189,12 +189,12 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
     return concat([expand_dims(part, axis=axis) for part in parts], axis=axis)
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
+def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis."""
     return tuple(moveaxis(x, axis, 0))
 
 
-def flip(x: Any, /, *, axis: int | Sequence[int] | None = None) -> Array:
+def flip(x: Any, /, axis: int | Sequence[int] | None = None) -> Array:
     """The order of elements reversed along axes.
 
     >>> import tetrad as td
@@ -207,7 +207,7 @@ def flip(x: Any, /, *, axis: int | Sequence[int] | None = None) -> Array:
     return sliced(x, starts, x.shape, tuple(-1 if i in axes else 1 for i in range(x.ndim)))
 
 
-def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Array:
+def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Elements moved along axes, those that leave come back at the other end.
 
     >>> import tetrad as td
@@ -242,7 +242,7 @@ def _roll_axis(x: Array, shift: int, axis: int) -> Array:
     return concat([sliced(x, starts, after, ones), sliced(x, zeros, before, ones)], axis=axis)
 
 
-def repeat(x: Any, repeats: int, /, *, axis: int | None = None) -> Array:
+def repeat(x: Any, repeats: int, /, axis: int | None = None) -> Array:
     """Each element `repeats` times.
 
     >>> import tetrad as td

@@ -48,7 +48,9 @@ def as_array(x: Any) -> Array:
 
 
 def wrap(values: np.ndarray) -> Array:
-    """A NumPy array as it is, if there is a dtype for it."""
+    """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     try:
         return Array.from_numpy(values)
     except TetradError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
@@ -104,28 +104,47 @@ def signature_of(
 ) -> Signature:
     """Static arguments by position and by name: either way of passing them is then static."""
     name = getattr(function, "__name__", type(function).__name__)
-    numbers = [static_argnums] if isinstance(static_argnums, int) else list(static_argnums)
-    names = [static_argnames] if isinstance(static_argnames, str) else list(static_argnames)
+    if not callable(function):
+        fail(TraceError, f"expected a function, got a {type(function).__name__}")
+    positions, names = chosen(function, static_argnums, static_argnames, "static")
+    return Signature(name, _parameters(function)[0], positions, names)
+
+
+def chosen(
+    function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Sequence[str], what: str
+) -> tuple[frozenset[int], frozenset[str]]:
+    """Arguments chosen by position and by name, each either way; an error names those that the function has not."""
+    name = getattr(function, "__name__", type(function).__name__)
+    numbers = [int(n) for n in ([argnums] if isinstance(argnums, SupportsIndex) else argnums)]
+    names = [argnames] if isinstance(argnames, str) else list(argnames)
+    positional, known, any_number, any_name = _parameters(function)
+    if known is None:
+        return frozenset(numbers), frozenset(names)
+    positions = {_position(name, number, positional, any_number, what) for number in numbers}
+    for wanted in names:
+        if wanted not in known and not any_name:
+            fail(TraceError, f"{name}: {what}_argnames has {wanted!r}, the parameters are {', '.join(known)}")
+    positions |= {positional.index(n) for n in names if n in positional}
+    also_named = [n for i, n in enumerate(positional) if i in positions]
+    return frozenset(positions), frozenset([*names, *also_named])
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], Mapping[str, Any] | None, bool, bool]:
+    """Names of those that may be positional; all (None: a built-in function without a signature); is there *, **?"""
     try:
         known = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # built-in functions without a signature
-        return Signature(name, (), frozenset(numbers), frozenset(names))
+    except (TypeError, ValueError):
+        return (), None, True, True
     kinds = inspect.Parameter
     positional = tuple(n for n, p in known.items() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD))
     any_number = any(p.kind is kinds.VAR_POSITIONAL for p in known.values())
     any_name = any(p.kind is kinds.VAR_KEYWORD for p in known.values())
-    positions = {_position(name, number, positional, any_number) for number in numbers}
-    for wanted in names:
-        if wanted not in known and not any_name:
-            fail(TraceError, f"{name}: static_argnames has {wanted!r}, the parameters are {', '.join(known)}")
-    positions |= {positional.index(n) for n in names if n in positional}
-    also_named = [n for i, n in enumerate(positional) if i in positions]
-    return Signature(name, positional, frozenset(positions), frozenset([*names, *also_named]))
+    return positional, known, any_number, any_name
 
 
-def _position(name: str, number: int, positional: tuple[str, ...], any_number: bool) -> int:
+def _position(name: str, number: int, positional: tuple[str, ...], any_number: bool, what: str) -> int:
     if 0 <= number < len(positional) or (number >= 0 and any_number):
         return number
     if -len(positional) <= number < 0:
         return number + len(positional)
-    fail(TraceError, f"{name}: static_argnums has {number}, there are {len(positional)} positional parameters")
+    fail(TraceError, f"{name}: {what}_argnums has {number}, there are {len(positional)} positional parameters")

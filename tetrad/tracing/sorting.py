@@ -20,7 +20,7 @@ from tetrad.tracing.manipulation import broadcast_to, moveaxis, reshape
 from tetrad.tracing.operands import as_array, axis_of, convert, elementwise, kind_of, run, scalar
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """The elements along an axis in order; NaN is the greatest. It is always stable.
 
     >>> import tetrad as td
@@ -31,7 +31,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     return moveaxis(run("sort", moved, descending=bool(descending)), -1, at)
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """The indices that put the elements along an axis in order; equal elements keep theirs.
 
     >>> import tetrad as td
@@ -51,7 +51,7 @@ def _last(name: str, x: Any, axis: int) -> tuple[Array, int]:
     return moveaxis(given, at, -1), at
 
 
-def topk(x: Any, k: int, /, *, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
+def topk(x: Any, k: int, /, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
     """The k greatest elements along an axis (or least), in order, and their indices; the first of equals comes first.
 
     >>> import tetrad as td
@@ -65,7 +65,7 @@ def topk(x: Any, k: int, /, *, axis: int = -1, largest: bool = True, sorted: boo
     return moveaxis(values, -1, at), moveaxis(places, -1, at)
 
 
-def top_k(operand: Any, k: int, /, *, axis: int = -1) -> tuple[Array, Array]:
+def top_k(operand: Any, k: int, /, axis: int = -1) -> tuple[Array, Array]:
     """`topk` under the name it has in JAX."""
     return topk(operand, k, axis=axis)
 

@@ -46,7 +46,7 @@ def _sum_dtype(dtype: DType) -> DType:
     return u32 if dtype.kind == "u" else i32
 
 
-def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def sum(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
     """The sum along axes.
 
     >>> import tetrad as td
@@ -58,14 +58,14 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _reduce("reduce_sum", wide, axis, keepdims, "sum")
 
 
-def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def prod(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
     """The product along axes."""
     x = as_array(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
     return _reduce("reduce_prod", wide, axis, keepdims, "prod")
 
 
-def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The largest element along axes; NaN propagates.
 
     >>> import tetrad as td
@@ -75,17 +75,17 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     return _reduce("reduce_max", as_array(x), axis, keepdims, "max")
 
 
-def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The smallest element along axes; NaN propagates."""
     return _reduce("reduce_min", as_array(x), axis, keepdims, "min")
 
 
-def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Whether some element along axes is not zero."""
     return _reduce("reduce_any", convert(as_array(x), bool_), axis, keepdims, "any")
 
 
-def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Whether every element along axes is not zero."""
     return _reduce("reduce_all", convert(as_array(x), bool_), axis, keepdims, "all")
 
@@ -97,7 +97,7 @@ def _wide(x: Any) -> tuple[Array, DType]:
     return convert(x, f32 if dtype.bits < 32 else dtype), dtype
 
 
-def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The arithmetic mean along axes; of no elements it is NaN.
 
     >>> import tetrad as td
@@ -116,7 +116,7 @@ def _mean(x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
     return _apply("divide", total, size_array(count, x.dtype))
 
 
-def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def var(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The variance along axes: the sum of squared distances from the mean over (count - correction); it is real.
 
     >>> import tetrad as td
@@ -138,14 +138,14 @@ def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str) -> 
     return _apply("divide", total, left)
 
 
-def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def std(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
     """The standard deviation along axes: the square root of `var`."""
     wide, dtype = _wide(x)
     return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std")), dtype.real)
 
 
 def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Array:
     """Sums of the first 1, 2, ... elements along an axis; `include_initial` puts a 0 in front.
 
@@ -183,7 +183,7 @@ def _running(
     return concat([first, found], axis=at)
 
 
-def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the first largest element along an axis (None: of the flattened array).
 
     >>> import tetrad as td
@@ -193,7 +193,7 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Arr
     return _search("argmax", as_array(x), axis, keepdims)
 
 
-def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the first smallest element along an axis (None: of the flattened array)."""
     return _search("argmin", as_array(x), axis, keepdims)
 
@@ -207,7 +207,7 @@ def _search(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     return reshaped(found, _kept(x.shape, (at,))) if keepdims else found
 
 
-def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """How many elements along axes are not zero."""
     return sum(convert(as_array(x), bool_), axis=axis, keepdims=keepdims)
 
