@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
-from tetrad.core.dtypes import DType, bf16, f16, f32, i32
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32
 from tetrad.core.errors import SettingError, ShapeError, TetradError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
@@ -189,7 +189,7 @@ def inv(x: Any, /, *, singular: str = "raise") -> Array:
 
 
 def det(x: Any, /) -> Array:
-    """The determinant of square matrices. Beyond three rows its derivative needs the inverse, and is NaN without one.
+    """The determinant of square matrices, differentiable also where it is 0; twice, beyond three rows, where it is not.
 
     >>> import tetrad as td
     >>> td.linalg.det(td.asarray([[1.0, 2.0], [3.0, 4.0]]))
@@ -198,7 +198,48 @@ def det(x: Any, /) -> Array:
     a, dtype = _square("det", x)
     if a.shape[-1] in (1, 2, 3):
         return convert(_leading_minor(a, tuple(range(int(a.shape[-1])))), dtype)
-    return convert(_run("lu_det", a, *_run("lu", a))[0], dtype)
+    return convert(_determinant(a), dtype)
+
+
+@custom_jvp
+def _determinant(a: Array) -> Array:
+    det: Array = _run("lu_det", a, *_run("lu", a))[0]
+    return det
+
+
+@_determinant.defjvp
+def _determinant_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (a,), (t,) = primals, tangents
+    return _determinant(a), total(_apply("multiply", _cofactors(a), t), axis=(-2, -1))
+
+
+@custom_jvp
+def _cofactors(a: Array) -> Array:
+    """det(A) times the inverse of A, transposed: a polynomial of the elements, so A may be singular.
+
+    A pivot that is 0 becomes one as small as rounding: what that does to the determinant and to the inverse cancels,
+    and the result is that of a matrix so close.
+    """
+    factors, pivots = _run("lu", a)
+    eps = 2.0**-23 if a.dtype.real is f32 else 2.0**-52
+    size = largest(_apply("abs", a), axis=(-2, -1), keepdims=True)
+    tiny = convert(_apply("multiply", _apply("where", _apply("equal", size, 0), 1, size), eps), a.dtype)
+    is_zero = _apply("logical_and", eye(a.shape[-1], dtype=bool_), _apply("equal", factors, 0))
+    regular = _apply("where", is_zero, tiny, factors)
+    det, _, _ = _run("lu_det", a, regular, pivots)
+    inverse = _solved("linear_solve", a, eye(a.shape[-1], dtype=a.dtype), (a, regular, pivots), singular="nan")
+    return _apply("multiply", reshaped(det, (*det.shape, 1, 1)), matrix_transpose(inverse))
+
+
+@_cofactors.defjvp
+def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """With X = (dA A^-1)^T, cof tr(X) - X cof; NaN where A has no inverse."""
+    (a,), (t,) = primals, tangents
+    cofactors, inverse = _cofactors(a), inv(a, singular="nan")
+    x = matrix_transpose(matmul(t, inverse))
+    trace_ = total(diagonal(x), axis=-1)
+    spread = _apply("multiply", reshaped(trace_, (*trace_.shape, 1, 1)), cofactors)
+    return cofactors, _apply("subtract", spread, matmul(x, cofactors))
 
 
 def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:

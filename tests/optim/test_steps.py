@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import TraceError
+from tetrad.core.errors import SettingError, ShapeError, TraceError
 from tetrad.core.tree import flatten, tree_map
 
 optim = td.optim
@@ -153,3 +154,51 @@ def test_decay_needs_parameters() -> None:
 def test_a_state_of_another_chain() -> None:
     with pytest.raises(TraceError, match="chain: the state is not one of 2 steps"):
         optim.adam(1.0).update(td.zeros(2), optim.sgd(1.0).init(td.zeros(2)))
+
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: td.optim.adam(None), r"learning_rate: expected a number, got None"),  # type: ignore[arg-type]
+    (lambda: td.optim.adam("a"), "learning_rate: expected a number, got 'a'"),  # type: ignore[arg-type]
+    (lambda: td.optim.sgd(float("nan")), "learning_rate: expected a number, got nan"),
+    (lambda: td.optim.sgd(0.1, momentum=2.0), r"decay \(momentum\): expected a number from 0 to 1, got 2.0"),
+    (lambda: td.optim.adam(1e-3, b1=1.5), "scale_by_adam: b1: expected a number of at least 0 and below 1, got 1.5"),
+    (lambda: td.optim.adamw(1e-3, b2=-0.1), "b2: expected .* got -0.1"),
+    (lambda: td.optim.adam(1e-3, eps=-1), "eps: expected a number of at least 0, got -1"),
+    (lambda: td.optim.adamw(1e-3, weight_decay=-1.0), "weight_decay: expected a number of at least 0"),
+    (lambda: td.optim.lion(0.1, b2=1), "scale_by_lion: b2: .* below 1, got 1"),
+    (lambda: td.optim.rmsprop(0.1, decay=1.5), "scale_by_rms: decay"),
+    (lambda: td.optim.rmsprop(0.1, centered=True, initial_scale=-1), "scale_by_stddev: initial_scale"),
+    (lambda: td.optim.adagrad(0.1, initial_accumulator_value=-1), "initial_accumulator_value"),
+    (lambda: td.optim.clip(0), "clip: max_delta: expected a number above 0, got 0"),
+    (lambda: td.optim.clip_by_global_norm(-1.0), "max_norm: expected a number above 0"),
+    (lambda: td.optim.scale(True), "step_size: expected a number, got True"),
+    (lambda: td.optim.polynomial_schedule(1.0, 0.0, -1.0, 10), "power: expected a number above 0"),
+    (lambda: td.optim.piecewise_constant_schedule(0.1, {5: "a"}), "scale at 5: expected"),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case[1][:40])
+def test_settings_are_checked_when_a_step_is_made(case: tuple[Callable[[], Any], str]) -> None:
+    with pytest.raises(SettingError, match=case[1]):
+        case[0]()
+
+
+def test_rates_that_are_arrays_or_negative_are_fine() -> None:
+    up = td.optim.sgd(-0.5)
+    assert up.update(td.ones(1), up.init(td.ones(1)))[0].tolist() == [0.5]
+    moved = td.jit(lambda rate: td.optim.sgd(rate).update(td.ones(1), td.optim.sgd(rate).init(td.ones(1)))[0])
+    assert moved(td.asarray(0.25)).tolist() == [-0.25]
+
+
+def test_leaves_of_other_shapes_and_other_steps_are_errors() -> None:
+    optimiser, params = td.optim.adam(0.1), {"w": td.ones(3)}
+    with pytest.raises(ShapeError, match=r"scale_by_adam: tree\['w'\] is f32\[1\] .* f32\[3\](.|\n)*test_steps.py"):
+        optimiser.update({"w": td.ones(1)}, optimiser.init(params), params)
+    with pytest.raises(ShapeError, match=r"apply_updates: tree\['w'\] is f32\[3\] in one tree and f32\[\] in another"):
+        td.optim.apply_updates(params, {"w": td.ones(())})
+    with pytest.raises(TraceError, match="chain: step 1 is a int"):
+        td.optim.chain(td.optim.scale(1.0), 2)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="boundaries must ascend"):
+        td.optim.join_schedules([td.optim.constant_schedule(1.0)] * 3, [5, 2])
+    with pytest.raises(ShapeError, match="transition_steps must be positive, got 'a'"):
+        td.optim.linear_schedule(0.0, 1.0, "a")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from tetrad import functions as td
-from tetrad.core.errors import TraceError
+from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
@@ -72,8 +72,17 @@ def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree
             wanted, came = (", ".join(s.leaf_names("tree")) or "nothing" for s in (other_shape, shape))
             message = f"{name}: gradients have the leaves {came}; state and parameters have {wanted}"
             fail(TraceError, message, "pass gradients, state and parameters of the same containers and keys")
+        check_shapes(name, leaves, found, list(shape.leaf_names("tree")))
         columns.append(found)
     return unflatten(shape, map(function, *columns))
+
+
+def check_shapes(name: str, leaves: list[Leaf], others: list[Leaf], names: list[str]) -> None:
+    """Leaves that belong together have one shape: one of another shape would be broadcast in silence."""
+    for leaf, a, b in zip(names, leaves, others, strict=True):
+        x, y = as_array(a), as_array(b)
+        if x.shape != y.shape:
+            fail(ShapeError, f"{name}: {leaf} is {x.type} in one tree and {y.type} in another")
 
 
 def stateless(update: Callable[[Tree, Tree], Tree]) -> GradientTransformation:
@@ -98,6 +107,9 @@ def chain(*steps: GradientTransformation) -> GradientTransformation:
     >>> both.update(td.asarray([3.0, -0.5]), both.init(td.zeros(2)))[0]
     Array([-0.5 ,  0.25], float32)
     """
+    for i, step in enumerate(steps):
+        if not (hasattr(step, "init") and hasattr(step, "update")):
+            fail(TraceError, f"chain: step {i} is a {type(step).__name__}, no transformation: it needs init and update")
 
     def init(params: Tree) -> Tree:
         return tuple(step.init(params) for step in steps)

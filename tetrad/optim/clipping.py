@@ -10,12 +10,14 @@ from tetrad import functions as td
 from tetrad.core.dtypes import f32
 from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Tree, real, squared, stateless
+from tetrad.optim.settings import check_positive
 from tetrad.tracing.array import Array
 from tetrad.tracing.operands import as_array
 
 
 def clip(max_delta: float) -> GradientTransformation:
     """Each element held between -max_delta and max_delta."""
+    check_positive("clip", "max_delta", max_delta)
     return stateless(lambda updates, params: tree_map(lambda u: td.clip(u, -max_delta, max_delta), updates))
 
 
@@ -44,6 +46,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     >>> step.update(td.asarray([3.0, 4.0]), step.init(None))[0]
     Array([0.6, 0.8], float32)
     """
+    check_positive("clip_by_global_norm", "max_norm", max_norm)
 
     def update(updates: Tree, params: Tree) -> Tree:
         factor = max_norm / td.maximum(global_norm(updates), max_norm)  # exactly 1 below the bound, also for norm 0

@@ -16,6 +16,7 @@ from tetrad.core.errors import TraceError
 from tetrad.core.tree import tree_map
 from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
 from tetrad.optim.schedules import Schedule
+from tetrad.optim.settings import check_decay, check_number
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, dtype_of
 
@@ -59,6 +60,7 @@ class RssState(NamedTuple):
 
 def scale(step_size: float | Array) -> GradientTransformation:
     """Updates times a number."""
+    check_number("scale", "step_size", step_size)
     return stateless(lambda updates, params: tree_map(lambda u: times(step_size, u), updates))
 
 
@@ -88,6 +90,7 @@ def scale_by_learning_rate(learning_rate: Rate, *, flip_sign: bool = True) -> Gr
     if callable(learning_rate):
         schedule: Schedule = learning_rate
         return scale_by_schedule(lambda count: sign * schedule(count))
+    check_number("scale_by_learning_rate", "learning_rate", learning_rate)
     return scale(sign * learning_rate)
 
 
@@ -95,6 +98,7 @@ def add_decayed_weights(
     weight_decay: float | Array = 0.0, mask: Tree | Callable[[Tree], Tree] | None = None
 ) -> GradientTransformation:
     """Updates plus a multiple of the parameters; `mask` chooses the leaves as in `masked`."""
+    check_number("add_decayed_weights", "weight_decay", weight_decay, 0)
 
     def update(updates: Tree, params: Tree) -> Tree:
         if params is None:
@@ -141,6 +145,7 @@ def corrected(tree: Tree, decay: float, count: Array) -> Tree:
 
 def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -> GradientTransformation:
     """Momentum: updates plus `decay` times the sum so far; with `nesterov` one step ahead."""
+    check_number("trace", "decay (momentum)", decay, 0, 1)
 
     def update(updates: Tree, state: TraceState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, old: Leaf) -> Leaf:
@@ -163,6 +168,10 @@ def scale_by_adam(
     nesterov: bool = False,
 ) -> GradientTransformation:
     """The mean of gradients over the root of the mean of their squares, both running and corrected for the start."""
+    for name, value in (("b1", b1), ("b2", b2)):
+        check_decay("scale_by_adam", name, value)
+    for name, value in (("eps", eps), ("eps_root", eps_root)):
+        check_number("scale_by_adam", name, value, 0)
 
     def init(params: Tree) -> AdamState:
         return AdamState(td.zeros((), dtype=i32), zeros_for(params, mu_dtype), zeros_for(params))
@@ -187,6 +196,8 @@ def ahead(mu: Tree, updates: Tree, decay: float, count: Array) -> Tree:
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None) -> GradientTransformation:
     """The sign of a mix of the gradient and its running mean."""
+    for name, value in (("b1", b1), ("b2", b2)):
+        check_decay("scale_by_lion", name, value)
 
     def update(updates: Tree, state: LionState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, mu: Leaf) -> Leaf:
@@ -202,6 +213,7 @@ def scale_by_rms(
     decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
 ) -> GradientTransformation:
     """Gradients over the root of the running mean of their squares."""
+    check_mean("scale_by_rms", decay, eps, initial_scale)
 
     def update(updates: Tree, state: RmsState, params: Tree = None) -> tuple[Tree, Tree]:
         nu = moment("scale_by_rms", updates, state.nu, decay, order=2)
@@ -214,6 +226,7 @@ def scale_by_stddev(
     decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
 ) -> GradientTransformation:
     """Gradients over their running standard deviation."""
+    check_mean("scale_by_stddev", decay, eps, initial_scale)
 
     def init(params: Tree) -> StddevState:
         return StddevState(zeros_for(params), zeros_for(params, value=initial_scale))
@@ -230,12 +243,20 @@ def scale_by_stddev(
     return GradientTransformation(init, update)
 
 
+def check_mean(step: str, decay: float, eps: float, initial_scale: float) -> None:
+    check_decay(step, "decay", decay)
+    check_number(step, "eps", eps, 0)
+    check_number(step, "initial_scale", initial_scale, 0)
+
+
 def inverse_root(x: Leaf, eps: float, eps_in_sqrt: bool) -> Leaf:
     return td.rsqrt(real(x) + eps) if eps_in_sqrt else 1 / (td.sqrt(real(x)) + eps)
 
 
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
     """Gradients over the root of the sum of all their squares; nothing where the sum is zero."""
+    check_number("scale_by_rss", "initial_accumulator_value", initial_accumulator_value, 0)
+    check_number("scale_by_rss", "eps", eps, 0)
 
     def update(updates: Tree, state: RssState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, old: Leaf) -> Leaf:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from tetrad import functions as td
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import ShapeError
+from tetrad.optim.settings import check_number, check_positive
 from tetrad.tracing.array import Array, fail
 
 Schedule = Callable[[Any], Any]
@@ -22,8 +24,8 @@ def as_float(count: Any) -> Array:
 
 
 def check_steps(name: str, what: str, steps: int) -> None:
-    if steps <= 0:
-        fail(ShapeError, f"{name}: {what} must be positive, got {steps}")
+    if isinstance(steps, bool) or not isinstance(steps, Real) or not steps > 0:
+        fail(ShapeError, f"{name}: {what} must be positive, got {steps!r}")
 
 
 def constant_schedule(value: float) -> Schedule:
@@ -36,6 +38,7 @@ def polynomial_schedule(
 ) -> Schedule:
     """From init_value to end_value in transition_steps, along a power of the part that remains."""
     check_steps("polynomial_schedule", "transition_steps", transition_steps)
+    check_positive("polynomial_schedule", "power", power)
 
     def schedule(count: Any) -> Any:
         gone = td.clip(as_float(count) - transition_begin, 0, transition_steps)
@@ -124,6 +127,7 @@ def piecewise_constant_schedule(
     """
     values, bounds = [init_value], sorted(boundaries_and_scales or {})
     for bound in bounds:
+        check_number("piecewise_constant_schedule", f"scale at {bound}", (boundaries_and_scales or {})[bound], 0)
         values.append(values[-1] * (boundaries_and_scales or {})[bound])
     return join_schedules([constant_schedule(value) for value in values], bounds)
 
@@ -132,6 +136,9 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     """One schedule after the other; each begins at count 0 when its boundary is reached."""
     if len(boundaries) != len(schedules) - 1:
         fail(ShapeError, f"join_schedules: {len(schedules)} schedules have one boundary less, got {len(boundaries)}")
+
+    if sorted(boundaries) != list(boundaries):
+        fail(ShapeError, f"join_schedules: boundaries must ascend, got {list(boundaries)}")
 
     def schedule(count: Any) -> Any:
         value = td.astype(schedules[0](count), f32)
