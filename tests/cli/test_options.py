@@ -109,6 +109,13 @@ def test_options_without_effect_say_so() -> None:
     assert all(text in said for text in ("-b 2048 has no effect", "-ub 512 has no effect", "-tb 8 has no effect"))
 
 
+def test_speculation_by_the_names_of_llama_cpp() -> None:
+    lines = {"--draft-max 16": 16, "--spec-type ngram-simple": 8, "--spec-type ngram-mod --draft 4": 4}
+    for line, count in lines.items():
+        assert parse(*line.split())[0]["sampling"]["speculate"] == count
+    assert parse("-n", "-2")[0]["sampling"]["max_tokens"] == -1
+
+
 def test_a_value_that_is_a_number_may_be_joined() -> None:
     found, _ = parse("-n3", "-t2", "-c4096", "-s-1", "-tb2", "-l", "5+1")
     assert found["sampling"]["max_tokens"] == 3 and found["load"]["context"] == 4096
@@ -139,6 +146,20 @@ LINES = [
     ("--no-perf", "--no-perf has no effect"),
     ("--simple-io", "--simple-io has no effect"),
     ("--log-disable", "--log-disable has no effect"),
+    ("--log-file x.log", "--log-file has no effect: there is no log"),
+    ("-lv 3", "-lv has no effect"),
+    ("-dev none", "-dev has no effect: everything runs on the CPU"),
+    ("-ot blk=CPU", "-ot has no effect"),
+    ("-nkvo", "-nkvo has no effect"),
+    ("--no-kv-offload", "-nkvo has no effect"),
+    ("-nr", "--no-repack has no effect: weights are always laid out for the kernels"),
+    ("--numa distribute", "--numa has no effect: -t and the affinity of the process decide"),
+    ("-C ff", "-C has no effect"),
+    ("-ndio", "-ndio has no effect: files are always mapped"),
+    ("-if", "-if has no effect: without a prompt it is a chat"),
+    ("--prompt-cache x.bin", "--prompt-cache has no effect: what a prompt has in common"),
+    ("-fit off", "-fit has no effect"),
+    ("--reasoning-format none", "--reasoning-format has no effect"),
 ]
 
 
@@ -160,9 +181,9 @@ def test_a_word_after_a_switch_is_not_its_value() -> None:
 
 
 def test_words_of_the_command_line_are_unescaped_where_asked() -> None:
-    given = {"escape": True, "system": r"a\tb", "stop": (r"\n\n", "x")}
+    given = {"escape": True, "system": r"a\tb", "system_file": None, "stop": (r"\n\n", "x")}
     assert escaping(given)(r"\x41\z") == "A\\z" and given == {"system": "a\tb", "stop": ("\n\n", "x")}
-    given = {"escape": False, "system": None, "stop": (r"\n",)}
+    given = {"escape": False, "system": None, "system_file": None, "stop": (r"\n",)}
     assert escaping(given)(r"\n") == r"\n" and given == {"system": None, "stop": (r"\n",)}
 
 
@@ -240,7 +261,8 @@ def test_the_filters_of_taste() -> None:
         (("-j", "{"), "the JSON schema is not JSON"),
         (("-l", "5"), "expected a token id and a number with its sign"),
         (("--temp", "warm"), "'warm' is not a valid float"),
-        (("-n", "-2"), "-2"),
+        (("-n", "-3"), "-3"),
+        (("--spec-type", "draft-eagle3"), "there are no draft models here"),
     ],
 )
 def test_values_that_make_no_sense(words: tuple[str, ...], said: str) -> None:

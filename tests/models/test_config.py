@@ -67,3 +67,12 @@ def test_mixtral_is_a_llama_with_experts() -> None:
     config = read(*tiny_model("mixtral"))
     assert (config.experts, config.experts_used, config.expert_hidden) == (4, 2, 128)
     assert read(*tiny_model("llama")).experts == 0
+
+
+def test_yarn_without_a_mix_is_linear_and_old_files_name_the_factor_otherwise() -> None:
+    metadata, tensors = tiny_model("llama")
+    linear = read(metadata | {"llama.rope.scaling.factor": 4.0}, tensors)
+    yarn = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}
+    assert read(metadata | yarn | {"llama.rope.scaling.yarn_ext_factor": 0.0}, tensors).rope == linear.rope
+    assert read(metadata | yarn, tensors).rope != linear.rope
+    assert read(metadata | {"llama.rope.scale_linear": 4.0}, tensors).rope == linear.rope

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.models.tiny import TINY, tiny_model
 from tests.modules import ROOT
 from tetrad.compiler import objects, recall
-from tetrad.core.errors import FileFormatError, TetradError, UnsupportedError
+from tetrad.core.errors import FileFormatError, SettingError, TetradError, UnsupportedError
 from tetrad.formats import gguf
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.program import Programs
@@ -268,3 +268,17 @@ def test_whatever_the_metadata_say_a_file_loads_or_is_refused(arch: str, data: s
             assert str(error)
         else:
             assert parts.config.layers == len(parts.programs.layers)
+
+
+def test_overrides_take_the_place_of_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    gguf.write(path, *tiny_model("llama"))
+    plain, other = load_parts(path), load_parts(path, overrides={"rope.freq_base": 5e5, "general.name": "other"})
+    assert other.config.rope != plain.config.rope and other.metadata["general.name"] == "other"
+    assert other.config.rope == load_parts(path, overrides={"llama.rope.freq_base": 5e5}).config.rope
+    with pytest.raises(SettingError, match=r"keys other than general\.architecture"):
+        load_parts(path, overrides={"general.architecture": "qwen2"})
+    with pytest.raises(SettingError, match="keys with numbers, texts, True or False"):
+        load_parts(path, overrides={"llama.block_count": [2]})
+    with pytest.raises(FileFormatError, match=r"llama\.rope\.freq_base"):
+        load_parts(path, overrides={"rope.freq_base": "x"})

@@ -22,16 +22,13 @@ import numpy as np
 import tetrad
 from tetrad.cli.options import (
     CACHES,
-    MAPPED,
-    TILED,
     Command,
-    gpu_option,
     model_options,
     model_path,
     option,
     set_threads,
-    unused,
 )
+from tetrad.cli.unused import MAPPED, TILED, gpu_option, unused
 from tetrad.core.errors import ContextError
 from tetrad.core.record import record
 from tetrad.hub.describe import Description, count_text, describe

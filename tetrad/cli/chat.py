@@ -28,8 +28,10 @@ from tetrad.cli.options import (
     option,
     sampling_options,
     sampling_settings,
+    system_options,
     text_options,
 )
+from tetrad.cli.overrides import override_options, overriding
 from tetrad.core.errors import ContextError, TetradError
 from tetrad.hub.extras import extra
 from tetrad.hub.folder import models_folder
@@ -41,11 +43,12 @@ READY, MORE = ">>> ", "... "
 
 @click.command(cls=Command)
 @click.argument("model", required=False)
-@option("-sys", "--system-prompt", "system", default=None, help="What the model is told before everything else.")
+@system_options
 @option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end.")
 @option("-v", "--verbose", is_flag=True, help="Timings after each answer, to stderr.")
 @text_options
 @model_options
+@override_options
 @load_options
 @sampling_options
 def chat(model: str | None, **given: Any) -> None:
@@ -63,10 +66,11 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
             notes.print(f"note: --{name.replace('_', '-')} has no effect in a chat")
     given.pop("warmup")  # timings of a chat do not count loading
     system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
+    overrides, variables = overriding(given)
     settings = load_settings(given)
-    model = load(path, **settings)
+    model = load(path, overrides=overrides, **settings)
     note_context(settings["context"], model.config.context)
-    conversation = Conversation(model, sampling_settings(given), system, verbose)
+    conversation = Conversation(model, {"template": variables, **sampling_settings(given)}, system, verbose)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         notes.print(f"{conversation.model.name}; /help for help, /bye or Ctrl-D to end")

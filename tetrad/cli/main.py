@@ -34,6 +34,7 @@ COMMANDS = {
     "doctor": ("health", "Look at this machine, the flags and the cache, and compile something to see that it works."),
     "cache": ("cache", "The compile cache on disk."),
 }
+ALIASES = {"ls": ("list",), "version": ("--version",), "help": ("--help",)}  # as ollama and git have it
 BROKEN_PIPE = 141  # 128 + the signal, as shells report it
 
 Resolved = tuple[str | None, click.Command | None, list[str]]
@@ -53,6 +54,9 @@ class Group(click.Group):
 
 class Commands(Group):
     """The outermost group: loads commands when they are used, and turns what ends them into exit codes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelt_here(args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -95,6 +99,17 @@ class Commands(Group):
         except MemoryError as error:
             said = str(error).removeprefix("tetrad: ")
             raise click.ClickException(f"not enough memory{': ' * bool(said)}{said}") from None
+
+
+def spelt_here(args: list[str]) -> list[str]:
+    """
+    >>> spelt_here(["help", "run"]), spelt_here(["ls"]), spelt_here(["help", "all"])
+    (['run', '--help'], ['list'], ['--help'])
+    """
+    if args[:1] == ["help"] and len(args) == 2 and args[1] in COMMANDS:
+        return [args[1], "--help"]
+    first = ALIASES.get(args[0]) if args else None
+    return args if first is None else [*first, *(args[1:] if args[0] != "help" else [])]
 
 
 def explained(error: OSError) -> str:

@@ -14,26 +14,21 @@ from collections import deque
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from tetrad.cli.console import notes, progress_bar
+from tetrad.cli.unused import ON_OR_OFF, Function, Switch, together, unused_options
 from tetrad.core.errors import HubError
 from tetrad.hub.describe import CACHE_BITS
 from tetrad.hub.pull import SMALL, can_fetch, local, pull, unknown
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JOINED = re.compile(r"(-[a-zA-Z]+)([+-]?\d+(?:\.\d+)?)")  # -n3, -t2, -n-1
 LIKE_AN_OPTION = re.compile(r"-[a-zA-Z][\w-]+")
-ON_OR_OFF = ("on", "off", "auto", "enabled", "disabled", "true", "false", "1", "0")
-
-
-class Switch(click.Option):
-    """An option whose value, on, off or auto, may be left out."""
 
 
 class Command(click.Command):
@@ -93,27 +88,10 @@ def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
     return click.option(*names, envvar=variable, **{"show_default": True, **settings})
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """Several options as one decorator, in the order they are written."""
-
-    def decorate(function: Function) -> Function:
-        for each in reversed(options):
-            function = each(function)
-        return function
-
-    return decorate
-
-
-def unused(*names: str, why: str, **settings: Any) -> Callable[[Function], Function]:
-    """An option of llama.cpp that is understood and changes nothing here, which is said where it is given."""
-
-    def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE:
-            spelling = (param.secondary_opts if value is False else param.opts)[0]
-            notes.print(f"note: {spelling} has no effect: {why}")
-
-    return click.option(*names, callback=note, expose_value=False, hidden=True, default=None, **settings)
-
+system_options = together(
+    option("-sys", "--system-prompt", "system", default=None, help="What the model is told before everything else."),
+    option("-sysf", "--system-prompt-file", "system_file", type=READABLE, default=None, help="The same, from a file."),
+)
 
 text_options = together(
     option("-e", "--escape/--no-escape", "escape", default=False, show_default=False,
@@ -126,14 +104,21 @@ text_options = together(
 
 # -- which model ------------------------------------------------------------------------------------------------------
 
+
+def take_token(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Where `huggingface_hub` looks for it."""
+    if value is not None:
+        os.environ["HF_TOKEN"] = value
+
+
 model_options = together(
-    option("-m", "--model", "file", metavar="FILE", help="A .gguf file, or a name; the same as MODEL."),
-    option(
-        "-hf", "--hf-repo", "repo", metavar="ORG/REPO[:QUANT]", help="A model on Hugging Face (Q4_K_M if not said)."
-    ),
+    option("-m", "--model", "-mu", "--model-url", "file", metavar="FILE", help="A .gguf file, a name, a URL."),
+    option("-hf", "-hfr", "--hf-repo", "repo", metavar="ORG/REPO[:QUANT]",
+           help="A model on Hugging Face (Q4_K_M if not said)."),
     option("-hff", "--hf-file", "repo_file", metavar="FILE", help="The file in that repository."),
+    click.option("-hft", "--hf-token", callback=take_token, expose_value=False, help="The token for Hugging Face."),
     option("--offline", is_flag=True, help="Fetch nothing."),
-)
+)  # fmt: skip
 
 
 def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
@@ -169,25 +154,6 @@ def is_said(given: dict[str, Any], key: str) -> bool:
 # -- how to load it ---------------------------------------------------------------------------------------------------
 
 CACHES = click.Choice([kind for kind in CACHE_BITS])
-MAPPED, TILED = "files are always mapped", "attention is always computed in tiles"
-ONE_ANSWER = "here is one answer at a time"
-
-gpu_option = unused("-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", why="everything runs on the CPU")
-flash_option = unused("-fa", "--flash-attn", "flash", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=TILED)
-unused_options = together(
-    gpu_option,
-    flash_option,
-    unused("--mmap/--no-mmap", "mapped", why=MAPPED),
-    unused("--mlock", is_flag=True, why="the system decides what stays in memory"),
-    unused("-np", "--parallel", type=int, why=ONE_ANSWER),
-    unused("-cb/-nocb", "--cont-batching/--no-cont-batching", "batching", why=ONE_ANSWER),
-    unused("-co", "--color", "color", cls=Switch, type=click.Choice(ON_OR_OFF, False), why="answers are plain text"),
-    unused("--jinja/--no-jinja", "jinja", why="chat templates are always run as Jinja"),
-    unused("--perf/--no-perf", "perf", why="-v shows timings"),
-    unused("--simple-io", is_flag=True, why="answers are plain text"),
-    unused("--log-disable", is_flag=True, why="there is no log"),
-)
-
 load_options = together(
     unused_options,
     option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's."),
@@ -234,7 +200,7 @@ def set_threads(threads: int) -> None:
 MANY = {"multiple": True, "show_default": False}
 
 sampling_options = together(
-    option("-n", "--predict", "--n-predict", type=click.IntRange(-1), default=-1, help="Tokens to write; -1: any."),
+    option("-n", "--predict", "--n-predict", type=click.IntRange(-2), default=-1, help="Tokens to write; -1: any."),
     option("--temp", "--temperature", "temperature", type=float, default=0.8, help="0: always the likeliest."),
     option("--top-k", type=int, default=40, help="Only the k likeliest; 0: all."),
     option("--top-p", type=float, default=0.95, help="Only the likeliest that make up p; 1: all."),
@@ -272,7 +238,9 @@ sampling_options = together(
     option("--format", type=click.Choice(["json"]), default=None, help="json: any JSON object."),
     option("--context-shift/--no-context-shift", "shift", default=False, help="When it is full, forget the oldest."),
     option("--keep", type=click.IntRange(-1), default=0, help="Tokens of the prompt it keeps then; -1: all."),
-    option("--speculate", type=click.IntRange(0), default=0, help="Guess so many tokens ahead; same output."),
+    option("--speculate", "--spec-draft-n-max", "--draft-max", "--draft", "--draft-n", "speculate",
+           type=click.IntRange(0), default=0, help="Guess so many tokens ahead; same output."),
+    option("--spec-type", default="none", metavar="none|ngram-...", help="ngram: as --speculate, which guesses so."),
 )  # fmt: skip
 
 
@@ -285,6 +253,7 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     dry = ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n")
     surprise = ("mirostat", "mirostat_tau", "mirostat_eta")
     settings = {name: given.pop(name) for name in (*names, *more, *taste, *dry, *surprise)}
+    settings["speculate"] = speculation(given.pop("spec_type"), settings["speculate"])
     if breakers := given.pop("breakers"):
         settings["dry_sequence_breakers"] = () if breakers == ("none",) else tuple(map(unescaped, breakers))
     letters, samplers = given.pop("sampler_letters"), given.pop("samplers")
@@ -296,11 +265,23 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     return {
         **settings,
         **constraints(given),
-        "max_tokens": predict,
+        "max_tokens": max(predict, -1),  # -2 is "until the context is full", which -1 is here
         "seed": None if seed < 0 else seed,
         "stop": tuple(given.pop("stop")),
         "logit_bias": bias or None,
     }
+
+
+GUESSES = 8  # tokens ahead, where speculation is asked for without a number
+
+
+def speculation(kind: str, count: int) -> int:
+    """Tokens to guess: every kind of n-gram means the tokens of the text so far."""
+    if kind == "none":
+        return count
+    if not kind.startswith("ngram"):
+        raise click.UsageError(f"--spec-type {kind}: known are none and ngram-...: there are no draft models here")
+    return count or GUESSES
 
 
 # In the order in which they come here; what turns each off that is not named.
@@ -387,7 +368,10 @@ def unescaped(text: str) -> str:
 def escaping(given: dict[str, Any]) -> Callable[[str], str]:
     """What is done to words of the command line; to those of `given` it has been done."""
     escape = unescaped if given.pop("escape") else str
-    given["system"] = given["system"] and escape(given["system"])
+    system, file = given["system"], given.pop("system_file")
+    if system is not None and file is not None:
+        raise click.UsageError("give one of --system-prompt and --system-prompt-file")
+    given["system"] = read_text(file) if file is not None else system and escape(system)
     given["stop"] = tuple(escape(text) for text in given["stop"])
     return escape
 

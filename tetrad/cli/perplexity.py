@@ -18,15 +18,13 @@ from tetrad.cli.console import notes
 from tetrad.cli.options import (
     READABLE,
     Command,
-    flash_option,
-    gpu_option,
     model_options,
     model_path,
     option,
     read_text,
     set_threads,
-    unused,
 )
+from tetrad.cli.unused import flash_option, gpu_option, unused
 from tetrad.core.record import record
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts

@@ -30,17 +30,20 @@ from tetrad.cli.options import (
     read_text,
     sampling_options,
     sampling_settings,
+    system_options,
     text_options,
-    together,
 )
+from tetrad.cli.overrides import override_options, overriding
+from tetrad.cli.unused import together
 from tetrad.hub.describe import describe
 from tetrad.hub.pull import local
 from tetrad.models.model import Model, load
 
 prompt_options = together(
     option("-p", "--prompt", default=None, help="The prompt, as PROMPT."),
-    option("-f", "--file", "source", type=READABLE, default=None, help="A file with the prompt; - is stdin."),
-    option("-sys", "--system-prompt", "system", default=None, help="What the model is told before the prompt."),
+    option("-f", "-bf", "--file", "--binary-file", "source", type=READABLE, default=None,
+           help="A file with the prompt; - is stdin."),
+    system_options,
     option("-cnv/-no-cnv", "--conversation/--no-conversation", "--cnv/--no-cnv", "conversation", default=None,
            show_default=False, help="Use the chat template, or complete plain text; default: as the model has one."),
     option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end."),
@@ -54,6 +57,7 @@ prompt_options = together(
 @click.argument("prompt_word", required=False, metavar="[PROMPT]")
 @prompt_options
 @model_options
+@override_options
 @load_options
 @sampling_options
 def run(model: str | None, prompt_word: str | None, **given: Any) -> None:
@@ -96,16 +100,17 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     is_verbose, system, wants = given.pop("verbose"), given.pop("system"), given.pop("conversation")
     given.pop("single_turn")  # one answer is all there is
     echoes, shows_tokens, warms_up = (given.pop(name) for name in ("display_prompt", "verbose_prompt", "warmup"))
+    overrides, variables = overriding(given)
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
-    loaded = load(path, **settings)
+    loaded = load(path, overrides=overrides, **settings)
     note_context(settings["context"], loaded.config.context)
     if is_verbose and warms_up:
         warm_up(loaded)
     load_seconds = time.perf_counter() - before
     uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
     plain = f"{system}\n\n{prompt}" if system else prompt
-    text = loaded.template.render(messages(system, prompt)) if uses_template else plain
+    text = loaded.template.render(messages(system, prompt), **variables) if uses_template else plain
     tokens = loaded.prompt_tokens(text)
     if shows_tokens:
         notes.print("\n".join(prompt_lines(loaded.tokenizer, tokens)), soft_wrap=True)

@@ -167,7 +167,7 @@ def read_rope(meta: Metadata, size: int, base: float, factors: np.ndarray | None
     length = float(meta.positive("rope.scaling.attn_factor", 1.0))
     if kind in ("none", "longrope"):
         return Rope(tuple(speeds.tolist()), length)
-    factor = meta.positive("rope.scaling.factor", 1.0)
+    factor = meta.positive("rope.scaling.factor", meta.positive("rope.scale_linear", 1.0))  # the latter: old files
     if kind == "linear":
         return Rope(tuple((speeds / factor).tolist()), length)
     return yarn(meta, speeds, size, base, factor, length)
@@ -185,5 +185,6 @@ def yarn(meta: Metadata, speeds: np.ndarray, size: int, base: float, factor: flo
     )
     low, high = max(math.floor(low), 0), min(math.ceil(high), size - 1)
     ramp = np.clip((np.arange(size // 2) - low) / max(high - low, 0.001), 0, 1)
-    mixed = speeds / factor * ramp + speeds * (1 - ramp)
-    return Rope(tuple(mixed.tolist()), length * (1.0 + 0.1 * math.log(factor)) if factor > 1 else length)
+    kept = (1 - ramp) * (share := meta.number("rope.scaling.yarn_ext_factor", 1.0))
+    mixed = speeds / factor * (1 - kept) + speeds * kept
+    return Rope(tuple(mixed.tolist()), length * (1.0 + 0.1 * math.log(factor)) if factor > 1 and share else length)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tetrad.core.errors import FileFormatError
+from tetrad.core.errors import FileFormatError, SettingError
 from tetrad.formats import gguf
 from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, qwen3moe  # noqa: F401  (they register)
 from tetrad.models.arch import Architecture, architecture_named
@@ -56,18 +56,34 @@ class Parts:
         return made
 
 
-def load_parts(path: str | os.PathLike[str], *, context: int = 0) -> Parts:
+def load_parts(
+    path: str | os.PathLike[str], *, context: int = 0, overrides: Mapping[str, object] | None = None
+) -> Parts:
     """Opens and checks a file and lays out its weights; `context` positions will be asked for (0: all it can).
 
-    Weights that are used as they lie in the file stay mapped, so the file must not change while the model lives.
+    `overrides` are metadata in place of those of the file. Weights that are used as they lie in the file stay mapped,
+    so the file must not change while the model lives.
     """
     with gguf.open_file(path) as file:
         arch = architecture_named(file.metadata.get("general.architecture"), file.path)
-        config = read_config(file, arch, context)
+        metadata = overridden(file.metadata, overrides or {}, arch.name)
+        config = read_config(file, Metadata(metadata, file.path, arch.name, context), arch)
         check_shapes(file, outer_shapes(config), arch.shapes(config), config.layers)
-        with Beside(lambda: read_tokenizer(file, config)) as making:
+        with Beside(lambda: read_tokenizer(metadata, file.path, config)) as making:
             programs = Programs(arch, config, *read_weights(file, config))
-        return Parts(file.path, file.metadata, config, programs, making.result())
+        return Parts(file.path, metadata, config, programs, making.result())
+
+
+def overridden(metadata: Mapping[str, object], overrides: Mapping[str, object], arch: str) -> Mapping[str, object]:
+    """With other values of some keys; those that begin with `rope.` are the architecture's."""
+    for key, value in overrides.items():
+        if not isinstance(key, str) or not isinstance(value, bool | int | float | str):
+            raise SettingError("overrides", "keys with numbers, texts, True or False", {key: value})
+        if key == "general.architecture":
+            raise SettingError("overrides", "keys other than general.architecture", key)
+    if not overrides:
+        return metadata
+    return {**metadata, **{f"{arch}.{key}" if key.startswith("rope.") else key: v for key, v in overrides.items()}}
 
 
 class Beside:
@@ -100,12 +116,12 @@ class Beside:
         return self.made
 
 
-def read_config(file: gguf.File, arch: Architecture, context: int) -> Config:
+def read_config(file: gguf.File, metadata: Metadata, arch: Architecture) -> Config:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise FileFormatError("expected a matrix token_embd.weight, there is none", file=file.path)
     check_factors(file, MOST["rope.dimension_count"])
-    return arch.config(Metadata(file.metadata, file.path, arch.name, context), embedding.shape[0], factors_of(file))
+    return arch.config(metadata, embedding.shape[0], factors_of(file))
 
 
 def read_weights(file: gguf.File, config: Config) -> tuple[dict[str, Array], list[dict[str, Array]]]:
@@ -130,9 +146,9 @@ def row_order(config: Config, name: str) -> np.ndarray | None:
     return rope_order(heads, config.head_size, 2 * len(config.rope.speeds))
 
 
-def read_tokenizer(file: gguf.File, config: Config) -> Tokenizer:
-    tokenizer = tokenizer_from_gguf(file.metadata)
+def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
+    tokenizer = tokenizer_from_gguf(metadata)
     if tokenizer.vocab_size > config.vocab:
         message = f"{tokenizer.vocab_size} tokens have no more than {config.vocab} rows in token_embd.weight"
-        raise FileFormatError(message, file=file.path, part="key tokenizer.ggml.tokens")
+        raise FileFormatError(message, file=path, part="key tokenizer.ggml.tokens")
     return tokenizer

@@ -126,13 +126,18 @@ def load(
     slots: int = 1,
     kv: str = "f16",
     patience: float = math.inf,
+    overrides: Mapping[str, object] | None = None,
 ) -> Model:
     """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences can run at a time.
+
+    `overrides` take the place of metadata: {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}; keys that begin
+    with `rope.` are those of the model's architecture.
 
     With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was cancelled, about so
     often (in seconds).
     """
-    return Model(load_parts(path, context=context), context=context, slots=slots, kv=kv, patience=patience)
+    parts = load_parts(path, context=context, overrides=overrides)
+    return Model(parts, context=context, slots=slots, kv=kv, patience=patience)
 
 
 class Model:
@@ -280,7 +285,9 @@ class Model:
         `tools` and `template` (a mapping of further variables) go to the chat template.
         """
         variables = settings.pop("template", None) or {}
-        prompt = self.template.render(messages, tools=tools, **variables)
+        if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
+            raise SettingError("template", "a mapping of variables", variables)
+        prompt = self.template.render(messages, **{"tools": tools, **variables})
         return self.generate(self.tokenizer.encode(prompt), **settings)
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:

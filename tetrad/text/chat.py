@@ -10,14 +10,9 @@ from collections.abc import Mapping, Sequence
 from tetrad.core.errors import TemplateError
 from tetrad.text.budget import CURRENT, DEPTH, Budget
 from tetrad.text.sandbox import GLOBALS, compile_template, render
+from tetrad.text.templates import named_template
 from tetrad.text.tokenizer import Tokenizer
 
-CHATML = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
 RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", *GLOBALS})
 
 
@@ -36,6 +31,7 @@ class ChatTemplate:
     def render(
         self,
         messages: Sequence[Mapping[str, object]],
+        /,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, object]] | None = None,
         **kwargs: object,
@@ -60,7 +56,7 @@ def default_template(bos: str = "", eos: str = "") -> ChatTemplate:
     >>> default_template().render([{"role": "user", "content": "Hi"}])
     '<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n'
     """
-    return ChatTemplate(CHATML, bos, eos)
+    return ChatTemplate(named_template("chatml"), bos, eos)
 
 
 def template_from_gguf(metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate:

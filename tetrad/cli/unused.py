@@ -1,0 +1,97 @@
+"""Command line, options without effect: what llama.cpp needs to be told and is decided here, or always so.
+
+Receives such an option, returns nothing; says on stderr that it changes nothing, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from tetrad.cli.console import notes
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+ON_OR_OFF = ("on", "off", "auto", "enabled", "disabled", "true", "false", "1", "0")
+
+
+class Switch(click.Option):
+    """An option whose value, on, off or auto, may be left out."""
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Several options as one decorator, in the order they are written."""
+
+    def decorate(function: Function) -> Function:
+        for each in reversed(options):
+            function = each(function)
+        return function
+
+    return decorate
+
+
+def unused(*names: str, why: str, **settings: Any) -> Callable[[Function], Function]:
+    """An option of llama.cpp that is understood and changes nothing here, which is said where it is given."""
+
+    def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE:
+            spelling = (param.secondary_opts if value is False else param.opts)[0]
+            notes.print(f"note: {spelling} has no effect: {why}")
+
+    return click.option(*names, callback=note, expose_value=False, hidden=True, default=None, **settings)
+
+
+MAPPED, TILED = "files are always mapped", "attention is always computed in tiles"
+ONE_ANSWER = "here is one answer at a time"
+CPU, LOG, THREADS = "everything runs on the CPU", "there is no log", "-t and the affinity of the process decide"
+TURNS = "without a prompt it is a chat; with one, one answer"
+REUSED = "what a prompt has in common with the last one is always used again, while the program runs"
+GPU = (
+    ("-dev", "--device"), ("-ot", "--override-tensor"), ("-ncmoe", "--n-cpu-moe"), ("-sm", "--split-mode"),
+    ("-ts", "--tensor-split"), ("-mg", "--main-gpu"), ("-fitt", "--fit-target"), ("-fitc", "--fit-ctx"),
+)  # fmt: skip
+PLACING = (
+    ("-C", "--cpu-mask"), ("-Cr", "--cpu-range"), ("--cpu-strict",), ("--prio",), ("--poll",), ("--numa",),
+    ("-Cb", "--cpu-mask-batch"), ("-Crb", "--cpu-range-batch"), ("--cpu-strict-batch",), ("--prio-batch",),
+    ("--poll-batch",),
+)  # fmt: skip
+
+gpu_option = unused("-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", why=CPU)
+flash_option = unused("-fa", "--flash-attn", "flash", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=TILED)
+unused_options = together(
+    gpu_option,
+    flash_option,
+    unused("--mmap/--no-mmap", "mapped", why=MAPPED),
+    unused("--mlock", is_flag=True, why="the system decides what stays in memory"),
+    unused("-np", "--parallel", type=int, why=ONE_ANSWER),
+    unused("-cb/-nocb", "--cont-batching/--no-cont-batching", "batching", why=ONE_ANSWER),
+    unused("-co", "--color", "color", cls=Switch, type=click.Choice(ON_OR_OFF, False), why="answers are plain text"),
+    unused("--jinja/--no-jinja", "jinja", why="chat templates are always run as Jinja"),
+    unused("--perf/--no-perf", "perf", why="-v shows timings"),
+    unused("--simple-io", is_flag=True, why="answers are plain text"),
+    *(unused(name, is_flag=True, why=LOG) for name in ("--log-disable", "--log-prefix", "--log-timestamps")),
+    *(unused(*names, why=LOG) for names in (("--log-file",), ("-lv", "--verbosity", "--log-verbosity"))),
+    unused("--log-colors", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=LOG),
+    *(unused(*names, why=CPU) for names in GPU),
+    unused("-kvo/-nkvo", "--kv-offload/--no-kv-offload", "kv_offload", why=CPU),
+    unused("--op-offload/--no-op-offload", "op_offload", why=CPU),
+    unused("-cmoe", "--cpu-moe", is_flag=True, why=CPU),
+    unused("--no-host", is_flag=True, why=CPU),
+    unused("-fit", "--fit", "fit", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=CPU),
+    unused("--repack/--no-repack", " /-nr", "repack", why="weights are always laid out for the kernels"),
+    unused("--swa-full", is_flag=True, why="every layer keeps all positions"),
+    unused("-dt", "--defrag-thold", why="a cache has no gaps"),
+    unused("-dio/-ndio", "--direct-io/--no-direct-io", "direct", why=MAPPED),
+    unused("-lm", "--load-mode", why=MAPPED),
+    unused("--check-tensors", is_flag=True, why="a model whose numbers are damaged says so when it runs"),
+    *(unused(*names, why=THREADS) for names in PLACING),
+    unused("-bs", "--backend-sampling", is_flag=True, why="tokens are always chosen in compiled code"),
+    *(unused(*names, is_flag=True, why=TURNS) for names in (("-i", "--interactive"), ("-if", "--interactive-first"))),
+    unused("-mli", "--multiline-input", is_flag=True, why='triple quotes begin and end several lines'),
+    unused("--prompt-cache", why=REUSED),
+    *(unused(name, is_flag=True, why=REUSED) for name in ("--prompt-cache-all", "--prompt-cache-ro")),
+    unused("--cache-prompt/--no-cache-prompt", "cache_prompt", why=REUSED),
+    unused("--reasoning-format", why="answers are shown as they are written"),
+)
