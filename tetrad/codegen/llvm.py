@@ -1,7 +1,7 @@
 """Code generation, LLVM: module text in, object file out, and object files made callable.
 
-The only file that talks to llvmlite, and only when something has to be compiled. The pass pipeline is short on purpose
-and LLVM's vectorisers never run: in the LLVM of llvmlite 0.45 to 0.50 they miscompile (a regression test tells).
+Talks to LLVM (`codegen.binding`) only when something has to be compiled. The pass pipeline is short on purpose and
+LLVM's vectorisers never run: in the LLVM of llvmlite 0.45 to 0.50 they miscompile (a regression test tells).
 """
 
 from __future__ import annotations
@@ -9,85 +9,105 @@ from __future__ import annotations
 import ctypes
 import importlib
 import itertools
+import re
 import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from tetrad.codegen import elf
+from tetrad.codegen.binding import llvm
 from tetrad.core.errors import CompileError
 from tetrad.core.target import Target
 
-PASSES = ("sroa", "instruction_combine", "simplify_cfg")
+PASSES = ("SROA", "InstCombine", "SimplifyCFG")
 LIBM = (
     "fma", "fmaf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round", "roundevenf", "roundeven",
 )  # fmt: skip
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 
-_lock = threading.RLock()
+DECLARED = re.compile(r"^declare [^@]*@([\w.$-]+)", re.M)
+REPORT = "please report this with TETRAD_SHOW=llvm"
+
+_lock = threading.RLock()  # of loading; compiling needs none
 _libraries = itertools.count()
 
 
-@cache
-def llvm() -> Any:
-    """llvmlite's binding, loaded when first used: that takes longer than running a program that is on disk."""
-    found = importlib.import_module("llvmlite.binding")
-    found.initialize_native_target()
-    found.initialize_native_asmprinter()
-    return found
+def compile_object(text: str, target: Target, optimise: bool = True) -> bytes:
+    """The relocatable object file of a module; not to optimise code is several times as quick.
+
+    Any number of threads may compile at once.
+    """
+    return compiled(text, target, optimise, is_object=True)
 
 
-def machine(target: Target, optimise: bool) -> Any:
-    """A fresh target machine: one must not be reused after it was handed to an engine.
+def assembly(text: str, target: Target) -> str:
+    return compiled(text, target, optimise=True, is_object=False).decode()
+
+
+def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> bytes:
+    unknown = undeclared_externs(text)
+    if unknown:
+        raise CompileError(f"generated code calls unknown functions: {', '.join(unknown)}")
+    lib = llvm()
+    with (
+        lib.owned(lib.ContextCreate(), "ContextDispose") as context,
+        lib.owned(parsed(text, context), "DisposeModule") as module,
+        lib.owned(machine(target, optimise), "DisposeTargetMachine") as engine,
+    ):
+        optimised(module, engine)
+        buffer, message = lib.told("TargetMachineEmitToMemory", engine, module, int(is_object))
+        if not buffer:
+            raise CompileError(f"LLVM cannot generate code: {message}", hint=REPORT)
+        with lib.owned(buffer, "DisposeMemoryBuffer"):
+            return ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
+
+
+def undeclared_externs(text: str) -> list[str]:
+    """An unresolved symbol yields a bogus address, so only names on the list may be declared."""
+    return [name for name in DECLARED.findall(text) if not name.startswith("llvm.") and name not in KNOWN_EXTERNS]
+
+
+def parsed(text: str, context: int) -> int:
+    module, message = llvm().told("ParseAssembly", context, text.encode())
+    if not message and not module:
+        message = "no module"
+    if not message:
+        is_wrong, message = llvm().told("VerifyModule", module)
+        if not is_wrong:
+            return int(module)
+        llvm().DisposeModule(module)
+    raise CompileError(f"generated LLVM is not valid: {message}", hint=REPORT)
+
+
+def machine(target: Target, optimise: bool) -> int:
+    """What emits code for a target.
 
     Level 1 of code generation takes a fifth less time than level 3, for code that is as quick: what matters (what lies
     in registers, the order of instructions) our kernels have settled.
     """
-    found = llvm().Target.from_triple(target.triple)
-    return found.create_target_machine(
-        cpu=target.cpu, features=target.features, opt=1 if optimise else 0, reloc="pic", codemodel="small", jit=True
-    )
+    found, message = llvm().told("GetTargetFromTriple", target.triple.encode())
+    if not found:
+        raise CompileError(f"LLVM knows no target {target.triple}: {message}")
+    words = (target.triple.encode(), target.cpu.encode(), target.features.encode())
+    made = llvm().CreateTargetMachine(found, *words, 1 if optimise else 0, b"pic", b"small", 0, 1, b"")
+    if not made:
+        raise CompileError(f"LLVM cannot generate code for {target.name}")
+    return int(made)
 
 
-def optimised(text: str, target: Target, optimise: bool = True) -> tuple[Any, Any]:
-    """The module after our passes, and the machine to emit it with."""
-    with _lock:
-        try:
-            module = llvm().parse_assembly(text)
-            module.verify()
-        except RuntimeError as error:
-            hint = "please report this with TETRAD_SHOW=llvm"
-            raise CompileError(f"generated LLVM is not valid: {error}", hint=hint) from error
-        unknown = undeclared_externs(module)
-        if unknown:
-            raise CompileError(f"generated code calls unknown functions: {', '.join(unknown)}")
-        engine = machine(target, optimise)
-        passes = llvm().create_new_module_pass_manager()
+def optimised(module: int, engine: int) -> None:
+    """The module, changed in place by our passes."""
+    lib = llvm()
+    with (
+        lib.owned(lib.CreateNewModulePassManager(), "DisposeNewModulePassManger") as passes,
+        lib.owned(lib.CreatePipelineTuningOptions(), "DisposePipelineTuningOptions") as options,
+        lib.owned(lib.CreatePassBuilder(engine, options), "DisposePassBuilder") as builder,
+    ):
         for name in PASSES:
-            getattr(passes, f"add_{name}_pass")()
-        options = llvm().create_pipeline_tuning_options(speed_level=2)
-        passes.run(module, llvm().create_pass_builder(engine, options))
-        return module, engine
-
-
-def undeclared_externs(module: Any) -> list[str]:
-    """An unresolved symbol yields a bogus address, so only names on the list may be declared."""
-    declared = (f.name for f in module.functions if f.is_declaration)
-    return [name for name in declared if not name.startswith("llvm.") and name not in KNOWN_EXTERNS]
-
-
-def compile_object(text: str, target: Target, optimise: bool = True) -> bytes:
-    """The relocatable object file of a module; not to optimise code is several times as quick."""
-    with _lock:
-        module, engine = optimised(text, target, optimise)
-        return bytes(engine.emit_object(module))
-
-
-def assembly(text: str, target: Target) -> str:
-    with _lock:
-        module, engine = optimised(text, target)
-        return str(engine.emit_assembly(module))
+            getattr(lib, f"module_Add{name}Pass")(passes)
+        lib.RunNewModulePassManager(passes, module, builder)
 
 
 class Library:
@@ -110,7 +130,7 @@ def load_object(image: bytes, symbols: tuple[str, ...]) -> Library:
 
 def linked(image: bytes, symbols: tuple[str, ...]) -> Library:
     """The same by LLVM's own linker, which knows every kind of object."""
-    builder = llvm().JITLibraryBuilder().add_object_img(image)
+    builder = importlib.import_module("llvmlite.binding").JITLibraryBuilder().add_object_img(image)
     for name, address in extern_addresses().items():
         builder.import_symbol(name, address)
     for name in symbols:
@@ -121,7 +141,8 @@ def linked(image: bytes, symbols: tuple[str, ...]) -> Library:
 
 @cache
 def linker() -> Any:
-    return llvm().create_lljit_compiler()
+    llvm()  # knows the processor from then on
+    return importlib.import_module("llvmlite.binding").create_lljit_compiler()
 
 
 @cache

@@ -54,8 +54,12 @@ def watch_of_flags() -> Watch | None:
     return run_checked if "1" in flag_words("TETRAD_CHECK") else None
 
 
+def wants_verified() -> bool:
+    return "1" in flag_words("TETRAD_CHECK")
+
+
 def verify_programs(programs: Sequence[Program]) -> None:
-    if "1" in flag_words("TETRAD_CHECK"):
+    if wants_verified():
         for program in programs:
             verify(program)
 

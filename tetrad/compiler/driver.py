@@ -6,7 +6,7 @@ graph --passes--> graph --lower--> launches --codegen--> machine code --schedule
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from tetrad.codegen.targets.x86_64 import select_target
@@ -40,7 +40,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             stations.save("graph", graph.name, str(graph))
             stations.save("passes", better.name, str(better))
         with stations.timed("lower"):
-            lowered = Lowerer(target).lower(better)
+            lowered = Lowerer(target, beginning(target)).lower(better)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if stations.wants("kernel"):
             for program in programs:
@@ -50,6 +50,12 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             addresses = KERNELS.load(programs, target)
             runtime.result()
     return Compiled(graph, lowered, addresses, donated, clock)
+
+
+def beginning(target: Target) -> Callable[[Program], None]:
+    """What is done with a kernel as soon as it is lowered: it is compiled, unless it is verified or shown first."""
+    waits = check.wants_verified() or stations.wants("llvm", "asm")
+    return (lambda program: None) if waits else (lambda program: KERNELS.begin(program, target))
 
 
 @cache

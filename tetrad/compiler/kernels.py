@@ -1,19 +1,20 @@
 """The driver, kernels: kernel programs in, addresses of machine code out; compiled once, kept on disk.
 
-Equal programs (by fingerprint) share code within the process; the code of all programs a graph needs is one object file
-in the disk cache, keyed by everything it depends on.
+Equal programs (by fingerprint) share code within the process; the code of each is an object file in the disk cache,
+keyed by everything it depends on. Workers make it, so that a program is compiled while the next is still lowered.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.module import emit_module
 from tetrad.codegen.targets.x86_64 import missing_features
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, Objects
+from tetrad.compiler.workers import WORKERS, Job
 from tetrad.core.errors import BackendError
 from tetrad.core.flags import code_key, flag_words
 from tetrad.core.target import Target
@@ -28,33 +29,64 @@ class Kernels:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self.compiled = 0  # modules that went through LLVM; a new size of a Dim must not raise it
+        self.begun: dict[str, Job] = {}
+
+    def begin(self, program: Program, target: Target) -> None:
+        """Start to compile a program that will be loaded later, if it is new; the caller goes on."""
+        if not missing_features(target):
+            check = default_check()
+            self.job(symbol_for(program, target, check), program, target, check)
 
     def load(self, programs: Iterable[Program], target: Target, check: str | None = None) -> dict[Program, int]:
         """An address for each program, compiling those that are new to the process and to the disk."""
         check = default_check() if check is None else check
-        symbols = {program: symbol_of(f"{check}-{target.key}-{fingerprint(program)}") for program in programs}
-        known = self.objects.addresses
-        with self.objects.lock:
-            missing = {symbol: program for program, symbol in symbols.items() if symbol not in known}
-            stations.count("process", len(set(symbols.values())) - len(missing))
-            if missing:
-                self.build(dict(sorted(missing.items())), target, check)
-        return {program: known[symbol] for program, symbol in symbols.items()}
+        symbols = {program: symbol_for(program, target, check) for program in programs}
+        new = {symbol: program for program, symbol in symbols.items() if symbol not in self.objects.addresses}
+        if new:
+            refuse_foreign(target)
+            stations.show_llvm(lambda: emit_module(dict(sorted(new.items())), target, check), target)
+        jobs = {symbol: self.job(symbol, program, target, check) for symbol, program in new.items()}
+        made = [job.result() for job in jobs.values() if job is not None]
+        self.tell(made, len(set(symbols.values())) - len(made))
+        for symbol in jobs:
+            self.begun.pop(symbol, None)
+        return {program: self.objects.addresses[symbol] for program, symbol in symbols.items()}
 
-    def build(self, missing: dict[str, Program], target: Target, check: str) -> None:
-        refuse_foreign(target)
-        entry = cache_key(objects.build_identity(), code_key(), target.key, check, *missing)
+    def job(self, symbol: str, program: Program, target: Target, check: str) -> Job | None:
+        """Whoever makes the code of a symbol; None if the process has it."""
+        with self.objects.lock:
+            if symbol not in self.begun and symbol not in self.objects.addresses:
+                self.begun[symbol] = WORKERS.submit(lambda: self.build(symbol, program, target, check))
+            return self.begun.get(symbol)
+
+    def build(self, symbol: str, program: Program, target: Target, check: str) -> stations.Spent:
+        """In a thread of its own: have the object file of one program and load it."""
+        spent = stations.Spent()
+        entry = cache_key(objects.build_identity(), code_key(), target.key, check, symbol)
         image = objects.disk_cache().get(entry)
-        stations.count("compiled" if image is None else "disk", len(missing))
-        if image is None or stations.wants("llvm", "asm"):
-            text = emit_module(missing, target, check)
-            stations.show_llvm(text, target)
-            with stations.timed("llvm"):
+        if image is None:
+            with spent.timed("emit"):
+                text = emit_module({symbol: program}, target, check)
+            with spent.timed("llvm"):
                 image = compile_object(text, target)
             self.compiled += 1
             objects.disk_cache().put(entry, image)
-        with stations.timed("load"):
-            self.objects.add(entry, image, missing)
+        with spent.timed("load"):
+            self.objects.add(entry, image, [symbol])
+        return spent
+
+    def tell(self, made: Sequence[stations.Spent], shared: int) -> None:
+        compiled = sum("llvm" in spent.seconds for spent in made)
+        for origin, number in (("process", shared), ("compiled", compiled), ("disk", len(made) - compiled)):
+            if number:
+                stations.count(origin, number)
+        for stage in ("emit", "llvm", "load"):
+            if made:
+                stations.add(stage, sum(spent.seconds.get(stage, 0.0) for spent in made))
+
+
+def symbol_for(program: Program, target: Target, check: str) -> str:
+    return symbol_of(f"{check}-{target.key}-{fingerprint(program)}")
 
 
 def symbol_of(key: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 import llvmlite
@@ -17,6 +17,7 @@ import llvmlite
 import tetrad
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets.x86_64 import processor_identity, select_target
+from tetrad.compiler.workers import WORKERS, Job
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
 from tetrad.runtime.cache import ObjectCache, cache_key
@@ -97,28 +98,7 @@ def host() -> Target:
     return select_target("host")
 
 
-class Background:
-    """A call in a thread of its own; `result` waits for it and raises what it raised."""
-
-    def __init__(self, call: Callable[[], None], name: str) -> None:
-        self.call = call
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self.work, name=name)
-        self.thread.start()
-
-    def work(self) -> None:
-        try:
-            self.call()
-        except BaseException as error:  # raised again by whoever needs the result
-            self.error = error
-
-    def result(self) -> None:
-        self.thread.join()
-        if self.error is not None:
-            raise self.error
-
-
 @cache
-def loading_runtime() -> Background:
+def loading_runtime() -> Job:
     """The native schedule loop, loaded (at first: compiled) beside the Python work of the first compilation."""
-    return Background(load_runtime, "tetrad-start")
+    return WORKERS.submit(load_runtime)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -48,11 +48,27 @@ def recording(clock: Clock) -> Iterator[Clock]:
 def timed(stage: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
-    spent = time.perf_counter() - start
+    add(stage, time.perf_counter() - start)
+
+
+def add(stage: str, seconds: float) -> None:
     for clock in _clocks.get():
-        clock.add(stage, spent)
+        clock.add(stage, seconds)
     if flag("TETRAD_TIME") == "1":
-        print(f"tetrad: {stage:10} {spent * 1e3:9.3f} ms", file=sys.stderr)
+        print(f"tetrad: {stage:10} {seconds * 1e3:9.3f} ms", file=sys.stderr)
+
+
+class Spent:
+    """Seconds per stage of work in another thread, for the thread that asked for it to `add`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[stage] = time.perf_counter() - start
 
 
 def count(what: str, number: int) -> None:
@@ -84,11 +100,13 @@ def file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in title[:40])
 
 
-def show_llvm(text: str, target: Target) -> None:
-    if wants("llvm"):
-        show("llvm", target.name, text)
-    if wants("asm"):
-        show("asm", target.name, assembly(text, target))
+def show_llvm(made: Callable[[], str], target: Target) -> None:
+    if wants("llvm", "asm"):
+        text = made()
+        if wants("llvm"):
+            show("llvm", target.name, text)
+        if wants("asm"):
+            show("asm", target.name, assembly(text, target))
 
 
 def show_times(title: str, names: Sequence[str], nanoseconds: Sequence[int], threads: int) -> None:

@@ -160,11 +160,13 @@ def measure(call: Call) -> tuple[list[Outcome], int]:
 
 
 def stages(call: Call, wall_ns: int) -> dict[str, float]:
-    """Seconds per stage, in order. The time to trace is what is left of finding a new program."""
+    """Seconds per stage, in order. The time to trace is what is left of finding a new program.
+
+    Emitting, LLVM and loading are the seconds of all threads that worked for it, beside the others and each other.
+    """
     spent = dict(call.compiled.clock.stages)
     codegen = spent.pop("codegen", 0.0)
     compiling = sum(spent.get(stage, 0.0) for stage in ("start", "passes", "lower")) + codegen
-    spent["emit"] = max(0.0, codegen - spent.get("llvm", 0.0) - spent.get("load", 0.0))
     if call.is_new:
         spent["trace"] = max(0.0, call.seconds - compiling)
     spent["run"] = wall_ns / 1e9

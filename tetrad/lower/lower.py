@@ -12,6 +12,7 @@ from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.target import Target
 from tetrad.graph.nodes import Graph, Node
+from tetrad.kernel.nodes import Program
 from tetrad.lower.cell import lower_cell
 from tetrad.lower.columns import lower_columns
 from tetrad.lower.decoded import lower_decoded_matmul
@@ -43,10 +44,10 @@ GENERATORS: dict[str, Generator] = {
 
 
 class Lowerer:
-    """Lowers graphs for one target, each sub-graph once."""
+    """Lowers graphs for one target, each sub-graph once; hands kernels over to `begin` as soon as they are made."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, target: Target, begin: Callable[[Program], None] = lambda program: None) -> None:
+        self.target, self.begin = target, begin
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
 
@@ -81,7 +82,10 @@ class Lowerer:
             body = self.lower_called(node.param("graph"))
             return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory), node.source)]
         if group.kind in CONTROL:
-            return [lower_in_one(group.root, memory) or lower_control(group.root, memory, self.lower_called)]
+            whole = lower_in_one(group.root, memory)
+            if whole is not None:
+                self.begin(whole.program)
+            return [whole or lower_control(group.root, memory, self.lower_called)]
         if group.kind == "item":
             return []
         if group.kind not in GENERATORS:
@@ -98,6 +102,8 @@ class Lowerer:
             return reused(self.templates[key], group, nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
         launches = [made] if isinstance(made, Launch) else made
+        for launch in launches:
+            self.begin(launch.program)
         if is_single and not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
             self.templates[key] = Template(nodes, memory, tuple(launches))
         return launches

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tetrad.codegen.llvm import llvm
+from tetrad.codegen.binding import llvm
 from tetrad.core.errors import FlagError
 from tetrad.core.record import replace
 from tetrad.core.target import Target, Tile
@@ -29,13 +29,19 @@ VNNI = "avx512vnni"
 
 def host_target() -> Target:
     """The level the running processor reaches, with its own name and features (a name alone may promise too much)."""
-    found = dict(llvm().get_host_cpu_features())
+    found = host_features()
     level = V3 if _has(found, V3_FEATURES) else BASELINE
     level = V4 if level is V3 and _has(found, V4_FEATURES) else level
     level = V4_VNNI if level is V4 and found.get(VNNI) else level
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
-    triple = llvm().get_process_triple()
-    return replace(level, name="host", triple=triple, cpu=llvm().get_host_cpu_name(), features=features)
+    (_, triple), (_, cpu) = llvm().told("GetProcessTriple"), llvm().told("GetHostCPUName")
+    return replace(level, name="host", triple=triple, cpu=cpu, features=features)
+
+
+def host_features() -> dict[str, bool]:
+    """What LLVM finds on the running processor, and what it looked for without finding it."""
+    _, told = llvm().told("GetHostCPUFeatures")
+    return {word[1:]: word[0] == "+" for word in told.split(",") if word}
 
 
 def processor_identity() -> str | None:
@@ -63,7 +69,7 @@ def missing_features(target: Target) -> tuple[str, ...]:
     """What `target` needs and the running processor lacks: code for it can be compiled here, not run."""
     if target.name == "host":
         return ()
-    found = dict(llvm().get_host_cpu_features())
+    found = host_features()
     needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
     needed += (VNNI,) if target.dot4 == V4_VNNI.dot4 else ()
     return tuple(name for name in needed if not found.get(name))

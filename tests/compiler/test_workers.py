@@ -1,0 +1,82 @@
+"""Workers: every job is done once, whoever does it; errors reach whoever asks; a child process is not left waiting."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.codegen.llvm import compile_object
+from tetrad.codegen.targets.x86_64 import host_target
+from tetrad.compiler.workers import WORKERS, Workers
+
+
+def test_results_come_back_and_threads_end() -> None:
+    workers = Workers()
+    jobs = [workers.submit(lambda i=i: i * i) for i in range(50)]
+    assert [job.result() for job in jobs] == [i * i for i in range(50)]
+    deadline = time.monotonic() + 10
+    while workers.threads and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert workers.threads == 0 and not workers.waiting and not workers.begun
+
+
+def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
+    job = Workers().submit(lambda: 1 // 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            job.result()
+
+
+def test_no_more_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TETRAD_THREADS", "1")
+    workers, gate, names = Workers(), threading.Event(), []
+    jobs = [workers.submit(lambda: (gate.wait(), names.append(threading.current_thread().name))) for _ in range(4)]
+    assert workers.threads == 1
+    gate.set()
+    for job in reversed(jobs):  # the last has not begun: it is done here
+        job.result()
+    assert len(names) == 4
+
+
+def test_a_child_does_what_its_parent_had_begun() -> None:
+    workers, gate = Workers(), threading.Event()
+    job = workers.submit(lambda: gate.wait() and 7)
+    while job not in workers.begun:
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        workers.forked()
+        gate = threading.Event()
+        gate.set()
+        os._exit(0 if job.result() == 7 else 1)
+    _, status = os.waitpid(child, 0)
+    gate.set()
+    assert job.result() == 7 and os.waitstatus_to_exitcode(status) == 0
+
+
+def test_threads_compile_side_by_side_and_give_the_same_object() -> None:
+    target = host_target()
+    text = f'target triple = "{target.triple}"\n' + "\n".join(
+        f"define i64 @f{i}(i64 %x) {{\n  %y = mul i64 %x, {i + 3}\n  ret i64 %y\n}}" for i in range(100)
+    )
+    want = compile_object(text, target)
+    jobs = [WORKERS.submit(lambda: compile_object(text, target)) for _ in range(16)]
+    assert all(job.result() == want for job in jobs)
+
+
+def test_several_python_threads_compile_the_same_program() -> None:
+    x = np.linspace(-1, 1, 77, dtype=np.float32)
+    found: list[np.ndarray] = []
+
+    def one() -> None:
+        found.append(np.asarray(td.jit(lambda x: td.sum(td.sin(x) * 1.375 + td.cos(x * 0.625)))(x)))
+
+    threads = [threading.Thread(target=one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6 and len({value.tobytes() for value in found}) == 1

@@ -1,0 +1,100 @@
+"""The driver, workers: threads that generate code while the caller goes on with lowering.
+
+Receives calls, gives jobs to wait for. LLVM works outside Python's lock, so as many jobs run at once as there are
+processors. Threads end when nothing is left to do: between compilations there are none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tetrad.runtime.limits import available_threads
+
+
+class Job:
+    """A call that a worker makes, or whoever first needs its result before one has begun."""
+
+    def __init__(self, call: Callable[[], Any], workers: Workers) -> None:
+        self.call, self.workers = call, workers
+        self.done = threading.Event()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def result(self) -> Any:
+        """What the call gives; raises what it raised."""
+        if self.workers.claims(self):
+            self.work()
+        self.done.wait()
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def work(self) -> None:
+        try:
+            self.value = self.call()
+        except BaseException as error:  # raised again by whoever needs the result
+            self.error = error
+        self.workers.finished(self)
+        self.done.set()
+
+
+class Workers:
+    def __init__(self) -> None:
+        self.waiting: deque[Job] = deque()
+        self.begun: set[Job] = set()
+        self.lock = threading.Lock()
+        self.threads = self.most = 0
+
+    def submit(self, call: Callable[[], Any]) -> Job:
+        job = Job(call, self)
+        with self.lock:
+            self.most = self.most if self.threads else available_threads()
+            self.waiting.append(job)
+            if self.threads == self.most:
+                return job
+            self.threads += 1
+        threading.Thread(target=self.work, name="tetrad-compile").start()
+        return job
+
+    def work(self) -> None:
+        while (job := self.next()) is not None:
+            job.work()
+
+    def next(self) -> Job | None:
+        with self.lock:
+            if self.waiting:
+                self.begun.add(self.waiting[0])
+                return self.waiting.popleft()
+            self.threads -= 1
+            return None
+
+    def claims(self, job: Job) -> bool:
+        """Is the job still to be begun? Then it is the caller's."""
+        with self.lock:
+            if job not in self.waiting:
+                return False
+            self.waiting.remove(job)
+            self.begun.add(job)
+            return True
+
+    def finished(self, job: Job) -> None:
+        with self.lock:
+            self.begun.discard(job)
+
+    def forked(self) -> None:
+        """In a child process there are no workers: what was not finished is done by whoever needs it."""
+        self.lock, self.threads = threading.Lock(), 0
+        self.waiting.extend(self.begun)
+        self.begun.clear()
+        for job in self.waiting:
+            job.done = threading.Event()
+
+
+WORKERS = Workers()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WORKERS.forked)
