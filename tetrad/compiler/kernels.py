@@ -7,7 +7,7 @@ keyed by everything it depends on. Workers make it, so that a program is compile
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.module import emit_module
@@ -41,19 +41,24 @@ class Kernels:
         """An address for each program, compiling those that are new to the process and to the disk."""
         check = default_check() if check is None else check
         symbols = {program: symbol_for(program, target, check) for program in programs}
-        new = {symbol: program for program, symbol in symbols.items() if symbol not in self.objects.addresses}
-        if new:
+        distinct = {symbol: program for program, symbol in sorted(symbols.items(), key=lambda pair: pair[1])}
+        if not distinct.keys() <= self.objects.addresses.keys():
             refuse_foreign(target)
-            stations.show_llvm(lambda: emit_module(dict(sorted(new.items())), target, check), target)
-        jobs = {symbol: self.job(symbol, program, target, check) for symbol, program in new.items()}
-        made = [job.result() for job in jobs.values() if job is not None]
-        self.tell(made, len(set(symbols.values())) - len(made))
-        for symbol in jobs:
-            self.begun.pop(symbol, None)
+            stations.show_llvm(lambda: emit_module(self.new(distinct), target, check), target)
+        jobs = {symbol: self.job(symbol, program, target, check) for symbol, program in distinct.items()}
+        try:
+            made = [job.result() for job in jobs.values() if job is not None]
+        finally:
+            for symbol in jobs:
+                self.begun.pop(symbol, None)
+        self.tell(made, len(distinct) - len(made))
         return {program: self.objects.addresses[symbol] for program, symbol in symbols.items()}
 
+    def new(self, programs: Mapping[str, Program]) -> dict[str, Program]:
+        return {symbol: program for symbol, program in programs.items() if symbol not in self.objects.addresses}
+
     def job(self, symbol: str, program: Program, target: Target, check: str) -> Job | None:
-        """Whoever makes the code of a symbol; None if the process has it."""
+        """Whoever makes the code of a symbol, or has made it for this load; None if the process had it."""
         with self.objects.lock:
             if symbol not in self.begun and symbol not in self.objects.addresses:
                 self.begun[symbol] = WORKERS.submit(lambda: self.build(symbol, program, target, check))
