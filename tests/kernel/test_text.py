@@ -189,9 +189,9 @@ def test_printing_300_instructions_takes_less_than_3_ms() -> None:
     assert len(program.body) >= 300
     times = []
     for _ in range(10):
-        start = time.perf_counter()
+        start = time.thread_time()
         to_text(program)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.003
 
 

@@ -329,8 +329,8 @@ def test_verifying_and_uniformity_are_quick() -> None:
     program = k.finish()
     for analyse, limit in ((varying, 0.010), (problems, 0.030)):
         times = []
-        for _ in range(5):
-            start = time.perf_counter()
+        for _ in range(15):
+            start = time.thread_time()
             analyse(program)
-            times.append(time.perf_counter() - start)
+            times.append(time.thread_time() - start)
         assert min(times) < limit

@@ -164,7 +164,7 @@ def test_the_default_is_the_users_cache_directory(tmp_path: Path, monkeypatch: p
 def test_the_default_without_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xdg: str) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", xdg)
-    assert default_directory() == tmp_path / ".cache" / "tetrad"
+    assert default_directory() == str(tmp_path / ".cache" / "tetrad")
 
 
 def test_no_home_means_uncached(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,7 @@ def machine() -> Iterator[Finding]:
         yield Finding("target", f"{shape}; this processor lacks {', '.join(lacking)}: set TETRAD_TARGET=host", "bad")
     else:
         yield Finding("target", shape, "good")
-    quota = quota_threads(Path("/"))
+    quota = quota_threads("/")
     limits = f"cores {os.cpu_count()}, affinity {affinity()}, cgroup quota {quota if quota else 'none'}"
     yield Finding("threads", f"{available_threads()} ({limits})")
 

@@ -18,6 +18,7 @@ from typing import Any
 from tetrad.codegen import elf
 from tetrad.codegen.binding import llvm
 from tetrad.core.errors import CompileError
+from tetrad.core.pattern import Pattern
 from tetrad.core.target import Target
 
 PASSES = ("SROA", "InstCombine", "SimplifyCFG")
@@ -27,7 +28,7 @@ LIBM = (
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 
-DECLARED = re.compile(r"^declare [^@]*@([\w.$-]+)", re.M)
+DECLARED = Pattern(r"^declare [^@]*@([\w.$-]+)", re.M)
 REPORT = "please report this with TETRAD_SHOW=llvm"
 
 _lock = threading.RLock()  # of loading; compiling needs none

@@ -130,7 +130,7 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
         group_ids(cg, program)
         zero_scratch(cg, program)
         emit_body(cg, program, lanes, pieces)
-        following = cg.new("add nsw i64 %w, 1")
+        following = cg.stepped("%w", 1)
         cg.line(f"store i64 {following}, ptr %slot.w")
         again = cg.new(f"icmp slt i64 {following}, %end")
         cg.line(f"br i1 {again}, label %group, label %exit")

@@ -474,7 +474,7 @@ def emit_for(cg: Codegen, node: n.For) -> None:
         counter = cg.new(f"load i64, ptr {slot}")
         cg.set(node.counter, Emitted(counter, 0))
         cg.run(node.body)
-        following = cg.new(f"add nsw i64 {counter}, {node.step}")
+        following = cg.stepped(counter, node.step)
         cg.line(f"store i64 {following}, ptr {slot}")
         again = cg.new(f"icmp slt i64 {following}, {stop}")
         cg.line(f"br i1 {again}, label {body}, label {done}")

@@ -6,12 +6,12 @@ Receives programs as they pass, prints to stderr or writes files; never changes 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 
 from tetrad.codegen.llvm import assembly
 from tetrad.core.flags import flag, flag_words
@@ -91,9 +91,9 @@ def show(station: str, title: str, text: str) -> None:
 def save(station: str, title: str, text: str) -> None:
     folder = flag("TETRAD_DUMP")
     if folder:
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{next(_dumped):04}-{station}-{file_name(title)}.txt").write_text(text)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, f"{next(_dumped):04}-{station}-{file_name(title)}.txt"), "w") as file:
+            file.write(text)
 
 
 def file_name(title: str) -> str:

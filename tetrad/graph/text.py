@@ -13,8 +13,8 @@ returns the graph, or a `ParseError` with the line and what was expected. Printi
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +25,7 @@ import numpy as np
 from tetrad.core.dtypes import NUMPY, DType, as_dtype, bool_, c128, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.op import REGISTRY, Op
+from tetrad.core.pattern import Pattern
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Dim, Size, SizeExpr, dims_of
 from tetrad.core.types import ArrayType
@@ -33,7 +34,7 @@ from tetrad.graph.infer import dims_in, infer
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in NUMPY}  # words that are no Dim inside params
 MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 
@@ -66,7 +67,8 @@ def diff(before: Graph, after: Graph) -> str:
     """What changed, line by line; a node found in both graphs has one number."""
     numbers: dict[Node, int] = {}
     old, new = (_Printer(True, numbers).program(g).splitlines() for g in (before, after))
-    return "\n".join(line.rstrip() for line in difflib.unified_diff(old, new, "before", "after", lineterm="", n=2))
+    lines = importlib.import_module("difflib").unified_diff(old, new, "before", "after", lineterm="", n=2)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _dim_lines(graphs: Iterable[Graph]) -> list[str]:
@@ -202,19 +204,19 @@ def _nan(element: np.ndarray) -> str:
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _NAME = rf"(?:[A-Za-z_][A-Za-z0-9_.]*|{_STRING})(?:#\d+)?"
 _TYPE = r"\w+\[[^\[\]]*\]"
-_DIM = re.compile(r"dim (\w+) max=(\d{1,18})\Z")
-_GRAPH = re.compile(rf"graph ({_NAME})\((.*)\):\Z")
-_INPUT = re.compile(rf"(%\d+): ({_TYPE})(?:, |\Z)")
-_NODE = re.compile(rf"(%\d+): ({_TYPE}|\((?:{_TYPE}(?:, )?)*\)) = (\w+)(\(.*)")
-_RETURN = re.compile(r"return((?: %\d+(?:, %\d+)*)?)\Z")
-_TOKEN = re.compile(rf"\s*(%\d+|{_STRING}|@{_NAME}|#\d+|{_TYPE}|\w+=|[-+*.\w]+|[()\[\],])")
-_COMMENT = re.compile(r"\s*(?:#.*)?\Z")
-_INT = re.compile(r"-?\d{1,40}\Z")
-_FLOAT = re.compile(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
-_BITS = re.compile(r"0x[0-9a-f]{1,16}\Z")
+_DIM = Pattern(r"dim (\w+) max=(\d{1,18})\Z")
+_GRAPH = Pattern(rf"graph ({_NAME})\((.*)\):\Z")
+_INPUT = Pattern(rf"(%\d+): ({_TYPE})(?:, |\Z)")
+_NODE = Pattern(rf"(%\d+): ({_TYPE}|\((?:{_TYPE}(?:, )?)*\)) = (\w+)(\(.*)")
+_RETURN = Pattern(r"return((?: %\d+(?:, %\d+)*)?)\Z")
+_TOKEN = Pattern(rf"\s*(%\d+|{_STRING}|@{_NAME}|#\d+|{_TYPE}|\w+=|[-+*.\w]+|[()\[\],])")
+_COMMENT = Pattern(r"\s*(?:#.*)?\Z")
+_INT = Pattern(r"-?\d{1,40}\Z")
+_FLOAT = Pattern(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
+_BITS = Pattern(r"0x[0-9a-f]{1,16}\Z")
 _PART = r"(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan|0x[0-9a-f]{1,16})"
-_COMPLEX = re.compile(rf"(-?{_PART})\+?(-?{_PART})j\Z")
-_TERM = re.compile(r"([-+]?)([\w*]+)")
+_COMPLEX = Pattern(rf"(-?{_PART})\+?(-?{_PART})j\Z")
+_TERM = Pattern(r"([-+]?)([\w*]+)")
 
 
 def parse(text: str, literals: Mapping[str, Literal | np.ndarray] | None = None) -> Graph:

@@ -291,7 +291,7 @@ class Region(Instr):
     body: Block
 
 
-@record(eq=False)
+@record(eq=False, weakref_slot=True)
 class Program:
     """A kernel: immutable, hashable by identity; `kernel.text` gives its canonical form, the cache key."""
 

@@ -24,9 +24,11 @@ import re
 from collections.abc import Callable, Iterable
 from inspect import get_annotations
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tetrad.core.dtypes import DType, index, named
 from tetrad.core.errors import DtypeError, ParseError, ShapeError
+from tetrad.core.pattern import Pattern
 from tetrad.core.record import defaults, field, fields, record
 from tetrad.core.sizes import Dim, Named, Size, ceil_div, dims_of
 from tetrad.kernel import nodes as n
@@ -34,7 +36,7 @@ from tetrad.kernel import nodes as n
 MAX_DEPTH = 100  # nested blocks the parser follows; verify allows fewer
 MAX_SIZE_TOKENS = 256
 ACCESSES = ("read", "write", "readwrite", "scratch")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
 
 @record
@@ -90,7 +92,13 @@ def to_text(program: n.Program) -> str:
 
 def fingerprint(program: n.Program) -> str:
     """Identity of what the program does: kernels that differ only by name share it (and their machine code)."""
-    return hashlib.sha256(_without_name(program).encode()).hexdigest()
+    found = _fingerprints.get(program)
+    if found is None:
+        found = _fingerprints[program] = hashlib.sha256(_without_name(program).encode()).hexdigest()
+    return found
+
+
+_fingerprints: WeakKeyDictionary[n.Program, str] = WeakKeyDictionary()
 
 
 def line_of(program: n.Program, instr: n.Instr) -> str:
@@ -223,17 +231,17 @@ class _Header:
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _NAME = rf"[A-Za-z_][A-Za-z0-9_.]*|{_STRING}"
-_KERNEL = re.compile(rf"kernel ({_STRING})\Z")
-_WORKGROUP = re.compile(r"workgroup (\d{1,9}) (\d{1,9}) (\d{1,9})\Z")
-_ARGS = re.compile(rf"args ((?:{_NAME})(?:, (?:{_NAME}))*)\Z")
-_DIM = re.compile(r"dim (\w+) max=(\d{1,18})\Z")
-_BUFFER = re.compile(rf"buffer ({_NAME}): (\w+) (\w+)(?: count=(\S+))?( zeroed)?\Z")
-_FOR = re.compile(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
-_IF = re.compile(r"if (%\d+):\Z")
-_REGION = re.compile(rf"region ({_STRING}):\Z")
-_CALL = re.compile(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
-_TOKEN = re.compile(rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)")
-_SIZE_TOKEN = re.compile(r"\d+|\w+|[-+*()/]")
+_KERNEL = Pattern(rf"kernel ({_STRING})\Z")
+_WORKGROUP = Pattern(r"workgroup (\d{1,9}) (\d{1,9}) (\d{1,9})\Z")
+_ARGS = Pattern(rf"args ((?:{_NAME})(?:, (?:{_NAME}))*)\Z")
+_DIM = Pattern(r"dim (\w+) max=(\d{1,18})\Z")
+_BUFFER = Pattern(rf"buffer ({_NAME}): (\w+) (\w+)(?: count=(\S+))?( zeroed)?\Z")
+_FOR = Pattern(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
+_IF = Pattern(r"if (%\d+):\Z")
+_REGION = Pattern(rf"region ({_STRING}):\Z")
+_CALL = Pattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
+_TOKEN = Pattern(rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)")
+_SIZE_TOKEN = Pattern(r"\d+|\w+|[-+*()/]")
 
 
 def parse(text: str) -> n.Program:

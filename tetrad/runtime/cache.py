@@ -10,17 +10,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import stat
 import struct
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tetrad.core.flags import flag
+from tetrad.core.pattern import Pattern
 from tetrad.core.record import record
 
 MAGIC = b"TETRADOB"
@@ -32,9 +31,9 @@ ORPHAN_SECONDS = 3600  # a temporary file this old belongs to a writer that died
 PREFIX = struct.Struct("<8sIQ64s")
 HEADER_BYTES = PREFIX.size + hashlib.sha256().digest_size
 
-KEY = re.compile(r"[0-9a-f]{64}")
-ENTRY = re.compile(r"[0-9a-f]{64}\.obj")
-TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
+KEY = Pattern(r"[0-9a-f]{64}")
+ENTRY = Pattern(r"[0-9a-f]{64}\.obj")
+TEMPORARY = Pattern(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
 # Where the system has no such flag (Windows), it has no openat either, and the cache says so and stays off.
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -46,7 +45,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
 class System(Protocol):
     """The part of the `os` module the cache uses; tests hand in one that fails or dies at any call."""
 
-    def makedirs(self, name: Path, mode: int = ..., exist_ok: bool = ...) -> None: ...
+    def makedirs(self, name: str, mode: int = ..., exist_ok: bool = ...) -> None: ...
     def open(self, path: Any, flags: int, mode: int = ..., *, dir_fd: int | None = ...) -> int: ...
     def close(self, fd: int, /) -> None: ...
     def read(self, fd: int, length: int, /) -> bytes: ...
@@ -109,12 +108,12 @@ def cache_key(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def default_directory() -> Path | None:
+def default_directory() -> str | None:
     """$XDG_CACHE_HOME/tetrad or ~/.cache/tetrad; None for a user without a home."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
         base = os.path.expanduser("~/.cache")
-    return Path(base, "tetrad") if os.path.isabs(base) else None
+    return os.path.join(base, "tetrad") if os.path.isabs(base) else None
 
 
 class ObjectCache:
@@ -123,8 +122,10 @@ class ObjectCache:
     Any number of processes may share the directory. No call but `clear` raises because of what the disk does.
     """
 
-    def __init__(self, directory: Path | None, limit_bytes: int = LIMIT_BYTES, system: System = os) -> None:
-        self._directory = None if directory is None else directory.absolute()
+    def __init__(
+        self, directory: str | os.PathLike[str] | None, limit_bytes: int = LIMIT_BYTES, system: System = os
+    ) -> None:
+        self._directory = None if directory is None else os.path.abspath(directory)
         self._limit, self._os = limit_bytes, system
         self._reads = self._writes = directory is not None
         self._hits = self._misses = self._damaged = 0
@@ -138,7 +139,7 @@ class ObjectCache:
         name = flag("TETRAD_CACHE_DIR")
         if name == "off":
             return cls(None)
-        directory = Path(os.path.expanduser(name)) if name else default_directory()
+        directory = os.path.expanduser(name) if name else default_directory()
         if directory is None:
             NOTICE.say("compiled code is not cached: no home directory; set TETRAD_CACHE_DIR to a directory, or to off")
         return cls(directory)

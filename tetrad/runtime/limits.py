@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
 
 from tetrad.core.flags import flag
 
@@ -16,7 +15,7 @@ V1_MOUNTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # below sys/fs/cgroup
 V2_MOUNTS = ("", "unified")
 
 
-def available_threads(root: Path = Path("/")) -> int:
+def available_threads(root: str = "/") -> int:
     """At least 1. TETRAD_THREADS may exceed the cores: whoever sets it asked for it."""
     asked = flag("TETRAD_THREADS")
     return int(asked) if asked else max(1, min(affinity(), quota_threads(root) or affinity()))
@@ -29,34 +28,35 @@ def affinity() -> int:
     return os.cpu_count() or 1
 
 
-def quota_threads(root: Path) -> int | None:
+def quota_threads(root: str) -> int | None:
     """The whole cores the tightest quota pays for (at least 1); None without one. A thread more would be throttled
     while the others wait for it at a barrier."""
     shares = [share for folder in cgroup_folders(root) for share in (v2_share(folder), v1_share(folder)) if share]
     return max(1, int(min(shares))) if shares else None
 
 
-def cgroup_folders(root: Path) -> Iterator[Path]:
+def cgroup_folders(root: str) -> Iterator[str]:
     """The cgroups of this process with all their ancestors; a container may see only the upper part of its path."""
-    for line in read(root / "proc/self/cgroup").splitlines():
+    for line in read(os.path.join(root, "proc/self/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         mounts = V2_MOUNTS if number == "0" else V1_MOUNTS if "cpu" in controllers.split(",") else ()
-        inside = PurePosixPath("/", path).relative_to("/")
+        parts = [part for part in path.split("/") if part not in ("", ".")]
         for mount in mounts:
-            for folder in (inside, *inside.parents):
-                yield root / "sys/fs/cgroup" / mount / folder
+            for depth in range(len(parts), -1, -1):
+                yield os.path.join(root, "sys/fs/cgroup", mount, *parts[:depth])
 
 
-def v2_share(folder: Path) -> float | None:
+def v2_share(folder: str) -> float | None:
     """cpu.max: quota and period in microseconds, or `max`."""
-    quota, _, period = read(folder / "cpu.max").strip().partition(" ")
+    quota, _, period = read(os.path.join(folder, "cpu.max")).strip().partition(" ")
     return share(quota, period)
 
 
-def v1_share(folder: Path) -> float | None:
+def v1_share(folder: str) -> float | None:
     """cpu.cfs_quota_us is -1 without a limit."""
-    return share(read(folder / "cpu.cfs_quota_us").strip(), read(folder / "cpu.cfs_period_us").strip())
+    quota, period = (read(os.path.join(folder, name)).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+    return share(quota, period)
 
 
 def share(quota: str, period: str) -> float | None:
@@ -70,9 +70,10 @@ def share(quota: str, period: str) -> float | None:
     return int(quota) / int(period)
 
 
-def read(path: Path) -> str:
+def read(path: str) -> str:
     """A file's text; a file that is not there says nothing."""
     try:
-        return path.read_text(errors="replace")
+        with open(path, errors="replace") as file:
+            return file.read()
     except OSError:
         return ""

@@ -6,8 +6,6 @@ VNNI, byte dot products in one instruction: Cascade Lake, Ice Lake, Zen 4 and la
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tetrad.codegen.binding import llvm
 from tetrad.core.errors import FlagError
 from tetrad.core.record import replace
@@ -47,7 +45,8 @@ def host_features() -> dict[str, bool]:
 def processor_identity() -> str | None:
     """What Linux says about the processor: equal words mean an equal `host_target`. None where nobody says."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        with open("/proc/cpuinfo") as file:
+            text = file.read()
     except OSError:
         return None
     lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())  # of the first of them
