@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Callable
 
-import llvmlite.binding as llvm
 import pytest
 
 from tests.emulated.processor import MODELS, Processor
@@ -67,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pretend(name: str, features: dict[str, bool]) -> None:
     """Let the compiler believe that it runs on a processor."""
-    llvm.get_host_cpu_name, llvm.get_host_cpu_features = lambda: name, lambda: features
+    x86_64.host_cpu, x86_64.host_features = lambda: name, lambda: features
     for module in (objects, recall, x86_64):
         module.processor_identity = lambda: name
 

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from tests.emulated.bochs import bochscpu, native
-from tetrad.codegen.llvm import Library, compile_object, llvm, load_object
+from tetrad.codegen.binding import llvm
+from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets.x86_64 import BASELINE
 
 PAGE, WINDOW = 1 << 12, 1 << 30  # bytes of a page of memory, and of a window: what one entry of our tables maps
@@ -238,7 +239,7 @@ def choose_model(number: int) -> None:
 
 @cache
 def identification() -> Library:
-    llvm().initialize_native_asmparser()
+    llvm().InitializeNativeAsmParser()
     return load_object(compile_object(CPUID, BASELINE), ("cpuid",))
 
 

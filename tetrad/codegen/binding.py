@@ -26,6 +26,7 @@ _TEXT_OUT = POINTER(c_char_p)
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "InitializeNativeTarget": (c_int, ()),
     "InitializeNativeAsmPrinter": (c_int, ()),
+    "InitializeNativeAsmParser": (c_int, ()),
     "ContextCreate": (c_void_p, ()),
     "ContextDispose": (None, (c_void_p,)),
     "ParseAssembly": (c_void_p, (c_void_p, c_char_p, _TEXT_OUT)),

@@ -32,8 +32,14 @@ def host_target() -> Target:
     level = V4 if level is V3 and _has(found, V4_FEATURES) else level
     level = V4_VNNI if level is V4 and found.get(VNNI) else level
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
-    (_, triple), (_, cpu) = llvm().told("GetProcessTriple"), llvm().told("GetHostCPUName")
-    return replace(level, name="host", triple=triple, cpu=cpu, features=features)
+    _, triple = llvm().told("GetProcessTriple")
+    return replace(level, name="host", triple=triple, cpu=host_cpu(), features=features)
+
+
+def host_cpu() -> str:
+    """LLVM's name of the running processor."""
+    _, name = llvm().told("GetHostCPUName")
+    return name
 
 
 def host_features() -> dict[str, bool]:
