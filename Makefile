@@ -11,7 +11,7 @@ TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
 LLM_READY := $(PEERS)/.llm-ready
 N ?= 2000
-EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids
+EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/codegen tests/lower tests/quant/test_lanes.py tests/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 

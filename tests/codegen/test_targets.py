@@ -12,7 +12,9 @@ import pytest
 from tests.codegen.cases import FAMILIES, Case, all_cases, elementwise
 from tests.codegen.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
+from tetrad.codegen.llvm import llvm
 from tetrad.codegen.rules import rules
+from tetrad.codegen.targets import x86_64
 from tetrad.codegen.targets.x86_64 import LEVELS, missing_features
 from tetrad.core.dtypes import DType, bf16, f16, f32
 from tetrad.core.target import Target
@@ -54,6 +56,26 @@ def test_every_case_compiles_for_levels_this_processor_lacks(name: str) -> None:
     last = done.stdout.splitlines()[-1] if done.stdout else "nothing"
     assert done.returncode == 0, f"{last}: {done.stderr[-500:]}"
     assert last == f"compiled {len(list(all_cases()))}"
+
+
+V3, V4 = x86_64.V3_FEATURES, x86_64.V3_FEATURES + x86_64.V4_FEATURES
+REACHED = [
+    ((), "x86-64"), (("avx2", "fma"), "x86-64"), (V3, "x86-64-v3"), ((*V3, "avxvnni"), "x86-64-v3-vnni"),
+    ((*V3, "avx512f", "avx512vnni"), "x86-64-v3"), (V4, "x86-64-v4"), ((*V4, "avxvnni"), "x86-64-v4"),
+    ((*V4, "avx512vnni", "avxvnni"), "x86-64-v4-vnni"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("features", "name"), REACHED)
+def test_a_processor_is_of_the_level_whose_features_it_has(
+    features: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False)
+    monkeypatch.setattr(llvm(), "get_host_cpu_features", lambda: known | dict.fromkeys(features, True))
+    reached, level = x86_64.host_target(), LEVELS[name]
+    assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (level.vector_bits, level.dot4, level.f32_tile)
+    assert missing_features(level) == ()
+    assert all(f"{'+' if k in features else '-'}{k}" in reached.features.split(",") for k in known)
 
 
 def instructions(block: n.Block) -> set[type[n.Instr]]:

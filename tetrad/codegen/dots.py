@@ -1,6 +1,6 @@
 """Code generation, byte dot products: acc + four products of bytes, by what the target has for it.
 
-Receives LLVM operands, returns LLVM operands. AVX-512 VNNI has the instruction. AVX2 has pmaddubsw, which adds products
+Receives LLVM operands, returns LLVM operands. VNNI has the instruction. AVX2 has pmaddubsw, which adds products
 of neighbouring bytes to pairs of 16 bits; a dot of a dot goes on in 16 bits (a `Chain`), so that a chain is widened to
 32 bits once and not at every step. What the dots in between would give is dropped unless somebody reads it.
 """
@@ -15,17 +15,23 @@ SHORT, WORD, BYTE = "<16 x i16>", "<8 x i32>", "<32 x i8>"  # eight lanes
 
 
 def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
-    if cg.target.dot4 == "vnni512" and cg.lanes == 16 and not node.signed:
+    if cg.lanes % 8 or cg.target.dot4 == "portable":
+        return dot4_portable(cg, node, acc, u, s, True)
+    if cg.target.has_vnni and not node.signed:
         return dot4_vnni(cg, acc, u, s)
-    if cg.target.dot4 in ("maddubs", "vnni512") and cg.lanes % 8 == 0:
-        return dot4_short(cg, node, acc, u, s) if node.signed or node.u_max <= 128 else dot4_pairs(cg, acc, u, s)
-    return dot4_portable(cg, node, acc, u, s, True)
+    return dot4_short(cg, node, acc, u, s) if node.signed or node.u_max <= 128 else dot4_pairs(cg, acc, u, s)
 
 
 def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
-    word, byte = "<16 x i32>", "<64 x i8>"
-    operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in (u, s)]
-    return cg.call(word, "llvm.x86.avx512.vpdpbusd.512", (word, acc), *operands)
+    """Any bytes, as many lanes at a time as the instruction has; nothing saturates. AVX-VNNI has the same names."""
+    width = min(cg.target.vector_bits // 32, cg.lanes)
+    word, byte = f"<{width} x i32>", f"<{4 * width} x i8>"
+    sums = []
+    for start in range(0, cg.lanes, width):
+        total, *factors = (slice_words(cg, x, start, width) for x in (acc, u, s))
+        operands = [(byte, cg.new(f"bitcast {word} {x} to {byte}")) for x in factors]
+        sums.append(cg.call(word, f"llvm.x86.avx512.vpdpbusd.{32 * width}", (word, total), *operands))
+    return joined(cg, sums, width)
 
 
 def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
@@ -45,8 +51,8 @@ def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     words = [widened_pairs(cg, p) for p in pairs]
     if not (is_mixed and is_full):
         return add_words(cg, acc, words)
-    lanes = [", ".join(f"i32 {start + i}" for i in range(8)) for start in range(0, cg.lanes, 8)]
-    sums = [cg.new(f"add {WORD} {slice_words(cg, acc, part)}, {word}") for part, word in zip(lanes, words, strict=True)]
+    before_words = [slice_words(cg, acc, start) for start in range(0, cg.lanes, 8)]
+    sums = [cg.new(f"add {WORD} {x}, {y}") for x, y in zip(before_words, words, strict=True)]
     return joined(cg, [pinned(cg, total, WORD) for total in sums])
 
 
@@ -75,9 +81,7 @@ def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
 
 def eights(cg: Codegen, u: str, s: str) -> list[tuple[str, str]]:
     """Both operands, eight lanes at a time."""
-    starts = range(0, cg.lanes, 8)
-    lanes = [", ".join(f"i32 {start + i}" for i in range(8)) for start in starts]
-    return [(slice_words(cg, u, part), slice_words(cg, s, part)) for part in lanes]
+    return [(slice_words(cg, u, start), slice_words(cg, s, start)) for start in range(0, cg.lanes, 8)]
 
 
 def add_words(cg: Codegen, acc: str, parts: list[str]) -> str:
@@ -85,18 +89,19 @@ def add_words(cg: Codegen, acc: str, parts: list[str]) -> str:
     return cg.new(f"add <{cg.lanes} x i32> {acc}, {joined(cg, parts)}")
 
 
-def joined(cg: Codegen, parts: list[str]) -> str:
-    """Parts of eight lanes as one vector."""
-    width = 8
+def joined(cg: Codegen, parts: list[str], width: int = 8) -> str:
+    """Parts of so many lanes as one vector."""
     while len(parts) > 1:
         parts = [join_words(cg, a, b, width) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         width *= 2
     return parts[0]
 
 
-def slice_words(cg: Codegen, x: str, lanes: str) -> str:
-    wide = f"<{cg.lanes} x i32>"
-    return cg.new(f"shufflevector {wide} {x}, {wide} poison, <8 x i32> <{lanes}>")
+def slice_words(cg: Codegen, x: str, start: int, width: int = 8) -> str:
+    if width == cg.lanes:
+        return x
+    wide, lanes = f"<{cg.lanes} x i32>", ", ".join(f"i32 {start + i}" for i in range(width))
+    return cg.new(f"shufflevector {wide} {x}, {wide} poison, <{width} x i32> <{lanes}>")
 
 
 def join_words(cg: Codegen, a: str, b: str, width: int) -> str:

@@ -14,7 +14,7 @@ from tetrad.core.record import record
 
 SHOW_STATIONS = ("graph", "passes", "kernel", "llvm", "asm", "schedule")
 CHECKS = ("1", "bounds")
-TARGETS = ("host", "x86-64", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni")
+TARGETS = ("host", "x86-64", "x86-64-v3", "x86-64-v3-vnni", "x86-64-v4", "x86-64-v4-vnni")
 
 
 @record

@@ -25,10 +25,15 @@ class Target:
     features: str
     vector_bits: int
     has_f16_conversion: bool  # half <-> float in hardware; otherwise integer arithmetic
-    dot4: str  # vnni512, maddubs, portable
+    dot4: str  # vnni512, vnni256, maddubs, portable
     f32_tile: Tile
     f64_tile: Tile
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
+
+    @property
+    def has_vnni(self) -> bool:
+        """Four products of bytes, one factor unsigned, and their sum in one instruction."""
+        return self.dot4.startswith("vnni")
 
     @property
     def key(self) -> str:

@@ -127,7 +127,7 @@ class Sums:
     def __init__(self, frame: Frame, x: Node, w: Node) -> None:
         self.k, target = frame.k, frame.memory.target
         self.x, self.weight = Rows(frame, x), Weight(frame, w)
-        self.is_signed = self.weight.lanes.format.bits == 8 and target.dot4 != "vnni512"
+        self.is_signed = self.weight.lanes.format.bits == 8 and not target.has_vnni
 
     def run(self, group: Val, rows: list[Val]) -> list[Val]:
         """The products of some rows of x with a group of sixteen rows of the weight, one a lane."""

@@ -1,7 +1,7 @@
-"""Code generation, targets: x86-64 at four levels, and the host classified into one of them.
+"""Code generation, targets: x86-64 at five levels, and the host classified into one of them.
 
-Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-512 F/BW/CD/DQ/VL). Ours alone is v4 with
-VNNI, byte dot products in one instruction: Cascade Lake, Ice Lake, Zen 4 and later.
+Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-512 F/BW/CD/DQ/VL). Ours are v3 and v4
+with VNNI, byte dot products in one instruction: Alder Lake has it without AVX-512, Ice Lake and Zen 4 with it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ TRIPLE = "x86_64-unknown-linux-gnu"
 BASELINE = Target("x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), 2)
 V3 = Target("x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), 4)
 V4 = Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(12, 2), Tile(6, 2), 8)
+V3_VNNI = replace(V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256")
 V4_VNNI = replace(V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512")
-LEVELS = {target.name: target for target in (BASELINE, V3, V4, V4_VNNI)}
+LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
 IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")  # of /proc/cpuinfo
 V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
-VNNI = "avx512vnni"
+VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}  # what a level becomes, by which feature
 
 
 def host_target() -> Target:
@@ -30,7 +31,8 @@ def host_target() -> Target:
     found = host_features()
     level = V3 if _has(found, V3_FEATURES) else BASELINE
     level = V4 if level is V3 and _has(found, V4_FEATURES) else level
-    level = V4_VNNI if level is V4 and found.get(VNNI) else level
+    higher, feature = VNNI.get(level, (level, ""))
+    level = higher if found.get(feature) else level
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
     _, triple = llvm().told("GetProcessTriple")
     return replace(level, name="host", triple=triple, cpu=host_cpu(), features=features)
@@ -76,7 +78,7 @@ def missing_features(target: Target) -> tuple[str, ...]:
         return ()
     found = host_features()
     needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
-    needed += (VNNI,) if target.dot4 == V4_VNNI.dot4 else ()
+    needed += tuple(feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4)
     return tuple(name for name in needed if not found.get(name))
 
 
