@@ -12,7 +12,6 @@ import pytest
 from tests.codegen.cases import FAMILIES, Case, all_cases, elementwise
 from tests.codegen.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
-from tetrad.codegen.llvm import llvm
 from tetrad.codegen.rules import rules
 from tetrad.codegen.targets import x86_64
 from tetrad.codegen.targets.x86_64 import LEVELS, missing_features
@@ -71,7 +70,7 @@ def test_a_processor_is_of_the_level_whose_features_it_has(
     features: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False)
-    monkeypatch.setattr(llvm(), "get_host_cpu_features", lambda: known | dict.fromkeys(features, True))
+    monkeypatch.setattr(x86_64, "host_features", lambda: known | dict.fromkeys(features, True))
     reached, level = x86_64.host_target(), LEVELS[name]
     assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (level.vector_bits, level.dot4, level.f32_tile)
     assert missing_features(level) == ()
