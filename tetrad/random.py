@@ -6,6 +6,7 @@ same bits outside jit and inside, for any number of threads; there is no state, 
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
@@ -32,10 +33,26 @@ from tetrad.tracing.operands import (
     traced,
 )  # fmt: skip
 
+MORE = (  # in tetrad/distributions.py, which is loaded when one of them is used
+    "beta", "cauchy", "chisquare", "dirichlet", "f", "gamma", "geometric", "loggamma", "lognormal", "maxwell",
+    "multivariate_normal", "orthogonal", "pareto", "poisson", "rademacher", "rayleigh", "t", "triangular",
+    "weibull_min",
+)  # fmt: skip
 WORD = 0xFFFFFFFF
 LEAST = -(1 << 63)  # of i64: the sign alone
 PRECISION = {f32: 24, f16: 11, bf16: 8}  # bits of a significand: so many of a word make a uniform number
 ROOT_HALF = math.sqrt(0.5)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MORE:
+        raise AttributeError(f"tetrad.random has no function {name!r}")
+    globals()[name] = found = getattr(importlib.import_module("tetrad.distributions"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *MORE})
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

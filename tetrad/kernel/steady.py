@@ -80,6 +80,29 @@ def log(k: World, x: Number, dtype: DType) -> Number:
     return k.select(x > 0.0, y, k.select(x < 0.0, x * math.nan, k.select(x >= 0.0, x - math.inf, x)))
 
 
+EXP_RANGE = {f32: (-104.0, 89.0), f64: (-746.0, 710.0)}  # beyond it the result is 0 or infinite
+EXP_TERMS = {f32: 8, f64: 14}
+
+
+def exp(k: World, x: Number, dtype: DType) -> Number:
+    """The exponential of f32 or f64: 2**n times the series of what remains of x, between -log(2)/2 and log(2)/2."""
+    layout, (least, most), (high, low) = LAYOUTS[dtype], EXP_RANGE[dtype], LN2[dtype]
+    inside = k.select(x > least, k.select(x < most, x, most), least)  # NaN, which no integer stands for, too
+    turns = inside * (1 / math.log(2))
+    n = k.cast(k.select(turns < 0.0, turns - 0.5, turns + 0.5), layout.bits)
+    whole = k.cast(n, dtype)
+    r = (inside - whole * high) - whole * low
+    series = polynomial(r, [1 / math.factorial(i) for i in range(1, EXP_TERMS[dtype])]) * r + 1.0
+    first = n >> 1  # in two factors: one alone may be out of range where the result is not
+    y = (series * power_of_two(k, first, layout)) * power_of_two(k, n - first, layout)
+    return k.select(x < math.inf, y, x)  # infinity and NaN stay
+
+
+def power_of_two(k: World, n: Number, layout: Layout) -> Number:
+    bias = (1 << layout.bits.bits - layout.mantissa - 2) - 1
+    return k.bitcast((n + bias) << layout.mantissa, layout.dtype)
+
+
 def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
     """Lowest coefficient first, by Horner's rule."""
     total = x * coefficients[-1] + coefficients[-2]

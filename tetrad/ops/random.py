@@ -246,6 +246,25 @@ def steady_log_lower(k: KernelBuilder, x: Val) -> Val:
 steady_log.jvp(lambda t, y, x: t / x)
 
 
+@op(type=float_type("steady_exp"), cases=_float_cases, dtypes=(f32, f64), public=False, cost=30)
+def steady_exp(x: Array) -> Array:
+    """The exponential, within two units in the last place, with the same bits from NumPy and from machine code.
+
+    >>> steady_exp(np.array([0.0, 1.0, -np.inf, 1000.0]))
+    array([1.        , 2.71828183, 0.        ,        inf])
+    """
+    with np.errstate(all="ignore"):
+        return steady.exp(NUMBERS, x, as_dtype(x.dtype))
+
+
+@steady_exp.lower
+def steady_exp_lower(k: KernelBuilder, x: Val) -> Val:
+    return steady.exp(k, x, x.dtype)  # type: ignore[no-any-return]
+
+
+steady_exp.jvp(times(lambda y, x: y))
+
+
 def _probability_cases(rng: Rng) -> Case:
     dtype, shape = pick(rng, (f32, f64)), random_shape(rng)
     return Case((rng.choice((rng.random(shape), np.exp(-80 * rng.random(shape)))).astype(dtype.np),))
