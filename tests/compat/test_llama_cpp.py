@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,16 @@ import numpy as np
 import pytest
 
 from tests.models.tiny import tiny_model
-from tetrad.compat.llama_cpp import Llama, LlamaGrammar, schema_of
-from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.compat.arguments import schema_of
+from tetrad.compat.llama_cpp import (
+    Llama,
+    LlamaGrammar,
+    LlamaPromptLookupDecoding,
+    LlamaRAMCache,
+    LogitsProcessorList,
+    StoppingCriteriaList,
+)
+from tetrad.core.errors import ContextError, SettingError, UnsupportedError
 from tetrad.formats import gguf
 
 MESSAGES = [{"role": "user", "content": "Hi there"}]
@@ -129,8 +139,10 @@ def test_a_chat_format(path: Path) -> None:
     chatml = Llama(path, chat_format="chatml", n_ctx=64)
     assert chatml.n_ctx() == 64
     assert chatml.create_chat_completion(MESSAGES, max_tokens=2)["choices"][0]["message"]["role"] == "assistant"
-    with pytest.raises(UnsupportedError, match="chat_format='vicuna' is not supported"):
-        Llama(path, chat_format="vicuna")
+    with pytest.raises(UnsupportedError, match=r"chat_format='nonsense' is not supported\n  hint: .*chatml, comm"):
+        Llama(path, chat_format="nonsense")
+    vicuna = Llama(path, chat_format="vicuna", n_ctx=64)
+    assert vicuna._model.template.render(MESSAGES) == "USER: Hi there\nASSISTANT:" and vicuna.chat_format == "vicuna"
 
 
 def test_embeddings(llm: Llama, path: Path) -> None:
@@ -162,12 +174,151 @@ def test_eval_goes_on_until_reset(llm: Llama) -> None:
     llm.eval(tokens[:2])
     llm.eval(tokens[2:])
     assert llm.n_tokens == len(tokens) and llm.eval_logits is not None
-    there = llm.eval_logits.copy()
+    (there,) = llm.eval_logits
+    assert np.array_equal(llm.scores, llm._model.logits(tokens)) and np.array_equal(llm.scores[-1], np.float32(there))
+    assert llm.input_ids.tolist() == tokens == llm._input_ids.tolist() == list(llm.eval_tokens)
     llm.reset()
     llm.eval(tokens)
-    assert np.array_equal(llm.eval_logits, there)
+    assert list(llm.eval_logits) == [there]
     llm.reset()
-    assert llm.n_tokens == 0 and llm.eval_logits is None
+    assert llm.n_tokens == 0 and not llm.eval_logits and llm.scores.shape == (0, 300)
+
+
+def test_all_logits_are_kept_where_asked_for(path: Path, llm: Llama) -> None:
+    keeps, tokens = Llama(path, logits_all=True, n_ctx=128), llm.tokenize(b"Hi there, how is it")
+    for part in (tokens[:3], tokens[3:4], tokens[4:]):
+        keeps.eval(part)
+    assert np.array_equal(keeps.scores, llm._model.logits(tokens)) and len(keeps.eval_logits) == len(tokens)
+    assert keeps.sample(temp=0.0, idx=2) == keeps.scores[2].argmax()
+    assert keeps.sample(top_k=1) == keeps.scores[-1].argmax()
+
+
+def test_tokens_one_after_another(llm: Llama) -> None:
+    tokens, found = llm.tokenize(b"Hi there"), list[int]()
+    for token in llm.generate(tokens, temp=0.0):
+        found.append(token)
+        if len(found) == 6:
+            break
+    text = llm("Hi there", temperature=0.0)["choices"][0]["text"]
+    assert llm.detokenize(found).decode(errors="replace")[:3] == text[:3]
+    assert llm.n_tokens == len(tokens) + 15  # those of the completion; its last token was not evaluated
+    steps = llm.generate(tokens, temp=0.0)
+    next(steps)
+    assert steps.send([5, 6]) == llm._model.logits([*tokens, found[0], 5, 6], last=True).argmax()
+    ends = StoppingCriteriaList([lambda ids, row: len(ids) > len(tokens) + 2])
+    assert list(llm.generate(tokens, temp=0.0, stopping_criteria=ends)) == found[:3]
+
+
+def test_drawn_tokens_repeat_with_the_seed(llm: Llama) -> None:
+    def drawn() -> list[int]:
+        return [token for token, _ in zip(llm.generate([5, 6, 7], temp=3.0, top_k=0), range(8), strict=False)]
+
+    assert drawn() == drawn()
+    assert llm.sample(temp=3.0, top_k=0) == llm.sample(temp=3.0, top_k=0)
+
+
+def test_states_go_on_where_they_were_saved(path: Path) -> None:
+    llm, other = (Llama(path, n_ctx=n, seed=7) for n in (128, 64))
+    llm.eval(tokens := llm.tokenize(b"Hi there, how is it"))
+    state = pickle.loads(pickle.dumps(llm.save_state()))
+    llm.eval([7, 8])
+    want = llm.scores[-1].copy()
+    llm("something else", max_tokens=20)
+    for one in (llm, other):
+        one.load_state(state)
+        assert one.n_tokens == len(tokens) == state.n_tokens and one.sample(temp=0.0) == state.scores[0].argmax()
+        done = one._model.generate([*tokens, 7], max_tokens=1)
+        assert done.cached_tokens == len(tokens)
+        one.load_state(state)
+        one.eval([7, 8])
+        assert np.array_equal(one.scores[-1], want)
+    with pytest.raises(SettingError, match="state: expected one that a Llama of this model"):
+        Llama(path, n_ctx=64, type_k=0, type_v=0).load_state(state)
+    with pytest.raises(SettingError, match="tokens that were evaluated"):
+        Llama(path, n_ctx=64).save_state()
+
+
+def test_arguments_may_be_given_by_their_places(llm: Llama) -> None:
+    named = llm("Hi", max_tokens=5, temperature=0.0)["choices"]
+    assert llm("Hi", None, 5, 0.0)["choices"] == llm.create_completion("Hi", None, 5, 0.0)["choices"] == named
+    chat = llm.create_chat_completion(MESSAGES, None, None, None, None, 0.0, max_tokens=3)["choices"]
+    assert chat == llm.create_chat_completion(MESSAGES, temperature=0.0, max_tokens=3)["choices"]
+
+
+def test_functions_of_the_logits(llm: Llama) -> None:
+    def only(token: int) -> Any:
+        def processor(ids: np.ndarray, row: np.ndarray) -> np.ndarray:
+            row[token] = 99 if len(ids) % 2 else row[token]
+            return row
+
+        return processor
+
+    tokens = llm.tokenize(b"Hi there")
+    settings = {"max_tokens": 4, "temperature": 0.0}
+    plain = llm(tokens, logits_processor=only(40), **settings)["choices"]
+    assert plain == llm(tokens, logits_processor=LogitsProcessorList([only(40)]), **settings)["choices"]
+    assert plain != llm(tokens, **settings)["choices"]
+    assert llm.create_chat_completion(MESSAGES, logits_processor=[only(40)], **settings)["choices"][0]["message"]
+    stops = llm(tokens, stopping_criteria=lambda ids, row: len(ids) == len(tokens) + 2, **settings)
+    assert stops["usage"]["completion_tokens"] == 2 and stops["choices"][0]["finish_reason"] == "stop"
+    with pytest.raises(SettingError, match="logits_processor: expected a function"):
+        llm("Hi", logits_processor=5)  # type: ignore[arg-type]
+
+
+def test_mirostat_and_guesses(llm: Llama, path: Path) -> None:
+    drawn = [llm("Hi", max_tokens=8, mirostat_mode=m, temperature=2.0)["choices"][0]["text"] for m in (0, 2, 2)]
+    assert drawn[0] != drawn[1] == drawn[2]
+    guesses = Llama(path, seed=7, draft_model=LlamaPromptLookupDecoding(num_pred_tokens=4))
+    assert guesses("a b a b a b", max_tokens=20)["choices"] == llm("a b a b a b", max_tokens=20)["choices"]
+
+
+def test_a_tool_that_is_named_is_called(llm: Llama) -> None:
+    one = {"type": "object", "properties": {"x": {"enum": ["a", "b"]}}, "required": ["x"]}
+    one["additionalProperties"] = False
+    tools = [{"type": "function", "function": {"name": "f", "parameters": one}}]
+    named = {"type": "function", "function": {"name": "f"}}
+    settings = {"tools": tools, "tool_choice": named, "temperature": 0.0, "max_tokens": 120}
+    choice = llm.create_chat_completion(MESSAGES, **settings)["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
+    assert call["type"] == "function" and call["function"]["name"] == "f"
+    assert json.loads(call["function"]["arguments"])["x"] in ("a", "b")
+    chunks = [c["choices"][0] for c in llm.create_chat_completion(MESSAGES, stream=True, **settings)]
+    parts = [part for c in chunks for part in c["delta"].get("tool_calls", ())]
+    assert parts[0]["function"] == {"name": "f", "arguments": ""} and chunks[-1]["finish_reason"] == "tool_calls"
+    assert "".join(part["function"]["arguments"] for part in parts) == call["function"]["arguments"]
+    free = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="auto", max_tokens=2)["choices"][0]
+    assert "tool_calls" not in free["message"]
+    with pytest.raises(SettingError, match="tool_choice: expected None"):
+        llm.create_chat_completion(MESSAGES, tools=tools, tool_choice={"type": "function", "function": {"name": "g"}})
+
+
+def test_what_changes_nothing_is_a_warning(path: Path) -> None:
+    with pytest.warns(UserWarning, match="n_gpu_layers=-1 has no effect: everything runs on the CPU"):
+        Llama(path, n_ctx=64, n_gpu_layers=-1)
+    with pytest.warns(UserWarning, match="set_cache has no effect"):
+        Llama(path, n_ctx=64, n_gpu_layers=0, use_mmap=True, verbose=True, n_batch=8).set_cache(LlamaRAMCache())
+
+
+def test_positions_and_keys_of_the_file(path: Path) -> None:
+    longer = Llama(path, n_ctx=64, rope_freq_base=5e5, rope_scaling_type=2, rope_freq_scale=0.25, yarn_orig_ctx=64)
+    said = longer._model.metadata
+    assert said["llama.rope.scaling.type"] == "yarn" and said["llama.rope.scaling.factor"] == 4
+    assert said["llama.rope.freq_base"] == 5e5 and said["llama.rope.scaling.original_context_length"] == 64
+    other = Llama(path, n_ctx=64, kv_overrides={"general.name": "other"}, pooling_type=3)
+    assert other.metadata["general.name"] == "other" and other.pooling_type() == 3
+
+
+def test_small_helpers(llm: Llama) -> None:
+    assert np.allclose(np.exp(llm.logits_to_logprobs([1.0, 2.0, 3.0])).sum(), 1)
+    assert llm.longest_token_prefix([1, 2, 3], [1, 2, 4]) == 2 == llm.longest_token_prefix([1, 2], [1, 2, 4])
+    tokenizer = llm.tokenizer()
+    assert tokenizer.decode(tokenizer.encode("Hi there")) == "Hi there"
+    vector, count = llm.embed("Hi there", return_count=True)
+    assert len(vector) == llm.n_embd() and count == len(llm.tokenize(b"Hi there"))
+    with pytest.raises(ContextError):
+        llm.embed("a " * 600)
+    assert len(llm.embed("a " * 600, truncate=True)) == llm.n_embd()
 
 
 def test_closing(path: Path) -> None:
@@ -214,8 +365,8 @@ def test_sizes_of_batches_change_nothing(llm: Llama, path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"n_gpu_layers": -1}, "Llama: n_gpu_layers=-1 is not supported\n  hint: leave it out, or pass 0"),
-        ({"lora_path": "x"}, "lora_path='x' is not supported"),
+        ({"lora_path": "x"}, "Llama: lora_path='x' is not supported\n  hint: leave it out, or pass None"),
+        ({"rope_scaling_type": 9}, "rope_scaling_type=9"),
         ({"n_context": 5}, "there is no argument 'n_context'"),
         ({"type_k": 2}, "type_k=2, type_v=None"),
         ({"draft_model": object}, "draft_model"),
@@ -227,17 +378,12 @@ def test_what_is_not_supported_is_refused(path: Path, settings: dict[str, Any], 
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{"mirostat_mode": 2}, {"tfs_z": 0.5}, {"suffix": "x"}, {"beams": 3}])
+@pytest.mark.parametrize("settings", [{"tfs_z": 0.5}, {"suffix": "x"}, {"beams": 3}])
 def test_settings_that_are_not_supported_are_refused(llm: Llama, settings: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match=next(iter(settings))):
         llm("Hi", **settings)
     with pytest.raises(UnsupportedError, match=next(iter(settings))):
         llm.create_chat_completion(MESSAGES, **settings)
-
-
-def test_tools_are_refused(llm: Llama) -> None:
-    with pytest.raises(UnsupportedError, match="tools"):
-        llm.create_chat_completion(MESSAGES, tools=[{"type": "function"}])
 
 
 def test_response_formats() -> None:

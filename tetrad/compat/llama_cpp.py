@@ -6,81 +6,57 @@ Other than there, the context is the model's unless `n_ctx` is given, and severa
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tetrad.compat.arguments import (
+    as_criterion,
+    as_processor,
+    cache_kind,
+    checked_bias,
+    chosen_tool,
+    refuse,
+    rope_overrides,
+    schema_of,
+    take_loading,
+    template_override,
+)
+from tetrad.compat.llama_types import (
+    LlamaCache,
+    LlamaGrammar,
+    LlamaPromptLookupDecoding,
+    LlamaRAMCache,
+    LlamaState,
+    LogitsProcessorList,
+    StoppingCriteriaList,
+)
 from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.hub.extras import extra
 from tetrad.hub.pull import pull
-from tetrad.models.model import Completion, Logprob, Model, Piece, load
-from tetrad.models.sampling import Chance, check_count
-from tetrad.text.chat import default_template
+from tetrad.models.model import Completion, Logprob, Model, Piece, Processor, load
+from tetrad.models.sampling import Chance, Sampler, Settings, check_count
+from tetrad.tracing.array import Array
+
+__all__ = [
+    "Llama", "LlamaCache", "LlamaGrammar", "LlamaPromptLookupDecoding", "LlamaRAMCache", "LlamaState", "LlamaTokenizer",
+    "LogitsProcessorList", "StoppingCriteriaList",
+]  # fmt: skip
 
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
-KV_TYPES = {0: "f32", 1: "f16", 8: "q8_0", 30: "bf16"}  # numbers of ggml
-
-ANY = object()  # stands for every value
-
-# Arguments that are understood and have no effect here at these values; at any other they are refused.
-LOADING: dict[str, tuple[Any, ...]] = {
-    "n_gpu_layers": (0,), "split_mode": (1,), "main_gpu": (0,), "tensor_split": (None,), "vocab_only": (False,),
-    "use_mmap": (True,), "use_mlock": (False,), "kv_overrides": (None,), "n_batch": (ANY,), "n_ubatch": (ANY,),
-    "rope_scaling_type": (None, -1), "pooling_type": (-1,), "rope_freq_base": (0.0,), "rope_freq_scale": (0.0,),
-    "yarn_ext_factor": (-1.0,), "yarn_attn_factor": (1.0,), "yarn_beta_fast": (32.0,), "yarn_beta_slow": (1.0,),
-    "yarn_orig_ctx": (0,), "offload_kqv": (True, False), "flash_attn": (True, False), "op_offload": (None,),
-    "swa_full": (None,), "no_perf": (True, False), "last_n_tokens_size": (64,), "lora_base": (None,),
-    "lora_scale": (1.0,), "lora_path": (None,), "numa": (False, 0), "chat_handler": (None,), "draft_model": (None,),
-    "tokenizer": (None,), "spm_infill": (False,), "logits_all": (True, False), "verbose": (True, False),
-    "n_threads_batch": (None,),
-}  # fmt: skip
-SAMPLING: dict[str, tuple[Any, ...]] = {
-    "tfs_z": (1.0,), "mirostat_mode": (0,), "mirostat_tau": (5.0,), "mirostat_eta": (0.1,),
-    "suffix": (None,), "stopping_criteria": (None,), "logits_processor": (None,), "penalize_nl": (True,),
-}  # fmt: skip
-CHATTING = SAMPLING | {
-    "functions": (None,), "function_call": (None,), "tools": (None,), "tool_choice": (None, "none", "auto"),
-    "assistant_prefill": (False,),
-}  # fmt: skip
+NO_SUFFIX: dict[str, tuple[Any, ...]] = {"suffix": (None,), "tfs_z": (1.0,)}
+NO_FUNCTIONS: dict[str, tuple[Any, ...]] = {"functions": (None,), "function_call": (None,), "tfs_z": (1.0,)}
 
 Json = dict[str, Any]
-
-
-def refuse(what: str, given: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
-    """An argument that would change something, were it followed, is an error."""
-    for name, value in given.items():
-        if name not in neutral:
-            raise UnsupportedError(f"{what}: there is no argument {name!r}", hint=f"besides: {', '.join(neutral)}")
-        if ANY not in neutral[name] and value not in neutral[name]:
-            allowed = " or ".join(repr(v) for v in neutral[name])
-            raise UnsupportedError(
-                f"{what}: {name}={value!r} is not supported", hint=f"leave it out, or pass {allowed}"
-            )
-
-
-class LlamaGrammar:
-    """A grammar for `grammar=`: GBNF text, or a JSON schema."""
-
-    def __init__(self, text: str | None = None, schema: Any = None) -> None:
-        self.text, self.schema = text, schema
-
-    @classmethod
-    def from_string(cls, grammar: str, verbose: bool = True) -> LlamaGrammar:
-        return cls(text=grammar)
-
-    @classmethod
-    def from_file(cls, file: str | Path, verbose: bool = True) -> LlamaGrammar:
-        return cls(text=Path(file).read_text(encoding="utf-8"))
-
-    @classmethod
-    def from_json_schema(cls, json_schema: str, verbose: bool = True) -> LlamaGrammar:
-        return cls(schema=json.loads(json_schema))
+Processors = Processor | Sequence[Processor]
 
 
 class Llama:
@@ -90,23 +66,39 @@ class Llama:
         self,
         model_path: str | os.PathLike[str],
         *,
+        kv_overrides: Mapping[str, bool | int | float | str] | None = None,
+        seed: int = RANDOM_SEED,
         n_ctx: int = 0,
         n_threads: int | None = None,
-        seed: int = RANDOM_SEED,
+        pooling_type: int = -1,
+        logits_all: bool = False,
         embedding: bool = False,
+        last_n_tokens_size: int = 64,
         chat_format: str | None = None,
+        draft_model: LlamaPromptLookupDecoding | None = None,
         type_k: int | None = None,
         type_v: int | None = None,
         **others: Any,
     ) -> None:
-        refuse("Llama", others, LOADING)
+        rope = rope_overrides(others)
+        take_loading(others)
+        if draft_model is not None and not hasattr(draft_model, "num_pred_tokens"):
+            raise UnsupportedError(f"Llama: draft_model={draft_model!r}", hint="known: LlamaPromptLookupDecoding")
         if n_threads is not None:
             os.environ["TETRAD_THREADS"] = str(n_threads)
-        self.model_path, self.seed, self.embedding = os.fspath(model_path), seed, embedding
-        self._loaded: Model | None = load(self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v))
-        self._chat_format = checked_format(chat_format)
-        self.input_ids: list[int] = []
-        self.eval_logits: np.ndarray | None = None  # f32[vocabulary], after the last token that was evaluated
+        if pooling_type > 0:
+            rope["pooling_type"] = pooling_type
+        overrides = {**rope, **template_override(chat_format), **(kv_overrides or {})}
+        self.model_path, self.embedding, self.last_n_tokens_size = os.fspath(model_path), embedding, last_n_tokens_size
+        self._loaded: Model | None = load(
+            self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v), overrides=overrides
+        )
+        self.seed, self.chat_format = seed, chat_format or "chat_template.default"
+        self._drafts = 0 if draft_model is None else min(draft_model.num_pred_tokens, 64)
+        self._keeps_all = logits_all
+        self._tokens: list[int] = []  # that `eval` was given
+        self._rows: list[np.ndarray] = []  # logits after every one of them, where they are kept
+        self._row: np.ndarray | None = None  # after the last
 
     @classmethod
     def from_pretrained(
@@ -115,11 +107,14 @@ class Llama:
         filename: str | None = None,
         additional_files: Any = None,
         local_dir: Any = None,
+        local_dir_use_symlinks: Any = "auto",
+        cache_dir: Any = None,
         **kwargs: Any,
     ) -> Llama:
         """Fetches a file of a repository on Hugging Face, if it is not there, and loads it."""
-        refuse("from_pretrained", {"additional_files": additional_files, "local_dir": local_dir},
-               {"additional_files": (None,), "local_dir": (None,)})  # fmt: skip
+        refuse("from_pretrained",
+               {"additional_files": additional_files, "local_dir": local_dir, "cache_dir": cache_dir},
+               {"additional_files": (None,), "local_dir": (None,), "cache_dir": (None,)})  # fmt: skip
         return cls(model_path=pull(repo_id, file=filename), **kwargs)
 
     # -- its life -----------------------------------------------------------------------------------------------------
@@ -143,38 +138,46 @@ class Llama:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def __call__(self, prompt: str | list[int], **settings: Any) -> Any:
-        return self.create_completion(prompt, **settings)
+    def __call__(self, prompt: str | list[int], *args: Any, **settings: Any) -> Any:
+        return self.create_completion(prompt, *args, **settings)
 
     def create_completion(
         self,
         prompt: str | list[int],
-        *,
+        suffix: str | None = None,
         max_tokens: int | None = 16,
         temperature: float = 0.8,
         top_p: float = 0.95,
         min_p: float = 0.05,
         typical_p: float = 1.0,
-        top_k: int = 40,
         logprobs: int | None = None,
         echo: bool = False,
         stop: str | Sequence[str] | None = (),
         frequency_penalty: float = 0.0,
         presence_penalty: float = 0.0,
         repeat_penalty: float = 1.0,
+        top_k: int = 40,
         stream: bool = False,
         seed: int | None = None,
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
         model: str | None = None,
+        stopping_criteria: Processors | None = None,
+        logits_processor: Processors | None = None,
         grammar: LlamaGrammar | None = None,
         logit_bias: Mapping[Any, float] | None = None,
         **others: Any,
     ) -> Any:
         """A completion as a dictionary; with stream=True an iterator of chunks."""
-        refuse("create_completion", others, SAMPLING)
+        refuse("create_completion", {"suffix": suffix, "tfs_z": tfs_z, **others}, NO_SUFFIX)
         settings = {
             "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
             "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
-            "presence_penalty": presence_penalty,
+            "presence_penalty": presence_penalty, "mirostat": mirostat_mode, "mirostat_tau": mirostat_tau,
+            "mirostat_eta": mirostat_eta, "logits_processor": as_processor("logits_processor", logits_processor),
+            "stopping_criteria": as_criterion(stopping_criteria),
             "logprobs": 0 if logprobs is None else max(1, logprobs),
             **self._shared(max_tokens, stop, seed, grammar, logit_bias, None),
         }  # fmt: skip
@@ -184,14 +187,26 @@ class Llama:
         shown = text if echo else ""
         if stream:
             pieces = self._model.generate(tokens, stream=True, **settings)
-            return self._completion_chunks(head, shown, len(text), pieces, logprobs or 0)
+            return self._completion_chunks(head, shown, len(text), self._noted(tokens, pieces), logprobs or 0)
         done = self._model.generate(tokens, **settings)
+        self._evaluated(tokens, done)
         table = None
         if logprobs is not None:
             before = self._prompt_chances(tokens, logprobs) if echo else []
             table = self._legacy_logprobs(0 if echo else len(text), [*before, *(done.logprobs or ())], logprobs)
         choice = {"text": shown + done.text, "index": 0, "logprobs": table, "finish_reason": done.finish_reason}
         return head | {"choices": [choice], "usage": usage(done)}
+
+    def _noted(self, tokens: list[int], pieces: Iterator[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            if piece.completion is not None:
+                self._evaluated(tokens, piece.completion)
+            yield piece
+
+    def _evaluated(self, tokens: list[int], done: Completion) -> None:
+        """The sequence that `n_tokens` and `scores` tell of: the last token of an answer has not been evaluated."""
+        self.reset()
+        self._tokens = [*tokens, *done.tokens[:-1]]
 
     def _completion_chunks(
         self, head: Json, shown: str, start: int, pieces: Iterator[Piece], count: int
@@ -251,7 +266,10 @@ class Llama:
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *,
+        functions: Any = None,
+        function_call: Any = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: Any = None,
         temperature: float = 0.2,
         top_p: float = 0.95,
         top_k: int = 40,
@@ -265,49 +283,71 @@ class Llama:
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
         repeat_penalty: float = 1.0,
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
         model: str | None = None,
+        logits_processor: Processors | None = None,
         grammar: LlamaGrammar | None = None,
         logit_bias: Mapping[Any, float] | None = None,
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
         **others: Any,
     ) -> Any:
-        """The answer to messages as a dictionary; with stream=True an iterator of chunks."""
-        refuse("create_chat_completion", others, CHATTING)
+        """The answer to messages as a dictionary; with stream=True an iterator of chunks.
+
+        The chat template is told of `tools`. Where `tool_choice` names one, the answer is its arguments.
+        """
+        legacy = {"functions": functions, "function_call": function_call, "tfs_z": tfs_z, **others}
+        refuse("create_chat_completion", legacy, NO_FUNCTIONS)
+        tool = chosen_tool(tools, tool_choice)
+        if tool is not None:
+            grammar = LlamaGrammar(schema=tool.get("parameters") or {"type": "object"})
         settings = {
             "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
             "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
-            "presence_penalty": presence_penalty,
+            "presence_penalty": presence_penalty, "mirostat": mirostat_mode, "mirostat_tau": mirostat_tau,
+            "mirostat_eta": mirostat_eta, "logits_processor": as_processor("logits_processor", logits_processor),
             **self._shared(max_tokens, stop, seed, grammar, logit_bias, response_format),
             "logprobs": max(1, top_logprobs or 0) if logprobs else 0,
+            "tools": None if tool_choice == "none" else tools,
         }  # fmt: skip
         head = self._head("chatcmpl", "chat.completion.chunk" if stream else "chat.completion", model)
         if stream:
-            return self._chat_chunks(head, self._ask(messages, settings, stream=True))
-        done = self._ask(messages, settings, stream=False)
-        table = {"content": [self._chance(c) for c in done.logprobs or ()]} if logprobs else None
-        choice = {"index": 0, "message": {"role": "assistant", "content": done.text}, "logprobs": table}
-        return head | {"choices": [choice | {"finish_reason": done.finish_reason}], "usage": usage(done)}
+            return self._chat_chunks(head, self._model.chat(messages, stream=True, **settings), tool)
+        done = self._model.chat(messages, **settings)
+        table = {"content": [self._chance(c) for c in done.logprobs or ()], "refusal": None} if logprobs else None
+        said, reason = {"content": done.text}, done.finish_reason
+        if tool is not None:
+            said, reason = {"content": None, "tool_calls": [tool_call(head, tool, done.text)]}, "tool_calls"
+        choice = {"index": 0, "message": {"role": "assistant", **said}, "logprobs": table}
+        return head | {"choices": [choice | {"finish_reason": reason}], "usage": usage(done)}
 
-    def _ask(self, messages: Sequence[Mapping[str, Any]], settings: Json, stream: bool) -> Any:
-        settings = settings | {"stream": stream}
-        if self._chat_format is None:
-            return self._model.chat(messages, **settings)
-        return self._model.generate(default_template().render(messages), **settings)
+    def create_chat_completion_openai_v1(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as objects of the package openai."""
+        types = extra("openai.types.chat", "create_chat_completion_openai_v1")
+        made = self.create_chat_completion(*args, **kwargs)
+        if isinstance(made, dict):
+            return types.ChatCompletion(**made)
+        return (types.ChatCompletionChunk(**chunk) for chunk in made)
 
-    def _chat_chunks(self, head: Json, pieces: Iterator[Piece]) -> Iterator[Json]:
+    def _chat_chunks(self, head: Json, pieces: Iterator[Piece], tool: Mapping[str, Any] | None) -> Iterator[Json]:
         def chunk(delta: Json, reason: str | None = None, table: Json | None = None) -> Json:
             return head | {"choices": [{"index": 0, "delta": delta, "logprobs": table, "finish_reason": reason}]}
 
         yield chunk({"role": "assistant"})
+        if tool is not None:
+            yield chunk({"tool_calls": [{"index": 0, **tool_call(head, tool, "")}]})
         for piece in pieces:
             table = None
             if piece.token is not None and piece.logprob is not None:
-                table = {"content": [self._chance(Logprob(piece.token, piece.logprob, piece.top))]}
+                table = {"content": [self._chance(Logprob(piece.token, piece.logprob, piece.top))], "refusal": None}
             if piece.text or table:
-                yield chunk({"content": piece.text}, table=table)
+                more = {"tool_calls": [{"index": 0, "function": {"arguments": piece.text}}]}
+                yield chunk({"content": piece.text} if tool is None else more, table=table)
             if piece.completion is not None:
-                yield chunk({}, piece.completion.finish_reason)
+                yield chunk({}, piece.completion.finish_reason if tool is None else "tool_calls")
 
     def _chance(self, choice: Logprob) -> Json:
         def entry(token: int, logprob: float) -> Json:
@@ -337,6 +377,8 @@ class Llama:
             "grammar": grammar.text if grammar is not None else None,
             "json_schema": schema if grammar is None else grammar.schema,
             "logit_bias": checked_bias(logit_bias) if logit_bias else None,
+            "repeat_last_n": self.last_n_tokens_size,
+            "speculate": self._drafts,
         }
 
     def _head(self, kind: str, name: str, model: str | None) -> Json:
@@ -348,22 +390,29 @@ class Llama:
     def create_embedding(self, input: str | list[str], model: str | None = None) -> Json:
         """Vectors of texts in the form of the OpenAI API. The Llama must have been made with embedding=True."""
         texts = [input] if isinstance(input, str) else list(input)
-        vectors = self._embed(texts, normalize=True)
-        count = sum(len(self._model.tokenizer.encode(text)) for text in texts)
-        data = [{"object": "embedding", "embedding": v.tolist(), "index": i} for i, v in enumerate(vectors)]
+        vectors, count = self.embed(texts, normalize=True, return_count=True)
+        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(vectors)]
         used = {"prompt_tokens": count, "total_tokens": count}
         return {"object": "list", "data": data, "model": model or self.model_path, "usage": used}
 
-    def embed(self, input: str | list[str], normalize: bool = False) -> Any:
-        """The vectors alone: a list of numbers for a text, a list of those for several."""
-        texts = [input] if isinstance(input, str) else list(input)
-        vectors = self._embed(texts, normalize).tolist()
-        return vectors[0] if isinstance(input, str) else vectors
+    def embed(
+        self, input: str | list[str], normalize: bool = False, truncate: bool = False, return_count: bool = False
+    ) -> Any:
+        """The vectors alone: a list of numbers for a text, a list of those for several; with their tokens counted.
 
-    def _embed(self, texts: list[str], normalize: bool) -> np.ndarray:
+        A text longer than the context is an error, unless `truncate` allows to cut it.
+        """
         if not self.embedding:
             raise SettingError("embedding", "a Llama made with embedding=True", False)
-        return np.asarray(self._model.embed(texts, normalize=normalize))
+        tokens = [self._model.tokenizer.encode(text) for text in ([input] if isinstance(input, str) else input)]
+        tokens = [ids[: self.n_ctx()] for ids in tokens] if truncate else tokens
+        vectors = self._model.embed([ids or "" for ids in tokens], normalize=normalize).tolist()
+        found = vectors[0] if isinstance(input, str) else vectors
+        return (found, sum(map(len, tokens))) if return_count else found
+
+    def pooling_type(self) -> int:
+        """How a vector is made of the states of tokens: 1 the mean, 2 the first, 3 the last."""
+        return self._model.pooling
 
     # -- tokens -------------------------------------------------------------------------------------------------------
 
@@ -413,60 +462,217 @@ class Llama:
         return int(self._model.config.width)
 
     @property
-    def n_tokens(self) -> int:
-        """Tokens that were evaluated since the last reset."""
-        return len(self.input_ids)
-
-    @property
     def metadata(self) -> dict[str, str]:
         return {key: str(value) for key, value in self._model.metadata.items() if isinstance(value, str | int | float)}
 
+    def tokenizer(self) -> LlamaTokenizer:
+        return LlamaTokenizer(self)
+
+    # -- one sequence, step by step -----------------------------------------------------------------------------------
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that were evaluated since the last reset."""
+        return len(self._tokens)
+
+    @property
+    def input_ids(self) -> np.ndarray:
+        return np.array(self._tokens, np.intc)
+
+    @property
+    def eval_tokens(self) -> deque[int]:
+        return deque(self._tokens, maxlen=self.n_ctx())
+
+    @property
+    def scores(self) -> np.ndarray:
+        """f32[n_tokens, vocabulary]: the logits after every token; without `logits_all` they are evaluated now."""
+        if len(self._rows) != len(self._tokens):
+            self._rows = list(self._model.logits(self._tokens)) if self._tokens else []
+        return np.array(self._rows, np.float32).reshape(-1, self.n_vocab())
+
+    _input_ids, _scores = input_ids, scores
+
+    @property
+    def eval_logits(self) -> deque[list[float]]:
+        """The logits after the last token; with `logits_all` those after every one."""
+        if self._keeps_all:
+            return deque(self.scores.tolist(), maxlen=self.n_ctx())
+        return deque([] if not self._tokens else [self._last().tolist()], maxlen=1)
+
     def reset(self) -> None:
         """The next `eval` begins a new sequence."""
-        self.input_ids, self.eval_logits = [], None
+        self._tokens, self._rows, self._row = [], [], None
 
     def eval(self, tokens: Sequence[int]) -> None:
         """Evaluates more tokens of a sequence; `eval_logits` are those after the last."""
-        whole = [*self.input_ids, *(int(t) for t in tokens)]
-        self.eval_logits = np.asarray(self._model.logits(whole, last=True)).reshape(-1)
-        self.input_ids = whole
+        start, whole = len(self._tokens), [*self._tokens, *(int(t) for t in tokens)]
+        if self._keeps_all:
+            rows = [*self.scores, *chain.from_iterable(self._model.logits_parts(whole, start))]
+            self._tokens, self._rows, self._row = whole, rows, rows[-1]
+            return
+        self._row = np.asarray(self._model.logits(whole, last=True)).reshape(-1)
+        self._tokens, self._rows = whole, []
+
+    def _last(self) -> np.ndarray:
+        if not self._tokens:
+            raise SettingError("sample", "tokens that were evaluated", "none")
+        if self._row is None:
+            self._row = np.asarray(self._model.logits(self._tokens, last=True)).reshape(-1)
+        return self._row
+
+    def sample(
+        self,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        typical_p: float = 1.0,
+        temp: float = 0.80,
+        repeat_penalty: float = 1.0,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_eta: float = 0.1,
+        mirostat_tau: float = 5.0,
+        penalize_nl: bool = True,
+        logits_processor: Processors | None = None,
+        grammar: LlamaGrammar | None = None,
+        idx: int | None = None,
+    ) -> int:
+        """A token to follow what was evaluated, or its first `idx` + 1 tokens."""
+        refuse("sample", {"tfs_z": tfs_z, "penalize_nl": penalize_nl, "grammar": grammar},
+               {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)})  # fmt: skip
+        settings = self._settings(
+            top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temp,
+            repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
+            mirostat=mirostat_mode, mirostat_eta=mirostat_eta, mirostat_tau=mirostat_tau,
+        )  # fmt: skip
+        row, tokens = (self._last(), self._tokens) if idx is None else (self.scores[idx], self._tokens[: idx + 1])
+        sampler = Sampler(settings, self.n_vocab(), tokens, self.n_ctx())
+        sampler.index = len(tokens)  # every place has a draw of its own
+        return self._chosen(sampler, as_processor("logits_processor", logits_processor), tokens, row)
+
+    def _settings(self, **chosen: Any) -> Settings:
+        return Settings(seed=None if self.seed in (RANDOM_SEED, -1) else self.seed,
+                        repeat_last_n=self.last_n_tokens_size, **chosen)  # fmt: skip
+
+    def _chosen(self, sampler: Sampler, processor: Processor | None, tokens: list[int], row: np.ndarray) -> int:
+        if processor is not None:
+            row = np.asarray(processor(np.array(tokens, np.intc), row.copy()), np.float32)
+        return sampler.choose(Array.from_numpy(np.ascontiguousarray(row[None]))).token
+
+    def generate(
+        self,
+        tokens: Sequence[int],
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        typical_p: float = 1.0,
+        temp: float = 0.80,
+        repeat_penalty: float = 1.0,
+        reset: bool = True,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        tfs_z: float = 1.0,
+        mirostat_mode: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
+        penalize_nl: bool = True,
+        logits_processor: Processors | None = None,
+        stopping_criteria: Processors | None = None,
+        grammar: LlamaGrammar | None = None,
+    ) -> Generator[int, Sequence[int] | None, None]:
+        """Tokens one after another, without end; tokens that are sent to it come after the last one."""
+        refuse("generate", {"tfs_z": tfs_z, "penalize_nl": penalize_nl, "grammar": grammar},
+               {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)})  # fmt: skip
+        settings = self._settings(
+            top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temp,
+            repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
+            mirostat=mirostat_mode, mirostat_eta=mirostat_eta, mirostat_tau=mirostat_tau,
+        )  # fmt: skip
+        if reset:
+            self.reset()
+        processor, stops = as_processor("logits_processor", logits_processor), as_criterion(stopping_criteria)
+        sampler = Sampler(settings, self.n_vocab(), [*self._tokens, *tokens], self.n_ctx())
+        pending = [int(token) for token in tokens]
+        while True:
+            self.eval(pending)
+            if stops is not None and stops(self.input_ids, self._last().copy()):
+                return
+            token = self._chosen(sampler, processor, self._tokens, self._last())
+            pending = [token, *((yield token) or ())]
+
+    def save_state(self) -> LlamaState:
+        """The sequence that was evaluated, with its keys and values: `load_state` goes on from it at once."""
+        engine, row = self._model.engine, self._last()
+        sequence = engine.start(self._tokens)
+        try:
+            engine.step([(sequence, self._tokens[sequence.length :])])
+            held = self._mark() + engine.held(sequence)
+        finally:
+            engine.free(sequence)
+        return LlamaState(self.input_ids, row[None].copy(), self.n_tokens, held, len(held), self.seed)
+
+    def load_state(self, state: LlamaState) -> None:
+        mark, held = state.llama_state[: len(self._mark())], state.llama_state[len(self._mark()) :]
+        if mark != self._mark():
+            raise SettingError("state", "one that a Llama of this model, with the same type_k, has saved", "another")
+        engine, tokens = self._model.engine, [int(token) for token in state.input_ids]
+        sequence = engine.start(tokens)
+        try:
+            engine.put(sequence, tokens, held)
+        finally:
+            engine.free(sequence)
+        self.reset()
+        self._tokens, self._row, self.seed = tokens, state.scores[-1].copy(), state.seed
+
+    def _mark(self) -> bytes:
+        """What tells states of this model from those of others."""
+        kinds = [str(memory.kind.dtype) for memory in self._model.engine.caches]
+        said = [sorted(self.metadata.items()), str(self._model.config), kinds]
+        return hashlib.sha256(repr(said).encode()).digest()
+
+    def set_cache(self, cache: LlamaRAMCache | None) -> None:
+        """Prompts that begin alike are evaluated once in any case."""
+        if cache is not None:
+            warnings.warn("Llama: set_cache has no effect: prompts that begin alike are always evaluated once",
+                          stacklevel=2)  # fmt: skip
+
+    @staticmethod
+    def logits_to_logprobs(logits: Any, axis: int = -1) -> np.ndarray:
+        values = np.asarray(logits, np.float32)
+        shift = values - values.max(axis=axis, keepdims=True)
+        return np.asarray(shift - np.log(np.exp(shift).sum(axis=axis, keepdims=True, dtype=np.float32)))
+
+    @staticmethod
+    def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+        return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def cache_kind(type_k: int | None, type_v: int | None) -> str:
-    kinds = [1 if kind is None else kind for kind in (type_k, type_v)]
-    if kinds[0] != kinds[1] or kinds[0] not in KV_TYPES:
-        known = ", ".join(f"{number} ({name})" for number, name in KV_TYPES.items())
-        raise UnsupportedError(f"Llama: type_k={type_k!r}, type_v={type_v!r}: both alike, of {known}")
-    return KV_TYPES[kinds[0]]
+class LlamaTokenizer:
+    """The tokeniser of a `Llama` alone."""
+
+    def __init__(self, llama: Llama) -> None:
+        self.llama = llama
+
+    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
+        return self.llama.tokenize(text, add_bos, special)
+
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        return self.llama.detokenize(tokens, prev_tokens, special)
+
+    def encode(self, text: str, add_bos: bool = True, special: bool = True) -> list[int]:
+        return self.tokenize(text.encode("utf-8", errors="ignore"), add_bos, special)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.detokenize(tokens).decode("utf-8", errors="ignore")
 
 
-def checked_bias(bias: Mapping[Any, float]) -> dict[int, float]:
-    """Tokens may be text there, as JSON has no other keys."""
-    try:
-        return {int(token): float(value) for token, value in bias.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise SettingError("logit_bias", "a mapping from token ids to numbers", bias) from None
-
-
-def checked_format(name: str | None) -> str | None:
-    """None is the model's own template."""
-    if name not in (None, "chatml"):
-        raise UnsupportedError(
-            f"Llama: chat_format={name!r} is not supported",
-            hint="leave it out for the model's own template, or 'chatml'",
-        )
-    return name
-
-
-def schema_of(response_format: Mapping[str, Any] | None) -> Any:
-    kind = None if response_format is None else response_format.get("type")
-    if response_format is None or kind == "text":
-        return None
-    if kind == "json_object":
-        return response_format.get("schema") or {"type": "object"}
-    if kind == "json_schema":
-        return response_format["json_schema"]["schema"]
-    raise UnsupportedError(f"response_format: type {kind!r}", hint="known: text, json_object, json_schema")
+def tool_call(head: Json, tool: Mapping[str, Any], arguments: str) -> Json:
+    called = {"name": tool["name"], "arguments": arguments}
+    return {"id": f"call__0_{tool['name']}_{head['id']}", "type": "function", "function": called}
 
 
 def usage(done: Completion) -> Json:

@@ -230,10 +230,34 @@ class Engine:
     def _copy(self, source: Slot, target: Slot, count: int) -> None:
         """The keys and values of the first tokens of another slot. A batch that runs now changes neither of them."""
         target.length = min(target.length, count)
-        for memory in self.caches if source is not target and count else ():
-            view = memory.view()  # [layer, slot, head, position or sixteen of them, ...]
-            units = -(-count * view.shape[3] // self.positions)
-            view[:, target.number, :, :units] = view[:, source.number, :, :units]
+        if source is not target and count:
+            for there, here in zip(self._parts(target, count), self._parts(source, count), strict=True):
+                there[...] = here
+
+    def held(self, sequence: Sequence) -> bytes:
+        """The keys and values of a sequence, for `put`."""
+        with self.turn:
+            return b"".join(part.tobytes() for part in self._parts(sequence.slot, sequence.length))
+
+    def put(self, sequence: Sequence, tokens: Any, held: bytes) -> None:
+        """What `held` gave for these tokens, here or in an engine of the same model that keeps them alike."""
+        wanted = self.checked(tokens)
+        with self.turn:
+            parts = self._parts(sequence.slot, len(wanted))
+            if len(wanted) > self.context or sum(part.nbytes for part in parts) != len(held):
+                expected = f"keys and values of {len(wanted)} tokens of this model"
+                raise SettingError("held", expected, f"{len(held)} bytes")
+            at = 0
+            for part in parts:
+                part[...] = np.frombuffer(held, part.dtype, part.size, at).reshape(part.shape)
+                at += part.nbytes
+            sequence.slot.tokens[: len(wanted)] = wanted
+            sequence.slot.length = len(wanted)
+
+    def _parts(self, slot: Slot, count: int) -> list[np.ndarray]:
+        """What the caches have for the first tokens of a slot."""
+        views = [memory.view() for memory in self.caches]  # [layer, slot, head, position or sixteen of them, ...]
+        return [view[:, slot.number, :, : -(-count * view.shape[3] // self.positions)] for view in views]
 
     @property
     def positions(self) -> int:

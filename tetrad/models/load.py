@@ -75,7 +75,7 @@ def load_parts(
 
 
 def overridden(metadata: Mapping[str, object], overrides: Mapping[str, object], arch: str) -> Mapping[str, object]:
-    """With other values of some keys; those that begin with `rope.` are the architecture's."""
+    """With other values of some keys; `pooling_type` and those that begin with `rope.` are the architecture's."""
     for key, value in overrides.items():
         if not isinstance(key, str) or not isinstance(value, bool | int | float | str):
             raise SettingError("overrides", "keys with numbers, texts, True or False", {key: value})
@@ -83,7 +83,8 @@ def overridden(metadata: Mapping[str, object], overrides: Mapping[str, object], 
             raise SettingError("overrides", "keys other than general.architecture", key)
     if not overrides:
         return metadata
-    return {**metadata, **{f"{arch}.{key}" if key.startswith("rope.") else key: v for key, v in overrides.items()}}
+    own = (key for key in overrides if key.startswith("rope.") or key == "pooling_type")
+    return {**metadata, **overrides, **{f"{arch}.{key}": overrides[key] for key in own}}
 
 
 class Beside:

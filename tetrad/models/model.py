@@ -38,7 +38,7 @@ PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
 EVERY = 64  # rows of logits at a time, where all are wanted
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
 Prompt = str | Sequence[int]
-Processor = Callable[[np.ndarray, np.ndarray], Any]  # tokens so far, their logits -> logits
+Processor = Callable[[np.ndarray, np.ndarray], Any]  # tokens so far, the logits after them -> logits, or whether to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,7 @@ class Request:
     speculate: int
     constraint: Constraint | None
     processor: Processor | None
+    stopping: Processor | None
 
 
 def stop_strings(stop: object) -> tuple[str, ...]:
@@ -208,6 +209,7 @@ class Model:
         mirostat_tau: float = 5.0,
         mirostat_eta: float = 0.1,
         logits_processor: Processor | None = None,
+        stopping_criteria: Processor | None = None,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
         stop: str | Sequence[str] | None = (),
@@ -227,7 +229,8 @@ class Model:
         full, but not the first `keep` of the prompt (-1: all of it). `temperature_first` divides by the temperature
         before the filters. `speculate` tokens are drafted from what came before and checked in one step: the same
         answer, sooner. `logits_processor` gets all tokens so far and a copy of the logits after them, and returns those
-        to choose from; what it and the other settings mean is told in docs/decoding.md.
+        to choose from; `stopping_criteria` gets the same and ends the answer before the next token where it returns
+        True. What the other settings mean is told in docs/decoding.md.
         """
         settings = Settings(
             temperature=temperature,
@@ -271,6 +274,7 @@ class Model:
             speculate=speculate,
             constraint=self.grammars.constraint(grammar, json_schema),
             processor=logits_processor,
+            stopping=stopping_criteria,
         )
         pieces = Stream(Generation(self, request))
         if stream:
@@ -318,21 +322,30 @@ class Model:
         parts = list(self.logits_parts(tokens))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def logits_parts(self, tokens: Sequence[int]) -> Iterator[np.ndarray]:
-        """The same a few rows at a time: all of a long text would not be small."""
-        return every_row(self.engine, tokens)
+    def logits_parts(self, tokens: Sequence[int], start: int = 0) -> Iterator[np.ndarray]:
+        """The same a few rows at a time: all of a long text would not be small; from that of token `start` on."""
+        return every_row(self.engine, tokens, start)
 
     @cached_property
     def states(self) -> Engine:
         """Evaluates to hidden states, in a cache of its own."""
         return Engine(self.parts.programs.without_head(), context=self.context)
 
-    def embed(self, texts: str | Sequence[str], *, normalize: bool = True) -> np.ndarray:
-        """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type says), of length 1."""
+    @property
+    def pooling(self) -> int:
+        """How a vector is made of the states of tokens, as the file numbers it: 1 the mean, 2 the first, 3 the last."""
         kind = self.metadata.get(key := f"{self.config.arch}.pooling_type") or 1
-        if (pooling := POOLINGS.get(kind)) is None:  # type: ignore[call-overload]
-            shown = ", ".join(f"{number} ({name})" for number, name in POOLINGS.items())
-            raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
+        if isinstance(kind, int) and kind in POOLINGS:
+            return kind
+        shown = ", ".join(f"{number} ({name})" for number, name in POOLINGS.items())
+        raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
+
+    def embed(self, texts: str | Sequence[Prompt], *, normalize: bool = True) -> np.ndarray:
+        """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type says), of length 1.
+
+        A text may also be a list of tokens, in a list of texts.
+        """
+        pooling = POOLINGS[self.pooling]
         if isinstance(texts, str):
             return np.asarray(self.embed([texts], normalize=normalize)[0])
         found = np.zeros((len(texts), self.config.width), np.float32)
@@ -342,7 +355,7 @@ class Model:
             found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return found
 
-    def _embedding(self, text: str, pooling: str) -> np.ndarray:
+    def _embedding(self, text: Prompt, pooling: str) -> np.ndarray:
         total, count, states = np.zeros(self.config.width), 0, np.zeros((1, 1), np.float32)
         for part in every_row(self.states, self.prompt_tokens(text)):
             if pooling == "first":
@@ -351,11 +364,13 @@ class Model:
         return (states[-1] if pooling == "last" else total / count).astype(np.float32)
 
 
-def every_row(engine: Engine, tokens: Sequence[int]) -> Iterator[np.ndarray]:
+def every_row(engine: Engine, tokens: Sequence[int], first: int = 0) -> Iterator[np.ndarray]:
     sequence = engine.start(tokens)
     try:
-        engine.rewind(sequence, 0)
-        for start in range(0, len(tokens), EVERY):
+        engine.rewind(sequence, min(first, sequence.length))
+        if sequence.length < first:
+            engine.step([(sequence, tokens[sequence.length : first])])
+        for start in range(first, len(tokens), EVERY):
             yield engine.step_every(sequence, tokens[start : start + EVERY])
     finally:
         engine.free(sequence)
@@ -440,6 +455,9 @@ class Generation:
         if request.constraint is not None and mask is None:
             self.reason = "stop"
             return -1
+        if request.stopping is not None and request.stopping(self.so_far(), logits.view[0].copy()):
+            self.reason = "stop"
+            return -1
         if request.processor is not None:
             logits = self.processed(logits, request.processor)
         choice = self.choose(logits, mask)
@@ -457,10 +475,13 @@ class Generation:
         yield Piece(self.show(self.text_of(choice.token)), choice.token, choice.logprob, choice.top)
         return choice.token
 
+    def so_far(self) -> np.ndarray:
+        """All tokens, those of the prompt included."""
+        return np.array([*self.request.tokens, *self.tokens], np.int32)
+
     def processed(self, logits: Array, processor: Processor) -> Array:
         """What somebody else makes of the logits."""
-        tokens = np.array([*self.request.tokens, *self.tokens], np.int32)
-        found = np.asarray(processor(tokens, logits.view[0].copy()), np.float32)
+        found = np.asarray(processor(self.so_far(), logits.view[0].copy()), np.float32)
         if found.shape != logits.view[0].shape:
             raise SettingError("logits_processor", f"{logits.view.shape[1]} logits", f"shape {found.shape}")
         return Array.from_numpy(found[None])

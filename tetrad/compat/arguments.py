@@ -1,0 +1,164 @@
+"""Compat, arguments: which arguments of llama-cpp-python are understood, which change nothing, which are refused.
+
+Receives what a program passed, returns it as this package takes it. Nothing is ignored in silence: what changes nothing
+here is a warning, what cannot be done an error.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.models.model import Processor
+from tetrad.text.templates import ALIASES, NAMED, named_template
+
+KV_TYPES = {0: "f32", 1: "f16", 8: "q8_0", 30: "bf16"}  # numbers of ggml
+ROPE_TYPES = {0: "none", 1: "linear", 2: "yarn"}  # of rope_scaling_type; -1 and None: the model's
+
+ROPE = {  # argument: key of the architecture, and the value that stands for what the model says
+    "rope_freq_base": ("rope.freq_base", 0.0),
+    "yarn_ext_factor": ("rope.scaling.yarn_ext_factor", -1.0),
+    "yarn_attn_factor": ("rope.scaling.attn_factor", 1.0),
+    "yarn_beta_fast": ("rope.scaling.yarn_beta_fast", 32.0),
+    "yarn_beta_slow": ("rope.scaling.yarn_beta_slow", 1.0),
+    "yarn_orig_ctx": ("rope.scaling.original_context_length", 0),
+}
+
+CPU = "everything runs on the CPU"
+
+# Arguments without effect: the value at which nothing needs to be said, and why it changes nothing.
+WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
+    "n_gpu_layers": (0, CPU), "split_mode": (1, CPU), "main_gpu": (0, CPU), "tensor_split": (None, CPU),
+    "offload_kqv": (True, CPU), "op_offload": (None, CPU), "use_mmap": (True, "files are always mapped"),
+    "use_mlock": (False, "the system decides what stays in memory"), "numa": (False, "threads are not bound to nodes"),
+    "swa_full": (None, "every layer keeps all positions"),
+}  # fmt: skip
+# Those of which no value changes anything, or the result says it all.
+QUIET = frozenset({
+    "n_batch", "n_ubatch", "n_threads_batch", "flash_attn", "no_perf", "verbose", "attention_type", "spm_infill",
+})  # fmt: skip
+# Those that would change something, were they followed; at these values they do not.
+LOADING: dict[str, tuple[Any, ...]] = {
+    "vocab_only": (False,), "lora_base": (None,), "lora_scale": (1.0,), "lora_path": (None,), "chat_handler": (None,),
+    "tokenizer": (None,),
+}  # fmt: skip
+
+
+def take_loading(given: dict[str, Any]) -> None:
+    """Arguments of `Llama` that this package does not have."""
+    for name in [name for name in given if name in QUIET]:
+        del given[name]
+    for name in [name for name in given if name in WITHOUT_EFFECT]:
+        value, (quiet, why) = given.pop(name), WITHOUT_EFFECT[name]
+        if value != quiet:
+            warnings.warn(f"Llama: {name}={value!r} has no effect: {why}", stacklevel=3)
+    refuse("Llama", given, LOADING)
+
+
+def refuse(what: str, given: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
+    """An argument that would change something, were it followed, is an error."""
+    for name, value in given.items():
+        if name not in neutral:
+            raise UnsupportedError(f"{what}: there is no argument {name!r}")
+        if value not in neutral[name]:
+            allowed = " or ".join(repr(v) for v in neutral[name])
+            raise UnsupportedError(
+                f"{what}: {name}={value!r} is not supported", hint=f"leave it out, or pass {allowed}"
+            )
+
+
+def cache_kind(type_k: int | None, type_v: int | None) -> str:
+    kinds = [1 if kind is None else kind for kind in (type_k, type_v)]
+    if kinds[0] != kinds[1] or kinds[0] not in KV_TYPES:
+        known = ", ".join(f"{number} ({name})" for number, name in KV_TYPES.items())
+        raise UnsupportedError(f"Llama: type_k={type_k!r}, type_v={type_v!r}: both alike, of {known}")
+    return KV_TYPES[kinds[0]]
+
+
+def rope_overrides(given: dict[str, Any]) -> dict[str, Any]:
+    """Keys of the architecture, from the arguments about rotary positions, which are taken out of `given`."""
+    found = {}
+    for name, (key, neutral) in ROPE.items():
+        value = given.pop(name, neutral)
+        if value not in (neutral, None):
+            found[key] = value
+    if (kind := given.pop("rope_scaling_type", -1)) not in (None, -1):
+        if kind not in ROPE_TYPES:
+            raise UnsupportedError(f"Llama: rope_scaling_type={kind!r}", hint=f"known: {ROPE_TYPES}")
+        found["rope.scaling.type"] = ROPE_TYPES[kind]
+    if scale := given.pop("rope_freq_scale", 0.0):
+        found["rope.scaling.factor"] = 1 / scale
+    return found
+
+
+def template_override(name: str | None) -> dict[str, str]:
+    """`chat_format`: None is the model's own template."""
+    if name in (None, "chat_template.default"):
+        return {}
+    if ALIASES.get(str(name), name) not in NAMED:
+        known = ", ".join(sorted({*NAMED, *ALIASES}))
+        raise UnsupportedError(
+            f"Llama: chat_format={name!r} is not supported", hint=f"leave it out for the model's own, or one of {known}"
+        )
+    return {"tokenizer.chat_template": named_template(str(name))}
+
+
+def checked_bias(bias: Mapping[Any, float]) -> dict[int, float]:
+    """Tokens may be text there, as JSON has no other keys."""
+    try:
+        return {int(token): float(value) for token, value in bias.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise SettingError("logit_bias", "a mapping from token ids to numbers", bias) from None
+
+
+def as_processor(name: str, given: Processor | Sequence[Processor] | None) -> Processor | None:
+    """One function of a list of them: each gets what the one before it made of the logits."""
+    if given is None or (callable(given) and not isinstance(given, Sequence)):
+        return given
+    if not isinstance(given, Sequence) or not all(callable(one) for one in given):
+        raise SettingError(name, "a function, or a list of functions", given)
+    return lambda tokens, logits: chained(given, tokens, logits)
+
+
+def chained(processors: Sequence[Callable[[Any, Any], Any]], tokens: Any, logits: Any) -> Any:
+    for one in processors:
+        logits = one(tokens, logits)
+    return logits
+
+
+def as_criterion(given: Processor | Sequence[Processor] | None) -> Processor | None:
+    """Any of a list of them."""
+    if given is None or (callable(given) and not isinstance(given, Sequence)):
+        return given
+    if not isinstance(given, Sequence) or not all(callable(one) for one in given):
+        raise SettingError("stopping_criteria", "a function, or a list of functions", given)
+    return lambda tokens, logits: any(one(tokens, logits) for one in given)
+
+
+def schema_of(response_format: Mapping[str, Any] | None) -> Any:
+    kind = None if response_format is None else response_format.get("type")
+    if response_format is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return response_format.get("schema") or {"type": "object"}
+    if kind == "json_schema":
+        return response_format["json_schema"]["schema"]
+    raise UnsupportedError(f"response_format: type {kind!r}", hint="known: text, json_object, json_schema")
+
+
+def chosen_tool(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Mapping[str, Any] | None:
+    """The function of the tool that must be called; None where the model is free."""
+    if choice in (None, "none", "auto"):
+        return None
+    name = choice.get("function", {}).get("name") if isinstance(choice, Mapping) else None
+    functions = [tool.get("function", {}) for tool in tools or ()]
+    if name is None or not any(function.get("name") == name for function in functions):
+        known = ", ".join(repr(function.get("name")) for function in functions)
+        raise SettingError(
+            "tool_choice", 'None, "none", "auto" or {"type": "function", "function": {"name": ...}}', choice,
+            hint=f"tools: {known or 'none were given'}",
+        )  # fmt: skip
+    chosen: Mapping[str, Any] = next(function for function in functions if function.get("name") == name)
+    return chosen
