@@ -37,7 +37,7 @@ SPACES = ("fft", "linalg", "optim", "random")  # namespaces, loaded when first u
 DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
 ROWS = ("associative_scan", "map")
-CUSTOM = ("checkpoint", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
+CUSTOM = ("checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
 TRANSFORMS = {  # name -> module in tracing
     **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
     **dict.fromkeys(ROWS, "rows"),

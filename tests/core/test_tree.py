@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tetrad.core import tree
 from tetrad.core.errors import TraceError
 from tetrad.core.tree import flatten, register, register_dataclass, tree_map, unflatten
 
@@ -107,3 +108,9 @@ def test_dicts_of_other_kinds_keep_their_kind() -> None:
     assert leaves == [2, 1]
     made = unflatten(shape, leaves)
     assert (type(made), made["c"], list(shape.leaf_names())) == (defaultdict, [], ["['a']", "['b']"])
+
+
+def test_the_names_of_jax_tree() -> None:
+    model = {"w": 1, "b": [2, None]}
+    assert tree.map(lambda x: x + 1, model) == {"w": 2, "b": [3, None]} and tree.leaves(model) == [2, 1]
+    assert tree.unflatten(tree.structure(model), [4, 5]) == {"w": 5, "b": [4, None]}

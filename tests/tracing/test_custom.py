@@ -202,8 +202,60 @@ def test_checkpoint_keeps_only_the_arguments() -> None:
         return td.sin(td.sin(td.sin(td.sin(x))))
 
     assert np.asarray(td.vjp(td.checkpoint(deep), 0.5)[1](1.0)[0]) == pytest.approx(float(td.grad(deep)(0.5)), abs=1e-6)
-    with pytest.raises(TraceError, match="policies are not supported"):
+    with pytest.raises(TraceError, match=r"there is no policy 'dots'(.|\n)*test_custom.py(.|\n)*dots_saveable"):
         td.checkpoint(deep, policy="dots")
+
+
+def products(graph: Any) -> int:
+    """Matrix products in a graph and in the graphs it calls, each as often as it is called."""
+    inner = [node.param("graph") for node in graph.nodes() if node.op.name in ("call", "checkpoint_call")]
+    return sum(node.op.name == "matmul" for node in graph.nodes()) + sum(map(products, inner))
+
+
+def test_policies_keep_products() -> None:
+    def f(x: Any, w: Any) -> Any:
+        inner = td.jit(lambda x: td.sin(x @ w))  # a call inside is looked into
+        return td.sum(td.tanh(inner(x) @ w) ** 2)
+
+    x, w = td.asarray(np.linspace(-1, 1, 6).reshape(2, 3)), td.asarray(np.linspace(0, 1, 9).reshape(3, 3))
+    wanted = [np.asarray(g) for g in td.grad(f, argnums=(0, 1))(x, w)]
+    counts = {}
+    for policy in (None, *vars(td.checkpoint_policies).values()):
+        kept = td.value_and_grad(td.checkpoint(f, policy=policy), argnums=(0, 1))
+        counts[policy] = products(td.trace(kept)(x, w))
+        for run in (kept, td.jit(kept)):
+            for got, want in zip(run(x, w)[1], wanted, strict=True):
+                close(got, want)
+    plain = products(td.trace(td.value_and_grad(f, argnums=(0, 1)))(x, w))
+    assert counts["everything_saveable"] == counts["dots_saveable"] == plain
+    assert counts[None] == counts["nothing_saveable"] == plain + 2
+    batched = td.vmap(lambda x, w: f(x, w), (0, 0))
+    rows = td.stack([x, x + 1]), td.stack([w, w * 2])
+    found = []
+    for policy in ("everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable"):
+        kept = td.value_and_grad(lambda x, w, p=policy: td.sum(td.checkpoint(batched, policy=p)(x, w)))
+        found.append(products(td.trace(kept)(*rows)))
+    assert found == [found[0], found[0], found[0] + 2]
+    twice = td.hessian(td.checkpoint(lambda x: f(x, w), policy="dots_saveable"))
+    close(twice(x), np.asarray(td.hessian(lambda x: f(x, w))(x)))
+    rowwise = td.vmap(td.grad(td.checkpoint(f, policy="dots_saveable")), (0, None))(td.stack([x, x + 1]), w)
+    close(rowwise, np.stack([np.asarray(td.grad(f)(row, w)) for row in (x, x + 1)]))
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "vmap", "checkpoint", "jacfwd", "jacrev", "hessian", "jit"])
+def test_what_is_no_function_is_refused_at_once(name: str) -> None:
+    with pytest.raises(TraceError, match=r"expected a function, got an? int(.|\n)*test_custom.py"):
+        getattr(td, name)(3)
+
+
+def test_bodies_that_are_no_functions_are_refused() -> None:
+    x = td.zeros(2)
+    for call in (
+        lambda: td.scan(3, 0.0, x), lambda: td.cond(True, 3, 4), lambda: td.while_loop(3, 4, x),
+        lambda: td.fori_loop(0, 2, 3, x), lambda: td.custom_vjp(3), lambda: td.custom_jvp(3), lambda: td.wirtinger(3),
+    ):  # fmt: skip
+        with pytest.raises(TraceError, match=r"expected a function, got an int(.|\n)*test_custom.py"):
+            call()
 
 
 def test_stopped_gradients() -> None:

@@ -244,7 +244,7 @@ def test_what_cannot_be_donated() -> None:
 
 
 def test_only_functions_are_compiled() -> None:
-    with pytest.raises(TraceError, match="expected a function, got a int"):
+    with pytest.raises(TraceError, match="expected a function, got an int"):
         td.jit(3)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ builds the tree again. None is a tree without leaves; whatever is not a known co
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -202,4 +203,21 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
         if other_shape != shape:
             raise TraceError("tree_map: the trees have different shapes", hint="same containers, same keys")
         columns.append(other_leaves)
-    return unflatten(shape, map(function, *columns))
+    return unflatten(shape, builtins.map(function, *columns))
+
+
+map = tree_map  # the names of jax.tree
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves alone.
+
+    >>> leaves({"w": 1, "b": [2, None]})
+    [2, 1]
+    """
+    return flatten(tree)[0]
+
+
+def structure(tree: Any) -> TreeDef:
+    """The shape alone."""
+    return flatten(tree)[1]

@@ -6,6 +6,7 @@ business of `tracing.custom`. Importing this module fills the tables of the tran
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tetrad.core.errors import UnsupportedError
@@ -19,7 +20,18 @@ from tetrad.derive.jvp import Flags, flags_of, jvp, present
 from tetrad.derive.linear import linearize
 from tetrad.derive.transpose import Cotangents
 from tetrad.derive.walk import Both, Tangent, instantiate, is_differentiable
-from tetrad.graph.build import call, filled, fresh_like, item, make_call, make_graph, results, spliced, with_inputs
+from tetrad.graph.build import (
+    call,
+    filled,
+    fresh_like,
+    item,
+    make_call,
+    make_graph,
+    rebuild,
+    results,
+    spliced,
+    with_inputs,
+)
 from tetrad.graph.custom import (
     checkpoint_call,
     custom_call,
@@ -182,25 +194,41 @@ def batch_linear(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
 
 def jvp_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     made = jvp(node.param("graph"), flags_of(tangents))
-    return made.split(make_checkpoint(made.graph, [*primals, *present(tangents)], node.source))
+    operands = [*primals, *present(tangents)]
+    return made.split(make_checkpoint(made.graph, operands, node.source, policy=node.param("policy")))
 
 
 def linearize_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
-    """The tangents come from a graph that computes everything again from the operands."""
-    graph = node.param("graph")
+    """The tangents come from a graph that computes everything again from the operands, and what the policy keeps."""
+    policy = node.param("policy")
+    graph = node.param("graph") if policy is None else without_calls(node.param("graph"))
     linear = linearize(graph, flags_of(tangents))
-    outputs = make_checkpoint(graph, primals, node.source)
+    count = len(graph.outputs)
+    saved = saved_nodes(linear.primal.outputs[count:], policy) if any(linear.changes) else []
+    first = make_graph(graph.name, linear.primal.inputs, [*linear.primal.outputs[:count], *saved])
+    outputs = make_checkpoint(first, primals, node.source, policy=policy)
     if not any(linear.changes):
         return outputs, linear.spread([])
-    inputs, moves = fresh_like(graph.inputs), fresh_like(present(tangents))
-    kept = linear.residual_values(inputs, spliced(linear.primal, inputs))
-    again = make_graph(f"{graph.name}.again", [*inputs, *moves], spliced(linear.tangent, [*kept, *moves]))
-    return outputs, linear.spread(results(make_call(again, [*primals, *present(tangents)], node.source)))
+    inputs, kept, moves = fresh_like(graph.inputs), fresh_like(saved), fresh_like(present(tangents))
+    known = dict(zip([*linear.primal.inputs, *saved], [*inputs, *kept], strict=True))
+    residuals = linear.residual_values(inputs, rebuild(linear.primal.outputs, known))
+    changes = spliced(linear.tangent, [*residuals, *moves])
+    again = make_graph(f"{graph.name}.again", [*inputs, *kept, *moves], changes)
+    operands = [*primals, *outputs[count:], *present(tangents)]
+    return outputs[:count], linear.spread(results(make_call(again, operands, node.source)))
+
+
+def saved_nodes(wanted: Sequence[Node], policy: str | None) -> list[Node]:
+    """Products of matrices that residuals come from; of some policies only those without a batch."""
+    if policy is None:
+        return []
+    rank = 2 if policy == "dots_with_no_batch_dims_saveable" else math.inf
+    return [n for n in topological(wanted) if n.op.name == "matmul" and n.type.rank <= rank]
 
 
 def batch_checkpoint(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:
     made = batch(node.param("graph"), batched, axis)
-    return make_checkpoint(made.graph, inputs, node.source), made.batched
+    return make_checkpoint(made.graph, inputs, node.source, policy=node.param("policy")), made.batched
 
 
 forward.NESTED |= {custom_call: jvp_custom, linear_call: push_linear, checkpoint_call: jvp_checkpoint}

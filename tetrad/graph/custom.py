@@ -39,7 +39,7 @@ def custom_call(*operands: np.ndarray, graph: Graph, rule: Any, dims: Dims = Non
 
 
 @op(type=call_types, kind="structural", public=False)
-def checkpoint_call(*operands: np.ndarray, graph: Graph, dims: Dims = None) -> Arrays:
+def checkpoint_call(*operands: np.ndarray, graph: Graph, policy: str | None = None, dims: Dims = None) -> Arrays:
     """graph(operands)."""
     return tuple(routine(graph, dims or {})(operands))
 
@@ -69,10 +69,13 @@ def make_custom(graph: Graph, operands: Sequence[Node], rule: Any, source: Sourc
     return results(intern(custom_call, tuple(operands), params, kinds, source or user_source()))
 
 
-def make_checkpoint(graph: Graph, operands: Sequence[Node], source: Source | None = None) -> tuple[Node, ...]:
+def make_checkpoint(
+    graph: Graph, operands: Sequence[Node], source: Source | None = None, *, policy: str | None = None
+) -> tuple[Node, ...]:
+    """`policy`: what of the inside is kept nevertheless (derive.custom)."""
     kinds = tuple(o.type for o in graph.outputs)
-    made = intern(checkpoint_call, tuple(operands), (("graph", graph),), kinds, source or user_source())
-    return results(made)
+    params = (("graph", graph), ("policy", policy))
+    return results(intern(checkpoint_call, tuple(operands), params, kinds, source or user_source()))
 
 
 def make_linear(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from tetrad.core.errors import TraceError
@@ -25,7 +26,7 @@ from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.operands import as_array, traced
-from tetrad.tracing.signature import Arguments, Signature, signature_of
+from tetrad.tracing.signature import Arguments, Signature, check_function, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 
 Function = Callable[..., Any]
@@ -79,15 +80,28 @@ def returned(site: Site, nodes: Sequence[Any]) -> Any:
 # -- computed again ---------------------------------------------------------------------------------------------------
 
 
+POLICIES = (
+    "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
+)  # fmt: skip
+checkpoint_policies = SimpleNamespace(**{name: name for name in POLICIES})
+
+
 def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = ()) -> Function:
     """A function whose intermediate results are not kept for its derivative but computed again from the arguments.
+
+    policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with `dots_saveable`
 
     >>> import tetrad as td
     >>> td.grad(td.checkpoint(lambda x: td.sin(td.sin(x))))(0.0)
     Array(1., float32)
     """
-    if policy is not None:
-        fail(TraceError, "checkpoint: policies are not supported: everything inside is computed again", "policy=None")
+    check_function("checkpoint", fun)
+    if policy not in (None, *POLICIES):
+        known = ", ".join(POLICIES)
+        fail(TraceError, f"checkpoint: there is no policy {policy!r}", f"td.checkpoint_policies has {known}")
+    if policy == "everything_saveable":
+        return fun
+    kept = policy if policy != "nothing_saveable" else None
     fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -96,7 +110,8 @@ def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, s
             return fun(*args, **kwargs)
         inner, arrays = without(fun, args, fixed)
         site, operands = record_site(inner, arrays, kwargs)
-        return returned(site, make_checkpoint(site.traced.graph, [node_of(x, outer) for x in operands], site.source))
+        nodes = [node_of(x, outer) for x in operands]
+        return returned(site, make_checkpoint(site.traced.graph, nodes, site.source, policy=kept))
 
     update_wrapper(wrapped, fun)
     return wrapped
@@ -128,6 +143,7 @@ class _Custom:
     kind = ""
 
     def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
+        check_function(self.kind, fun)
         update_wrapper(self, fun)
         self.fun = fun
         numbers = [nondiff_argnums] if isinstance(nondiff_argnums, int) else list(nondiff_argnums)

@@ -30,7 +30,7 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.inline import run_graph
 from tetrad.tracing.operands import as_array, convert, run
 from tetrad.tracing.settings import is_values, without_settings
-from tetrad.tracing.signature import Arguments, signature_of
+from tetrad.tracing.signature import Arguments, check_function, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 from tetrad.tracing.vmap import vmap
 
@@ -136,6 +136,7 @@ def value_and_grad(
     >>> td.value_and_grad(lambda x: x * x)(3.0)
     (Array(9., float32), Array(6., float32))
     """
+    check_function("grad", fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inputs = inputs_of_call(args, kwargs, checked_numbers(argnums, "grad"))
@@ -423,6 +424,7 @@ def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     Array([[2., 0.],
            [0., 4.]], float32)
     """
+    check_function("jacfwd", fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacfwd")
@@ -452,6 +454,7 @@ def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     Array([[2., 0.],
            [0., 4.]], float32)
     """
+    check_function("jacrev", fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacrev")
@@ -521,6 +524,7 @@ def wirtinger(fun: Function, argnums: int = 0) -> Function:
     >>> td.wirtinger(lambda z: td.real(z * td.conj(z)))(z)
     (Array(1.-2.j, complex64), Array(1.+2.j, complex64))
     """
+    check_function("wirtinger", fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         partial, (z,) = only_arguments(fun, args, kwargs, argnums, "wirtinger")

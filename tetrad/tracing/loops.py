@@ -27,6 +27,7 @@ from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, 
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.creation import arange
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
+from tetrad.tracing.signature import check_function
 
 Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet
@@ -69,6 +70,7 @@ def trace_body(
 
     `wanted`: dtypes for the first results, where they are numbers that take any.
     """
+    check_function("the body of a loop or branch", function)
     name = getattr(function, "__name__", type(function).__name__)
     with new_trace(name) as trace:
         parameters = trace.parameters([slot.type for slot in slots])
@@ -289,6 +291,7 @@ def fori_loop(
     >>> td.fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, int32)
     """
+    check_function("fori_loop", body_fun)
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
         numbers = arange(int(lower), max(int(lower), int(upper)), dtype=i32)
         step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))

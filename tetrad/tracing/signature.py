@@ -99,13 +99,22 @@ def argument_name(parameters: tuple[str, ...], position: int) -> str:
     return parameters[position] if position < len(parameters) else f"number {position}"
 
 
+def check_function(what: str, function: Any) -> None:
+    if not callable(function):
+        fail(TraceError, f"{what}: expected a function, got {an(type(function).__name__)}")
+
+
+def an(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
+
+
 def signature_of(
     function: Callable[..., Any], static_argnums: int | Sequence[int], static_argnames: str | Sequence[str]
 ) -> Signature:
     """Static arguments by position and by name: either way of passing them is then static."""
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
-        fail(TraceError, f"expected a function, got a {type(function).__name__}")
+        fail(TraceError, f"expected a function, got {an(type(function).__name__)}")
     positions, names = chosen(function, static_argnums, static_argnames, "static")
     return Signature(name, _parameters(function)[0], positions, names)
 

@@ -27,7 +27,7 @@ from tetrad.tracing.context import current_trace
 from tetrad.tracing.inline import run_graph
 from tetrad.tracing.operands import as_array, run, traced
 from tetrad.tracing.settings import is_values, without_settings
-from tetrad.tracing.signature import signature_of
+from tetrad.tracing.signature import check_function, signature_of
 from tetrad.tracing.trace import Kind, kinds_of, trace_function
 
 Axes = Any  # an int, None, or a tree of them above the leaves they are for
@@ -52,6 +52,7 @@ def vmap(
     >>> vmap(lambda x, y: x @ y, in_axes=(0, None))(td.ones((2, 3)), td.ones(3))
     Array([3., 3.], float32)
     """
+    check_function("vmap", fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         signature = signature_of(fun, (), ())
