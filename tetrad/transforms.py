@@ -1,7 +1,7 @@
 """The public transforms: `jit`, bound to the native engine.
 
-Receives functions, returns functions. The compiler (and with it LLVM) is loaded by the first compilation, so that
-importing the package stays quick.
+Receives functions, returns functions. What runs compiled programs is loaded with the first function that `jit` wraps,
+the compiler (and with it LLVM) by the first compilation, so that importing the package stays quick.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def jit(
         "static_argnums": static_argnums, "static_argnames": static_argnames,
         "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "dims": dims,
     }  # fmt: skip
+    importlib.import_module("tetrad.compiler.recall")
     if function is None:
         return lambda wrapped: Jitted(wrapped, NATIVE, **settings)
     return Jitted(function, NATIVE, **settings)

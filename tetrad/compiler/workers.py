@@ -52,7 +52,7 @@ class Workers:
     def submit(self, call: Callable[[], Any]) -> Job:
         job = Job(call, self)
         with self.lock:
-            self.most = self.most if self.threads else available_threads()
+            self.most = self.most or available_threads()
             self.waiting.append(job)
             if self.threads == self.most:
                 return job

@@ -8,7 +8,6 @@ as Fortran wants it, with the lengths of the characters at the end.
 from __future__ import annotations
 
 import ctypes
-import glob
 import importlib.util
 import os
 import threading
@@ -56,11 +55,16 @@ def candidates() -> Iterator[str]:
     """Files that may be an OpenBLAS, the likeliest first."""
     home = os.path.dirname(np.__file__)
     for folder in (f"{home}.libs", os.path.join(home, ".dylibs")):
-        yield from sorted(glob.glob(os.path.join(folder, "*openblas*")))
+        yield from libraries_in(folder)
     for wheel in WHEELS:
         found = importlib.util.find_spec(wheel)
         for folder in () if found is None else found.submodule_search_locations or ():
-            yield from sorted(glob.glob(os.path.join(folder, "lib", "*openblas*")))
+            yield from libraries_in(os.path.join(folder, "lib"))
+
+
+def libraries_in(folder: str) -> list[str]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(os.path.join(folder, name) for name in names if "openblas" in name)
 
 
 @cache

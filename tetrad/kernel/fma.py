@@ -7,7 +7,7 @@ algorithms using rounding to odd" (IEEE Trans. Computers 57(4), 2008).
 
 from __future__ import annotations
 
-from fractions import Fraction
+import importlib
 from typing import Any
 
 import numpy as np
@@ -118,5 +118,6 @@ def _fma64_scaled(a: Array, b: Array, c: Array) -> Array:
 
 def _by_fractions(a: float, b: float, c: float) -> float:
     """Exact rationals: Python rounds their quotient correctly, also to subnormals; a vanished result keeps its sign."""
-    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    a, b, c = (importlib.import_module("fractions").Fraction(float(x)) for x in (a, b, c))  # seldom needed
+    exact = a * b + c
     return float(np.copysign(float(abs(exact)), -1.0 if exact < 0 else 1.0))

@@ -10,14 +10,16 @@ import importlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.models.sampling import mask_words
-from tetrad.text.tokenizer import Tokenizer
 from tetrad.text.vocabulary import Kind
+
+if TYPE_CHECKING:
+    from tetrad.text.tokenizer import Tokenizer
 
 KINDS = ("gbnf", "lark", "regex")  # of a grammar; plain text may be GBNF or Lark, it can be told which
 NEVER = (Kind.UNUSED, Kind.CONTROL, Kind.UNKNOWN)  # tokens that are no text

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tetrad.text.tokenizer import Tokenizer
-
 if TYPE_CHECKING:
     from tetrad.models.sampling import Settings
+    from tetrad.text.tokenizer import Tokenizer
 
 BREAKERS = ("\n", ":", '"', "*")
 LONGEST_TAIL = 20  # tokens of a breaker after its first

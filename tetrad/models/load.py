@@ -25,11 +25,11 @@ from tetrad.models.packed import load_weights
 from tetrad.models.program import Programs
 from tetrad.models.shapes import check_factors, check_shapes, outer_shapes
 from tetrad.models.weights import factors_of, rope_order
-from tetrad.text.tokenizer import Tokenizer, tokenizer_from_gguf
 from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
+    from tetrad.text.tokenizer import Tokenizer
 
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 
@@ -112,7 +112,7 @@ class Beside:
         self.thread.join()
 
     def result(self) -> Tokenizer:
-        if not isinstance(self.made, Tokenizer):
+        if self.made is None or isinstance(self.made, BaseException):
             raise self.made or RuntimeError("the tokeniser is not made yet")
         return self.made
 
@@ -148,7 +148,8 @@ def row_order(config: Config, name: str) -> np.ndarray | None:
 
 
 def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
-    tokenizer = tokenizer_from_gguf(metadata)
+    """Its library is loaded here too, beside the weights."""
+    tokenizer: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
     if tokenizer.vocab_size > config.vocab:
         message = f"{tokenizer.vocab_size} tokens have no more than {config.vocab} rows in token_embd.weight"
         raise FileFormatError(message, file=path, part="key tokenizer.ggml.tokens")

@@ -27,11 +27,11 @@ from tetrad.models.engine import Sequence as Held
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.sampling import Chance, Choice, Sampler, Settings, check_count
 from tetrad.text.stream import StopStrings, StreamDecoder
-from tetrad.text.tokenizer import Tokenizer
 from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
+    from tetrad.text.tokenizer import Tokenizer
 
 MOST_DRAFTED = 64
 PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up

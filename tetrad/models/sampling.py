@@ -7,7 +7,7 @@ Receives logits of one position, returns the token and, where asked for, what wa
 from __future__ import annotations
 
 import math
-import secrets
+import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +86,7 @@ class Settings:
             check_count("seed", self.seed, -1, 2**64 - 1)
         # Drawn once, and told: the same seed gives the same answer again.
         drawn = self.seed is None or self.seed == -1
-        object.__setattr__(self, "used_seed", 1 + secrets.randbelow(WORD) if drawn else self.seed)
+        object.__setattr__(self, "used_seed", 1 + int.from_bytes(os.urandom(16)) % WORD if drawn else self.seed)
 
     @property
     def penalises(self) -> bool:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tetrad.core.errors import TextError
-from tetrad.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tetrad.text.tokenizer import Tokenizer
 
 
 class StreamDecoder:

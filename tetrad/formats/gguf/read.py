@@ -12,7 +12,6 @@ import re
 import stat
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
@@ -268,7 +267,7 @@ def open_shards(part: Part) -> list[Part]:
     if count > MAX_SHARDS:
         raise FileFormatError(f"{count} shards", file=part.path, part="key 'split.count'")
     names = shard_names(part, count)
-    missing = [name for name in names if not Path(name).exists()]
+    missing = [name for name in names if not os.path.exists(name)]
     if missing:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         hint = "all shards of a set must lie in one folder"

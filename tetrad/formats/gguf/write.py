@@ -7,7 +7,6 @@ are written beside it, made durable and renamed. What the reader would refuse is
 from __future__ import annotations
 
 import os
-import secrets
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -90,7 +89,7 @@ def write(
 @contextmanager
 def replaced(path: str) -> Iterator[BinaryIO]:
     """A new file that takes the name `path` once all of it is on disk; after an error there is no trace of it."""
-    temporary = os.path.join(os.path.dirname(path), f".gguf-{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(os.path.dirname(path), f".gguf-{os.urandom(8).hex()}.tmp")
     try:
         with open(temporary, "xb") as out:
             yield out
