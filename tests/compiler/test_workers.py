@@ -41,6 +41,15 @@ def test_no_more_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(names) == 4
 
 
+def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    workers = Workers()
+    assert workers.submit(lambda: 5).result() == 5 and workers.threads == 0
+
+
 def test_a_child_does_what_its_parent_had_begun() -> None:
     workers, gate = Workers(), threading.Event()
     job = workers.submit(lambda: gate.wait() and 7)

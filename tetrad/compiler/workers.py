@@ -57,7 +57,11 @@ class Workers:
             if self.threads == self.most:
                 return job
             self.threads += 1
-        threading.Thread(target=self.work, name="tetrad-compile").start()
+        try:
+            threading.Thread(target=self.work, name="tetrad-compile").start()
+        except RuntimeError:  # no more threads, or the interpreter is ending: whoever needs the result does the work
+            with self.lock:
+                self.threads -= 1
         return job
 
     def work(self) -> None:
