@@ -131,3 +131,25 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
     tiles = target.lowbit_tokens + 1  # a tile of tokens, and one alone
     instruction = "vpdpbusd" if target.has_vnni else {"maddubs": "vpmaddubsw", "portable": "pm"}[target.dot4]
     assert text.count(instruction) >= 8 * tiles
+
+
+@pytest.mark.parametrize("name", ["q4_k", "q6_k", "q8_0"])
+def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
+    """Rows in two terms are nearly exact, bit for bit the same eager, compiled, alone and together."""
+    fine = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x, terms=2), w, terms=2))
+    w, numbers = weight(name, (40, 512))
+    x = np.random.default_rng(6).standard_normal((7, 512), dtype=np.float32)
+    rows = np.asarray(td.jit(lambda x: quantize_rows(x, terms=2))(x).view)
+    np.testing.assert_array_equal(rows, np.asarray(quantize_rows(td.asarray(x), terms=2).view))
+    codes, scales, _ = row_parts(rows, 1024)
+    kept = (codes * scales[..., None].astype(np.float64)).reshape(7, 2, 512).sum(1)
+    assert np.abs(kept - x).max() < np.abs(x).max() / 127 / 127
+    together = np.asarray(fine(x, w))
+    want = x.astype(np.float64) @ numbers.T.astype(np.float64)
+    bound = np.abs(x) @ np.abs(numbers.T)
+    assert (np.abs(together - want) < 5e-5 * bound).all()
+    assert (np.abs(np.asarray(product(x, w)) - want) / bound).max() > 20 * (np.abs(together - want) / bound).max()
+    alone = np.concatenate([np.asarray(fine(x[i : i + 1], w)) for i in range(7)])
+    np.testing.assert_array_equal(alone.view(np.uint32), together.view(np.uint32))
+    with pytest.raises(td.errors.ShapeError, match="in 2 terms"):
+        lowbit_matmul(quantize_rows(td.asarray(x)), w, terms=2)

@@ -1,7 +1,8 @@
 """The reference with activations in 8 bits: what a model with low-bit weights computes, sums aside.
 
 `activations_in_eight_bits()` makes `reference` round the rows that enter a product with a low-bit weight, 32 columns to
-a scale. What is left between it and the package is the order of f32 sums, and single codes that this order tips over.
+a scale; before an output matrix of 8 bits, what that lost is rounded once more. What is left between it and the package
+is the order of f32 sums, and single codes that this order tips over.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ def rounded(x: Array) -> Array:
 
 
 @contextmanager
-def activations_in_eight_bits() -> Iterator[None]:
+def activations_in_eight_bits(head_format: str) -> Iterator[None]:
     plain_linear, plain_head = Layer.linear, reference.output_head
 
     def linear(layer: Layer, name: str, x: Array) -> Array:
         return plain_linear(layer, name, x if name in FLOAT else rounded(x))
 
     def head(weights: Tensors, x: Array) -> Array:
-        return plain_head(weights, rounded(x))
+        once = rounded(x)
+        return plain_head(weights, once + rounded(x - once) if head_format == "q8_0" else once)
 
     with (
         mock.patch.object(Layer, "linear", linear),

@@ -9,7 +9,7 @@ import pytest
 import tetrad as td
 from tests.models import reference
 from tests.models.eight_bit import activations_in_eight_bits
-from tests.models.loaded import loaded
+from tests.models.loaded import format_of, loaded
 from tests.models.tiny import TINY, prompt
 
 ARCHS = list(TINY)
@@ -23,6 +23,13 @@ def differences(arch: str, kind: str, tokens: np.ndarray | None = None) -> np.nd
     return np.abs(model.run(model.caches(), tokens) - expected) / expected.std()
 
 
+def head_format(arch: str, kind: str) -> str:
+    """Of the output matrix, which may be the embedding."""
+    tensors = loaded(arch, kind).tensors
+    name = "output.weight" if "output.weight" in tensors else "token_embd.weight"
+    return format_of(kind, name, tensors[name])
+
+
 @pytest.mark.parametrize("kind", ["f32", "halves"])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_float_weights_give_the_logits_of_the_reference(arch: str, kind: str) -> None:
@@ -33,17 +40,20 @@ def test_float_weights_give_the_logits_of_the_reference(arch: str, kind: str) ->
 def test_low_bit_weights_give_the_logits_of_the_reference_in_eight_bits(arch: str) -> None:
     """The reference rounds activations as we do, so logits agree to f32 rounding until the order of a sum tips a code
     over. That happens to about one activation of 100,000, moves what it enters by 1/127 and with it later roundings:
-    tokens that see it are apart as far as 8-bit rounding brings them (see below), the others stay equal."""
-    with activations_in_eight_bits():
+    tokens that see it are apart as far as 8-bit rounding brings them (see below), the others stay equal. Codes of a
+    second term, before the output matrix, are tipped over more often, one of some hundred, and move logits by 1/127 of
+    1/127."""
+    head = head_format(arch, "low-bit")
+    with activations_in_eight_bits(head):
         starts = [differences(arch, "low-bit", part) for part in np.split(prompt(LENGTH), 12)]
         apart = differences(arch, "low-bit")
-    assert sum(start.max() < 1e-5 for start in starts) >= 6
+    assert sum(start.max() < (1 / 127**2 if head == "q8_0" else 1e-5) for start in starts) >= 6
     assert np.sqrt((apart**2).mean()) < 0.03
 
 
 @pytest.mark.parametrize("arch", ["llama", "qwen3moe"])
 def test_widths_that_are_no_multiple_of_256(arch: str) -> None:
-    with activations_in_eight_bits():
+    with activations_in_eight_bits("q8_0"):
         assert differences(arch, "q8_0").max() < 1e-4
 
 

@@ -59,7 +59,7 @@ class Drawn:
 def test_codes_lie_where_they_are_drawn(lanes: Lanes) -> None:
     rows, supers = 19, 2
     packed = packed_rows(lanes, rows, supers)
-    laid, codes = lanes.interleave(packed), lanes.format.codes(packed)
+    laid, codes = lanes.interleave(packed), lanes.format.codes(packed) ^ np.uint8(lanes.format.flip)  # of the file
     for row in range(rows):
         drawn = Drawn(lanes, laid, row, supers)
         assert [drawn.code(column) for column in range(codes.shape[1])] == codes[row].tolist()

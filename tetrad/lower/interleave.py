@@ -170,8 +170,7 @@ def plane_word(source: Source, plane: Plane, block: int, j: int) -> Val:
         shift = place * bits - begin
         moved = word << shift if shift > 0 else word >> -shift if shift < 0 else word
         total = total | moved & ((((1 << bits) - 1) << place * bits) * BYTES)
-    flip = (source.lanes.format.flip >> plane.shift & (1 << bits) - 1) * BYTES
-    return total ^ flip if flip else total
+    return total
 
 
 def copy_scales(source: Source, result: Result, block: int) -> None:

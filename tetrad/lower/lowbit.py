@@ -8,6 +8,9 @@ as many rows of x as the target's registers hold; the order of the sum is that o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from itertools import islice
+from operator import add
 
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
 from tetrad.core.record import record
@@ -21,6 +24,7 @@ from tetrad.ops.lowbit import FIELDS, SCALE_OF_TOP, SMALLEST
 from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK, WORDS, lanes_of
 
+Place = tuple[Val, int]  # a row of x, and the block its term begins with
 ROUNDER, ROUNDER_BITS = 1.5 * 2**23, 0x4B400000
 SCALE, SUM, WHOLE, HALF = range(FIELDS)  # words of a block of x beside its codes
 
@@ -61,7 +65,12 @@ class Block:
     start: Val
 
     def codes(self, w: int) -> Val:
-        """Four unsigned codes: word w of the block, put together from the planes."""
+        """Four unsigned codes: word w of the block."""
+        flip = self.weight.lanes.format.flip * 0x01010101
+        return self.stored(w) ^ flip if flip else self.stored(w)
+
+    def stored(self, w: int) -> Val:
+        """The same as the file has them, put together from the planes: bytes of 8 bits are signed there."""
         k, lanes = self.weight.k, self.weight.lanes
         found: Val | None = None
         at = 0
@@ -129,41 +138,43 @@ class Sums:
         self.x, self.weight = Rows(frame, x), Weight(frame, w)
         self.is_signed = self.weight.lanes.format.bits == 8 and not target.has_vnni
 
-    def run(self, group: Val, rows: list[Val]) -> list[Val]:
+    def run(self, group: Val, rows: list[Val], terms: int = 1) -> list[Val]:
         """The products of some rows of x with a group of sixteen rows of the weight, one a lane."""
-        k = self.k
-        accs = [k.local(0.0, f32) for _ in rows]
+        k, blocks = self.k, self.x.blocks // terms
+        places = [(row, t * blocks) for row in rows for t in range(terms)]
+        accs = [k.local(0.0, f32) for _ in places]
         start = self.weight.group(group)
-        with k.loop(self.x.blocks) as b:
-            self.run_block(self.weight.block(start, b), b, rows, accs)
-        return [acc.get() for acc in accs]
+        with k.loop(blocks) as b:
+            self.run_block(self.weight.block(start, b), b, places, accs)
+        sums = iter([acc.get() for acc in accs])
+        return [reduce(add, islice(sums, terms)) for _ in rows]
 
-    def run_block(self, block: Block, b: Val, rows: list[Val], accs: list[LocalVar]) -> None:
+    def run_block(self, block: Block, b: Val, places: list[Place], accs: list[LocalVar]) -> None:
         k, lanes = self.k, self.weight.lanes
         for sub in range(lanes.sub_blocks):
-            dots = self.dots(block, b, rows, sub)
+            dots = self.dots(block, b, places, sub)
             scale = block.factor(0, sub)
             low = block.factor(1, sub) if lanes.has_mins else None
-            for row, acc, dot in zip(rows, accs, dots, strict=True):
-                total = k.fma(scale * self.x.field(row, b, SCALE), dot.cast(f32), acc)
-                acc.set(total if low is None else k.fma(low, self.x.field(row, b, SUM), total))
+            for (row, first), acc, dot in zip(places, accs, dots, strict=True):
+                total = k.fma(scale * self.x.field(row, b + first, SCALE), dot.cast(f32), acc)
+                acc.set(total if low is None else k.fma(low, self.x.field(row, b + first, SUM), total))
 
-    def dots(self, block: Block, b: Val, rows: list[Val], sub: int) -> list[Val]:
+    def dots(self, block: Block, b: Val, places: list[Place], sub: int) -> list[Val]:
         """The exact dot of (code - offset) with each row of x over a sub-block: word by word: few are held at once."""
         k, format, per = self.k, self.weight.lanes.format, WORDS // self.weight.lanes.sub_blocks
         most = 128 if self.is_signed else (1 << format.bits) - 1
-        dots = [k.const(0, i32) for _ in rows]
+        dots = [k.const(0, i32) for _ in places]
         for w in self.weight.lanes.word_order(range(sub * per, (sub + 1) * per)):
-            code = block.codes(w)
-            code = code ^ k.const(0x80808080, u32) if self.is_signed else code
-            words = [self.x.word(row, b, w) for row in rows]
+            code = block.stored(w) if self.is_signed else block.codes(w)
+            words = [self.x.word(row, b + first, w) for row, first in places]
             dots = [k.dot4(dot, code, x, most, signed=self.is_signed) for dot, x in zip(dots, words, strict=True)]
         if self.is_signed or format.offset == 0:
             return dots
-        return [dot - self.sum_of(row, b, sub) * format.offset for dot, row in zip(dots, rows, strict=True)]
+        wholes = [self.sum_of(row, b + first, sub) for row, first in places]
+        return [dot - whole * format.offset for dot, whole in zip(dots, wholes, strict=True)]
 
     def sum_of(self, row: Val, b: Val, sub: int) -> Val:
-        """The sum of the codes of x in a sub-block."""
+        """The sum of the codes of x in a sub-block of its block b."""
         whole = self.x.field(row, b, WHOLE)
         if self.weight.lanes.sub_blocks == 1:
             return whole
@@ -183,7 +194,8 @@ class LowbitMatmul:
         self.sums = Sums(self.frame, x, w)
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
-        self.tile = memory.target.lowbit_tokens
+        self.terms = int(dict(self.node.params).get("terms", 1))
+        self.tile = max(memory.target.lowbit_tokens // self.terms, 1)
 
     def launch(self) -> Launch:
         k = self.k
@@ -207,7 +219,7 @@ class LowbitMatmul:
 
     def run_tile(self, first: Val, count: int) -> None:
         rows = [first + t for t in range(count)]
-        sums = self.sums.run(self.k.group_id(), rows)
+        sums = self.sums.run(self.k.group_id(), rows, self.terms)
         with self.frame.within(self.column, self.sizes.val(self.columns), self.columns):
             for row, total in zip(rows, sums, strict=True):
                 store_result(self.frame, self.node, self.outputs, (row, self.column), total)
@@ -219,23 +231,25 @@ class LowbitMatmul:
 def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
     """One row a workgroup, 32 columns at a time in two vectors."""
     node, k = group.root, frame.k
-    x = node.inputs[0]
+    x, terms = node.inputs[0], int(dict(node.params).get("terms", 1))
     blocks = int(x.type.shape[1]) // BLOCK  # type: ignore[arg-type]
     slot = frame.memory.slots[node]
     codes, floats, ints = (frame.view(slot, kind, "write") for kind in (i8, f32, i32))
     row = k.group_id()
-    base = row * (blocks * (WORDS + FIELDS))
-    with k.loop(blocks) as b:
-        halves = [frame.reading.read(x, (row, b * BLOCK + LANES * h + k.lane())) for h in range(2)]
-        quantized, scale, half, whole = quantize_block(k, halves)
-        for h, code in enumerate(quantized):
-            k.store(codes, base * 4 + b * BLOCK + h * LANES + k.lane(), k.cast(code, i8))
-        at = base + blocks * WORDS + b * FIELDS
-        k.store(floats, at + SCALE, scale)
-        k.store(floats, at + SUM, scale * k.cast(whole, f32))
-        k.store(ints, at + WHOLE, whole)
-        k.store(ints, at + HALF, half)
-    return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4)
+    base = row * (terms * blocks * (WORDS + FIELDS))
+    with k.loop(blocks) as first:
+        halves = [frame.reading.read(x, (row, first * BLOCK + LANES * h + k.lane())) for h in range(2)]
+        for b in (first + t * blocks for t in range(terms)):
+            quantized, scale, half, whole = quantize_block(k, halves)
+            for h, code in enumerate(quantized):
+                k.store(codes, base * 4 + b * BLOCK + h * LANES + k.lane(), k.cast(code, i8))
+            at = base + terms * blocks * WORDS + b * FIELDS
+            k.store(floats, at + SCALE, scale)
+            k.store(floats, at + SUM, scale * k.cast(whole, f32))
+            k.store(ints, at + WHOLE, whole)
+            k.store(ints, at + HALF, half)
+            halves = [h - k.cast(code, f32) * scale for h, code in zip(halves, quantized, strict=True)]
+    return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4 * terms)
 
 
 def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, Val, Val]:

@@ -17,7 +17,7 @@ from tetrad.core.dtypes import DType, f16
 from tetrad.core.types import ArrayType
 from tetrad.models.arch import Architecture
 from tetrad.models.config import Config
-from tetrad.models.layers import Place, cache_types, embedding, product, rms_norm, rope_tables
+from tetrad.models.layers import Place, cache_types, embedding, head, rms_norm, rope_tables
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array, array_type
 
@@ -66,7 +66,7 @@ class Programs:
         x = rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
         if not self.has_head:
             return x, *caches
-        logits = product(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
+        logits = head(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
         if c.logit_cap:
             logits = c.logit_cap * td.tanh(logits / c.logit_cap)
         return logits, *caches

@@ -2,7 +2,7 @@
 
 Weights lie interleaved (`quant.lanes`). The order of the product is part of its meaning (design D6): for each sub-block
 of a weight row an exact integer dot, then acc = fma(sw * sx, dot, acc), then, where the format has mins,
-acc = fma(mw, sumx, acc); sub-blocks ascend.
+acc = fma(mw, sumx, acc); sub-blocks ascend. Rows in several terms have a sum for each, added in order.
 """
 
 from __future__ import annotations
@@ -27,42 +27,51 @@ Types = tuple[ArrayType, ...]
 # -- activations ------------------------------------------------------------------------------------------------------
 
 
-def quantize_rows_type(x: ArrayType) -> ArrayType:
+def quantize_rows_type(x: ArrayType, *, terms: int = 1) -> ArrayType:
     if x.dtype is not f32:
         raise DtypeError(f"quantize_rows: expected f32, got {x}", hint="convert with astype")
     if x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % BLOCK:
         raise ShapeError(f"quantize_rows: expected rows of a multiple of {BLOCK} columns, got {x}")
-    return x.with_dtype(q8_row)
+    return ArrayType(q8_row, (x.shape[0], x.shape[1] * terms))
 
 
 @op(type=quantize_rows_type, kind="special", public=False)
 @ieee
-def quantize_rows(x: Array) -> Array:
+def quantize_rows(x: Array, *, terms: int = 1) -> Array:
     """Rows in 8 bits, a scale for every 32 columns: code = x * (127 / max |x|), rounded to even; scale = max |x| / 127.
 
     A block with NaN or infinity has the scale NaN, and so has whatever is computed from it.
     A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of the first 16.
+    With two terms, as many columns again follow: x - scale * code, rounded in the same way.
 
     >>> quantize_rows(np.linspace(-1, 1, 32, dtype=np.float32)[None])[0, :32].view(np.int8)[[0, 15, 16, 31]]
     array([-127,   -4,    4,  127], dtype=int8)
     """
-    blocks = x.reshape(len(x), -1, BLOCK)
-    top = np.abs(blocks).max(axis=2, initial=0)
-    inverse = np.where(top < SMALLEST, np.float32(0), np.float32(127) / top)
-    scaled = np.nan_to_num(np.rint(blocks * inverse[..., None]), nan=127.0)
-    codes = np.clip(scaled, -127, 127).astype(np.int8)
+    left, parts = x.reshape(len(x), -1, BLOCK), []
+    for _ in range(terms):
+        parts.append(eight_bits(left))
+        left = left - parts[-1][0].astype(np.float32) * parts[-1][1][..., None]
+    codes, scale = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
     sums = codes.sum(axis=2, dtype=np.int32)
-    scale = np.where(top < np.inf, top * np.float32(SCALE_OF_TOP), np.float32(np.nan))
     fields = np.empty((*sums.shape, FIELDS), np.int32)
     fields[..., 0] = scale.view(np.int32)
     fields[..., 1] = (scale * sums.astype(np.float32)).view(np.int32)
     fields[..., 2] = sums
     fields[..., 3] = codes[..., : BLOCK // 2].sum(axis=2, dtype=np.int32)
-    parts = [codes.reshape(len(x), -1).view(np.uint8), fields.reshape(len(x), -1).view(np.uint8)]
-    return np.concatenate(parts, axis=1)
+    packed = [codes.reshape(len(x), -1).view(np.uint8), fields.reshape(len(x), -1).view(np.uint8)]
+    return np.concatenate(packed, axis=1)
 
 
 quantize_rows.not_differentiable("codes of 8 bits do not change smoothly")
+
+
+def eight_bits(blocks: Array) -> tuple[Array, Array]:
+    """Codes i8[n, blocks, 32] and scales f32[n, blocks] of f32[n, blocks, 32]."""
+    top = np.abs(blocks).max(axis=2, initial=0)
+    inverse = np.where(top < SMALLEST, np.float32(0), np.float32(127) / top)
+    scaled = np.nan_to_num(np.rint(blocks * inverse[..., None]), nan=127.0)
+    codes = np.clip(scaled, -127, 127).astype(np.int8)
+    return codes, np.where(top < np.inf, top * np.float32(SCALE_OF_TOP), np.float32(np.nan))
 
 
 def row_parts(rows: Array, columns: int) -> tuple[Array, Array, Array]:
@@ -106,19 +115,20 @@ def _factors(lanes: Lanes, head: Array, body: Array, side: int) -> Array:
     return values.reshape(head.shape[0] * ROWS, -1)
 
 
-def lowbit_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
+def lowbit_matmul_type(x: ArrayType, w: ArrayType, *, terms: int = 1) -> ArrayType:
     check_weight("lowbit_matmul", w)
     if x.dtype is not q8_row:
         raise DtypeError(f"lowbit_matmul: expected rows in 8 bits, got {x}", hint="quantize_rows makes them")
-    if x.rank != 2 or w.rank != 2 or x.shape[1] != w.shape[1]:
-        raise ShapeError(f"lowbit_matmul: inner sizes differ: rows {x}, weight {w}")
+    if x.rank != 2 or w.rank != 2 or x.shape[1] != w.shape[1] * terms:
+        of_terms = f" in {terms} terms" if terms > 1 else ""
+        raise ShapeError(f"lowbit_matmul: inner sizes differ: rows {x}{of_terms}, weight {w}")
     return ArrayType(f32, (x.shape[0], w.shape[0]))
 
 
 @op(type=lowbit_matmul_type, kind="special", typed=True, public=False)
 @ieee
-def lowbit_matmul(x: Array, w: Array, *, types: Types) -> Array:
-    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs].
+def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
+    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs]; of rows in several terms, all of them.
 
     >>> import tetrad as td
     >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
@@ -127,16 +137,16 @@ def lowbit_matmul(x: Array, w: Array, *, types: Types) -> Array:
     """
     codes, scales, sums = row_parts(x, int(types[0].shape[1]))  # type: ignore[arg-type]
     weights, factors, lows = weight_parts(w, types[1])
-    size = BLOCK // (factors.shape[1] // scales.shape[1])
+    count = factors.shape[1]
+    size = weights.shape[1] // count
     total = np.zeros((len(x), len(weights)), np.float64)
-    for i in range(factors.shape[1]):
-        part = slice(i * size, (i + 1) * size)
-        block = i * size // BLOCK
-        left = codes.reshape(len(x), -1)[:, part].astype(np.int32)
-        dot = left @ weights[:, part].T
-        total += (factors[:, i] * scales[:, block, None]) * dot.astype(np.float64)
+    for i in range(terms * count):
+        here, block = i % count, i * size // BLOCK
+        left = codes.reshape(len(x), -1)[:, i * size : (i + 1) * size].astype(np.int32)
+        dot = left @ weights[:, here * size : (here + 1) * size].T
+        total += (factors[:, here] * scales[:, block, None]) * dot.astype(np.float64)
         if lows is not None:
-            total += lows[:, i].astype(np.float64) * sums[:, block, None]
+            total += lows[:, here].astype(np.float64) * sums[:, block, None]
     return total.astype(np.float32)
 
 

@@ -115,7 +115,7 @@ class Lanes:
     def _parts(self, blocks: U8) -> list[U8]:
         """Head [n, factors, 2] and, for each field of the blocks, [n, blocks, words or sub-blocks, bytes]."""
         n = len(blocks)
-        codes = self.format._read_codes(blocks)
+        codes = self.format._read_codes(blocks) ^ np.uint8(self.format.flip)  # as the file has them
         fields = [self._plane(codes, i) for i in range(len(self.bits))]
         for raw in self._scales(blocks):
             fields.append(raw.reshape(n, self.blocks, self.sub_blocks, self.scale_bytes))

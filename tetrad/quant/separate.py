@@ -32,7 +32,7 @@ def read_codes(lanes: Lanes, body: U8) -> U8:
         for word in range(BLOCK // 4):
             part = (words[..., word % bits, :, :] >> np.uint8(word // bits * bits)) & np.uint8((1 << bits) - 1)
             total[..., 4 * word : 4 * word + 4, :] |= np.swapaxes(part, -1, -2) << np.uint8(lanes.shift_of(which))
-    return total
+    return total ^ np.uint8(lanes.format.flip)
 
 
 def read_scales(lanes: Lanes, body: U8, side: int) -> U8:
