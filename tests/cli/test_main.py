@@ -145,6 +145,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(tiny_file: Path) -> None:
     run.stderr.close()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(tiny_file: Path, closed: str) -> None:
+    """As for a service without any."""
+    line = f'exec "{sys.executable}" -m tetrad run -m "{tiny_file}" -p Hi -n 2 {closed}'
+    run = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert run.returncode == 0 and run.stderr == "" and bool(run.stdout) == (">" not in closed)
+
+
 def test_a_missing_extra_says_what_to_install() -> None:
     program = "import sys; sys.modules['tokenizers'] = None; " + RUN
     run = subprocess.run([sys.executable, "-c", program, "tokenize", "x"], capture_output=True, text=True, timeout=60)

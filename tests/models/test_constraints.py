@@ -36,10 +36,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_schema_is_followed(model: Model, seed: int) -> None:
     for schema in (SCHEMA, json.dumps(SCHEMA)):
-        found = model.generate("the", json_schema=schema, seed=seed, temperature=1.5, max_tokens=200)
-        if found.finish_reason == "stop":  # white space may go on for ever
-            answer = json.loads(found.text)
-            assert answer["name"] in ("ring", "world") and 0 <= answer["count"] <= 99
+        found = model.generate("the", json_schema=schema, seed=seed, temperature=1.5, max_tokens=240)
+        assert found.finish_reason == "stop"
+        answer = json.loads(found.text)
+        assert answer["name"] in ("ring", "world") and 0 <= answer["count"] <= 99
+
+
+def test_white_space_in_json_comes_to_an_end(model: Model) -> None:
+    """A model that would rather write new lines and spaces for ever may not."""
+    blank = {model.tokenizer.encode(text, add_special=False)[-1]: 50.0 for text in ("\n", " ", "\t")}
+    found = model.generate("the", json_schema={"const": [1, 2]}, logit_bias=blank, temperature=0.0, max_tokens=200)
+    assert found.finish_reason == "stop" and json.loads(found.text) == [1, 2]
+    assert re.search(r"\s{23}|\n{3}", found.text) is None and " " in found.text
 
 
 @pytest.mark.parametrize(
@@ -91,6 +99,12 @@ def test_what_the_grammar_forces_is_drafted(model: Model, monkeypatch: pytest.Mo
 def test_what_is_no_grammar(model: Model, settings: dict[str, Any], name: str) -> None:
     with pytest.raises(SettingError, match=f"^{name}: expected"):
         model.generate("the", **settings)
+
+
+def test_a_grammar_that_leads_nowhere(model: Model) -> None:
+    with pytest.raises(SettingError) as caught:
+        model.generate("the", grammar="root ::= root")
+    assert "<state>" not in str(caught.value) and "from which no text completes it" in str(caught.value)
 
 
 def test_without_the_library(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

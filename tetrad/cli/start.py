@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 
 TYPE_CHECKING = False  # to import `typing` takes time in which Ctrl-C is not quiet yet
 if TYPE_CHECKING:
@@ -21,7 +22,15 @@ def leave(signum: int, frame: object) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
+def open_streams() -> None:
+    """A stream that was closed before (`<&-`, a service without any) is None: what is written goes nowhere then."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (for as long as the program runs)
+
+
 def main() -> None:
+    open_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
         signal.signal(signal.SIGINT, leave)
     importlib.import_module("tetrad.cli.main").main(prog_name="tetrad")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer
 
 KINDS = ("gbnf", "lark", "regex")  # of a grammar; plain text may be GBNF or Lark, it can be told which
+UNFOLLOWED = "it leads to a place from which no text completes it, or is too large"
+# Between the parts of JSON: as in llama.cpp, so that a model cannot write spaces for ever.
+JSON_SPACE = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})"}
 NEVER = (Kind.UNUSED, Kind.CONTROL, Kind.UNKNOWN)  # tokens that are no text
 
 
@@ -51,8 +54,8 @@ class Constraint:
 
     def _check(self) -> None:
         if self.matcher.is_error():
-            message = self.matcher.get_error()
-            raise SettingError("grammar", "one that can be followed", message, hint=message.strip()[:300])
+            said = self.matcher.get_error().partition("<state>")[0].strip()  # what follows is a dump of the library's
+            raise SettingError("grammar", "one that can be followed", said[:300], hint=UNFOLLOWED)
 
 
 class Grammars:
@@ -108,7 +111,8 @@ class Grammars:
         found: Any = {"type": "object"} if schema is True else schema
         try:
             found = json.loads(found) if isinstance(found, str) else found
-            return self.library.LLMatcher.grammar_from_json_schema(json.dumps(found))  # type: ignore[no-any-return]
+            text: str = self.library.LLMatcher.grammar_from_json_schema(json.dumps(found), defaults=JSON_SPACE)
+            return text
         except (ValueError, TypeError) as error:
             raise SettingError("json_schema", "a JSON schema", schema, hint=str(error)[:300]) from None
 
