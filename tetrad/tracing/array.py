@@ -295,7 +295,12 @@ class Array:
         return self._call("getitem", key)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        fail(TraceError, "arrays do not change in place", "build a new one: td.where, td.concat, td.scatter_add")
+        fail(TraceError, "arrays do not change in place", "x.at[index].set(value) gives a new one; or td.where")
+
+    @property
+    def at(self) -> Any:
+        """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements changed."""
+        return importlib.import_module("tetrad.tracing.at").Places(self)
 
     # methods and operators: the namespace's functions
 

@@ -16,7 +16,7 @@ from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedE
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
-from tetrad.tracing.operands import as_array, convert, elementwise, run, scalar, size_array
+from tetrad.tracing.operands import as_array, convert, elementwise, run, scalar, size_array, traced
 
 Item = int | slice | None | Array
 
@@ -31,7 +31,7 @@ def getitem(x: Array, key: Any, /) -> Array:
     """
     items = _items(x, key if isinstance(key, tuple) else (key,))
     if any(isinstance(item, Array) for item in items):
-        return _advanced(x, items)
+        return _at_places(x, items) if is_box(x, items) else _advanced(x, items)
     return _basic(x, items)
 
 
@@ -125,6 +125,58 @@ def _symbolic_span(item: slice, size: SizeExpr) -> tuple[Size, Size, int]:
         message = f"index: the slice {item} of an axis of symbolic size {size} has no known size"
         fail(UnsupportedError, message, "x[:], x[n:], x[:-m] and x[n:-m] with n, m >= 0 work")
     return start, size - start + stop, 1
+
+
+def is_box(x: Array, items: Sequence[Item]) -> bool:
+    """Numbers, some of them traced, along several axes, and slices without gaps: one part in one piece."""
+    numbers = [item for item in items if item is not None and not isinstance(item, slice)]
+    is_traced = any(isinstance(item, TracedArray) for item in numbers) and all(isinstance(n, int) for n in x.shape)
+    plain = all(is_plain(item) for item in items)
+    return plain and is_traced and len(numbers) > 1
+
+
+def is_plain(item: Item) -> bool:
+    """A number, known or traced, or a slice without gaps."""
+    if isinstance(item, Array):
+        return not item.ndim
+    return item is None or isinstance(item, int) or item.step in (None, 1)
+
+
+def box_of(x: Array, items: Sequence[Item]) -> tuple[list[Any], Shape, Shape]:
+    """Where a part begins and its sizes along all axes, and its shape without the axes that a number selects."""
+    starts: list[Any] = []
+    sizes: list[Size] = []
+    shape: list[Size] = []
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        start, size = _begin(item, x.shape[len(starts)])
+        starts.append(start)
+        sizes.append(size)
+        shape += [size] if isinstance(item, slice) else []
+    return starts, tuple(sizes), tuple(shape)
+
+
+def _begin(item: int | slice | Array, size: Size) -> tuple[Any, Size]:
+    """A traced number is looked up in a table of positions, which finds what is out of range."""
+    if isinstance(item, Array):
+        table = as_array(np.arange(size, dtype=np.int32)) if isinstance(size, int) else counted(size)
+        return take_axis(table, item, 0), 1
+    start, count, _ = _span(item, size)
+    return start, count
+
+
+def counted(size: SizeExpr) -> Array:
+    ones = run("expand", traced(scalar(1, i32)), shape=(size,))
+    return run("cumsum", ones, axis=0, exclusive=True)
+
+
+def _at_places(x: Array, items: Sequence[Item]) -> Array:
+    """Read as one part, so that a large array which a loop carries need not be rearranged for one element."""
+    starts, sizes, shape = box_of(x, items)
+    each = [reshaped(traced(convert(start, i32)), (1,)) for start in starts]
+    return reshaped(run("dynamic_slice", x, run("concat", *each, axis=0), sizes=sizes), shape)
 
 
 def _advanced(x: Array, items: Sequence[Item]) -> Array:

@@ -1,0 +1,219 @@
+"""Tracing, at: `x.at[index].set(value)` and its like: a new array with some elements changed, as in JAX.
+
+Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of elements (ints, also
+traced ones, and slices) is a `dynamic_update_slice`, which compiled code does in place; a mask is a `where`; anything
+else goes row by row, or by the flat positions that the index selects. An index out of range is an error, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, bool_, i32, i64
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, UnsupportedError
+from tetrad.core.op import REGISTRY
+from tetrad.core.promotion import result_dtype
+from tetrad.core.record import record
+from tetrad.core.sizes import Shape, product
+from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
+from tetrad.tracing.dynamic import dynamic_slice, dynamic_update_slice
+from tetrad.tracing.indexing import Item, _items, box_of, getitem, is_plain, permuted, reshaped, take_axis
+from tetrad.tracing.manipulation import concat
+from tetrad.tracing.operands import as_array, convert, elementwise, expand, is_operand, kind_of, run, scalar
+from tetrad.tracing.sorting import argsort
+
+
+@record(eq=False)
+class Places:
+    """`x.at`: an index makes it a place to change."""
+
+    x: Array
+
+    def __getitem__(self, key: Any) -> Place:
+        return Place(self.x, key)
+
+
+@record(eq=False)
+class Place:
+    """`x.at[key]`. Every method gives a new array."""
+
+    x: Array
+    key: Any
+
+    def get(self) -> Array:
+        return getitem(self.x, self.key)
+
+    def set(self, values: Any) -> Array:
+        """The elements replaced; of several values for one element the last remains."""
+        return changed(self.x, self.key, values, "set", None)
+
+    def add(self, values: Any) -> Array:
+        """Values added to the elements; all of several for one element."""
+        return changed(self.x, self.key, values, "add", "add")
+
+    def subtract(self, values: Any) -> Array:
+        return self.add(elementwise(REGISTRY["negative"], (values,), {}))
+
+    def multiply(self, values: Any) -> Array:
+        return changed(self.x, self.key, values, "multiply", "multiply")
+
+    def divide(self, values: Any) -> Array:
+        return changed(self.x, self.key, values, "divide", "divide")
+
+    def power(self, values: Any) -> Array:
+        return changed(self.x, self.key, values, "power", "pow")
+
+    def min(self, values: Any) -> Array:
+        return changed(self.x, self.key, values, "min", "minimum")
+
+    def max(self, values: Any) -> Array:
+        return changed(self.x, self.key, values, "max", "maximum")
+
+    def apply(self, function: Callable[[Array], Array]) -> Array:
+        """The elements replaced by a function of them."""
+        return self.set(function(self.get()))
+
+
+def changed(x: Array, key: Any, values: Any, name: str, op: str | None) -> Array:
+    mask = mask_of(key)
+    if mask is not None and as_array(values).ndim <= x.ndim - mask.ndim:
+        return masked(x, mask, written(x, values, name), op)
+    items = _items(x, key if isinstance(key, tuple) else (key,))
+    if all(is_plain(item) for item in items):
+        return in_box(x, items, written(x, values, name), name, op)
+    return scattered(x, items, written(x, values, name), name, op)
+
+
+def written(x: Array, values: Any, name: str) -> Array:
+    """The values in the dtype of the array, if that can hold them."""
+    kind = kind_of(values) if is_operand(values) else None
+    if kind is None or result_dtype([x.dtype, kind]) is not x.dtype:
+        came = as_array(values).type if isinstance(kind, DType) else f"a {type(values).__name__}"
+        fail(DtypeError, f"at[...].{name}: {came} does not fit into {x.type}", "convert it with astype")
+    return convert(values, x.dtype)
+
+
+def spread(values: Array, shape: Shape, name: str) -> Array:
+    pairs = zip(reversed(values.shape), reversed(shape), strict=False)
+    if values.ndim > len(shape) or any(n not in (1, size) for n, size in pairs):
+        message = f"at[...].{name}: values {values.type} for a part of shape {list(shape)}"
+        fail(ShapeError, message, "values must broadcast to x[index]")
+    return expand(values, shape)
+
+
+def joined(op: str | None, before: Array, values: Array) -> Array:
+    return values if op is None else convert(elementwise(REGISTRY[op], (before, values), {}), before.dtype)
+
+
+# -- masks ------------------------------------------------------------------------------------------------------------
+
+
+def mask_of(key: Any) -> Array | None:
+    """The key, if it is one mask."""
+    part = key[0] if isinstance(key, tuple) and len(key) == 1 else key
+    if isinstance(part, Array | np.ndarray) and as_array(part).dtype is bool_ and as_array(part).ndim:
+        return as_array(part)
+    return None
+
+
+def masked(x: Array, mask: Array, values: Array, op: str | None) -> Array:
+    if mask.shape != x.shape[: mask.ndim]:
+        fail(ShapeError, f"at: a mask {mask.type} for {x.type}", "a mask has the leading axes of the array")
+    wide = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    return elementwise(REGISTRY["where"], (wide, joined(op, x, values), x), {})
+
+
+# -- boxes ------------------------------------------------------------------------------------------------------------
+
+
+def in_box(x: Array, items: Sequence[Item], values: Array, name: str, op: str | None) -> Array:
+    starts, sizes, shape = box_of(x, items)
+    new = reshaped(spread(values, shape, name), sizes)
+    if op is not None:
+        new = joined(op, dynamic_slice(x, starts, sizes), new)  # type: ignore[arg-type]
+    return dynamic_update_slice(x, new, starts)
+
+
+# -- anywhere ---------------------------------------------------------------------------------------------------------
+
+
+def scattered(x: Array, items: Sequence[Item], values: Array, name: str, op: str | None) -> Array:
+    """Whole rows where one array names them, else single elements by their flat positions."""
+    listed = [axis for axis, item in enumerate(items) if not is_whole(item)]
+    if None not in items and len(listed) == 1 and isinstance(items[listed[0]], Array):
+        return rows_along(x, listed[0], items[listed[0]], values, name, op)  # type: ignore[arg-type]
+    total = x.type.size
+    if not isinstance(total, int):
+        fail(UnsupportedError, f"at[...].{name}: {x.type} has a symbolic size", "ints, slices and masks work")
+    picked = picked_places(x, items, total)
+    new, count = spread(values, picked.shape, name), picked.size
+    return reshaped(put(reshaped(x, (total,)), reshaped(picked, (count,)), reshaped(new, (count,)), name, op), x.shape)
+
+
+def is_whole(item: Item) -> bool:
+    return isinstance(item, slice) and item == slice(None)
+
+
+def rows_along(x: Array, axis: int, index: Array, values: Array, name: str, op: str | None) -> Array:
+    before, after, size = x.shape[:axis], x.shape[axis + 1 :], x.shape[axis]
+    if not isinstance(size, int):
+        fail(UnsupportedError, f"at[...].{name}: axis {axis} of {x.type} is symbolic", "ints, slices and masks work")
+    if not isinstance(index, TracedArray):
+        check_bounds(index.view, size, "index")
+    new = spread(values, (*before, *index.shape, *after), name)
+    count, rest = product(index.shape), range(axis + 1, axis + 1 + len(after))
+    updates = permuted(reshaped(new, (*before, count, *after)), [axis, *range(axis), *rest])
+    found = put(permuted(x, [axis, *range(axis), *rest]), reshaped(index, (count,)), updates, name, op)
+    return permuted(found, [*range(1, axis + 1), 0, *rest])
+
+
+def put(rows: Array, places: Array, updates: Array, name: str, op: str | None) -> Array:
+    """Rows with updates in their places."""
+    size = rows.shape[0]
+    if updates.shape[0] == 0:
+        return rows
+    if op == "add":
+        total = run("scatter_add", updates, places, size=size)
+        return elementwise(REGISTRY["add"], (rows, total), {})
+    if op is not None:
+        check_apart(places, size, name)
+        updates = joined(op, take_axis(rows, places, 0), updates)
+    owner = owners(places, size)  # of each row: which update it takes, counted from 1, or none
+    taken = take_axis(updates, elementwise(REGISTRY["maximum"], (owner - 1, 0), {}), 0)
+    has_one = reshaped(owner > 0, (size, *(1,) * (rows.ndim - 1)))
+    return elementwise(REGISTRY["where"], (has_one, taken, rows), {})
+
+
+def picked_places(x: Array, items: Sequence[Item], total: int) -> Array:
+    """The flat positions of x[items]; known now if the items are."""
+    numbers = np.arange(total, dtype=np.int32 if total < 1 << 31 else np.int64).reshape(x.shape)
+    if any(isinstance(item, TracedArray) for item in items):
+        return getitem(as_array(numbers), tuple(items))
+    try:
+        return as_array(np.asarray(numbers[tuple(i.view if isinstance(i, Array) else i for i in items)]))
+    except IndexError as error:
+        fail(BoundsError, f"index: {error}")
+
+
+def check_apart(places: Array, size: int, name: str) -> None:
+    if isinstance(places, TracedArray) or len(np.unique(places.view % size)) != places.size:
+        message = f"at[...].{name}: arrays of indices may name an element twice"
+        fail(UnsupportedError, message, "set and add work; ints, slices and masks work with all")
+
+
+def owners(places: Array, size: int) -> Array:
+    if not isinstance(places, TracedArray):
+        found = np.zeros(size, np.int32)
+        found[places.view] = np.arange(1, len(places) + 1)
+        return as_array(found)
+    given = convert(places, i64 if places.dtype.bits > 32 else i32)
+    is_from_end = (given < 0) & (given >= -size)  # what is out of range stays so, for the scattered sum to find
+    given = elementwise(REGISTRY["where"], (is_from_end, given + size, given), {})
+    order = convert(argsort(given, stable=True), i32)
+    at = take_axis(given, order, 0)
+    is_last = concat([at[1:] != at[:-1], as_array(np.array([True]))])
+    kept = elementwise(REGISTRY["where"], (is_last, order + 1, scalar(0, i32)), {})
+    return run("scatter_add", kept, at, size=size)
