@@ -110,12 +110,12 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     load_seconds = time.perf_counter() - before
     uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
     plain = f"{system}\n\n{prompt}" if system else prompt
-    text = loaded.template.render(messages(system, prompt), **variables) if uses_template else plain
-    tokens = loaded.prompt_tokens(text)
+    said = messages(system, prompt)
+    tokens = loaded.prompt_tokens(loaded.chat_tokens(said, **variables) if uses_template else plain)
     if shows_tokens:
         notes.print("\n".join(prompt_lines(loaded.tokenizer, tokens)), soft_wrap=True)
     if echoes:
-        print(text, end="")
+        print(loaded.template.render(said, **variables) if uses_template else plain, end="")
     *_, last = shown(loaded.generate(tokens, stream=True, **how))
     completion = last.completion
     if completion is None or not completion.text.endswith("\n"):

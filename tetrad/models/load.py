@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
 
+TOOL_TEMPLATE = "tokenizer.chat_template.tool_use"
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 
 
@@ -50,9 +51,16 @@ class Parts:
 
         Its language is loaded then too: completing text needs none of it.
         """
-        made: ChatTemplate = importlib.import_module("tetrad.text.chat").template_from_gguf(
-            self.metadata, self.tokenizer
-        )
+        return self._template(tools=False)
+
+    @cached_property
+    def tool_template(self) -> ChatTemplate:
+        """The one for messages with tools: some files have two."""
+        return self._template(tools=True) if TOOL_TEMPLATE in self.metadata else self.template
+
+    def _template(self, tools: bool) -> ChatTemplate:
+        chat = importlib.import_module("tetrad.text.chat")
+        made: ChatTemplate = chat.template_from_gguf(self.metadata, self.tokenizer, tools)
         return made
 
 

@@ -6,6 +6,7 @@ last one brings it. Requests from several threads share batches; each has the bi
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import threading
@@ -291,8 +292,16 @@ class Model:
         variables = settings.pop("template", None) or {}
         if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
             raise SettingError("template", "a mapping of variables", variables)
-        prompt = self.template.render(messages, **{"tools": tools, **variables})
-        return self.generate(self.tokenizer.encode(prompt), **settings)
+        return self.generate(self.chat_tokens(messages, **{"tools": tools, **variables}), **settings)
+
+    def chat_tokens(self, messages: Sequence[Mapping[str, object]], /, **variables: Any) -> list[int]:
+        """The tokens of a conversation; `variables` go to the chat template.
+
+        What users and tools wrote stays text there, even if it looks like a control token: it cannot end a turn.
+        """
+        template = self.parts.tool_template if variables.get("tools") else self.template
+        messages, guard = importlib.import_module("tetrad.text.chat").guarded_messages(messages, self.tokenizer)
+        return self.tokenizer.encode(template.render(messages, **variables), guard=guard)
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt, with BOS where the model wants it; an empty one is BOS alone."""

@@ -16,6 +16,10 @@ from tetrad.text.tokenizer import Tokenizer
 RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", *GLOBALS})
 
 
+TRUSTED = ("system", "developer", "assistant")  # roles whose texts may hold control tokens
+GUARDS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # characters that stand for nothing
+
+
 class ChatTemplate:
     """A compiled template. Renders in a sandbox with limits; safe to share between threads.
 
@@ -59,9 +63,47 @@ def default_template(bos: str = "", eos: str = "") -> ChatTemplate:
     return ChatTemplate(named_template("chatml"), bos, eos)
 
 
-def template_from_gguf(metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate:
-    """The template in the metadata of a GGUF file, ChatML where it has none."""
+def guarded_messages(
+    messages: Sequence[Mapping[str, object]], tokenizer: Tokenizer
+) -> tuple[Sequence[Mapping[str, object]], str]:
+    """Messages in which what users and tools wrote cannot become a control token, and the character that guards it."""
+    if not isinstance(messages, Sequence):  # which rendering says
+        return messages, ""
+    said = "".join(text for message in messages if is_foreign(message) for text in texts_of(message.get("content")))
+    guard = next((one for one in GUARDS if one not in said), "")
+    if not guard or tokenizer.guarded(said, guard) == said:
+        return messages, ""
+    contents = [guarded_content(m.get("content"), tokenizer, guard) if is_foreign(m) else None for m in messages]
+    return [m if c is None else {**m, "content": c} for m, c in zip(messages, contents, strict=True)], guard
+
+
+def is_foreign(message: object) -> bool:
+    return isinstance(message, Mapping) and message.get("role") not in TRUSTED
+
+
+def texts_of(content: object) -> list[str]:
+    parts = content if isinstance(content, list | tuple) else [content]
+    found = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return [text for text in found if isinstance(text, str)]
+
+
+def guarded_content(content: object, tokenizer: Tokenizer, guard: str) -> object:
+    if isinstance(content, str):
+        return tokenizer.guarded(content, guard)
+    if not isinstance(content, list | tuple):
+        return content
+    is_text = [isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content]
+    return [
+        {**part, "text": tokenizer.guarded(part["text"], guard)} if known else part
+        for part, known in zip(content, is_text, strict=True)
+    ]
+
+
+def template_from_gguf(metadata: Mapping[str, object], tokenizer: Tokenizer, tools: bool = False) -> ChatTemplate:
+    """The template in the metadata of a GGUF file, that for tools where it has one, ChatML where it has none."""
     source = metadata.get("tokenizer.chat_template")
+    if tools:
+        source = metadata.get("tokenizer.chat_template.tool_use", source)
     bos, eos = ("" if i is None else tokenizer.token_text(i) for i in (tokenizer.bos, tokenizer.eos))
     if source is None:
         return default_template(bos, eos)

@@ -74,11 +74,21 @@ class Tokenizer:
     def unk(self) -> int | None:
         return self.vocabulary.unk
 
-    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    def guarded(self, text: str, guard: str) -> str:
+        """Text with a character inside what looks like control tokens: `encode` with that guard takes it for text."""
+        parts = []
+        for piece in self.all_special.split(text):
+            word = piece if isinstance(piece, str) else self.token_text(piece)
+            is_control = isinstance(piece, int) and self.is_special(piece)
+            parts.append(word[:1] + guard + word[1:] if is_control else word)
+        return "".join(parts)
+
+    def encode(self, text: str, add_special: bool = True, parse_special: bool = True, guard: str = "") -> list[int]:
         """Ids of `text`.
 
         `add_special` puts the tokens around it that the model expects, BOS exactly once. With `parse_special` False,
-        text that looks like a control token stays text: what users write cannot end a turn.
+        text that looks like a control token stays text: what users write cannot end a turn. `guard` is a character that
+        is left out once control tokens are found: what is `guarded` stays text as well.
         """
         check_text(text)
         ids: list[int] = []
@@ -88,6 +98,7 @@ class Tokenizer:
                 ids.append(piece)
                 fresh = True
                 continue
+            piece = piece.replace(guard, "") if guard else piece
             if ids and ids[-1] in self.strips_after and fresh:
                 piece = piece.lstrip()
             if piece:
