@@ -167,8 +167,7 @@ class Engine:
         if kv == "q8_0" and programs.config.head_size % SCALED:
             raise SettingError("kv", f"f16 with heads of {programs.config.head_size} channels", kv)
         self.programs, self.context = programs, context or programs.config.context
-        # One slot more than there are: tokens that only fill up a batch are written there.
-        self.caches = [Memory(array) for array in programs.caches(slots + 1, self.context, KINDS[kv])]
+        self.caches = [Memory(array) for array in programs.caches(slots, self.context, KINDS[kv])]
         self.slots = [Slot(i, self.context) for i in range(slots)]
         self.batches: dict[tuple[int, int], Batch] = {}
         self.turn = threading.Condition()
@@ -442,7 +441,8 @@ class Engine:
         self._settle(shares, logits)
 
     def _fill(self, batch: Batch, shares: list[Share]) -> None:
-        """Write the shares side by side; filling goes to the slot that nobody reads."""
+        """Write the shares side by side. The batch is filled up with the token that has the fewest before it, again:
+        what it writes is there already, bit by bit, so that no memory is needed for what nobody reads."""
         at = row = 0
         for share in shares:
             work, slot, end = share.work, share.work.sequence.slot, at + share.count
@@ -451,9 +451,9 @@ class Engine:
             batch.position[at:end] = np.arange(slot.length, slot.length + share.count)
             batch.rows[row : row + share.rows] = np.arange(end - share.rows, end)
             at, row = end, row + share.rows
-        batch.tokens[at:] = 0
-        batch.slot[at:] = len(self.slots)
-        batch.position[at:] = np.arange(len(batch.tokens) - at)
+        first = int(batch.position[:at].argmin())
+        for column in (batch.tokens, batch.slot, batch.position):
+            column[at:] = column[first]
         batch.rows[row:] = at - 1
 
     def _settle(self, shares: list[Share], logits: np.ndarray) -> None:

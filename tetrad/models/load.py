@@ -6,7 +6,7 @@ weights laid out for the kernels, its tokeniser and chat template made. What is 
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -30,6 +30,9 @@ from tetrad.tracing.array import Array
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
+
+if importlib.util.find_spec("tokenizers") is None:  # it is loaded beside the weights, but missed here
+    raise ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers")
 
 TOOL_TEMPLATE = "tokenizer.chat_template.tool_use"
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
