@@ -131,6 +131,8 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
     tiles = target.lowbit_tokens + 1  # a tile of tokens, and one alone
     instruction = "vpdpbusd" if target.has_vnni else {"maddubs": "vpmaddubsw", "portable": "pm"}[target.dot4]
     assert text.count(instruction) >= 8 * tiles
+    registers = {128: "%xmm", 256: "%ymm", 512: "%zmm"}[target.vector_bits]
+    assert all(registers in line for line in text.splitlines() if f"\t{instruction}" in line)
 
 
 @pytest.mark.parametrize("name", ["q4_k", "q6_k", "q8_0"])
