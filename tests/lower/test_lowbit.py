@@ -9,7 +9,8 @@ import tetrad as td
 from tetrad.codegen.llvm import assembly
 from tetrad.codegen.module import emit_module
 from tetrad.codegen.targets.x86_64 import LEVELS
-from tetrad.compiler.driver import programs_of
+from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.interpret import interpret
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
@@ -155,3 +156,19 @@ def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
     np.testing.assert_array_equal(alone.view(np.uint32), together.view(np.uint32))
     with pytest.raises(td.errors.ShapeError, match="in 2 terms"):
         lowbit_matmul(quantize_rows(td.asarray(x)), w, terms=2)
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q4_k", "q6_k", "q8_0"])
+def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
+    """Several chunks of rows, several panels of columns, a tile that is cut short: as each row alone, and as the
+    kernel evaluator."""
+    w, _ = weight(name, (24, 1280))
+    x = np.random.default_rng(7).standard_normal((263, 1280), dtype=np.float32)
+    many = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=512)}, None))
+    together = np.asarray(product(x, w)).view(np.uint32)
+    np.testing.assert_array_equal(np.asarray(many(x, w)).view(np.uint32), together)
+    for row in (0, 127, 128, 131, 132, 262):
+        np.testing.assert_array_equal(np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row])
+    graph = optimise(td.trace(lambda x: lowbit_matmul(quantize_rows(x), w))(x[:17]))
+    (want,) = interpret(Lowerer(current_target()).lower(graph), [x[:17]], {})
+    np.testing.assert_array_equal(want.view(np.uint32), together[:17])

@@ -11,26 +11,22 @@ from collections.abc import Callable
 from functools import reduce
 from itertools import islice
 from operator import add
+from typing import Protocol
 
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
 from tetrad.core.record import record
-from tetrad.core.sizes import ceil_div, product
+from tetrad.core.sizes import product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
-from tetrad.lower.frame import LANES, Frame, Memory
+from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
-from tetrad.lower.product import output_buffers, store_result
 from tetrad.ops.lowbit import FIELDS, SCALE_OF_TOP, SMALLEST
 from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK, WORDS, lanes_of
 
 Place = tuple[Val, int]  # a row of x, and the block its term begins with
 ROUNDER, ROUNDER_BITS = 1.5 * 2**23, 0x4B400000
-SCALE, SUM, WHOLE, HALF = range(FIELDS)  # words of a block of x beside its codes
-
-
-def lower_lowbit_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
-    return LowbitMatmul(group, inputs, memory).launch()
+SCALE, SUM, WHOLE, FIRST, SECOND = range(FIELDS)  # of a block of x, beside its codes
 
 
 class Weight:
@@ -112,13 +108,23 @@ class Block:
         return found
 
 
+class Codes(Protocol):
+    """What a product needs of 32 columns of sixteen rows, wherever they are."""
+
+    def codes(self, w: int) -> Val: ...
+
+    def stored(self, w: int) -> Val: ...
+
+    def factor(self, side: int, sub: int) -> Val: ...
+
+
 class Rows:
     """Rows in 8 bits inside a kernel."""
 
     def __init__(self, frame: Frame, node: Node) -> None:
         slot = frame.memory.slots[node]
         self.k, self.columns = frame.k, int(node.type.shape[1])  # type: ignore[arg-type]
-        self.words, self.floats, self.ints = frame.view(slot, u32), frame.view(slot, f32), frame.view(slot, i32)
+        self.words, self.floats = frame.view(slot, u32), frame.view(slot, f32)
         self.blocks = self.columns // BLOCK
         self.pitch = self.blocks * (WORDS + FIELDS)  # words of a row
 
@@ -126,8 +132,7 @@ class Rows:
         return self.k.load(self.words, row * self.pitch + block * WORDS + index)
 
     def field(self, row: Val, block: Val, which: int) -> Val:
-        at = row * self.pitch + self.blocks * WORDS + block * FIELDS + which
-        return self.k.load(self.floats if which in (SCALE, SUM) else self.ints, at)
+        return self.k.load(self.floats, row * self.pitch + self.blocks * WORDS + block * FIELDS + which)
 
 
 class Sums:
@@ -149,18 +154,18 @@ class Sums:
         sums = iter([acc.get() for acc in accs])
         return [reduce(add, islice(sums, terms)) for _ in rows]
 
-    def run_block(self, block: Block, b: Val, places: list[Place], accs: list[LocalVar]) -> None:
+    def run_block(self, block: Codes, b: Val, places: list[Place], accs: list[LocalVar]) -> None:
         k, lanes = self.k, self.weight.lanes
         for sub in range(lanes.sub_blocks):
             dots = self.dots(block, b, places, sub)
             scale = block.factor(0, sub)
             low = block.factor(1, sub) if lanes.has_mins else None
             for (row, first), acc, dot in zip(places, accs, dots, strict=True):
-                total = k.fma(scale * self.x.field(row, b + first, SCALE), dot.cast(f32), acc)
+                total = k.fma(scale * self.x.field(row, b + first, SCALE), dot, acc)
                 acc.set(total if low is None else k.fma(low, self.x.field(row, b + first, SUM), total))
 
-    def dots(self, block: Block, b: Val, places: list[Place], sub: int) -> list[Val]:
-        """The exact dot of (code - offset) with each row of x over a sub-block: word by word: few are held at once."""
+    def dots(self, block: Codes, b: Val, places: list[Place], sub: int) -> list[Val]:
+        """The exact dot of (code - offset) with each row of x over a sub-block. Word by word: few are held at once."""
         k, format, per = self.k, self.weight.lanes.format, WORDS // self.weight.lanes.sub_blocks
         most = 128 if self.is_signed else (1 << format.bits) - 1
         dots = [k.const(0, i32) for _ in places]
@@ -168,61 +173,13 @@ class Sums:
             code = block.stored(w) if self.is_signed else block.codes(w)
             words = [self.x.word(row, b + first, w) for row, first in places]
             dots = [k.dot4(dot, code, x, most, signed=self.is_signed) for dot, x in zip(dots, words, strict=True)]
+        found = [dot.cast(f32) for dot in dots]
         if self.is_signed or format.offset == 0:
-            return dots
-        wholes = [self.sum_of(row, b + first, sub) for row, first in places]
-        return [dot - whole * format.offset for dot, whole in zip(dots, wholes, strict=True)]
-
-    def sum_of(self, row: Val, b: Val, sub: int) -> Val:
-        """The sum of the codes of x in a sub-block of its block b."""
-        whole = self.x.field(row, b, WHOLE)
-        if self.weight.lanes.sub_blocks == 1:
-            return whole
-        half = self.x.field(row, b, HALF)
-        return half if sub == 0 else whole - half
-
-
-class LowbitMatmul:
-    """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a tile at a time."""
-
-    def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
-        self.group, self.node = group, group.root
-        x, w = self.node.inputs
-        self.frame = Frame(group.name, memory)
-        self.frame.reads(i for i in inputs if i not in (x, w))
-        self.k, self.sizes = self.frame.k, self.frame.sizes
-        self.sums = Sums(self.frame, x, w)
-        self.outputs = output_buffers(self.frame, group)
-        self.rows, self.columns = self.node.type.shape
-        self.terms = int(dict(self.node.params).get("terms", 1))
-        self.tile = max(memory.target.lowbit_tokens // self.terms, 1)
-
-    def launch(self) -> Launch:
-        k = self.k
-        self.column = k.group_id() * LANES + k.lane()
-        if isinstance(self.rows, int) and self.rows < self.tile:
-            self.run_tile(k.index(0), self.rows)
-        else:
-            self.walk_rows()
-        flops = product((self.rows, self.columns, self.sums.x.columns)) * 2
-        return self.frame.finish(ceil_div(self.columns, LANES), self.group, flops=flops)
-
-    def walk_rows(self) -> None:
-        """Tiles from the first row; what is left over goes one row at a time."""
-        k, tile = self.k, self.tile
-        total = self.sizes.val(self.rows)
-        whole = total // tile * tile
-        with k.loop(whole, 0, tile) as row:
-            self.run_tile(row, tile)
-        with k.loop(total, whole) as row:
-            self.run_tile(row, 1)
-
-    def run_tile(self, first: Val, count: int) -> None:
-        rows = [first + t for t in range(count)]
-        sums = self.sums.run(self.k.group_id(), rows, self.terms)
-        with self.frame.within(self.column, self.sizes.val(self.columns), self.columns):
-            for row, total in zip(rows, sums, strict=True):
-                store_result(self.frame, self.node, self.outputs, (row, self.column), total)
+            return found
+        which = WHOLE if self.weight.lanes.sub_blocks == 1 else (FIRST, SECOND)[sub]
+        sums = [self.x.field(row, b + first, which) for row, first in places]
+        offset = -float(format.offset)
+        return [k.fma(offset, total, dot) for dot, total in zip(found, sums, strict=True)]  # exact: all below 2**24
 
 
 # -- rows of x --------------------------------------------------------------------------------------------------------
@@ -234,26 +191,24 @@ def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
     x, terms = node.inputs[0], int(dict(node.params).get("terms", 1))
     blocks = int(x.type.shape[1]) // BLOCK  # type: ignore[arg-type]
     slot = frame.memory.slots[node]
-    codes, floats, ints = (frame.view(slot, kind, "write") for kind in (i8, f32, i32))
+    codes, floats = (frame.view(slot, kind, "write") for kind in (i8, f32))
     row = k.group_id()
     base = row * (terms * blocks * (WORDS + FIELDS))
     with k.loop(blocks) as first:
         halves = [frame.reading.read(x, (row, first * BLOCK + LANES * h + k.lane())) for h in range(2)]
         for b in (first + t * blocks for t in range(terms)):
-            quantized, scale, half, whole = quantize_block(k, halves)
+            quantized, scale, sums = quantize_block(k, halves)
             for h, code in enumerate(quantized):
                 k.store(codes, base * 4 + b * BLOCK + h * LANES + k.lane(), k.cast(code, i8))
             at = base + terms * blocks * WORDS + b * FIELDS
-            k.store(floats, at + SCALE, scale)
-            k.store(floats, at + SUM, scale * k.cast(whole, f32))
-            k.store(ints, at + WHOLE, whole)
-            k.store(ints, at + HALF, half)
+            for which, value in enumerate((scale, scale * (sums[0] + sums[1]), sums[0] + sums[1], *sums)):
+                k.store(floats, at + which, value)
             halves = [h - k.cast(code, f32) * scale for h, code in zip(halves, quantized, strict=True)]
     return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4 * terms)
 
 
-def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, Val, Val]:
-    """Codes (i32), scale, and the sums of the first half and of all codes.
+def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, list[Val]]:
+    """Codes (i32), scale, and the sums of the codes of either half (f32).
 
     Magnitudes are compared as integers, which orders floats alike and puts NaN on top. Adding 1.5 * 2**23 leaves the
     number rounded to even in the low bits; whatever does not fit is cut off afterwards.
@@ -266,8 +221,7 @@ def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val,
     codes = [k.max(k.min(c, 127), -127) for c in codes]
     both = k.select(k.lane() < LANES // 2, *(butterfly(k, c, lambda a, b: a + b, (8,)) for c in codes))
     sums = butterfly(k, both, lambda a, b: a + b, (4, 2, 1))
-    half = k.broadcast(sums, 0)
-    return codes, scale, half, half + k.broadcast(sums, LANES // 2)
+    return codes, scale, [k.cast(k.broadcast(sums, lane), f32) for lane in (0, LANES // 2)]
 
 
 def butterfly(k: KernelBuilder, x: Val, join: Callable[[Val, Val], Val], steps: tuple[int, ...]) -> Val:

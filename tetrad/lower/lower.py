@@ -19,7 +19,7 @@ from tetrad.lower.decoded import lower_decoded_matmul
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
 from tetrad.lower.loops import CONTROL, lower_control, outputs_of
-from tetrad.lower.lowbit import lower_lowbit_matmul
+from tetrad.lower.lowbit_matmul import lower_lowbit_matmul
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
 from tetrad.lower.recurrence import lower_recurrence
