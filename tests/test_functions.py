@@ -434,3 +434,38 @@ def test_symbolic_sizes() -> None:
             assert got.shape == want.shape and got.dtype is want.dtype
             np.testing.assert_array_equal(got, want)
     assert compiled.compiles == 1
+
+
+# -- every integer type -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.uint64], ids=lambda d: d.__name__)
+def test_small_and_large_integers_are_like_the_others(dtype: type) -> None:
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, limits.max, 0, 1, 7, limits.max // 2 + 1], dtype)
+    y = np.array([3, 3, 5, 2, 2, limits.max], dtype)
+    cases = [(td.add, np.add), (td.subtract, np.subtract), (td.multiply, np.multiply), (td.remainder, np.remainder),
+             (td.floor_divide, np.floor_divide), (td.less, np.less), (td.maximum, np.maximum)]  # fmt: skip
+    with np.errstate(all="ignore"):
+        for ours, numpys in cases:
+            for call in (ours, td.jit(ours)):
+                np.testing.assert_array_equal(call(x, y), numpys(x, y))
+    for call in (td.sort, td.jit(td.sort)):
+        np.testing.assert_array_equal(call(x), np.sort(x))
+    assert td.sum(td.asarray(x)).dtype is {"int16": td.int32, "uint16": td.uint32}.get(dtype.__name__, td.uint64)
+
+
+def test_bytes_with_and_without_sign_meet_in_16_bits() -> None:
+    a, b = np.array([-128, 127], np.int8), np.array([255, 0], np.uint8)
+    for call in (td.add, td.jit(td.add)):
+        assert call(a, b).dtype is td.int16 and call(a, b).tolist() == [127, 127]
+
+
+def test_indices_without_sign_never_count_from_the_end() -> None:
+    x = td.asarray([1.0, 2.0, 3.0])
+    for call in (td.take, td.jit(td.take), lambda x, i: x[i], lambda x, i: td.scatter_add(x[i], i, 3)):
+        assert call(x, np.array([2], np.uint64)).tolist()[-1] == 3
+        with pytest.raises(IndexError):
+            call(x, np.array([(1 << 64) - 1], np.uint64))
+    with pytest.raises(td.errors.DtypeError, match="indices are integers"):
+        td.scatter_add(x, np.zeros(3, np.float32), 3)

@@ -47,7 +47,7 @@ from tetrad.tracing.dynamic import (
     dynamic_update_slice_in_dim,
 )  # fmt: skip
 from tetrad.tracing.einsum import einsum
-from tetrad.tracing.indexing import getitem, take_axis
+from tetrad.tracing.indexing import as_indices, getitem, take_axis
 from tetrad.tracing.linear import matmul, tensordot, vecdot
 from tetrad.tracing.manipulation import (
     astype,
@@ -74,7 +74,6 @@ from tetrad.tracing.operands import (
     axis_of,
     check_shape,
     common_dtype,
-    convert,
     dtype_of,
     elementwise,
     is_operand,
@@ -216,8 +215,7 @@ def scatter_add(updates: Any, indices: Any, size: Any) -> Array:
     Array([4., 0., 2.], float32)
     """
     (rows,) = check_shape("scatter_add", size)
-    at = as_array(indices)
-    return run("scatter_add", as_array(updates), convert(at, i32) if at.dtype.bits < 32 else at, size=rows)
+    return run("scatter_add", as_array(updates), as_indices(as_array(indices)), size=rows)
 
 
 # dtypes

@@ -17,16 +17,36 @@ import numpy as np
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.fuzz.program import Leaf, Program, Step, pruned
 from tests.fuzz.transforms import TRANSFORMS
-from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, c64, c128, f16, f32, f64, i8, i32, i64, u8, u32
+from tetrad.core.dtypes import (
+    DType,
+    as_dtype,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.sizes import Dim, Shape, Size, SizeExpr, product
 from tetrad.core.types import ArrayType
 from tetrad.ops.cases import pick
-from tetrad.ops.rules import ANY_NUMBERS, INTS
+from tetrad.ops.rules import ANY_NUMBERS, INDICES, INTS
 from tetrad.ops.special import MATMUL
 
 Rng = np.random.Generator
-DTYPES = (f32,) * 10 + (f64, f64, i32, i32, i64, u8, u32, bool_, f16, bf16, i8, c64, c64, c128)
+DTYPES = (f32,) * 10 + (
+    f64, f64, i32, i32, i64, u8, u8, u32, u32, bool_, f16, bf16, i8, i16, u16, u64, u64, c64, c64, c128,
+)  # fmt: skip
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 LONG = (100, 127, 255, 256, 257, 300, 4095, 4096, 4097, 5000)
 ROOM, WIDE_ROOM = 1500, 9000  # elements of an item, of one in a large program
@@ -153,8 +173,8 @@ class Grower:
         return len(self.items) - 1
 
     def leaf(self, dtype: DType, shape: Shape, **fields: Any) -> int:
-        special = 0.2 if self.rng.random() < 0.3 else 0.0
-        wide = dtype in (f32, f64, i32, i64, u32) and self.rng.random() < 0.05
+        special = 0.2 if self.rng.random() < (1.0 if dtype.kind == "u" else 0.3) else 0.0
+        wide = dtype in (f32, f64, i32, i64, u32, u64) and self.rng.random() < 0.05
         fill = {"fill": "ties"} if wide else {"special": special}
         settings = {"seed": int(self.rng.integers(1 << 30)), **fill, **fields}
         if all(isinstance(n, int) for n in (*shape, fields.get("below", 1))) and self.rng.random() < 0.15:
@@ -224,6 +244,8 @@ def elementwise(g: Grower) -> None:
         here = first and dtype is g.types[base].dtype
         first = first and not here
         operands.append(base if here else g.operand(dtype, g.types[base].shape))
+    if len(operands) > 1 and operands[-1] == operands[-2] and g.rng.random() < 0.8:  # x < x tells little
+        operands[-1] = g.leaf(dtypes[-1], g.types[base].shape)
     if op.name == "pow" and dtypes[1] in INTS:  # a negative exponent is an error when eager
         operands[1] = g.step("bitwise_and", operands[1], g.expanded(seven(g, dtypes[1]), g.types[base].shape))
     if op.name in SHOW_SIGN and dtypes[-1].is_float:
@@ -367,7 +389,7 @@ def gather(g: Grower) -> None:
         return
     axis = int(g.rng.integers(g.types[base].rank))
     shape = pick(g.rng, ((), (1,), (3,), (16,), (17,), (2, 3), (0,)))
-    indices = g.leaf(pick(g.rng, INTS), shape, fill="index", below=below(g, base, axis))
+    indices = g.leaf(pick(g.rng, INDICES), shape, fill="index", below=below(g, base, axis))
     g.step("gather", base, indices, axis=axis)
 
 
@@ -380,7 +402,7 @@ def scatter(g: Grower) -> None:
     if base is None:
         return
     size = int(pick(g.rng, (1, 3, 7, 20)))
-    indices = g.leaf(pick(g.rng, INTS), g.types[base].shape[:1], fill="index", below=size)
+    indices = g.leaf(pick(g.rng, INDICES), g.types[base].shape[:1], fill="index", below=size)
     g.step("scatter_add", base, indices, size=size)
 
 

@@ -84,7 +84,7 @@ def cast_does_not_saturate() -> None:
 
 @plant
 def unsigned_numbers_compared_as_signed() -> None:
-    edit_llvm(r"icmp u(lt|le|gt|ge) <16 x i(8|32)>", r"icmp s\1 <16 x i\2>")
+    edit_llvm(r"icmp u(lt|le|gt|ge) <16 x i(8|32|64)>", r"icmp s\1 <16 x i\2>")
 
 
 # -- lowering ---------------------------------------------------------------------------------------------------------

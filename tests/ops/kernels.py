@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32
+from tetrad.core.dtypes import DType, as_dtype
 from tetrad.core.op import Case, Op
 from tetrad.core.sizes import Shape, Size, bind
 from tetrad.core.types import ArrayType, row_strides
@@ -31,7 +31,7 @@ def result_type(op: Op, case: Case) -> ArrayType:
 
 
 def compute_dtype(dtype: DType) -> DType:
-    return {f16: f32, bf16: f32, i8: i32}.get(dtype, dtype)
+    return dtype.computing
 
 
 def wide(k: KernelBuilder, x: Val) -> Val:

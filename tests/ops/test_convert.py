@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.ops.close import assert_close
 from tests.ops.kernels import run_elementwise
-from tetrad.core.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u32
+from tetrad.core.dtypes import bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32
 from tetrad.core.errors import DtypeError
 from tetrad.core.op import Case
 from tetrad.core.types import ArrayType
@@ -96,5 +96,5 @@ def test_to_bool_tests_for_nonzero() -> None:
 
 
 def test_types_that_are_not_compiled_are_named() -> None:
-    with pytest.raises(DtypeError, match=r"cast: takes .*bool, c64, c128, got i16"):
-        cast.type(ArrayType(f32, (2,)), dtype=i16)
+    with pytest.raises(DtypeError, match=r"cast: takes .*bool, c64, c128, got index"):
+        cast.type(ArrayType(f32, (2,)), dtype=index)

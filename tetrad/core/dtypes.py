@@ -53,6 +53,11 @@ class DType:
         return self if self.is_complex else c128 if self is f64 else c64
 
     @property
+    def computing(self) -> DType:
+        """The type it is computed with: storage types are widened before and rounded or wrapped after."""
+        return COMPUTED_IN.get(self, self)
+
+    @property
     def is_signed(self) -> bool:
         return self.kind in "ix"
 
@@ -83,7 +88,7 @@ i64 = DType("i64", "int64", "i", 64)
 u8 = DType("u8", "uint8", "u", 8)
 u16 = DType("u16", "uint16", "u", 16, storage_only=True)
 u32 = DType("u32", "uint32", "u", 32)
-u64 = DType("u64", "uint64", "u", 64, storage_only=True)
+u64 = DType("u64", "uint64", "u", 64)
 bool_ = DType("bool", "bool", "b", 1)
 c64 = DType("c64", "complex64", "c", 64)  # real and imaginary part side by side in memory; no kernel knows it, see
 c128 = DType("c128", "complex128", "c", 128)  # passes.split
@@ -108,9 +113,10 @@ NUMPY: dict[DType, np.dtype] = {
     c128: np.dtype(np.complex128),
 }
 PARTS: dict[DType, DType] = {c64: f32, c128: f64}
+COMPUTED_IN: dict[DType, DType] = {f16: f32, bf16: f32, i8: i32, i16: i32, u16: u32}  # storage types
 ARRAY_DTYPES = tuple(d for d in NUMPY if d is not index)
 REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if d not in PARTS)  # what kernels hold
-COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8, c64, c128)
+COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8, i16, u16, u64, c64, c128)
 
 _BY_NAME = {d.name: d for d in NUMPY} | {d.long_name: d for d in NUMPY}
 _BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}

@@ -7,12 +7,12 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import Frame
-from tetrad.lower.reader import At, compute_dtype
+from tetrad.lower.reader import At
 from tetrad.passes.fuse import Group
 
 
 def accumulator(dtype: DType) -> DType:
-    return i32 if dtype is i8 else compute_dtype(dtype)
+    return i32 if dtype is i8 else dtype.computing
 
 
 def multiply_add(k: KernelBuilder, a: Val, b: Val, c: Val) -> Val:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32
+from tetrad.core.dtypes import DType
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.types import row_strides
@@ -21,13 +21,8 @@ from tetrad.lower.index import Sizes, Space, Span, offset
 from tetrad.lower.launch import TrapSite
 
 At = tuple[Val, ...]
-COMPUTE = {f16: f32, bf16: f32, i8: i32}  # storage types are computed with in these
 DEEP = 64  # levels of nodes in which operands are computed when they are asked for
 FIRST_TRAP = 16  # codes below belong to the runtime
-
-
-def compute_dtype(dtype: DType) -> DType:
-    return COMPUTE.get(dtype, dtype)
 
 
 class Reading:
@@ -67,7 +62,7 @@ class Reading:
 
     def wide(self, node: Node, at: At) -> Val:
         """The element in the type it is computed with (f16 as f32, i8 as i32)."""
-        return self.k.cast(self.read(node, at), compute_dtype(node.type.dtype))
+        return self.k.cast(self.read(node, at), node.type.dtype.computing)
 
     def shared(self, node: Node, at: At) -> Val:
         key = ("read", node, tuple(index_key(i) for i in at))

@@ -18,7 +18,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
-from tetrad.lower.reader import At, compute_dtype, splat_value
+from tetrad.lower.reader import At, splat_value
 from tetrad.passes.fuse import LEAVES
 
 MOST_ELEMENTS = 1 << 15  # of a carry: with more, a kernel for each step reads memory in a better order
@@ -143,7 +143,7 @@ class Recurrence:
 
     def begin(self, carry: Node, buffer: Buffer, at: At) -> LocalVar:
         value = self.frame.k.load(buffer, self.place(carry, at))
-        return self.frame.k.local(self.frame.k.cast(value, compute_dtype(carry.type.dtype)))
+        return self.frame.k.local(self.frame.k.cast(value, carry.type.dtype.computing))
 
     def step(self, t: Val, state: list[LocalVar], at: At) -> None:
         k, loop, reading = self.frame.k, self.loop, self.frame.reading
@@ -157,7 +157,7 @@ class Recurrence:
         for output, buffer, value in zip(*stacked, strict=True):
             self.write(buffer, t, output, at, value)
         for local, result in zip(state, results, strict=False):
-            local.set(k.cast(result, compute_dtype(result.dtype)))
+            local.set(k.cast(result, result.dtype.computing))
 
     def reader(self, row: Node, buffer: Buffer, t: Val) -> Callable[[At], Val]:
         """xs[t] at any index."""

@@ -18,7 +18,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
-from tetrad.lower.reader import At, compute_dtype
+from tetrad.lower.reader import At
 from tetrad.passes.fuse import Group, row_shape
 
 CHUNK = 4096
@@ -188,7 +188,7 @@ def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element: El
 
 
 def accumulator(node: Node) -> DType:
-    return compute_dtype(node.type.dtype)
+    return node.type.dtype.computing
 
 
 def reduce_chunk(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -31,12 +31,12 @@ LONG = 1 << 14  # elements of a row that is long
 # Bits that one pass sorts by. More in a long row, where counting is little beside moving; unless positions are moved as
 # well: then more streams are written than caches follow.
 DIGIT, WIDE_DIGIT = 8, 11
-BIAS = 128  # makes the numbers of i8 positive
+BIAS = {i8: 1 << 7, i16: 1 << 15}  # makes numbers positive
 MIN32, MIN64 = -(1 << 31), -(1 << 63)
 # the bits that can differ in the keys of a type, from .. to; halves are sorted as f32, whose low bits are equal
 BITS = {
     f32: (0, 32), f16: (8, 32), bf16: (16, 32), i32: (0, 32), u32: (0, 32),
-    i8: (0, 8), u8: (0, 8), bool_: (0, 8), f64: (0, 64), i64: (0, 64),
+    i8: (0, 8), u8: (0, 8), bool_: (0, 8), i16: (0, 16), u16: (0, 16), f64: (0, 64), i64: (0, 64), u64: (0, 64),
 }  # fmt: skip
 
 
@@ -61,20 +61,24 @@ def float_key(k: KernelBuilder, x: Val) -> Val:
 def int_key(k: KernelBuilder, x: Val, dtype: DType) -> Val:
     if dtype is i64:
         return x
+    if dtype is u64:
+        return k.bitcast(x, i64) ^ MIN64
     if dtype is i32:
         return k.bitcast(x ^ MIN32, u32)
-    return k.cast(x + BIAS if dtype is i8 else x, u32)
+    return k.cast(x + BIAS[dtype] if dtype in BIAS else x, u32)
 
 
 def value_of(k: KernelBuilder, key: Val, dtype: DType, descending: bool) -> Val:
     """The element, in its computing type, from its key."""
     key = ~key if descending else key
-    if dtype in (i64, u32):
+    if dtype in (i64, u32, u16):
         return key
+    if dtype is u64:
+        return k.bitcast(key ^ MIN64, u64)
     if dtype in (u8, bool_):
         return k.cast(key, dtype)
-    if dtype is i8:
-        return k.cast(key, i32) - BIAS
+    if dtype in BIAS:
+        return k.cast(key, i32) - BIAS[dtype]
     signed = key if key.dtype is i64 else k.bitcast(key, i32) ^ MIN32
     if not dtype.is_float:
         return signed
@@ -319,7 +323,7 @@ def exchanges(size: int) -> Iterator[tuple[int, int]]:
 
 
 def is_wide(dtype: DType) -> bool:
-    return dtype in (i64, f64)
+    return dtype in (i64, u64, f64)
 
 
 def greatest(k: KernelBuilder, dtype: DType) -> Val:

@@ -17,7 +17,7 @@ from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
-from tetrad.lower.reader import At, compute_dtype
+from tetrad.lower.reader import At
 from tetrad.ops.rules import HALVES
 from tetrad.passes.fuse import Group
 
@@ -98,7 +98,7 @@ def lower_running(frame: Frame, group: Group) -> Launch:
     exclusive, start, join = dict(node.params).get("exclusive", False), *RUNNING[node.op.name]
 
     def body() -> None:
-        total = k.local(start, compute_dtype(node.type.dtype))
+        total = k.local(start, node.type.dtype.computing)
         with k.loop(frame.sizes.val(lines.shape[lines.axis])) as i:
             at = lines.at(i)
             before = total.get()
@@ -159,7 +159,7 @@ def lower_scatter_add(frame: Frame, group: Group) -> Launch:
     """
     node, k = group.root, frame.k
     updates, indices = node.inputs
-    dtype, wide = node.type.dtype, compute_dtype(node.type.dtype)
+    dtype, wide = node.type.dtype, node.type.dtype.computing
     size, columns = node.type.shape[0], product(node.type.shape[1:])
     n, width = frame.sizes.val(size), frame.sizes.val(columns)
     column = k.index(0) if columns == 1 else k.group_id() * LANES + k.lane()

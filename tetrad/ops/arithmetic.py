@@ -1,7 +1,7 @@
 """Ops: arithmetic, element by element. The Python body is the meaning; `lower` writes one element for a kernel.
 
 Operands arrive with one shape and dtype; the public functions broadcast and promote first. A `lower` rule sees f32,
-f64, i32, i64, u8, u32 and bool values: f16, bf16 and i8 are widened before and rounded or wrapped after.
+f64, i32, i64, u8, u32, u64 and bool values: storage types are widened before and rounded or wrapped after.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, f16, f32, f64, i32, i64, u32
+from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, f16, f32, f64, i32, i64, u32, u64
 from tetrad.core.errors import DtypeError
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
@@ -16,7 +16,7 @@ from tetrad.ops.calculus import run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.rules import COMPLEX, EVERY, HALVES, Array, check_dtype
 
-WIDE = (f64, i32, i64, u32)  # types with more bits than f32 holds
+WIDE = (f64, i32, i64, u32, u64)  # types with more bits than f32 holds
 
 
 def cast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
@@ -63,9 +63,9 @@ def _complex_cast(x: Array, source: DType, dtype: DType) -> Array:
 
 def _odd_f64(x: Array) -> Array:
     """x as f64; what does not fit leaves its mark in the last bit (round to odd), so that the next rounding sees it."""
-    if x.dtype != np.int64:
+    if x.dtype not in (np.int64, np.uint64):
         return x.astype(np.float64)
-    marked = ((x >> 11) | ((x & 2047) != 0)) << 11
+    marked = ((x >> 11) | ((x & 2047) != 0).astype(x.dtype)) << 11
     return np.where(np.abs(x) >> 53 != 0, marked, x).astype(np.float64)
 
 
@@ -97,9 +97,9 @@ cast.transpose(_cast_back)
 
 
 def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:
-    if x.dtype is not i64:
+    if x.dtype not in (i64, u64):
         return k.cast(x, f64)
-    marked = ((x >> 11) | k.cast((x & 2047).ne(0), i64)) << 11
+    marked = ((x >> 11) | k.cast((x & 2047).ne(0), x.dtype)) << 11
     return k.cast(k.select((k.abs(x) >> 53).ne(0), marked, x), f64)
 
 

@@ -36,7 +36,7 @@ from tetrad.ops.calculus import where as choose
 from tetrad.ops.cases import Rng, pick, random_array, random_indices, random_shape
 from tetrad.ops.rules import (
     EVERY,
-    INTS,
+    INDICES,
     Array,
     check_axis,
     check_dtype,
@@ -542,7 +542,7 @@ def _gather_cases(rng: Rng) -> Case:
     shape = tuple(max(n, 1) for n in random_shape(rng, min_rank=1))
     axis = int(rng.integers(len(shape)))
     chosen = pick(rng, ((), (0,), (1,), (7,), (16,), (2, 3), (5, 1)))
-    indices = random_indices(rng, pick(rng, INTS), chosen, shape[axis])
+    indices = random_indices(rng, pick(rng, INDICES), chosen, shape[axis])
     return Case((random_array(rng, pick(rng, EVERY), shape), indices), {"axis": axis})
 
 

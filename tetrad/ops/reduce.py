@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i8, i32, i64
+from tetrad.core.dtypes import DType, bool_, i64
 from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.op import Case, Cases, op
 from tetrad.core.record import record
@@ -37,7 +37,7 @@ class Monoid:
 
     def accumulate(self, dtype: DType) -> DType:
         """The type partial results are held in: in f16, 2048 + 1 == 2048."""
-        return {f16: f32, bf16: f32, i8: i32}.get(dtype, dtype)
+        return dtype.computing
 
 
 def lowest_number(dtype: DType) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i32, i64, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, SizeExpr
 from tetrad.core.types import ArrayType
@@ -24,7 +24,8 @@ Array = Any  # np.ndarray: NumPy's stubs give Any for arrays of any dtype
 Reference = Callable[..., Array]
 
 FLOATS: tuple[DType, ...] = (f32, f64, f16, bf16)
-INTS: tuple[DType, ...] = (i32, i64, u8, u32, i8)
+INTS: tuple[DType, ...] = (i32, i64, u8, u32, i8, i16, u16, u64)
+INDICES = tuple(d for d in INTS if d is not u64)  # its largest are no addresses
 NUMBERS = FLOATS + INTS
 ALL = (*NUMBERS, bool_)  # what has an order
 COMPLEX: tuple[DType, ...] = (c64, c128)
@@ -177,8 +178,8 @@ def complex_ulps(name: str) -> dict[DType, float]:
 
 
 def check_index_dtype(name: str, indices: ArrayType) -> None:
-    if indices.dtype not in INTS:
-        listed = ", ".join(map(str, INTS))
+    if indices.dtype not in INDICES:
+        listed = ", ".join(map(str, INDICES))
         raise DtypeError(f"{name}: indices must be integers ({listed}), got {indices}", hint="convert with astype")
 
 

@@ -34,7 +34,7 @@ from tetrad.ops.rules import (
     ANY_NUMBERS,
     COMPLEX,
     HALVES,
-    INTS,
+    INDICES,
     Array,
     broadcast_shapes,
     check_axis,
@@ -235,7 +235,7 @@ def scatter_add_type(updates: ArrayType, indices: ArrayType, *, size: Size) -> A
 def _scatter_add_cases(rng: Rng) -> Case:
     shape = random_shape(rng, max_rank=2, min_rank=1)
     size = pick(rng, (1, 2, 7, 64))
-    indices = random_indices(rng, pick(rng, INTS), shape[:1], size)
+    indices = random_indices(rng, pick(rng, INDICES), shape[:1], size)
     return Case((exact_array(rng, pick(rng, ANY_NUMBERS), shape), indices), {"size": size})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import bool_, i32, i64, u32
+from tetrad.core.dtypes import bool_, i32, i64, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
@@ -207,8 +207,17 @@ def permuted(x: Array, order: Sequence[int]) -> Array:
 
 def take_axis(x: Array, indices: Array, axis: int) -> Array:
     """x.shape[:axis] + indices.shape + x.shape[axis + 1:], by gather."""
+    return run("gather", x, as_indices(indices), axis=axis)
+
+
+def as_indices(indices: Array) -> Array:
+    """Indices as i32 or i64; what no i64 holds stays out of range."""
+    if not indices.dtype.is_integer:
+        fail(DtypeError, f"indices are integers, got {indices.type}", "convert with astype")
+    if indices.dtype is u64:
+        indices = _apply("minimum", indices, scalar((1 << 63) - 1, u64))
     wide = indices.dtype.bits > 32 or indices.dtype is u32
-    return run("gather", x, convert(indices, i64 if wide else i32), axis=axis)
+    return convert(indices, i64 if wide else i32)
 
 
 def _merge(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
@@ -221,7 +230,7 @@ def _merge(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
     for index, size in zip(indices, sizes, strict=True):
         if not isinstance(index, TracedArray) and isinstance(size, int):
             check_bounds(index.view, size, "index")
-        at, n = convert(index, dtype), size_array(size, dtype)
+        at, n = convert(as_indices(index), dtype), size_array(size, dtype)
         at = _apply("where", _apply("less", at, scalar(0, dtype)), _apply("add", at, n), at)
         out = _apply("logical_or", _apply("less", at, scalar(0, dtype)), _apply("greater_equal", at, n))
         bad = _apply("logical_or", bad, out)
