@@ -15,7 +15,7 @@ VALID = [
     *[("TETRAD_CACHE_DIR", v) for v in ("off", "some/where")],
 ]
 INVALID = [
-    *[("TETRAD_SHOW", v) for v in ("grpah", "graph passes", "1")],
+    *[("TETRAD_SHOW", v) for v in ("grpah", "graph passes", "1", "kernel:x", "passes:")],
     *[("TETRAD_CHECK", v) for v in ("2", "all")],
     *[("TETRAD_INTERPRET", v) for v in ("2", "yes")],
     *[("TETRAD_TIME", v) for v in ("2", "on")],

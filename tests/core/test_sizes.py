@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tetrad.core.errors import ShapeError
+from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.sizes import (
     MAX_ELEMENTS,
     Dim,
@@ -137,3 +138,13 @@ def test_a_dim_needs_an_identifier(name: str) -> None:
 def test_a_dim_needs_a_positive_maximum() -> None:
     with pytest.raises(ShapeError, match="Dim seq: max must be at least 1, got 0"):
         Dim("seq", max=0)
+
+
+def test_python_cannot_ask_for_the_value_of_a_symbolic_size() -> None:
+    n = Dim("n", max=9)
+    for ask in (lambda: n > 3, lambda: n <= 3, lambda: range(n), lambda: int(n), lambda: math.sqrt(n), lambda: [1][n]):
+        with pytest.raises(TraceError, match=r"the size n is only known when the program runs"):
+            ask()
+    for ask in (lambda: n * 0.5, lambda: 0.5 + n, lambda: n - 1.5, lambda: 1.5 - n, lambda: 1 / n, lambda: n % 2.0):
+        with pytest.raises(ShapeError, match=r"(?s)symbolic size n.*td.asarray\(x.shape\[0\]\) is a number"):
+            ask()

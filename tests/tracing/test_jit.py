@@ -290,6 +290,24 @@ def test_compiled_functions_are_copied_and_sent_as_functions_are() -> None:
         pickle.dumps(td.jit(lambda x: x))
 
 
+def test_marks_of_axes_are_dims_of_different_names() -> None:
+    wrong = [(3, "expected a tuple with one entry per argument"), (({0: 5},), "axis 0 of x is marked with 5"),
+             (({0: "n"},), "axis 0 of x is marked with 'n'")]  # fmt: skip
+    for dims, message in wrong:
+        with pytest.raises(ShapeError, match=message):
+            td.jit(lambda x: x, dims=dims)(td.zeros(4))
+    with pytest.raises(ShapeError, match="two Dims are named k, with max 4 and 9"):
+        td.jit(lambda x, y: x, dims=({0: td.Dim("k", max=4)}, {0: td.Dim("k", max=9)}))(td.zeros(4), td.zeros(4))
+
+
+def test_a_symbolic_size_is_a_number_beside_arrays() -> None:
+    f = td.jit(lambda x: (x.shape[0] * x, x.shape[0] / x, x.shape[0] - x), dims=({0: td.Dim("n")},))
+    for size in (2, 3):
+        x = np.arange(1, size + 1, dtype=np.float32)
+        for got, want in zip(f(x), (size * x, size / x, size - x), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 # threads
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from tetrad.codegen.llvm import assembly
+from tetrad.core.errors import FlagError
 from tetrad.core.flags import flag, flag_words
 from tetrad.core.target import Target
 
@@ -91,9 +92,13 @@ def show(station: str, title: str, text: str) -> None:
 def save(station: str, title: str, text: str) -> None:
     folder = flag("TETRAD_DUMP")
     if folder:
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, f"{next(_dumped):04}-{station}-{file_name(title)}.txt"), "w") as file:
-            file.write(text)
+        name = f"{next(_dumped):04}-{station}-{file_name(title)}.txt"
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+        except OSError as error:
+            raise FlagError(f"TETRAD_DUMP={folder!r}: {error.strerror}", hint="name a directory to write to") from None
 
 
 def file_name(title: str) -> str:

@@ -27,9 +27,14 @@ class Flag:
     changes_code: bool = False
 
 
-def _words(allowed: tuple[str, ...]) -> Callable[[str], bool]:
-    """A comma-separated list of allowed words; `passes:fuse` may name one pass."""
-    return lambda text: all(w.partition(":")[0] in allowed for w in text.split(",") if w)
+def _words(allowed: tuple[str, ...], detailed: tuple[str, ...] = ()) -> Callable[[str], bool]:
+    """A comma-separated list of allowed words; those in `detailed` may have a detail: `passes:simplify`."""
+
+    def check(text: str) -> bool:
+        words = [w.partition(":") for w in text.split(",") if w]
+        return all(w in allowed and (not colon or w in detailed and bool(detail)) for w, colon, detail in words)
+
+    return check
 
 
 def _one_of(allowed: tuple[str, ...]) -> Callable[[str], bool]:
@@ -51,7 +56,7 @@ FLAGS = {
             "",
             "print these stations of each compilation to stderr",
             "comma-separated: " + ", ".join(SHOW_STATIONS) + "; passes:NAME shows one pass",
-            _words(SHOW_STATIONS),
+            _words(SHOW_STATIONS, detailed=("passes",)),
         ),
         Flag(
             "TETRAD_CHECK",

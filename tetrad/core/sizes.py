@@ -8,10 +8,13 @@ by structure, and become ints once the Dims are bound.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from tetrad.core.errors import ShapeError
+from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.record import record
+from tetrad.core.source import user_source
 
+NUMBER = "sizes are ints, Dims, products, plus an int; td.asarray(x.shape[0]) is a number to compute with"
 MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
 
 
@@ -54,30 +57,55 @@ class SizeExpr:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __add__(self, other: Size) -> Size:
+        if not is_size(other):
+            return self._with(other, "+")
         return _make(list(self.terms) + list(_terms(other)))
 
     __radd__ = __add__
 
     def __mul__(self, other: Size) -> Size:
-        return _make(
-            [(_join(m, n), a * b) for m, a in self.terms for n, b in _terms(other)],
-        )
+        if not is_size(other):
+            return self._with(other, "*")
+        return _make([(_join(m, n), a * b) for m, a in self.terms for n, b in _terms(other)])
 
     __rmul__ = __mul__
 
     def __sub__(self, other: Size) -> Size:
-        return self + (other * -1)
+        return self + (other * -1) if is_size(other) else self._with(other, "-")
 
     def __rsub__(self, other: Size) -> Size:
-        return (self * -1) + other
+        return (self * -1) + other if is_size(other) else self._with(other, "-")
 
     def __neg__(self) -> Size:
         return self * -1
 
     def __floordiv__(self, other: object) -> Size:
-        raise ShapeError(f"cannot divide the symbolic size {self}", hint="sizes are ints, Dims, products, plus an int")
+        if not is_size(other):
+            return self._with(other, "/")
+        message = f"cannot divide the symbolic size {self}"
+        raise ShapeError(message, source=user_source(), hint=NUMBER)
 
-    __truediv__ = __mod__ = __floordiv__
+    __truediv__ = __rtruediv__ = __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
+
+    def _with(self, other: object, sign: str) -> Size:
+        """Arithmetic with an array is the array's business; with other numbers it is none of sizes."""
+        if hasattr(other, "__tetrad_op__"):
+            return NotImplemented  # type: ignore[no-any-return]
+        message = f"the symbolic size {self} {sign} {other!r} is not a size"
+        raise ShapeError(message, source=user_source(), hint=NUMBER)
+
+    if not TYPE_CHECKING:  # for type checkers a size has neither a value nor an order
+
+        def __index__(self) -> int:
+            message = f"the size {self} is only known when the program runs, but Python asked for its value"
+            hint = "static sizes have values: leave the axis out of dims="
+            raise TraceError(message, source=user_source(), hint=hint)
+
+        def __lt__(self, other: object) -> bool:
+            return bool(self.__index__())
+
+        __le__ = __gt__ = __ge__ = __lt__
+        __int__ = __float__ = __index__
 
     def __str__(self) -> str:
         parts = []
@@ -116,6 +144,10 @@ def Dim(name: str, *, max: int = 1 << 20) -> SizeExpr:
     if max < 1:
         raise ShapeError(f"Dim {name}: max must be at least 1, got {max}")
     return SizeExpr(((((Named(name, max),)), 1),))
+
+
+def is_size(x: object) -> bool:
+    return isinstance(x, int | SizeExpr)
 
 
 def is_static(shape: Iterable[Size]) -> bool:

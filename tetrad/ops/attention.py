@@ -61,7 +61,7 @@ def _check_cache(q: ArrayType, k: ArrayType, v: ArrayType) -> None:
         )
     if k.shape != (*outer, keys // LANES, channels, LANES) or k.dtype is not v.dtype:
         raise ShapeError(f"attention: k and v are not one cache: {k} and {v}", hint="k is [L,S,G,C/16,D,16]")
-    if q.shape[2] != channels or q.shape[1] % v.shape[2]:  # type: ignore[operator]
+    if q.shape[2] != channels or q.shape[1] % v.shape[2]:
         raise ShapeError(f"attention: q {q} does not fit v {v}", hint="equal D, and H a multiple of G")
 
 

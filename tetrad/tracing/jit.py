@@ -262,9 +262,11 @@ class Jitted:
             return kinds
         marks = _spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
         names = self.signature.leaf_names(arguments)
-        return tuple(
+        made = tuple(
             Kind(_mark(name, kind.type, mark), kind.weak) for name, kind, mark in zip(names, kinds, marks, strict=True)
         )
+        _check_names(made)
+        return made
 
     def _bind(self, arguments: Arguments) -> Bound:
         """The program for these arguments, at their sizes."""
@@ -375,6 +377,8 @@ def _spread_dims(dims: Any, arguments: Arguments, name: str, parameters: tuple[s
 def _prefix_of(dims: Any, key: str, position: int | None) -> Any:
     if isinstance(dims, Mapping):
         return dims.get(key)
+    if not isinstance(dims, tuple | list):
+        fail(ShapeError, f"dims: expected a tuple with one entry per argument, or a dict by name, got {dims!r}")
     return dims[position] if position is not None and position < len(dims) else None
 
 
@@ -390,6 +394,13 @@ def _spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
     return [mark for child, sub in zip(children, tree.children, strict=True) for mark in _spread(child, sub, name)]
 
 
+def _check_names(kinds: Sequence[Kind]) -> None:
+    known: dict[str, Named] = {}
+    for dim in (d for kind in kinds for n in kind.type.shape for d in dims_of(n)):
+        if known.setdefault(dim.name, dim) != dim:
+            fail(ShapeError, f"dims: two Dims are named {dim.name}, with max {known[dim.name].max} and {dim.max}")
+
+
 def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayType:
     if not mark:
         return kind
@@ -397,6 +408,8 @@ def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayT
     for axis, size in mark.items():
         if not -len(shape) <= axis < len(shape):
             fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}")
+        if not isinstance(size, SizeExpr):
+            fail(ShapeError, f"dims: axis {axis} of {name} is marked with {size!r}", "mark it with a td.Dim")
         shape[axis] = size
     return array_type(kind.dtype, tuple(shape))
 
