@@ -93,3 +93,12 @@ def test_dry_comes_after_the_other_penalties() -> None:
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(wrong))):
         Settings(**wrong)
+
+
+def test_settings_of_numpy_and_very_large_ones() -> None:
+    row = Array.from_numpy(logits(1))
+    largest = int(row.view.argmax())
+    for settings in (Settings(top_k=2**40, temperature=1e-3), Settings(seed=np.int64(3), temperature=np.float32(1e-3))):
+        assert Sampler(settings, 500).choose(row).token == largest
+    biased = Settings(logit_bias={np.int32(7): np.float32(99)}, temperature=0)  # type: ignore[dict-item]
+    assert Sampler(biased, 500).choose(row).token == 7

@@ -53,7 +53,9 @@ __all__ = [
 
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
 NO_SUFFIX: dict[str, tuple[Any, ...]] = {"suffix": (None,), "tfs_z": (1.0,)}
-NO_FUNCTIONS: dict[str, tuple[Any, ...]] = {"functions": (None,), "function_call": (None,), "tfs_z": (1.0,)}
+NO_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "functions": (None,), "function_call": (None,), "tfs_z": (1.0,), "assistant_prefill": (False,),
+}  # fmt: skip
 
 Json = dict[str, Any]
 Processors = Processor | Sequence[Processor]

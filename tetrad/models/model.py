@@ -185,7 +185,7 @@ class Model:
         self,
         prompt: Prompt,
         *,
-        max_tokens: int = 128,
+        max_tokens: int | None = 128,
         temperature: float = 0.8,
         top_k: int = 40,
         top_p: float = 0.95,
@@ -223,7 +223,7 @@ class Model:
         keep: int = 0,
         speculate: int = 0,
     ) -> Any:  # Completion, or with stream=True Stream
-        """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1: as many as the context takes).
+        """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1 or None: as many as fit).
 
         It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit. `grammar` and
         `json_schema` restrict what may come. With `shift` the older half of the tokens makes room when the context is
@@ -261,13 +261,14 @@ class Model:
             seed=seed,
             logprobs=logprobs,
         )
-        check_count("max_tokens", max_tokens, -1)
+        limit = -1 if max_tokens is None else max_tokens
+        check_count("max_tokens", limit, -1)
         check_count("keep", keep, -1)
         check_count("speculate", speculate, 0, MOST_DRAFTED)
         request = Request(
             tokens=self.prompt_tokens(prompt),
             settings=settings,
-            limit=max_tokens if max_tokens >= 0 else 1 << 62,
+            limit=limit if limit >= 0 else 1 << 62,
             stop=stop_strings(stop),
             ignore_eos=ignore_eos,
             shift=shift,
@@ -355,6 +356,8 @@ class Model:
         A text may also be a list of tokens, in a list of texts.
         """
         pooling = POOLINGS[self.pooling]
+        if not isinstance(texts, str | Sequence):
+            raise TextError(f"texts: expected text or a list of texts, got {type(texts).__name__}")
         if isinstance(texts, str):
             return np.asarray(self.embed([texts], normalize=normalize)[0])
         found = np.zeros((len(texts), self.config.width), np.float32)

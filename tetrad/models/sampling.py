@@ -251,7 +251,7 @@ class Sampler:
 
 def numbers_row(settings: Settings) -> np.ndarray:
     row = np.zeros((1, NUMBERS), np.uint32)
-    row[0, TOP_K] = max(0, settings.top_k)
+    row[0, TOP_K] = min(max(0, settings.top_k), WORD)
     row[0, SEED], row[0, SEED + 1] = settings.used_seed & WORD, settings.used_seed >> 32
     return row
 
@@ -262,7 +262,7 @@ def bias_rows(
     """Tokens and what is added to their logits before and, `late`, after the penalties; filled up to a power of two."""
     for token, value in (bias or {}).items():
         check_count("logit_bias", token, 0, vocab - 1)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value < math.inf:
             raise SettingError("logit_bias", f"a number or -inf for token {token}", value)
     rows = [*((t, v, 0.0) for t, v in (bias or {}).items()), *((t, 0.0, v) for t, v in (late or {}).items())]
     size = 1 << (max(len(rows), 1) - 1).bit_length()
