@@ -103,6 +103,7 @@ def test_tokenize_reads_pipes_and_files(invoke: Invoke, tiny_file: Path, tmp_pat
     piped = invoke("tokenize", "-m", tiny_file, "--ids", "--show-count", input="Hi").stdout
     assert piped.splitlines()[1] == "Total number of tokens: 2"
     assert invoke("tokenize", tiny_file, "-f", tmp_path / "text", "--ids", "--show-count").stdout == piped
+    assert invoke("tokenize", "-m", tiny_file, "--stdin", "--ids", "--show-count", input="Hi").stdout == piped
 
 
 def test_inspect(invoke: Invoke, tiny_file: Path) -> None:

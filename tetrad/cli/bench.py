@@ -28,7 +28,7 @@ from tetrad.cli.options import (
     option,
     set_threads,
 )
-from tetrad.cli.unused import MAPPED, TILED, gpu_option, unused
+from tetrad.cli.unused import CPU, MAPPED, TILED, gpu_option, place_options, unused
 from tetrad.core.errors import ContextError
 from tetrad.core.record import record
 from tetrad.hub.describe import Description, count_text, describe
@@ -128,6 +128,12 @@ def pair(value: str) -> tuple[int, int]:
 @unused("-mmp", "--mmap", "mapped", why=MAPPED)
 @unused("-b", "--batch-size", "batch", why="batches are chosen here")
 @unused("-ub", "--ubatch-size", "ubatch", why="batches are chosen here")
+@unused("-nkvo", "--no-kv-offload", "kv_offload", why=CPU)
+@unused("-nopo", "--no-op-offload", "op_offload", why=CPU)
+@unused("--progress", is_flag=True, why="lines are printed as they are known")
+@unused("--no-warmup", is_flag=True, why="a first run that compiles is never counted")
+@unused("--delay", why="there is no pause between tests")
+@place_options
 def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v: str, **given: Any) -> None:
     """Measure MODEL: tokens a second when reading a prompt (pp) and when writing (tg)."""
     if kind_k != kind_v:

@@ -19,6 +19,7 @@ from tetrad.text.tokenizer import tokenizer_from_gguf
 @model_options
 @option("-p", "--prompt", default=None, help="The text.")
 @option("-f", "--file", "source", type=READABLE, default=None, help="A file with the text; - is stdin.")
+@click.option("--stdin", "piped", is_flag=True, help="The text is stdin.")
 @option("--ids", is_flag=True, help="Only the ids, as a Python list.")
 @click.option("--no-bos", is_flag=True, help="Without the tokens that the model wants around a text.")
 @click.option("--no-parse-special", is_flag=True, help="Text that looks like a control token stays text.")
@@ -28,6 +29,7 @@ def tokenize(
     text: str | None,
     prompt: str | None,
     source: Path | None,
+    piped: bool,
     ids: bool,
     no_bos: bool,
     no_parse_special: bool,
@@ -39,7 +41,7 @@ def tokenize(
         model, text = None, model
     with gguf.open_file(model_path(model, given)) as file:
         tokenizer = tokenizer_from_gguf(file.metadata)
-    words = given_text(text if text is not None else prompt, source)
+    words = given_text(text if text is not None else prompt, Path("-") if piped else source)
     found = tokenizer.encode(words, add_special=not no_bos, parse_special=not no_parse_special)
     if ids:
         print(found)

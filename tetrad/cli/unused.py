@@ -60,7 +60,12 @@ PLACING = (
 
 gpu_option = unused("-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", why=CPU)
 flash_option = unused("-fa", "--flash-attn", "flash", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=TILED)
+place_options = together(
+    *(unused(*names, why=CPU) for names in GPU),
+    *(unused(*names, why=THREADS) for names in PLACING),
+)
 unused_options = together(
+    place_options,
     gpu_option,
     flash_option,
     unused("--mmap/--no-mmap", "mapped", why=MAPPED),
@@ -74,7 +79,6 @@ unused_options = together(
     *(unused(name, is_flag=True, why=LOG) for name in ("--log-disable", "--log-prefix", "--log-timestamps")),
     *(unused(*names, why=LOG) for names in (("--log-file",), ("-lv", "--verbosity", "--log-verbosity"))),
     unused("--log-colors", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=LOG),
-    *(unused(*names, why=CPU) for names in GPU),
     unused("-kvo/-nkvo", "--kv-offload/--no-kv-offload", "kv_offload", why=CPU),
     unused("--op-offload/--no-op-offload", "op_offload", why=CPU),
     unused("-cmoe", "--cpu-moe", is_flag=True, why=CPU),
@@ -86,7 +90,6 @@ unused_options = together(
     unused("-dio/-ndio", "--direct-io/--no-direct-io", "direct", why=MAPPED),
     unused("-lm", "--load-mode", why=MAPPED),
     unused("--check-tensors", is_flag=True, why="a model whose numbers are damaged says so when it runs"),
-    *(unused(*names, why=THREADS) for names in PLACING),
     unused("-bs", "--backend-sampling", is_flag=True, why="tokens are always chosen in compiled code"),
     *(unused(*names, is_flag=True, why=TURNS) for names in (("-i", "--interactive"), ("-if", "--interactive-first"))),
     unused("-mli", "--multiline-input", is_flag=True, why='triple quotes begin and end several lines'),
