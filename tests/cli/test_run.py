@@ -214,8 +214,8 @@ def test_bench_has_the_table_of_llama_bench(invoke: Invoke, tiny_file: Path) -> 
 
 
 def test_bench_understands_what_llama_bench_does(invoke: Invoke, tiny_file: Path) -> None:
-    habits = "--progress --no-warmup --delay 1 -nkvo 1 -sm none --numa distribute -ngl 99 -fa 1".split()
-    result = invoke("bench", tiny_file, "-p", "4", "-n", "0", "-r", "1", "-o", "jsonl", *habits)
+    line = "--progress --no-warmup --delay 1 -nkvo 1 -sm none --numa distribute -ngl 99 -fa 1"
+    result = invoke("bench", tiny_file, "-p", "4", "-n", "0", "-r", "1", "-o", "jsonl", *line.split())
     assert json.loads(result.stdout)["n_prompt"] == 4 and result.stderr.count("note: ") == 8
 
 
