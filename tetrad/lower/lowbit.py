@@ -26,7 +26,7 @@ from tetrad.quant.lanes import BLOCK, WORDS, lanes_of
 
 Place = tuple[Val, int]  # a row of x, and the block its term begins with
 ROUNDER, ROUNDER_BITS = 1.5 * 2**23, 0x4B400000
-SCALE, SUM, WHOLE, FIRST, SECOND = range(FIELDS)  # of a block of x, beside its codes
+SCALE, SUM, WHOLE, HALF = range(FIELDS)  # of a block of x, beside its codes
 
 
 class Weight:
@@ -176,10 +176,15 @@ class Sums:
         found = [dot.cast(f32) for dot in dots]
         if self.is_signed or format.offset == 0:
             return found
-        which = WHOLE if self.weight.lanes.sub_blocks == 1 else (FIRST, SECOND)[sub]
-        sums = [self.x.field(row, b + first, which) for row, first in places]
-        offset = -float(format.offset)
+        sums, offset = [self.sum_of(row, b + first, sub) for row, first in places], -float(format.offset)
         return [k.fma(offset, total, dot) for dot, total in zip(found, sums, strict=True)]  # exact: all below 2**24
+
+    def sum_of(self, row: Val, b: Val, sub: int) -> Val:
+        """The sum of the codes of x in a sub-block of its block b."""
+        if self.weight.lanes.sub_blocks == 1:
+            return self.x.field(row, b, WHOLE)
+        half = self.x.field(row, b, HALF)
+        return half if sub == 0 else self.x.field(row, b, WHOLE) - half
 
 
 # -- rows of x --------------------------------------------------------------------------------------------------------
@@ -197,18 +202,18 @@ def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
     with k.loop(blocks) as first:
         halves = [frame.reading.read(x, (row, first * BLOCK + LANES * h + k.lane())) for h in range(2)]
         for b in (first + t * blocks for t in range(terms)):
-            quantized, scale, sums = quantize_block(k, halves)
+            quantized, scale, whole, half = quantize_block(k, halves)
             for h, code in enumerate(quantized):
                 k.store(codes, base * 4 + b * BLOCK + h * LANES + k.lane(), k.cast(code, i8))
             at = base + terms * blocks * WORDS + b * FIELDS
-            for which, value in enumerate((scale, scale * (sums[0] + sums[1]), sums[0] + sums[1], *sums)):
+            for which, value in enumerate((scale, scale * whole, whole, half)):
                 k.store(floats, at + which, value)
             halves = [h - k.cast(code, f32) * scale for h, code in zip(halves, quantized, strict=True)]
     return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4 * terms)
 
 
-def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, list[Val]]:
-    """Codes (i32), scale, and the sums of the codes of either half (f32).
+def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, Val, Val]:
+    """Codes (i32), scale, and the sums of all codes and of those of the first half (f32).
 
     Magnitudes are compared as integers, which orders floats alike and puts NaN on top. Adding 1.5 * 2**23 leaves the
     number rounded to even in the low bits; whatever does not fit is cut off afterwards.
@@ -221,7 +226,8 @@ def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val,
     codes = [k.max(k.min(c, 127), -127) for c in codes]
     both = k.select(k.lane() < LANES // 2, *(butterfly(k, c, lambda a, b: a + b, (8,)) for c in codes))
     sums = butterfly(k, both, lambda a, b: a + b, (4, 2, 1))
-    return codes, scale, [k.cast(k.broadcast(sums, lane), f32) for lane in (0, LANES // 2)]
+    half = k.broadcast(sums, 0)
+    return codes, scale, k.cast(half + k.broadcast(sums, LANES // 2), f32), k.cast(half, f32)
 
 
 def butterfly(k: KernelBuilder, x: Val, join: Callable[[Val, Val], Val], steps: tuple[int, ...]) -> Val:

@@ -17,7 +17,7 @@ from tetrad.ops.rules import Array, check_index_dtype, ieee
 from tetrad.quant.lanes import BLOCK, ROWS, Lanes, lanes_of
 from tetrad.quant.separate import read_codes, read_scales
 
-FIELDS = 5  # f32 a block has beside its codes: scale, scaled sum, sum of all codes, of the first and of the second half
+FIELDS = 4  # f32 a block has beside its codes: scale, scaled sum, sum of all codes and of the first half
 SCALE_OF_TOP = 1 / 127
 SMALLEST = 2.0**-110  # a block below this is zero: 127 / max would overflow
 q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)
@@ -41,7 +41,7 @@ def quantize_rows(x: Array, *, terms: int = 1) -> Array:
     """Rows in 8 bits, a scale for every 32 columns: code = x * (127 / max |x|), rounded to even; scale = max |x| / 127.
 
     A block with NaN or infinity has the scale NaN, and so has whatever is computed from it.
-    A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of either half.
+    A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of the first 16.
     With two terms, as many columns again follow: x - scale * code, rounded in the same way.
 
     >>> quantize_rows(np.linspace(-1, 1, 32, dtype=np.float32)[None])[0, :32].view(np.int8)[[0, 15, 16, 31]]
@@ -52,9 +52,8 @@ def quantize_rows(x: Array, *, terms: int = 1) -> Array:
         parts.append(eight_bits(left))
         left = left - parts[-1][0].astype(np.float32) * parts[-1][1][..., None]
     codes, scale = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-    halves = codes.reshape(*scale.shape, 2, -1).sum(axis=3, dtype=np.int32).astype(np.float32)
-    whole = halves.sum(axis=2)
-    fields = np.stack([scale, scale * whole, whole, *np.moveaxis(halves, 2, 0)], axis=2)
+    whole, half = (part.sum(axis=2, dtype=np.int32).astype(np.float32) for part in (codes, codes[..., : BLOCK // 2]))
+    fields = np.stack([scale, scale * whole, whole, half], axis=2)
     packed = [codes.reshape(len(x), -1).view(np.uint8), fields.reshape(len(x), -1).view(np.uint8)]
     return np.concatenate(packed, axis=1)
 
