@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -469,3 +470,36 @@ def test_indices_without_sign_never_count_from_the_end() -> None:
             call(x, np.array([(1 << 64) - 1], np.uint64))
     with pytest.raises(td.errors.DtypeError, match="indices are integers"):
         td.scatter_add(x, np.zeros(3, np.float32), 3)
+
+
+# -- odd settings -----------------------------------------------------------------------------------------------------
+
+
+def test_numpy_integers_are_settings_too() -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    one, two = np.int64(1), np.int32(2)
+    np.testing.assert_array_equal(td.roll(x, one, axis=one), np.roll(x, 1, 1))
+    np.testing.assert_array_equal(td.repeat(x, two, axis=0), np.repeat(x, 2, 0))
+    np.testing.assert_array_equal(td.pad(x, np.array([[1, 0], [0, 2]])), np.pad(x, [(1, 0), (0, 2)]))
+    np.testing.assert_array_equal(td.pad(x, (one, two)), np.pad(x, (1, 2)))
+    np.testing.assert_array_equal(td.moveaxis(x, np.int64(0), one), x.T)
+    assert td.asarray(range(3)).tolist() == [0, 1, 2]
+    assert td.arange(1 << 60, (1 << 60) + 2).tolist() == [1 << 60, (1 << 60) + 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: td.asarray([1 << 63]), td.errors.DtypeError, "an int does not fit int64"),
+        (lambda: td.asarray([1 << 70]), td.errors.DtypeError, "an int does not fit int64"),
+        (lambda: td.asarray([math.nan], dtype=td.int32), td.errors.DtypeError, "cannot convert float NaN"),
+        (lambda: td.arange(math.inf), td.errors.ShapeError, "arange: no steps from 0 to inf by 1"),
+        (lambda: td.arange(math.nan), td.errors.ShapeError, "arange: no steps from 0 to nan"),
+        (lambda: td.arange("a"), td.errors.ShapeError, "arange: no steps"),
+        (lambda: td.reshape(td.zeros(4), (1 << 40, 1 << 40)), td.errors.ShapeError, "reshape: .* exceed the limit"),
+    ],
+)
+def test_values_that_do_not_fit_are_named(call, error: type, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert "test_functions.py line" in str(caught.value)

@@ -46,7 +46,7 @@ class Shelf:
             release_kept_blocks()
             address = _aligned_alloc(ALIGNMENT, self.size)
         if not address:
-            raise MemoryError(f"tetrad: cannot allocate {self.size} bytes")
+            raise MemoryError(f"tetrad: cannot allocate {self.size} bytes") from None
         return int(address)
 
 

@@ -55,8 +55,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
 def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if isinstance(obj, Array | SizeExpr):
         return as_array(obj)
-    if isinstance(obj, list | tuple) or type(obj) in WEAK:
-        return _from_python(obj, dtype)
+    if isinstance(obj, list | tuple | range) or type(obj) in WEAK:
+        return _from_python(list(obj) if isinstance(obj, range) else obj, dtype)
     if not is_operand(obj) and hasattr(obj, "__dlpack__"):
         return from_dlpack(obj)
     if not is_operand(obj):
@@ -75,10 +75,13 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
             return Array.from_numpy(np.asarray(obj, dtype.np))
         values = np.asarray(obj)
     except (ValueError, OverflowError, TypeError) as error:
-        fail(ShapeError if isinstance(error, ValueError) else DtypeError, f"asarray: {error}")
+        is_shape = isinstance(error, ValueError) and "NaN" not in str(error)
+        fail(ShapeError if is_shape else DtypeError, f"asarray: {error}")
     default = result_dtype(kinds) if kinds else f32
     if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:
         default = i64
+        if values.max() >= 1 << 63 or values.min() < -1 << 63:
+            fail(DtypeError, "asarray: an int does not fit int64", "name the dtype: td.asarray(x, dtype=td.uint64)")
     return Array.from_numpy(values.astype(default.np))
 
 
@@ -164,11 +167,21 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
         return convert(positions(end), wanted)
     if step == 0:
         fail(ShapeError, "arange: the step must not be 0")
-    count = check_shape("arange", max(0, math.ceil((end - begin) / step)))
+    count = check_shape("arange", _steps(begin, end, step))
     values = np.arange(count[0]) * step + begin  # type: ignore[arg-type]
     if wanted is i32 and dtype is None and count[0] and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31:
         wanted = i64
     return Array.from_numpy(values.astype(wanted.np))
+
+
+def _steps(begin: Any, end: Any, step: Any) -> int:
+    if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int):
+        return max(0, -((begin - end) // step))
+    try:
+        count: int = math.ceil((end - begin) / step)
+        return max(0, count)
+    except (TypeError, ValueError, OverflowError) as error:
+        fail(ShapeError, f"arange: no steps from {begin!r} to {end!r} by {step!r}: {error}", "it takes finite numbers")
 
 
 def _kind(number: Any) -> type:

@@ -7,7 +7,10 @@ Names and meaning are the array API's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
@@ -51,7 +54,7 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
     sizes = shape_of("reshape", shape)
     if sizes.count(-1) == 1:
         sizes = _fill_in(x, sizes)
-    if any(isinstance(n, int) and n < 0 for n in sizes) or product(sizes) != product(x.shape):
+    if any(isinstance(n, int) and n < 0 for n in sizes) or product(check_shape("reshape", sizes)) != product(x.shape):
         fail(ShapeError, f"reshape: {x.type} has {x.size} elements, shape {list(sizes)} has another number")
     return reshaped(x, sizes)
 
@@ -113,7 +116,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 def _axis_list(axis: int | Sequence[int], rank: int) -> list[int]:
-    return [axis_of("moveaxis", a, rank) for a in ([axis] if isinstance(axis, int) else axis)]
+    return [axis_of("moveaxis", a, rank) for a in ([axis] if isinstance(axis, SupportsIndex) else axis)]
 
 
 def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Array:
@@ -217,8 +220,8 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None
     x = as_array(x)
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, axis=0), x.shape)
-    axes = [axis] if isinstance(axis, int) else list(axis)
-    shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift)
+    axes = [axis] if isinstance(axis, SupportsIndex) else list(axis)
+    shifts = [index(n) for n in ([shift] * len(axes) if isinstance(shift, SupportsIndex) else shift)]
     if len(shifts) != len(axes):
         fail(ShapeError, f"roll: {len(shifts)} shifts for {len(axes)} axes")
     rolled: Array = x
@@ -250,13 +253,14 @@ def repeat(x: Any, repeats: int, /, axis: int | None = None) -> Array:
     Array([1, 1, 2, 2], int32)
     """
     x = as_array(x)
-    if not isinstance(repeats, int) or repeats < 0:
+    if not isinstance(repeats, int | np.integer) or repeats < 0:
         fail(ShapeError, f"repeat: repeats must be an int of at least 0, got {repeats!r}")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     at = axis_of("repeat", axis, x.ndim)
-    wide = expand(expand_dims(x, axis=at + 1), (*x.shape[: at + 1], repeats, *x.shape[at + 1 :]))
-    return reshaped(wide, (*x.shape[:at], x.shape[at] * repeats, *x.shape[at + 1 :]))
+    times = int(repeats)
+    wide = expand(expand_dims(x, axis=at + 1), (*x.shape[: at + 1], times, *x.shape[at + 1 :]))
+    return reshaped(wide, (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :]))
 
 
 def tile(x: Any, repetitions: Sequence[int], /) -> Array:
@@ -292,6 +296,7 @@ def pad(x: Any, widths: Any, /, *, value: float = 0) -> Array:
 
 
 def _pad_pairs(widths: Any, x: Array) -> list[tuple[int, int]]:
+    widths = widths.tolist() if isinstance(widths, np.ndarray | np.integer) else widths
     pairs = [(widths, widths)] if isinstance(widths, int) else [widths] if _is_pair(widths) else list(widths)
     pairs = pairs * x.ndim if len(pairs) == 1 else pairs
     if len(pairs) != x.ndim or not all(_is_pair(pair) for pair in pairs):
@@ -300,4 +305,5 @@ def _pad_pairs(widths: Any, x: Array) -> list[tuple[int, int]]:
 
 
 def _is_pair(widths: Any) -> bool:
-    return isinstance(widths, tuple | list) and len(widths) == 2 and all(isinstance(w, int) and w >= 0 for w in widths)
+    numbers = isinstance(widths, tuple | list) and all(isinstance(w, int | np.integer) for w in widths)
+    return numbers and len(widths) == 2 and min(widths) >= 0
