@@ -112,6 +112,20 @@ def test_derivatives_and_batches(way: Any) -> None:
     assert rows.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("key", [0, -1, slice(1, None), slice(None, -1), "traced"])
+def test_axes_of_any_size(key: Any) -> None:
+    def change(x: Any, i: Any) -> Any:
+        return x.at[i if key == "traced" else key].set(9.0)
+
+    run = td.jit(change, dims=({0: td.Dim("n", max=16)}, None))
+    slope = td.jit(td.grad(lambda x, i: td.sum(change(x, i) * x)), dims=({0: td.Dim("n", max=16)}, None))
+    for count in (2, 5):
+        x, want = np.arange(count, dtype=np.float32) + 1, np.arange(count, dtype=np.float32) + 1
+        want[1 if key == "traced" else key] = 9
+        assert run(x, np.int32(1)).tolist() == want.tolist()
+        assert slope(x, np.int32(1)).tolist() == (want + np.where(want == 9, 0, x)).tolist()
+
+
 def test_any_dtype_to_the_bit() -> None:
     z = td.asarray([1 + 1j, 2, 3])
     assert z.at[td.asarray([0, 2])].set(td.asarray([-0.0, 1j])).tolist() == [0, 2, 1j]

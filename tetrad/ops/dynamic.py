@@ -18,7 +18,7 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import Batched, all_batched, run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.movement import At, Ints, Reader
-from tetrad.ops.rules import EVERY, Array, check_dtype
+from tetrad.ops.rules import EVERY, Array, check_dtype, lowest
 
 PLACES = (i32, i64)
 
@@ -30,11 +30,8 @@ def check_starts(name: str, x: ArrayType, starts: ArrayType) -> None:
 
 
 def check_fits(name: str, x: ArrayType, sizes: Shape) -> None:
-    fits = len(sizes) == x.rank
-    for size, total in zip(sizes, x.shape, strict=False):
-        is_known = isinstance(size, int) and isinstance(total, int)
-        fits = fits and (0 <= size <= total if is_known else size == total)  # type: ignore[operator]
-    if not fits:
+    pairs = zip(sizes, x.shape, strict=False)
+    if len(sizes) != x.rank or any(lowest(size) < 0 or lowest(total - size) < 0 for size, total in pairs):
         raise ShapeError(f"{name}: a part of {list(sizes)} does not fit into {x}")
 
 

@@ -164,7 +164,7 @@ def _begin(item: int | slice | Array, size: Size) -> tuple[Any, Size]:
         table = as_array(np.arange(size, dtype=np.int32)) if isinstance(size, int) else counted(size)
         return take_axis(table, item, 0), 1
     start, count, _ = _span(item, size)
-    return start, count
+    return start if isinstance(start, int) else size_array(start, i32), count
 
 
 def counted(size: SizeExpr) -> Array:
