@@ -33,8 +33,8 @@ def unroll(graph: Graph) -> Graph:
 def is_unrolled(node: Node) -> bool:
     if node.op is not scan:
         return False
-    length = node.param("length")
-    return isinstance(length, int) and 0 < length <= node.param("unroll")
+    length, steps = node.param("length"), node.param("unroll")
+    return steps > 1 and isinstance(length, int) and 0 < length <= steps
 
 
 def steps_of(loop: Node) -> list[Node]:
