@@ -335,3 +335,16 @@ def test_a_context_larger_than_the_models_is_noted(invoke: Invoke, tiny_file: Pa
 def test_a_context_larger_than_memory(invoke: Invoke, tiny_file: Path) -> None:
     printed = invoke("run", tiny_file, "Hi", "-c", str(1 << 40), code=1).output
     assert re.search(r"Error: not enough memory: cannot allocate [\d.]+ GiB for keys and values", printed)
+
+
+def test_settings_that_the_file_recommends(invoke: Invoke, tmp_path: Path) -> None:
+    """They count where nothing else was chosen."""
+    metadata, tensors = tiny_model("llama")
+    path = tmp_path / "cool.gguf"
+    gguf.write(path, metadata | {"general.sampling.temp": 0.0, "general.sampling.top_k": 3}, tensors)
+    common = ("run", "-m", path, "-p", "Hi", "-no-cnv", "-n", "12", "--ignore-eos", "-s", "5")
+    greedy = invoke(*common, "--temp", "0").stdout
+    assert invoke(*common).stdout == greedy != invoke(*common, "--temp", "2").stdout
+    assert invoke("chat", "-m", path, "-n", "3", input="/show\n").stdout.count("temperature        0.0") == 1
+    gguf.write(path, metadata | {"general.sampling.temp": "hot"}, tensors)
+    assert "keys general.sampling.*: temperature: expected a number, got 'hot'" in invoke(*common, code=1).output

@@ -26,6 +26,7 @@ from tetrad.cli.options import (
     model_path,
     note_context,
     option,
+    recommended,
     sampling_options,
     sampling_settings,
     system_options,
@@ -70,7 +71,8 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
     settings = load_settings(given)
     model = load(path, overrides=overrides, **settings)
     note_context(settings["context"], model.config.context)
-    conversation = Conversation(model, {"template": variables, **sampling_settings(given)}, system, verbose)
+    how = recommended(sampling_settings(given), model.recommended)
+    conversation = Conversation(model, {"template": variables, **how}, system, verbose)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         notes.print(f"{conversation.model.name}; /help for help, /bye or Ctrl-D to end")

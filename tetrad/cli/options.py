@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -270,6 +270,14 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
         "stop": tuple(given.pop("stop")),
         "logit_bias": bias or None,
     }
+
+
+def recommended(settings: dict[str, Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with what the file of the model offers in place of those that nobody has chosen."""
+    context = click.get_current_context()
+    chosen = context.get_parameter_source("samplers") != ParameterSource.DEFAULT
+    free = {n: v for n, v in offered.items() if context.get_parameter_source(n) in (None, ParameterSource.DEFAULT)}
+    return settings if chosen else settings | free
 
 
 GUESSES = 8  # tokens ahead, where speculation is asked for without a number

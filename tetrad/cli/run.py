@@ -28,6 +28,7 @@ from tetrad.cli.options import (
     note_context,
     option,
     read_text,
+    recommended,
     sampling_options,
     sampling_settings,
     system_options,
@@ -105,6 +106,7 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     before = time.perf_counter()
     loaded = load(path, overrides=overrides, **settings)
     note_context(settings["context"], loaded.config.context)
+    how = recommended(how, loaded.recommended)
     if is_verbose and warms_up:
         warm_up(loaded)
     load_seconds = time.perf_counter() - before

@@ -38,6 +38,13 @@ MOST_DRAFTED = 64
 PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
 EVERY = 64  # rows of logits at a time, where all are wanted
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
+SAMPLING = "general.sampling."  # keys of settings that whoever made the file recommends; of those, by other names here:
+RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n", "penalty_repeat": "repeat_penalty"} | {
+    name: name
+    for name in (
+        "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta",
+    )
+}  # fmt: skip
 Prompt = str | Sequence[int]
 Processor = Callable[[np.ndarray, np.ndarray], Any]  # tokens so far, the logits after them -> logits, or whether to end
 
@@ -164,6 +171,17 @@ class Model:
     def context(self) -> int:
         """Tokens a sequence can have."""
         return self.engine.context
+
+    @cached_property
+    def recommended(self) -> dict[str, Any]:
+        """Settings of `generate` that the file recommends: model.generate(prompt, **model.recommended)."""
+        said = {name: self.metadata.get(SAMPLING + short) for short, name in RECOMMENDED.items()}
+        found = {name: value for name, value in said.items() if value is not None}
+        try:
+            Settings(**found)  # type: ignore[arg-type]
+        except SettingError as error:
+            raise FileFormatError(str(error), file=self.path, part=f"keys {SAMPLING}*") from None
+        return found
 
     @cached_property
     def grammars(self) -> Grammars:
