@@ -15,7 +15,8 @@ node is computed inside the kernels that read it. Kinds of group:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
 
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
@@ -129,7 +130,7 @@ class _Fusion:
         members: dict[Node, str] = {first: "row"}
         seen = {first}
         work = self.work_for(first, seen)
-        for node in self.nodes[self.place[first] + 1 :]:
+        for node in self.after(first, members, first.inputs):
             level = row_level(node, members, outer, inner)
             if level is None and self.is_sibling(node, first, outer, inner):
                 level = "row"
@@ -139,6 +140,21 @@ class _Fusion:
                     break
                 members[node] = level
         return self.trimmed(members)
+
+    def after(self, first: Node, members: Mapping[Node, str], also: Iterable[Node] = ()) -> Iterator[Node]:
+        """Those after `first` that read a member, of which there may be more by and by, or one of `also`; in order."""
+        waiting = [self.place[user] for node in (first, *also) for user in self.users[node]]
+        heapify(waiting)
+        last = self.place[first]
+        while waiting:
+            place = heappop(waiting)
+            if place <= last:
+                continue
+            last, node = place, self.nodes[place]
+            yield node
+            if node in members:
+                for user in self.users[node]:
+                    heappush(waiting, self.place[user])
 
     def work_for(self, node: Node, seen: set[Node]) -> int:
         """The weight of a member of a rows group and of what is computed on the spot for it, without what was seen.
@@ -179,15 +195,11 @@ class _Fusion:
     def epilogue(self, product: Node) -> dict[Node, str]:
         """The product and the elementwise work on it."""
         members = {product: "full"}
-        reached = {product}
         work = 0
-        for node in self.nodes[self.place[product] + 1 :]:
-            if not any(i in reached for i in node.inputs):
-                continue
-            reached.add(node)
+        for node in self.after(product, members):
             same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
             same = same and not node.type.dtype.is_complex  # parts are joined by a map
-            if same and any(i in members for i in node.inputs) and self.fits(node, members, product):
+            if same and self.fits(node, members, product):
                 work += weight(node)
                 if work > TILE_WORK:
                     break
