@@ -57,6 +57,16 @@ def test_settings(talk: Conversation) -> None:
     assert "temperature" in talk.command("/show") and "max_tokens" in talk.command("/show parameters")
 
 
+def test_settings_as_ollama_says_them(talk: Conversation) -> None:
+    assert talk.command("/set parameter temperature 0.7") == "temperature = 0.7"
+    assert talk.command('/set parameter stop "END"') == 'answers end before "END"' and talk.settings["stop"] == ("END",)
+    assert talk.command("/set stop") == "no text ends answers" and talk.settings["stop"] == ()
+    assert talk.command("/set format json") == "answers are JSON"
+    assert talk.settings["json_schema"] == {"type": "object"}
+    talk.command("/set noformat")
+    assert talk.settings["json_schema"] is None and talk.settings["temperature"] == 0.7
+
+
 def test_show(talk: Conversation) -> None:
     talk.ask("Hi")
     assert talk.command("/show system") == "Be kind."
@@ -91,6 +101,10 @@ def test_retry_gives_the_last_question_back(talk: Conversation) -> None:
         ("/sing", "there is no command /sing\n  hint: commands: /help, "),
         ("/set mood 3", "there is no setting 'mood'\n  hint: settings: temperature"),
         ("/set temperature warm", "expected a number, got 'warm'"),
+        ("/set temperature -1", "/set temperature: expected a number of at least 0, got -1.0"),
+        ("/set top_p nan", "/set top_p: expected a number, got nan"),
+        ("/set max_tokens -5", "/set max_tokens: expected a whole number of at least -1, got -5"),
+        ("/set format xml", "/set format: expected json, got 'xml'"),
         ("/show weather", "there is no 'weather'"),
         ("/save", "expected the name of one file, got 0"),
         ("/save 'a", "No closing quotation"),

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tetrad.core.errors import TetradError
+from tetrad.core.errors import SettingError, TetradError
 from tetrad.models.model import Model, Piece
+from tetrad.models.sampling import Settings, check_count
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
+/set stop TEXT     where answers end; /set format json: only JSON, /set noformat
 /set system TEXT   what the model is told before everything else
 /set verbose|quiet timings after each answer, or none
 /show              the settings; /show system | messages | template | info
@@ -110,7 +112,7 @@ class Conversation:
         return actions[word](rest.strip())
 
     def set(self, rest: str) -> str:
-        name, _, value = rest.partition(" ")
+        name, _, value = rest.removeprefix("parameter ").lstrip().partition(" ")  # ollama says /set parameter NAME
         name, value = NAMES.get(name, name), value.strip()
         if name in ("verbose", "quiet"):
             self.is_verbose = name == "verbose"
@@ -118,15 +120,37 @@ class Conversation:
         if name == "system":
             self.system = value.strip('"') or None
             return "the system message is set" if self.system else "there is no system message"
+        if name in ("format", "noformat"):
+            return self.set_format(value if name == "format" else "")
+        if name == "stop":
+            self.settings["stop"] = (value.strip('"'),) if value.strip('"') else ()
+            return f"answers end before {value}" if self.settings["stop"] else "no text ends answers"
         if name not in NUMBERS:
-            known = ", ".join([*NUMBERS, "system", "verbose", "quiet"])
+            known = ", ".join([*NUMBERS, "stop", "format", "noformat", "system", "verbose", "quiet"])
             raise CommandError(f"/set: there is no setting {name!r}", hint=f"settings: {known}")
         try:
             number = NUMBERS[name](value)
         except ValueError:
             raise CommandError(f"/set {name}: expected a number, got {value!r}") from None
+        self.check(name, number)
         self.settings[name] = None if name == "seed" and number < 0 else number
         return f"{name} = {number}"
+
+    def check(self, name: str, number: Any) -> None:
+        """A value that no answer could be drawn with is refused now, not when it is used."""
+        try:
+            if name == "max_tokens":
+                check_count(name, number, -1)
+            elif name != "speculate":
+                Settings(**{name: max(number, -1) if name == "seed" else number})
+        except SettingError as error:
+            raise CommandError(f"/set {error}") from None
+
+    def set_format(self, value: str) -> str:
+        if value not in ("json", ""):
+            raise CommandError(f"/set format: expected json, got {value!r}")
+        self.settings |= {"json_schema": {"type": "object"} if value else None, "grammar": None}
+        return "answers are JSON" if value else "answers are any text"
 
     def show(self, rest: str) -> str:
         topics: dict[str, Callable[[], str]] = {
@@ -171,7 +195,8 @@ class Conversation:
             raise CommandError(f"/load: {path}: {error.strerror}") from None
         except ValueError as error:
             raise CommandError(f"/load: {path} is no JSON: {error}") from None
-        self.turns, self.system = checked_turns(held, path), held.get("system")
+        turns, system = checked_turns(held, path), held.get("system")
+        self.turns, self.system = turns, system if isinstance(system, str) else None
         return f"{len(self.turns)} messages from {path}"
 
     def retry(self) -> str:

@@ -45,7 +45,7 @@ override_options = together(
     option("--chat-template", "template", default=None, metavar="NAME|JINJA", help="In place of the model's own."),
     option("--chat-template-file", "template_file", type=READABLE, default=None, help="The same, from a file."),
     option("--chat-template-kwargs", "variables", default=None, metavar="JSON", help="Variables of the template."),
-    option("-rea", "--reasoning", cls=Switch, type=click.Choice(ON_OR_OFF, False), default=None,
+    option("-rea", "--reasoning", "--think", cls=Switch, type=click.Choice(ON_OR_OFF, False), default=None,
            help="off: ask a model that can think not to."),
     option("--reasoning-budget", type=click.IntRange(-1, 0), default=-1, help="0: as --reasoning off."),
 )  # fmt: skip

@@ -96,5 +96,7 @@ unused_options = together(
     unused("--prompt-cache", why=REUSED),
     *(unused(name, is_flag=True, why=REUSED) for name in ("--prompt-cache-all", "--prompt-cache-ro")),
     unused("--cache-prompt/--no-cache-prompt", "cache_prompt", why=REUSED),
+    unused("--keepalive", why="a model is let go when the command ends"),
+    unused("--nowordwrap", is_flag=True, why="answers are printed as they are written"),
     unused("--reasoning-format", why="answers are shown as they are written"),
 )
