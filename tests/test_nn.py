@@ -82,3 +82,23 @@ def test_one_hot() -> None:
     np.testing.assert_array_equal(jit(lambda c: nn.one_hot(c, 3, axis=0))(classes), np.moveaxis(want, -1, 0))
     with pytest.raises(td.errors.DtypeError, match="classes are integers"):
         nn.one_hot(td.zeros(2), 3)
+
+
+def test_the_gradient_of_softmax_keeps_its_digits() -> None:
+    """Its terms cancel; the rule of the whole loses fewer digits than those of exp, sum and quotient."""
+    weights = np.linspace(-1, 2, 128).reshape(8, 16)
+
+    def slope(x: np.ndarray) -> np.ndarray:
+        w = td.asarray(weights.astype(x.dtype))
+        return np.asarray(td.jit(td.grad(lambda x: td.sum(nn.softmax(x) * w)))(td.asarray(x)))
+
+    for seed in range(6):
+        x = np.random.default_rng(seed).standard_normal((8, 16)).astype(np.float32)
+        exact = slope(x.astype(np.float64))
+        assert np.abs(slope(x) - exact).max() < 1.5e-6 * np.abs(exact).max()
+    half = td.grad(lambda x: td.sum(nn.softmax(x) * x))(td.asarray([0.5, 1.0], dtype=td.float16))
+    assert half.dtype is td.float16 and nn.softmax(td.asarray([1, 1])).tolist() == [0.5, 0.5]
+    second = td.hessian(lambda x: nn.softmax(x)[0])(td.zeros(2, dtype=td.float64))
+    np.testing.assert_allclose(np.asarray(second), np.zeros((2, 2)), atol=1e-16)
+    along = td.vmap(lambda x: nn.softmax(x, axis=(0, 1)), in_axes=2, out_axes=2)(td.ones((2, 3, 4)))
+    np.testing.assert_allclose(np.asarray(along), np.full((2, 3, 4), 1 / 6), rtol=1e-6)

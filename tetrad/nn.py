@@ -5,6 +5,7 @@ Receives arrays (activations, weights) and settings, returns arrays. Statistics 
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -104,9 +105,10 @@ def softmax(x: Any, axis: Axis = -1) -> Array:
     Array([0.5, 0.5], float32)
     """
     wide, dtype = _wide(x)
-    exps = td.exp(wide - _largest(wide, axis))
-    scale = td.reciprocal(td.sum(exps, axis=axis, keepdims=True))  # one division a row
-    return td.astype(exps * scale, dtype if dtype.is_float else exps.dtype)
+    wide = wide if wide.dtype.is_float or wide.dtype.is_complex else td.astype(wide, f32)
+    axes = axis if isinstance(axis, int) else tuple(axis)
+    result = importlib.import_module("tetrad.softmax").softmax(wide, axes)
+    return td.astype(result, dtype) if dtype.is_float else result
 
 
 def log_softmax(x: Any, axis: Axis = -1) -> Array:

@@ -36,8 +36,8 @@ TETRAD = SimpleNamespace(
     np=td, nn=td.nn, linalg=td.linalg, fft=td.fft, index_add=lambda x, i, size: td.scatter_add(x, i, size),
     **{name: getattr(td, name) for name in (
         "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev", "hessian", "checkpoint",
-        "custom_jvp", "custom_vjp", "scan", "cond", "while_loop", "fori_loop", "stop_gradient", "psum", "pmean", "pmax",
-        "all_gather", "axis_index",
+        "custom_jvp", "custom_vjp", "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan",
+        "stop_gradient", "psum", "pmean", "pmax", "all_gather", "axis_index",
     )},
 )  # fmt: skip
 JAX = SimpleNamespace(
@@ -48,7 +48,8 @@ JAX = SimpleNamespace(
         "custom_jvp", "custom_vjp",
     )},
     **{name: getattr(jax.lax, name) for name in (
-        "scan", "cond", "while_loop", "fori_loop", "stop_gradient", "psum", "pmean", "pmax", "all_gather", "axis_index",
+        "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan", "stop_gradient", "psum",
+        "pmean", "pmax", "all_gather", "axis_index",
     )},
 )  # fmt: skip
 
@@ -202,6 +203,84 @@ case("while_loop, jvp",
      1.7)  # fmt: skip
 case("cond", lambda L: L.vmap(L.grad(lambda x: L.cond(x > 0, L.np.sin, lambda x: x**3, x))), normal(5))
 
+def root_or_line(L: Any) -> Callable[[Any], Any]:
+    return lambda x: L.cond(x > 0, lambda x: L.np.sqrt(x) + L.np.log(x), lambda x: 2 * x, x)
+
+
+case("cond, branches that are not chosen have infinite slopes",
+     lambda L: L.grad(lambda x: L.np.sum(L.vmap(root_or_line(L))(x))), [-1.0, 0.0, 2.0])  # fmt: skip
+case("switch", lambda L: L.vmap(L.grad(lambda x, i: L.switch(i, [L.np.sin, lambda x: x**3, L.np.exp], x))),
+     normal(5), np.array([0, 1, 2, 7, -3], np.int32))  # fmt: skip
+case("map", lambda L: L.grad(lambda xs: L.np.sum(L.map(lambda x: L.np.sum(x) ** 3, xs))), normal(9, 2))
+case("associative scan",
+     lambda L: L.grad(lambda xs: L.np.sum(
+         L.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (L.np.cos(xs), xs), reverse=True)[1] ** 2)),
+     normal(9))  # fmt: skip
+case("elements set and added",
+     lambda L: L.grad(lambda x, v: L.np.sum(x.at[1].set(v).at[:, ::2].add(v[::2]) ** 2), argnums=(0, 1)),
+     normal(3, 4), normal(4))  # fmt: skip
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+def kalman(L: Any) -> Callable[..., Any]:
+    """The likelihood of observations of a linear system."""
+
+    def likelihood(f: Any, h: Any, q: Any, r: Any, zs: Any) -> Any:
+        def step(carry: Any, z: Any) -> Any:
+            m, p, total = carry
+            m, p = f @ m, f @ p @ f.T + q
+            s, v = h @ p @ h.T + r, z - h @ m
+            gain = L.linalg.solve(s, h @ p).T
+            total = total - 0.5 * (v @ L.linalg.solve(s, v) + L.linalg.slogdet(s)[1])
+            return (m + gain @ v, p - gain @ s @ gain.T, total), m
+
+        n = f.shape[0]
+        start = L.np.zeros(n, dtype=f.dtype), L.np.eye(n, dtype=f.dtype), L.np.zeros((), dtype=f.dtype)
+        return L.scan(step, start, zs)[0][2]
+
+    return L.value_and_grad(likelihood, argnums=(0, 1, 2, 3, 4))
+
+
+def orbit(L: Any) -> Callable[..., Any]:
+    """An ordinary differential equation with a network on its right side, by Runge and Kutta."""
+
+    def loss(w: Any, v: Any, y: Any, goal: Any) -> Any:
+        def f(y: Any) -> Any:
+            return L.np.tanh(y @ w) @ v
+
+        def step(y: Any, _: Any) -> Any:
+            a = f(y)
+            b = f(y + 0.05 * a)
+            c = f(y + 0.05 * b)
+            y = y + 0.1 / 6 * (a + 2 * b + 2 * c + f(y + 0.1 * c))
+            return y, y
+
+        return L.np.mean((L.scan(step, y, None, length=20)[1] - goal) ** 2)
+
+    return L.value_and_grad(loss, argnums=(0, 1, 2))
+
+
+def attention(L: Any) -> Callable[..., Any]:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = L.np.einsum("hid,hjd->hij", q, k) / 2
+        past = L.np.asarray(np.tril(np.ones((q.shape[1],) * 2, bool)))
+        return L.np.einsum("hij,hjd->hid", L.nn.softmax(L.np.where(past, scores, -L.np.inf), axis=-1), v)
+
+    return summed(L, lambda *x: attend(*x) ** 2)
+
+
+case("Kalman filter", kalman, np.eye(3) * 0.9 + normal(3, 3) / 20, normal(2, 3), np.eye(3) / 10, np.eye(2) / 5,
+     normal(12, 2))  # fmt: skip
+case("neural differential equation", orbit, normal(2, 8) / 2, normal(8, 2) / 2, normal(2), normal(20, 2))
+case("causal attention", attention, normal(2, 5, 4), normal(2, 5, 4), normal(2, 5, 4))
+case("log(exp + exp) and lengths",
+     lambda L: L.hessian(lambda x: L.np.sum(L.np.logaddexp(x, x[::-1]) * L.np.hypot(x, L.np.ones_like(x)))),
+     normal(5))  # fmt: skip
+case("softplus, second derivative", lambda L: L.vmap(L.hessian(L.nn.softplus)), [-20.0, -1.0, 0.0, 1.0, 20.0])
+case("running products with zeros", lambda L: L.grad(lambda x: L.np.sum(L.np.cumulative_prod(x, axis=0) ** 2)),
+     [[1.0, 0.0, 2.0], [0.0, 3.0, -1.0], [2.0, 2.0, 0.0]])  # fmt: skip
+
 # -- complex numbers, transforms of signals, linear algebra -----------------------------------------------------------
 
 Z = normal(4) + 1j * normal(4)
@@ -218,6 +297,8 @@ POSITIVE = S @ S.T + 3 * np.eye(3)
 case("solve", lambda L: summed(L, L.linalg.solve), POSITIVE, normal(3, 2))
 case("inverse", lambda L: summed(L, lambda a: L.linalg.inv(a) ** 2), POSITIVE)
 case("determinant", lambda L: L.grad(L.linalg.det), S)
+case("determinant of a singular matrix", lambda L: L.grad(L.linalg.det),
+     [[1.0, 2.0, 3.0, 4.0], [2.0, 4.0, 6.0, 8.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 3.0]])  # fmt: skip
 case("cholesky", lambda L: summed(L, lambda a: L.linalg.cholesky(a @ a.T)), POSITIVE)
 case("eigenvalues", lambda L: summed(L, lambda a: L.linalg.eigvalsh(a + a.T)), S)
 case("singular values", lambda L: summed(L, lambda a: L.linalg.svdvals(a)), normal(3, 2))
