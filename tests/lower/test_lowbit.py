@@ -158,7 +158,7 @@ def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
         lowbit_matmul(quantize_rows(td.asarray(x)), w, terms=2)
 
 
-@pytest.mark.parametrize("name", ["q4_0", "q4_k", "q6_k", "q8_0"])
+@pytest.mark.parametrize("name", ["q4_1", "q4_k", "q6_k", "q8_0"])
 def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
     """Several chunks of rows, several panels of columns, a tile that is cut short: as each row alone, and as the
     kernel evaluator."""

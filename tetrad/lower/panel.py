@@ -25,10 +25,12 @@ Store = Callable[[Val, Val], None]  # row, its sixteen results
 
 
 def takes_panels(node: Node, target: Target) -> bool:
-    """Codes of 8 bits are read as they lie; a tile of eight rows and more amortises decoding by itself."""
+    """With one plane and one factor, putting codes together costs no more than reading them back; a tile of eight rows
+    and more pays for it by itself."""
     rows, lanes = node.type.shape[0], lanes_of(node.inputs[1].type.dtype)
     is_many = not isinstance(rows, int) or rows >= MANY
-    return is_many and lanes.format.bits < 8 and target.lowbit_tokens < 8
+    is_dear = len(lanes.bits) > 1 or lanes.has_mins
+    return is_many and is_dear and target.lowbit_tokens < 8
 
 
 class Panel:

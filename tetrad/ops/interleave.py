@@ -49,7 +49,7 @@ def interleave(target: Array, raw: Array, starts: Array, places: Array, blocks: 
     >>> starts[0, 3] = 0
     >>> target = np.zeros((9, 64), np.uint8)
     >>> laid = interleave(target, raw, starts, np.array([0]), np.array(1), format="q8_0")
-    >>> laid.reshape(-1)[12:16] ^ 0x80  # the first word of row 3: codes are kept with their offset
+    >>> laid.reshape(-1)[12:16]  # the first word of row 3
     array([2, 3, 4, 5], dtype=uint8)
     """
     lanes, result = LANES[format], target.copy()
