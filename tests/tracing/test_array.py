@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -122,3 +127,43 @@ def test_an_axis_may_be_positional() -> None:
         np.testing.assert_array_equal(getattr(x, name)(1), want)
     assert td.stack([x, x], 2).shape == (2, 2, 2) and td.expand_dims(x, 1).shape == (2, 1, 2)
     assert td.roll(x, 1, 1).tolist() == [[2, 1], [5, 3]] and td.take(x, td.asarray([1]), 1).tolist() == [[2], [5]]
+
+
+@pytest.mark.parametrize("dtype", [td.float32, td.bfloat16, td.complex64, td.bool, td.uint16], ids=str)
+def test_arrays_are_copied_and_pickled_by_value(dtype: td.DType) -> None:
+    x = td.jit(lambda x: x + x)(td.ones((2, 3), dtype=td.float32)).astype(dtype)
+    x = td.jit(lambda x: x)(x)  # memory of compiled code
+    with pytest.raises(TypeError, match="memory is neither copied nor pickled"):
+        copy.deepcopy(x._storage)
+    for again in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x), copy.copy(x)):
+        assert again.dtype is x.dtype and again.shape == x.shape and again._storage is None
+        np.testing.assert_array_equal(np.asarray(again), np.asarray(x))
+
+
+def test_a_pickle_holds_values_that_outlive_the_process() -> None:
+    made = """
+import pickle, sys, numpy as np, tetrad as td
+sys.stdout.buffer.write(pickle.dumps([td.jit(lambda x: x * 2)(np.arange(1000, dtype=np.float32)), td.zeros(3)]))
+"""
+    sent = subprocess.run([sys.executable, "-c", made], check=True, capture_output=True).stdout
+    first, second = pickle.loads(sent)
+    np.testing.assert_array_equal(first, np.arange(1000, dtype=np.float32) * 2)
+    assert second.tolist() == [0, 0, 0]
+
+
+def test_copies_of_donated_and_traced_arrays() -> None:
+    x = td.jit(lambda x: x + 1)(td.zeros(3))
+    kept = copy.deepcopy({"x": x})
+    td.jit(lambda x: x * 2, donate_argnums=0)(x)
+    assert kept["x"].tolist() == [1, 1, 1]
+    with pytest.raises(TraceError, match="was donated"):
+        pickle.dumps(x)
+    assert td.jit(lambda x: copy.deepcopy([x])[0] + copy.copy(x))(td.ones(2)).tolist() == [2, 2]
+    with pytest.raises(TraceError, match="has no values yet"):
+        td.jit(lambda x: pickle.dumps(x))(td.ones(2))
+
+
+def test_quantised_arrays_are_pickled_with_their_type() -> None:
+    q = td.quant.quantize(td.ones((2, 64)), "q8_0")
+    again = pickle.loads(pickle.dumps(q))
+    assert again.type == q.type and again.to_bytes() == q.to_bytes()

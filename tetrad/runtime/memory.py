@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -82,6 +82,10 @@ class Storage:
 
     def __init__(self, ptr: int, nbytes: int, owner: Any) -> None:
         self.ptr, self.nbytes, self.owner = ptr, nbytes, owner
+
+    def __reduce__(self) -> NoReturn:
+        """An address is of this process, and has one owner."""
+        raise TypeError("memory is neither copied nor pickled; copy the array")
 
     @staticmethod
     def allocate(nbytes: int) -> Storage:

@@ -152,6 +152,11 @@ class Array:
         args, kwargs = tree_map(lambda x: np.asarray(x) if isinstance(x, Array) else x, (args, kwargs))
         return function(*args, **kwargs)
 
+    def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
+        """Copied and pickled by value: memory of compiled code means nothing to another process."""
+        values = np.array(self.view, order="C")
+        return (Array.from_bytes, (values, self.type)) if self.dtype.is_quantized else (Array.from_numpy, (values,))
+
     def __dlpack__(self, **options: Any) -> Any:
         return self.view.__dlpack__(**options)
 
@@ -525,6 +530,12 @@ class TracedArray(Array):
     @property
     def is_deleted(self) -> bool:
         return False
+
+    def __copy__(self) -> TracedArray:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TracedArray:
+        return self
 
     def __repr__(self) -> str:
         return f"TracedArray({self.type})"
