@@ -16,7 +16,7 @@ from tetrad.cli.main import COMMANDS, main
 from tetrad.core.flags import FLAGS, OPTIONS
 
 RUN = "from tetrad.cli.start import main; main()"
-NAMES = "bench, cache, chat, doctor, inspect, list, perplexity, pull, rm, run, show, tokenize"
+NAMES = "bench, cache, chat, doctor, embed, inspect, list, perplexity, pull, rm, run, show, tokenize"
 
 
 def tetrad(*words: str, **environ: str) -> tuple[int, str, str]:

@@ -29,6 +29,7 @@ COMMANDS = {
     "rm": ("models", "Delete a model."),
     "bench": ("bench", "Measure reading and writing, in the table of llama-bench."),
     "perplexity": ("perplexity", "How well a model predicts a text."),
+    "embed": ("embed", "Texts as vectors."),
     "tokenize": ("tokenize", "The tokens of a text."),
     "inspect": ("inspect", "The keys and tensors of a model file; as a page also the kernels of a step."),
     "doctor": ("health", "Look at this machine, the flags and the cache, and compile something to see that it works."),
