@@ -167,3 +167,24 @@ def test_quantised_arrays_are_pickled_with_their_type() -> None:
     q = td.quant.quantize(td.ones((2, 64)), "q8_0")
     again = pickle.loads(pickle.dumps(q))
     assert again.type == q.type and again.to_bytes() == q.to_bytes()
+
+
+KEEPING = {
+    "reshape": lambda x: td.reshape(x, (2, 2)), "astype": lambda x: td.astype(x, td.int32), "squeeze": td.squeeze,
+    "broadcast_to": lambda x: td.broadcast_to(x, (3, 4)), "transpose": lambda x: td.transpose(x), "flip": td.flip,
+    "concat": lambda x: td.concat([x]), "floor": td.floor, "sum over nothing": lambda x: td.sum(x, axis=()),
+    "einsum": lambda x: td.einsum("i->i", x), "roll": lambda x: td.roll(x, 0), "expand_dims": td.expand_dims,
+    "moveaxis": lambda x: td.moveaxis(x, 0, 0), "real": td.real, "positive": td.positive,
+    "broadcast_arrays": td.broadcast_arrays,
+    "clip": lambda x: td.clip(x), "getitem": lambda x: td.getitem(td.expand_dims(x, axis=0), 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_results_do_not_change_with_the_numpy_array_they_came_from(name: str) -> None:
+    x = np.arange(4, dtype=np.int32)
+    result = KEEPING[name](x)
+    result = result[0] if isinstance(result, list) else result
+    before = np.array(result)
+    x[:] = 77
+    np.testing.assert_array_equal(result, before)

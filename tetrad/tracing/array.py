@@ -556,7 +556,8 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise located(error) from None
     if isinstance(kind, tuple):
         return tuple(_made(k, np.asarray(r)) for k, r in zip(kind, result, strict=True))
-    return _made(kind, np.asarray(result))
+    found = np.asarray(result)
+    return _made(kind, found.copy() if op.kind == "elementwise" and any(found is v for v in views) else found)
 
 
 def _made(kind: ArrayType, view: np.ndarray) -> Array:

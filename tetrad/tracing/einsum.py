@@ -16,7 +16,7 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.indexing import permuted, reshaped, sliced
-from tetrad.tracing.operands import common, elementwise, expand, run
+from tetrad.tracing.operands import common, elementwise, expand, owned, run
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
@@ -30,7 +30,7 @@ def einsum(subscripts: str, /, *operands: Array) -> Array:
     Array([[1., 2.],
            [3., 4.]], float32)
     """
-    arrays = common(operands) if operands else []
+    arrays = common([owned(x) for x in operands]) if operands else []
     inputs, output = _parse(subscripts, arrays)
     terms = [_diagonals(x, labels, subscripts) for x, labels in zip(arrays, inputs, strict=True)]
     sizes = _sizes(terms, subscripts)

@@ -27,6 +27,7 @@ from tetrad.tracing.operands import (
     divide_size,
     dtype_of,
     expand,
+    owned,
     run,
     scalar,
     shape_of,
@@ -167,7 +168,7 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     >>> td.concat([td.asarray([1, 2]), td.asarray([3.5])])
     Array([1. , 2. , 3.5], float32)
     """
-    parts = common(list(arrays)) if len(arrays) else fail(ShapeError, "concat: needs at least one array")
+    parts = common([owned(x) for x in arrays]) if len(arrays) else fail(ShapeError, "concat: needs at least one array")
     if axis is None:
         parts, axis = [reshape(part, (-1,)) for part in parts], 0
     at = axis_of("concat", axis, parts[0].ndim)

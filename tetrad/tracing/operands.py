@@ -35,7 +35,15 @@ def is_operand(x: object) -> bool:
 
 
 def as_array(x: Any) -> Array:
-    """An array from an operand; Python numbers take the default dtype of their kind."""
+    """An array from an operand; Python numbers take the default dtype of their kind. What NumPy may write to is copied:
+    the result may be the array itself, or a view of it."""
+    found = borrowed(x)
+    is_shared = not isinstance(x, Array | np.generic) and type(x) not in WEAK and not isinstance(found, TracedArray)
+    return Array.from_numpy(found.view.copy()) if is_shared and found.view.flags.writeable else found
+
+
+def borrowed(x: Any) -> Array:
+    """The same over the memory of a NumPy array, for functions that only read it."""
     if isinstance(x, Array):
         return x
     if type(x) in WEAK:
@@ -45,6 +53,11 @@ def as_array(x: Any) -> Array:
     if is_operand(x):
         return wrap(np.asarray(x))
     fail(DtypeError, f"expected an array or a number, got {type(x).__name__}", "convert with td.asarray")
+
+
+def owned(x: Any) -> Any:
+    """An operand whose values nobody changes; numbers stay numbers."""
+    return x if type(x) in WEAK else as_array(x)
 
 
 def wrap(values: np.ndarray) -> Array:
@@ -79,7 +92,7 @@ def kind_of(x: Any) -> Kind:
         return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
     if type(x) in WEAK:
         return type(x)
-    return int if isinstance(x, SizeExpr) else as_array(x).type.dtype
+    return int if isinstance(x, SizeExpr) else borrowed(x).type.dtype
 
 
 def convert(x: Any, dtype: DType) -> Array:
@@ -90,7 +103,7 @@ def convert(x: Any, dtype: DType) -> Array:
         return x if x.type.dtype is dtype else run("cast", x, dtype=dtype)
     if type(x) in WEAK:
         return scalar(x, dtype)
-    return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(as_array(x), dtype)
+    return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(borrowed(x), dtype)
 
 
 def dtype_of(like: Any) -> DType:

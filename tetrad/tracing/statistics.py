@@ -20,7 +20,17 @@ from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.creation import full
 from tetrad.tracing.indexing import reshaped, sliced
 from tetrad.tracing.manipulation import concat, reshape
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, dtype_of, elementwise, run, size_array
+from tetrad.tracing.operands import (
+    as_array,
+    axes_of,
+    axis_of,
+    borrowed,
+    convert,
+    dtype_of,
+    elementwise,
+    run,
+    size_array,
+)
 
 Axis = int | Sequence[int] | None
 
@@ -31,8 +41,13 @@ def _apply(name: str, *args: Any) -> Array:
 
 def _reduce(op: str, x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
     axes = axes_of(name, axis, x.ndim)
-    result = run(op, x, axes=axes) if axes else x
+    result = run(op, x, axes=axes) if axes else as_result(x)
     return reshaped(result, _kept(x.shape, axes)) if keepdims else result
+
+
+def as_result(x: Array) -> Array:
+    """x itself is the result: as an array of its own."""
+    return x if isinstance(x, TracedArray) else as_array(x.view)
 
 
 def _kept(shape: Shape, axes: tuple[int, ...]) -> Shape:
@@ -53,14 +68,14 @@ def sum(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fal
     >>> td.sum(td.asarray([[1, 2], [3, 4]]), axis=0)
     Array([4, 6], int32)
     """
-    x = as_array(x)
+    x = borrowed(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
     return _reduce("reduce_sum", wide, axis, keepdims, "sum")
 
 
 def prod(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
     """The product along axes."""
-    x = as_array(x)
+    x = borrowed(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
     return _reduce("reduce_prod", wide, axis, keepdims, "prod")
 
@@ -72,27 +87,27 @@ def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     >>> td.max(td.asarray([3.0, 5.0, 4.0]))
     Array(5., float32)
     """
-    return _reduce("reduce_max", as_array(x), axis, keepdims, "max")
+    return _reduce("reduce_max", borrowed(x), axis, keepdims, "max")
 
 
 def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The smallest element along axes; NaN propagates."""
-    return _reduce("reduce_min", as_array(x), axis, keepdims, "min")
+    return _reduce("reduce_min", borrowed(x), axis, keepdims, "min")
 
 
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Whether some element along axes is not zero."""
-    return _reduce("reduce_any", convert(as_array(x), bool_), axis, keepdims, "any")
+    return _reduce("reduce_any", convert(borrowed(x), bool_), axis, keepdims, "any")
 
 
 def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Whether every element along axes is not zero."""
-    return _reduce("reduce_all", convert(as_array(x), bool_), axis, keepdims, "all")
+    return _reduce("reduce_all", convert(borrowed(x), bool_), axis, keepdims, "all")
 
 
 def _wide(x: Any) -> tuple[Array, DType]:
     """x as a float of at least 32 bits, and the dtype the result has in the end."""
-    x = as_array(x)
+    x = borrowed(x)
     dtype = as_float(x.dtype)
     return convert(x, f32 if dtype.bits < 32 else dtype), dtype
 
@@ -171,7 +186,7 @@ def cumulative_prod(
 def _running(
     name: str, op: str, x: Any, axis: int | None, dtype: Any, initial: int | None, **settings: Any
 ) -> Array:
-    x = as_array(x)
+    x = borrowed(x)
     if axis is None and x.ndim != 1:
         fail(ShapeError, f"{name}: axis is needed for {x.type}")
     at = axis_of(name, 0 if axis is None else axis, x.ndim)
@@ -190,12 +205,12 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Arr
     >>> td.argmax(td.asarray([3.0, 5.0, 5.0]))
     Array(1, int64)
     """
-    return _search("argmax", as_array(x), axis, keepdims)
+    return _search("argmax", borrowed(x), axis, keepdims)
 
 
 def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the first smallest element along an axis (None: of the flattened array)."""
-    return _search("argmin", as_array(x), axis, keepdims)
+    return _search("argmin", borrowed(x), axis, keepdims)
 
 
 def _search(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
@@ -209,7 +224,7 @@ def _search(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
 
 def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """How many elements along axes are not zero."""
-    return sum(convert(as_array(x), bool_), axis=axis, keepdims=keepdims)
+    return sum(convert(borrowed(x), bool_), axis=axis, keepdims=keepdims)
 
 
 def nonzero(x: Any, /) -> tuple[Array, ...]:
@@ -219,7 +234,7 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     >>> td.nonzero(td.asarray([0, 7, 0, 8]))
     (Array([1, 3], int64),)
     """
-    x = as_array(x)
+    x = borrowed(x)
     if isinstance(x, TracedArray):
         message = "nonzero: how many elements are not zero is only known when the program runs"
         fail(TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero")
