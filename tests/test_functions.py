@@ -406,6 +406,11 @@ def test_functions_at_their_edges() -> None:
         near = run(td.nextafter)(np.float32([0, -0.0, 1, inf, nan, -1]), np.float32([-1, 0, 1, 0, 0, 0]))
         np.testing.assert_array_equal(near, np.float32([-1e-45, 0, 1, 3.4028235e38, nan, -0.99999994]))
         assert np.signbit(np.asarray(run(td.nextafter)(np.float32(0), np.float32(-0.0))))
+    x, y = (np.random.default_rng(seed).standard_normal(2000) * 2 for seed in (1, 2))
+    exact = np.logaddexp(x.astype(np.longdouble), y.astype(np.longdouble))
+    within = 4 * np.spacing(np.maximum(np.abs(exact), np.maximum(np.abs(x), np.abs(y))).astype(np.float64))
+    for run in (lambda f: f, td.jit):
+        assert (np.abs(np.asarray(run(td.logaddexp)(x, y)) - exact) <= within).all()
     assert float(td.logaddexp(np.float32(0), np.float32(-20))) == np.float32(np.log1p(np.exp(-20.0)))
     with pytest.raises(td.errors.DtypeError, match="nextafter: takes f32, f64, got f16"):
         td.nextafter(td.zeros(1, dtype=td.float16), td.zeros(1, dtype=td.float16))

@@ -150,11 +150,6 @@ def cumsum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[f
     return 2.0 * sizes[0].shape[axis], np.cumsum(sizes[0], axis)
 
 
-def logaddexp_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
-    """The logarithm that is added to the larger operand is at most that of 2; where both cancel its error remains."""
-    return 8.0, np.full(sizes[0].shape, math.log(2))
-
-
 def attention_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
     """A score is off by units of sum |q| |k|, its weight by as much of itself; weights add up to one."""
     q, k, v = sizes[:3]
@@ -169,7 +164,6 @@ SUMS = {
     "reduce_sum": sum_magnitude,
     "matmul": matmul_magnitude,
     "cumsum": cumsum_magnitude,
-    "logaddexp": logaddexp_magnitude,
     "attention": attention_magnitude,
 }
 
