@@ -291,6 +291,7 @@ def changed(old: str, new: str) -> str:
         (changed("shape=(seq, 4)", "shape=(other, 4)"), "line 5: expected an integer or a declared dim"),
         (changed("shape=(seq, 4)", "shape=(seq; 4)"), "line 5: expected operands in parentheses"),
         (changed("shape=(seq, 4)", "shape="), "line 5: "),
+        (changed("f32[] = constant(-0.0)", "f32[-3] = constant(-0.0)"), "line 4: expected sizes of at least 0"),
         (changed("return %2, %5", "return %9"), "line 7: expected a node defined before"),
         (LAYER + LAYER.partition("\n")[2], "line 8: expected a new graph name"),
     ],

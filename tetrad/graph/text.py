@@ -338,6 +338,8 @@ class _Parser:
         if text not in self.types:
             name, _, sizes = text[:-1].partition("[")
             shape = tuple(self.size(line, s) for s in sizes.split(",")) if sizes else ()
+            if any(isinstance(n, int) and n < 0 for n in shape):
+                raise line.expected(f"sizes of at least 0 in {text},")
             self.types[text] = ArrayType(line.checked(lambda: named(name)), shape)
         return self.types[text]
 
