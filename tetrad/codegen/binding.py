@@ -22,6 +22,10 @@ from tetrad.core.errors import BackendError
 
 _TEXT_OUT = POINTER(c_char_p)
 
+# The work is done here: other Python threads go on meanwhile. To let go of Python's lock in short functions too would
+# take longer than they do: where another thread is busy, 5 ms pass until it is given back.
+LONG = ("ParseAssembly", "VerifyModule", "RunNewModulePassManager", "TargetMachineEmitToMemory")
+
 # name: (result, arguments)
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "InitializeNativeTarget": (c_int, ()),
@@ -61,9 +65,9 @@ class Binding:
     """Each function as an attribute, under its name in the table."""
 
     def __init__(self, path: str) -> None:
-        library = ctypes.CDLL(path)
+        free, locked = ctypes.CDLL(path), ctypes.PyDLL(path)
         for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(library, f"LLVMPY_{name}", None)
+            function = getattr(free if name in LONG else locked, f"LLVMPY_{name}", None)
             if function is None:
                 message = f"llvmlite {llvmlite.__version__} has no function {name}, which code generation needs"
                 raise BackendError(message, hint="install the llvmlite that pyproject.toml names")
