@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, overload
 
 from tetrad.core.record import record
@@ -178,10 +179,11 @@ class Strings(Sequence[str | bytes]):
         return text_or_bytes(self.data[start + 8 : self.ends[i]])
 
     def __iter__(self) -> Iterator[str | bytes]:
-        data, start = self.data, 0
-        for end in self.ends:
-            yield text_or_bytes(data[start + 8 : end])
-            start = end
+        """All at once, which is several times as quick, where all are UTF-8 and none has a zero in it."""
+        pieces = [self.data[start + 8 : end] for start, end in pairwise((0, *self.ends))]
+        together = text_or_bytes(b"\0".join(pieces))
+        texts = together.split("\0") if isinstance(together, str) else ()
+        return iter(texts) if len(texts) == len(pieces) else map(text_or_bytes, pieces)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Strings):
