@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tetrad.formats import gguf
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.program import Programs
 from tetrad.runtime.cache import ObjectCache
+from tetrad.runtime.jobs import JOBS
 
 
 def load_changed(
@@ -84,7 +84,7 @@ def test_a_tokeniser_that_cannot_be_made_is_said_as_ever(tmp_path: Path) -> None
     for keys in ({"tokenizer.ggml.model": "abacus"}, {"tokenizer.ggml.tokens": ["a"] * 5000}):
         with pytest.raises((FileFormatError, UnsupportedError), match=r"abacus|token"):
             load_changed(tmp_path, keys=keys)
-    assert "tetrad-tokenizer" not in {thread.name for thread in threading.enumerate()}
+    assert not JOBS.begun and not JOBS.waiting
 
 
 def test_a_second_process_loads_neither_compiler_nor_templates(tmp_path: Path) -> None:

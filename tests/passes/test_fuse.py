@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from tetrad.compiler.driver import current_target, programs_of
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, fuse, weight
 from tetrad.passes.pipeline import optimise
+
+Program = Callable[[td.Array], td.Array]
 
 
 def test_halves_of_an_array_that_meet_again_do_not_double_the_code() -> None:
@@ -80,7 +83,7 @@ LONG = (unrolled, row_after_row, on_a_product, before_a_sum, added_up, two_at_a_
 
 
 @pytest.mark.parametrize("function", LONG, ids=lambda f: f.__name__)
-def test_no_kernel_holds_more_work_than_compiles_quickly(function) -> None:  # type: ignore[no-untyped-def]
+def test_no_kernel_holds_more_work_than_compiles_quickly(function: Program) -> None:
     graph = optimise(td.trace(function)(td.Spec((8, 64))))
     groups = fuse(graph)
     most = {"map": MAP_WORK, "rows": ROW_WORK, "matmul": TILE_WORK}
@@ -92,7 +95,7 @@ def test_no_kernel_holds_more_work_than_compiles_quickly(function) -> None:  # t
 
 
 @pytest.mark.parametrize("function", [unrolled, row_after_row, before_a_sum, two_at_a_time], ids=lambda f: f.__name__)
-def test_the_cuts_change_nothing(function) -> None:  # type: ignore[no-untyped-def]
+def test_the_cuts_change_nothing(function: Program) -> None:
     x = td.asarray(np.random.default_rng(1).random((8, 64), np.float32))
     np.testing.assert_allclose(td.jit(function)(x), function(x), rtol=2e-5)
 

@@ -542,8 +542,7 @@ class Llama:
         idx: int | None = None,
     ) -> int:
         """A token to follow what was evaluated, or its first `idx` + 1 tokens."""
-        refuse("sample", {"tfs_z": tfs_z, "penalize_nl": penalize_nl, "grammar": grammar},
-               {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)})  # fmt: skip
+        refuse_old("sample", tfs_z, penalize_nl, grammar)
         settings = self._settings(
             top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temp,
             repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
@@ -585,8 +584,7 @@ class Llama:
         grammar: LlamaGrammar | None = None,
     ) -> Generator[int, Sequence[int] | None, None]:
         """Tokens one after another, without end; tokens that are sent to it come after the last one."""
-        refuse("generate", {"tfs_z": tfs_z, "penalize_nl": penalize_nl, "grammar": grammar},
-               {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)})  # fmt: skip
+        refuse_old("generate", tfs_z, penalize_nl, grammar)
         settings = self._settings(
             top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temp,
             repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
@@ -680,3 +678,9 @@ def tool_call(head: Json, tool: Mapping[str, Any], arguments: str) -> Json:
 def usage(done: Completion) -> Json:
     prompt, written = done.prompt_tokens, len(done.tokens)
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+def refuse_old(function: str, tfs_z: float, penalize_nl: bool, grammar: LlamaGrammar | None) -> None:
+    """Settings of single steps that llama.cpp has given up, and grammars, which need whole answers."""
+    refuse(function, {"tfs_z": tfs_z, "penalize_nl": penalize_nl, "grammar": grammar},
+           {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)})  # fmt: skip

@@ -1,7 +1,7 @@
 """The driver, kernels: kernel programs in, addresses of machine code out; compiled once, kept on disk.
 
 Equal programs (by fingerprint) share code within the process; the code of each is an object file in the disk cache,
-keyed by everything it depends on. Workers make it, so that a program is compiled while the next is still lowered.
+keyed by everything it depends on. Jobs make it in threads of their own, while the next program is still lowered.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tetrad.codegen.module import emit_module
 from tetrad.codegen.targets.x86_64 import missing_features
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, Objects
-from tetrad.compiler.workers import WORKERS, Job
 from tetrad.core.errors import BackendError
 from tetrad.core.flags import code_key, flag_words
 from tetrad.core.target import Target
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.text import fingerprint
 from tetrad.runtime.cache import cache_key
+from tetrad.runtime.jobs import JOBS, Job
 
 
 class Kernels:
@@ -61,7 +61,7 @@ class Kernels:
         """Whoever makes the code of a symbol, or has made it for this load; None if the process had it."""
         with self.objects.lock:
             if symbol not in self.begun and symbol not in self.objects.addresses:
-                self.begun[symbol] = WORKERS.submit(lambda: self.build(symbol, program, target, check))
+                self.begun[symbol] = JOBS.submit(lambda: self.build(symbol, program, target, check))
             return self.begun.get(symbol)
 
     def build(self, symbol: str, program: Program, target: Target, check: str) -> stations.Spent:

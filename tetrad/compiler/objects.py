@@ -17,10 +17,10 @@ import llvmlite
 import tetrad
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets.x86_64 import processor_identity, select_target
-from tetrad.compiler.workers import WORKERS, Job
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
 from tetrad.runtime.cache import ObjectCache, cache_key
+from tetrad.runtime.jobs import JOBS, Job
 
 CODE_MAKERS = ("codegen", "runtime")
 
@@ -101,4 +101,4 @@ def host() -> Target:
 @cache
 def loading_runtime() -> Job:
     """The native schedule loop, loaded (at first: compiled) beside the Python work of the first compilation."""
-    return WORKERS.submit(load_runtime)
+    return JOBS.submit(load_runtime)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from tetrad.models.packed import load_weights
 from tetrad.models.program import Programs
 from tetrad.models.shapes import check_factors, check_shapes, outer_shapes
 from tetrad.models.weights import factors_of, rope_order
+from tetrad.runtime.jobs import JOBS
 from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
@@ -80,8 +80,11 @@ def load_parts(
         metadata = overridden(file.metadata, overrides or {}, arch.name)
         config = read_config(file, Metadata(metadata, file.path, arch.name, context), arch)
         check_shapes(file, outer_shapes(config), arch.shapes(config), config.layers)
-        with Beside(lambda: read_tokenizer(metadata, file.path, config)) as making:
+        making = JOBS.submit(lambda: read_tokenizer(metadata, file.path, config))
+        try:
             programs = Programs(arch, config, *read_weights(file, config))
+        finally:
+            making.wait()  # it reads from the file
         return Parts(file.path, metadata, config, programs, making.result())
 
 
@@ -96,36 +99,6 @@ def overridden(metadata: Mapping[str, object], overrides: Mapping[str, object], 
         return metadata
     own = (key for key in overrides if key.startswith("rope.") or key == "pooling_type")
     return {**metadata, **overrides, **{f"{arch}.{key}": overrides[key] for key in own}}
-
-
-class Beside:
-    """A tokeniser made in a thread of its own: a large vocabulary takes as long as the weights of a small model.
-
-    The thread has ended when the block has; `result` raises what making it raised.
-    """
-
-    def __init__(self, make: Callable[[], Tokenizer]) -> None:
-        self.make = make
-        self.made: Tokenizer | BaseException | None = None
-        self.thread = threading.Thread(target=self.work, name="tetrad-tokenizer")
-
-    def work(self) -> None:
-        try:
-            self.made = self.make()
-        except BaseException as error:  # raised again by whoever needs the result
-            self.made = error
-
-    def __enter__(self) -> Beside:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.thread.join()
-
-    def result(self) -> Tokenizer:
-        if self.made is None or isinstance(self.made, BaseException):
-            raise self.made or RuntimeError("the tokeniser is not made yet")
-        return self.made
 
 
 def read_config(file: gguf.File, metadata: Metadata, arch: Architecture) -> Config:
@@ -159,7 +132,7 @@ def row_order(config: Config, name: str) -> np.ndarray | None:
 
 
 def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
-    """Its library is loaded here too, beside the weights."""
+    """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those of a small model."""
     tokenizer: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
     if tokenizer.vocab_size > config.vocab:
         message = f"{tokenizer.vocab_size} tokens have no more than {config.vocab} rows in token_embd.weight"

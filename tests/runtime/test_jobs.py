@@ -1,4 +1,4 @@
-"""Workers: every job is done once, whoever does it; errors reach whoever asks; a child process is not left waiting."""
+"""Jobs: every job is done once, whoever does it; errors reach whoever asks; a child process is not left waiting."""
 
 import os
 import threading
@@ -10,21 +10,21 @@ import pytest
 import tetrad as td
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.targets.x86_64 import host_target
-from tetrad.compiler.workers import WORKERS, Workers
+from tetrad.runtime.jobs import JOBS, Jobs
 
 
 def test_results_come_back_and_threads_end() -> None:
-    workers = Workers()
-    jobs = [workers.submit(lambda i=i: i * i) for i in range(50)]
+    mine = Jobs()
+    jobs = [mine.submit(lambda i=i: i * i) for i in range(50)]
     assert [job.result() for job in jobs] == [i * i for i in range(50)]
     deadline = time.monotonic() + 10
-    while workers.threads and time.monotonic() < deadline:
+    while mine.threads and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert workers.threads == 0 and not workers.waiting and not workers.begun
+    assert mine.threads == 0 and not mine.waiting and not mine.begun
 
 
 def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
-    job = Workers().submit(lambda: 1 // 0)
+    job = Jobs().submit(lambda: 1 // 0)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             job.result()
@@ -32,9 +32,9 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
 
 def test_no_more_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRAD_THREADS", "1")
-    workers, gate, names = Workers(), threading.Event(), []
-    jobs = [workers.submit(lambda: (gate.wait(), names.append(threading.current_thread().name))) for _ in range(4)]
-    assert workers.threads == 1
+    mine, gate, names = Jobs(), threading.Event(), []
+    jobs = [mine.submit(lambda: (gate.wait(), names.append(threading.current_thread().name))) for _ in range(4)]
+    assert mine.threads == 1
     gate.set()
     for job in reversed(jobs):  # the last has not begun: it is done here
         job.result()
@@ -46,18 +46,18 @@ def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    workers = Workers()
-    assert workers.submit(lambda: 5).result() == 5 and workers.threads == 0
+    mine = Jobs()
+    assert mine.submit(lambda: 5).result() == 5 and mine.threads == 0
 
 
 def test_a_child_does_what_its_parent_had_begun() -> None:
-    workers, gate = Workers(), threading.Event()
-    job = workers.submit(lambda: gate.wait() and 7)
-    while job not in workers.begun:
+    mine, gate = Jobs(), threading.Event()
+    job = mine.submit(lambda: gate.wait() and 7)
+    while job not in mine.begun:
         time.sleep(0.001)
     child = os.fork()
     if child == 0:
-        workers.forked()
+        mine.forked()
         gate = threading.Event()
         gate.set()
         os._exit(0 if job.result() == 7 else 1)
@@ -72,7 +72,7 @@ def test_threads_compile_side_by_side_and_give_the_same_object() -> None:
         f"define i64 @f{i}(i64 %x) {{\n  %y = mul i64 %x, {i + 3}\n  ret i64 %y\n}}" for i in range(100)
     )
     want = compile_object(text, target)
-    jobs = [WORKERS.submit(lambda: compile_object(text, target)) for _ in range(16)]
+    jobs = [JOBS.submit(lambda: compile_object(text, target)) for _ in range(16)]
     assert all(job.result() == want for job in jobs)
 
 

@@ -1,4 +1,4 @@
-"""The driver, workers: threads that generate code while the caller goes on with lowering.
+"""Runtime, jobs: threads that generate code while the caller goes on with lowering, or load beside it.
 
 Receives calls, gives jobs to wait for. LLVM works outside Python's lock, so as many jobs run at once as there are
 processors. Threads end when nothing is left to do: between compilations there are none.
@@ -16,19 +16,23 @@ from tetrad.runtime.limits import available_threads
 
 
 class Job:
-    """A call that a worker makes, or whoever first needs its result before one has begun."""
+    """A call that another thread makes, or whoever first needs its result before one has begun."""
 
-    def __init__(self, call: Callable[[], Any], workers: Workers) -> None:
-        self.call, self.workers = call, workers
+    def __init__(self, call: Callable[[], Any], jobs: Jobs) -> None:
+        self.call, self.jobs = call, jobs
         self.done = threading.Event()
         self.value: Any = None
         self.error: BaseException | None = None
 
-    def result(self) -> Any:
-        """What the call gives; raises what it raised."""
-        if self.workers.claims(self):
+    def wait(self) -> None:
+        """Return when the call has, whatever came of it."""
+        if self.jobs.claims(self):
             self.work()
         self.done.wait()
+
+    def result(self) -> Any:
+        """What the call gives; raises what it raised."""
+        self.wait()
         if self.error is not None:
             raise self.error
         return self.value
@@ -38,11 +42,13 @@ class Job:
             self.value = self.call()
         except BaseException as error:  # raised again by whoever needs the result
             self.error = error
-        self.workers.finished(self)
+        self.jobs.finished(self)
         self.done.set()
 
 
-class Workers:
+class Jobs:
+    """What waits, what has begun, and the threads that do it."""
+
     def __init__(self) -> None:
         self.waiting: deque[Job] = deque()
         self.begun: set[Job] = set()
@@ -58,7 +64,7 @@ class Workers:
                 return job
             self.threads += 1
         try:
-            threading.Thread(target=self.work, name="tetrad-compile").start()
+            threading.Thread(target=self.work, name="tetrad-job").start()
         except RuntimeError:  # no more threads, or the interpreter is ending: whoever needs the result does the work
             with self.lock:
                 self.threads -= 1
@@ -90,7 +96,7 @@ class Workers:
             self.begun.discard(job)
 
     def forked(self) -> None:
-        """In a child process there are no workers: what was not finished is done by whoever needs it."""
+        """In a child process there are no such threads: what was not finished is done by whoever needs it."""
         self.lock, self.threads = threading.Lock(), 0
         self.waiting.extend(self.begun)
         self.begun.clear()
@@ -98,7 +104,7 @@ class Workers:
             job.done = threading.Event()
 
 
-WORKERS = Workers()
+JOBS = Jobs()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WORKERS.forked)
+    os.register_at_fork(after_in_child=JOBS.forked)
