@@ -430,7 +430,7 @@ def emit_prefetch(cg: Codegen, node: n.Prefetch) -> None:
     else:
         at = cg.scalar(node.at)
     pointer = cg.pointer(node.buffer, at)
-    cg.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+    cg.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", "2"), ("i32", "1"))
 
 
 # -- locals and control flow ------------------------------------------------------------------------------------------

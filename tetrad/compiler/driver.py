@@ -25,6 +25,7 @@ from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.launch import Control, Launch, Lowered, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
+from tetrad.runtime.limits import available_threads
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import Trapped
 
@@ -40,7 +41,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             stations.save("graph", graph.name, str(graph))
             stations.save("passes", better.name, str(better))
         with stations.timed("lower"):
-            lowered = Lowerer(target, beginning(target)).lower(better)
+            lowered = Lowerer(target, beginning(target), available_threads()).lower(better)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if stations.wants("kernel"):
             for program in programs:

@@ -33,6 +33,7 @@ from tetrad.graph.text import structural_hash
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.lower.launch import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
 from tetrad.runtime.cache import cache_key
+from tetrad.runtime.limits import available_threads
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import Trapped
 
@@ -114,7 +115,7 @@ def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
     if processor is None or is_watched() or not is_plain(graph):
         return None
     libraries = f"numpy {np.__version__}, ml_dtypes {ml_dtypes.__version__}"  # they compute folded constants
-    made_by = (build_identity(MAKERS), code_key(), processor, libraries)
+    made_by = (build_identity(MAKERS), code_key(), processor, libraries, f"{available_threads()} threads")
     return cache_key(*made_by, str(donated), structural_hash(graph), *large_constants(graph))
 
 

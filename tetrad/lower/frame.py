@@ -34,6 +34,7 @@ class Memory:
 
     slots: Mapping[Node, Slot]
     target: Target
+    threads: int = 1  # that will share the work
 
     def temp(self, name: str, dtype: DType, *shape: Size) -> Slot:
         return Slot(name, ArrayType(dtype, tuple(shape)), "temp")

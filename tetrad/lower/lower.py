@@ -46,8 +46,10 @@ GENERATORS: dict[str, Generator] = {
 class Lowerer:
     """Lowers graphs for one target, each sub-graph once; hands kernels over to `begin` as soon as they are made."""
 
-    def __init__(self, target: Target, begin: Callable[[Program], None] = lambda program: None) -> None:
-        self.target, self.begin = target, begin
+    def __init__(
+        self, target: Target, begin: Callable[[Program], None] = lambda program: None, threads: int = 1
+    ) -> None:
+        self.target, self.begin, self.threads = target, begin, threads
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
 
@@ -67,7 +69,7 @@ class Lowerer:
         graph = with_room_for_updates(graph)
         groups = fuse(graph)
         slots = assign_slots(graph, groups)
-        memory = Memory(slots, self.target)
+        memory = Memory(slots, self.target, self.threads)
         kept = {o for g in groups for o in g.outputs}
         steps: list[Step] = []
         for group in groups:

@@ -1,10 +1,10 @@
 """Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before it is stored.
 
-A workgroup takes one block of columns and one block of rows. For every 512 of k it packs its part of the right side
-into scratch as panels [panel][k][width of a tile] (a constant right side comes packed), then walks its rows in register
-tiles: a tile holds `rows` x `vectors` accumulators, each step broadcasts one element of the left side per row. The rows
-of a tile are staged in scratch first: rows a power of two apart would share the few places a cache has for them, and
-elementwise work on the left side is done once.
+A workgroup takes a block of rows and a block of columns. It walks k in blocks so short that a panel of the right side
+(one block of k, the columns of one tile) stays in the nearest cache: it packs its columns as panels [panel][k][width]
+(a constant right side comes packed), stages a stretch of rows as tiles beside each other, and for each panel walks the
+tiles of the stretch. A tile holds `rows` x `vectors` accumulators; each step of k broadcasts one element of the left
+side per row. So the inner loop reads the panel from the first cache, the staged rows in one long run from the second.
 
 Canonical order (design D6): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in order.
 Nothing here changes it: not tiles, blocks, packing or threads.
@@ -26,15 +26,19 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
-from tetrad.lower.thin import is_thin, lower_thin
+from tetrad.lower.thin import CHUNK, is_thin, lower_thin
 from tetrad.lower.transpose import turned
 from tetrad.passes.fuse import Group
 
-BLOCK = 512  # of k, packed and walked at a time; two make a chunk of 1024, which is part of the meaning
-COLUMNS = 128  # of a workgroup
-ROWS, FEW_ROWS = 384, 192  # of a workgroup, at most; fewer where that leaves more workgroups to share
-PITCH = BLOCK + LANES  # between staged rows
+PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the nearest cache
+ROWS, COLUMNS = 1024, 512  # of a workgroup at most; twice the columns where the rows are few
+FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
+STRETCH = 96  # rows staged at a time: they lie in the second cache
+WORK = 1 << 25  # multiplications that make a workgroup worth having
+UNKNOWN = 256  # what a Dim is taken for
+SHARE = 2  # workgroups wanted for each thread
 STAGING_COLUMNS = 64
+TOGETHER = 4  # vectors packed in one go
 UNROLL = 4  # steps of k written out
 
 
@@ -65,24 +69,43 @@ class Matmul:
         self.frame = Frame(group.name, memory)
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
-        self.columns = max(self.width, COLUMNS // self.width * self.width)
+        self.depth = PANEL_BYTES // (self.width * self.dtype.nbytes)  # of a block of k
+        self.rows, self.columns = choose_blocks(self.size, self.tile.rows, memory.threads)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
-        self.panels = self.frame.input(self.packed) if self.packed else self.scratch_panels()
+        panels = self.panel_pitch * self.columns
+        self.panels = self.frame.input(self.packed) if self.packed else self.scratch("panels", panels)
         self.beside = [i for i in self.frame.reading.buffers if i.type.shape == shape and i not in (self.a, self.b)]
         self.outputs = output_buffers(self.frame, group)
-        self.rows = FEW_ROWS if isinstance(self.size.m, int) and self.size.m < 2 * ROWS else ROWS
-        rows = self.tile.rows
-        self.staged = self.frame.scratch("rows", self.dtype, rows * PITCH) if self.is_worth_staging() else None
-        self.tile_area = self.frame.scratch("tile", self.dtype, rows * self.width)
+        self.staged = self.scratch("rows", self.stretch * self.row_pitch) if self.is_worth_staging() else None
+        self.tile_area = self.scratch("tile", self.tile.rows * self.width)
+
+    def scratch(self, stem: str, count: int) -> Buffer:
+        return self.frame.scratch(stem, self.dtype, count)
+
+    @property
+    def stretch(self) -> int:
+        """Rows staged together: whole tiles."""
+        return max(min(STRETCH, self.rows) // self.tile.rows, 1) * self.tile.rows
+
+    @property
+    def row_pitch(self) -> int:
+        """Elements of scratch a staged row has. A vector more than its block of k: rows do not share the few places a
+        cache has for addresses a power of two apart, and what `stage_turned` writes too much falls between tiles."""
+        return self.depth + LANES
+
+    @property
+    def panel_pitch(self) -> int:
+        """Elements of scratch a packed column has, one more than its block of k for the same reason."""
+        return self.depth + 1
 
     def is_turned(self, side: Node) -> bool:
         """Is a side read in place from an array that lies the other way round?"""
         return runs_along_k(side) and side not in self.frame.reading.buffers
 
     def is_worth_staging(self) -> bool:
-        """Rows of the left side lie along k, and enough columns follow to pay for copying them."""
-        return not self.is_turned(self.a) and not (isinstance(self.size.n, int) and self.size.n < STAGING_COLUMNS)
+        """Do enough columns follow to pay for copying rows?"""
+        return not (isinstance(self.size.n, int) and self.size.n < STAGING_COLUMNS)
 
     # -- the workgroup --------------------------------------------------------------------------------------------
 
@@ -93,66 +116,123 @@ class Matmul:
         position = Space(self.k, self.sizes, grid, self.k.group_id())
         self.batch = Space(self.k, self.sizes, size.batch, position.span(0, 1)).axes()
         self.n0 = position.span(1, 2) * self.columns
+        self.here = self.k.min(self.sizes.val(size.n) - self.n0, self.columns)
+        self.here_padded = (self.here + (self.width - 1)) // self.width * self.width
         self.split_rows(position.span(2, 3), rows)
         self.walk_blocks()
         flops = product((*size.batch, size.m, size.n, size.k)) * 2
         return self.frame.finish(product(grid), self.group, flops=flops)
 
     def split_rows(self, block: Val, blocks: Size) -> None:
-        """Rows as evenly as possible, so that every block has at least a tile."""
-        k, m = self.k, self.sizes.val(self.size.m)
+        """Whole tiles, as evenly as possible."""
+        k, m, rows = self.k, self.sizes.val(self.size.m), self.tile.rows
         if blocks == 1:
             self.m0, self.m1 = k.index(0), m
             return
-        count = self.sizes.val(blocks)
-        self.m0, self.m1 = (block * m) // count, ((block + 1) * m) // count
+        tiles, count = self.sizes.val(ceil_div(self.size.m, rows)), self.sizes.val(blocks)
+        self.m0 = (block * tiles) // count * rows
+        self.m1 = k.min(((block + 1) * tiles) // count * rows, m)
 
     def walk_blocks(self) -> None:
-        """k in blocks of 512: two make a chunk. Between blocks a tile's unfinished chain, and the sum of the chunks
-        before it, wait in scratch."""
+        """Between blocks of k a tile's unfinished chain, and the sum of the chunks before it, wait in scratch."""
         k, depth = self.k, self.size.k
         self.block: Val | None = None
-        if isinstance(depth, int) and depth <= BLOCK:
+        if isinstance(depth, int) and depth <= self.depth:
             self.run_block(k.index(0), self.sizes.val(depth))
             return
-        self.area = (self.rows + 1) * self.columns
-        self.chains = self.frame.scratch("chains", self.dtype, self.area)
-        self.sums = self.frame.scratch("sums", self.dtype, 2 * self.area)
-        self.blocks = k.max(self.sizes.val(ceil_div(depth, BLOCK)), 1)  # a Dim may be 0, a result is written
+        self.area = -(-self.rows // self.tile.rows) * self.tile.rows
+        self.chains = self.scratch("chains", self.area * self.columns)
+        is_long = not (isinstance(depth, int) and depth <= CHUNK)
+        self.sums = self.scratch("sums", self.area * self.columns) if is_long else None
+        self.blocks = k.max(self.sizes.val(ceil_div(depth, self.depth)), 1)  # a Dim may be 0, a result is written
         with k.loop(self.blocks) as self.block:
-            start = self.block * BLOCK
-            self.run_block(start, k.min(start + BLOCK, self.sizes.val(depth)))
+            start = self.block * self.depth
+            self.run_block(start, k.min(start + self.depth, self.sizes.val(depth)))
 
     def run_block(self, start: Val, stop: Val) -> None:
-        """Pack, then tiles from m0 to m1; the last one is moved up to end at m1 and computes some rows twice, alike."""
+        """Pack the columns, then stretches of rows, each against every panel."""
+        k = self.k
         if self.packed is None:
             self.pack(start, stop)
-        k, rows = self.k, self.tile.rows
-        if isinstance(self.size.m, int):  # at least a tile, by the choice of the tile
-            with k.loop(self.m1, self.m0, rows) as m:
-                self.walk_columns(k.min(m, self.m1 - rows), rows, start, stop)
-            return
-        with k.when(self.m1 - self.m0 >= rows), k.loop(self.m1, self.m0, rows) as m:
-            self.walk_columns(k.min(m, self.m1 - rows), rows, start, stop)
-        with k.otherwise(), k.loop(self.m1, self.m0) as m:
-            self.walk_columns(m, 1, start, stop)
+        with k.loop(self.m1, self.m0, self.stretch) as top:
+            end = k.min(top + self.stretch, self.m1)
+            if self.staged is not None:
+                self.stage(top, end, start, stop)
+            with k.loop(self.here, 0, self.width) as column, k.loop(end, top, self.tile.rows) as m:
+                self.fetch_ahead(top, m, column, start)
+                self.run_tile(top, m, column, start, stop)
 
-    def walk_columns(self, m: Val, rows: int, start: Val, stop: Val) -> None:
-        """One tile of rows against every panel: the rows stay in the nearest cache, the panels come from the next."""
-        if self.staged is not None:
-            self.stage(m, rows, start, stop)
-        left = self.sizes.val(self.size.n) - self.n0
-        with self.k.loop(self.k.min(left, self.columns), 0, self.width) as column:
-            self.run_tile(m, rows, column, start, stop)
+    # -- fetching ahead -------------------------------------------------------------------------------------------
 
-    def stage(self, m: Val, rows: int, start: Val, stop: Val) -> None:
-        """rows[row][k] = a[m + row, start + k]"""
+    def fetch_ahead(self, top: Val, m: Val, column: Val, start: Val) -> None:
+        """Memory is idle while tiles are computed: tile by tile it brings a piece of what is staged and packed next."""
+        if self.staged is not None and self.a in self.frame.reading.buffers and self.rows > self.stretch:
+            self.fetch_rows(top, m, column, start)
+        if self.packed is None and self.b in self.frame.reading.buffers and self.block is not None:
+            self.fetch_columns(m, column, start)
+
+    def fetch_rows(self, top: Val, m: Val, column: Val, start: Val) -> None:
+        """Of the next stretch; after the last one, of the first in the next block of k."""
+        k = self.k
+        is_last = top + self.stretch >= self.m1
+        ahead = k.select(is_last, self.m0 - top, k.index(self.stretch)) + m
+        depth = k.select(is_last, start + self.depth, start) + column
+        with k.when(column < self.depth):
+            for row in range(self.tile.rows):
+                self.fetch(self.a, ahead + row, depth)
+
+    def fetch_columns(self, m: Val, column: Val, start: Val) -> None:
+        """Of the next block of k, in the order in which they lie in memory, some lines for each tile."""
+        rows = min(self.rows, self.size.m) if isinstance(self.size.m, int) else self.rows
+        tiles, across = -(-rows // self.tile.rows), self.columns // LANES
+        lines = -(-self.depth * self.tile.vectors // tiles)
+        first = (column // self.width * tiles + (m - self.m0) // self.tile.rows) * lines
+        for line in range(lines):
+            at = first + line
+            self.fetch(self.b, start + self.depth + at // across, self.n0 + at % across * LANES)
+
+    def fetch_beside(self, m: Val, column: Val) -> None:
+        """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees."""
+        for node in self.beside:
+            for i in range(self.tile.rows * self.tile.vectors):
+                row, v = divmod(i, self.tile.vectors)
+                self.fetch(node, m + row, self.n0 + column + v * LANES)
+
+    def fetch(self, node: Node, row: Val, column: Val) -> None:
+        shape = node.type.shape
+        at = operand_at(self.k, node, self.batch, row, column)
+        self.k.prefetch(self.frame.reading.buffers[node], offset(self.sizes, at, shape, row_strides(shape)))
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def stage(self, top: Val, end: Val, start: Val, stop: Val) -> None:
+        with self.k.loop(end, top, self.tile.rows) as m:
+            if self.is_turned(self.a):
+                self.stage_turned(m, self.staged_at(top, m), start, stop)
+            else:
+                self.stage_rows(m, self.staged_at(top, m), start, stop)
+
+    def staged_at(self, top: Val, m: Val) -> Val:
+        return (m - top) * self.row_pitch
+
+    def stage_rows(self, m: Val, at: Val, start: Val, stop: Val) -> None:
+        """staged[row][k] = a[m + row, start + k]; rows past the last repeat it and are not stored in the end."""
         k, depth = self.k, stop - start
         with k.loop(depth, 0, LANES) as step:
             lane = step + k.lane()
             with self.frame.within(lane, depth, self.size.k):
-                for row in range(rows):
-                    k.store(self.staged_rows, lane + row * PITCH, self.left(m + row, start + lane))
+                for row in range(self.tile.rows):
+                    k.store(self.staged_rows, at + row * self.row_pitch + lane, self.left(m, row, start + lane))
+
+    def stage_turned(self, m: Val, at: Val, start: Val, stop: Val) -> None:
+        """staged[k][row] = a[m + row, start + k] of a left side that lies [k][m]: 16 rows are stored where the tile
+        has fewer; the next step of k overwrites what is too much."""
+        k, lane = self.k, self.k.lane()
+        with k.loop(stop - start) as step:
+            value = k.local(0, self.dtype)
+            with k.when(m + lane < self.sizes.val(self.size.m), guard=True):
+                value.set(self.left_at(m + lane, start + step))
+            k.store(self.staged_rows, at + step * self.tile.rows + lane, value)
 
     @property
     def staged_rows(self) -> Buffer:
@@ -160,150 +240,146 @@ class Matmul:
             raise TypeError("the left side is not staged")
         return self.staged
 
+    def left(self, m: Val, row: int, depth: Val) -> Val:
+        return self.left_at(self.k.min(m + row, self.m1 - 1) if row else m, depth)
+
+    def left_at(self, m: Val, depth: Val) -> Val:
+        at = operand_at(self.k, self.a, self.batch, m, depth)
+        return self.k.cast(self.frame.reading.wide(self.a, at), self.dtype)
+
     # -- the tile -------------------------------------------------------------------------------------------------
 
-    def run_tile(self, m: Val, rows: int, column: Val, start: Val, stop: Val) -> None:
-        k, vectors = self.k, self.tile.vectors
+    def run_tile(self, top: Val, m: Val, column: Val, start: Val, stop: Val) -> None:
+        k, rows, vectors = self.k, self.tile.rows, self.tile.vectors
         accs = [[k.local(0, self.dtype) for _ in range(vectors)] for _ in range(rows)]
-        tile = [(acc, m + row, column + v * LANES) for row, line in enumerate(accs) for v, acc in enumerate(line)]
-        self.fetch_ahead(tile)
-        self.resume(tile)
+        flat = [acc for line in accs for acc in line]
+        self.fetch_beside(m, column)
+        self.resume(flat, m, column)
         depth = stop - start
         whole = (depth // UNROLL) * UNROLL
         with k.loop(whole, 0, UNROLL) as step:
             for u in range(UNROLL):
-                self.step(accs, m, column, start, step + u)
+                self.step(accs, top, m, column, start, step + u)
         if not isinstance(self.size.k, int) or self.size.k % UNROLL:
             with k.loop(depth, whole) as step:
-                self.step(accs, m, column, start, step)
-        self.finish_tile(tile)
+                self.step(accs, top, m, column, start, step)
+        self.finish_tile(flat, m, column)
 
-    def fetch_ahead(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
-        """What the epilogue reads beside the product comes while the product is computed: it is short pieces of rows
-        far apart, which no processor foresees."""
-        for node in self.beside:
-            strides = row_strides(node.type.shape)
-            for _, m, column in tile:
-                at = offset(self.sizes, (*self.batch, m, self.n0 + column), node.type.shape, strides)
-                self.k.prefetch(self.frame.reading.buffers[node], at)
-
-    def resume(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
-        """The second block of a chunk goes on where the first stopped."""
-        if self.block is not None:
-            with self.k.when((self.block % 2).eq(1)):
-                for acc, m, column in tile:
-                    acc.set(self.k.load(self.chains, self.sum_at(m, column)))
-
-    def finish_tile(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
-        """After the last block run the epilogue and store; else keep the chain, or add it to the sum of chunks.
-
-        Sums live twice, read from one copy and written to the other, so a row done twice adds its chunk once.
-        """
-        if self.block is None:
-            self.store_tile(tile)
-            return
-        k, block = self.k, self.block
-        odd = (block // 2) % 2
-        closes = (block % 2).eq(1) | (block + 1).eq(self.blocks)
-        with k.when(closes & (block > 1)):
-            for acc, m, column in tile:
-                acc.set(k.load(self.sums, self.sum_at(m, column) + odd * self.area) + acc.get())
-        with k.when((block + 1).eq(self.blocks)):
-            self.store_tile(tile)
-        with k.otherwise(), k.when(closes):
-            for acc, m, column in tile:
-                k.store(self.sums, self.sum_at(m, column) + (1 - odd) * self.area, acc)
-        with k.when((block % 2).eq(0)):
-            for acc, m, column in tile:
-                k.store(self.chains, self.sum_at(m, column), acc)
-
-    def sum_at(self, m: Val, column: Val) -> Val:
-        return (m - self.m0) * self.columns + column + self.k.lane()
-
-    def store_tile(self, tile: list[tuple[LocalVar, Val, Val]]) -> None:
-        """Straight from registers, or, when an epilogue follows, row by row: its code is written once."""
-        k = self.k
-        if len(self.group.members) == 1:
-            for acc, m, column in tile:
-                self.store_vector(acc.get(), m, column)
-            return
-        for i, (acc, _, _) in enumerate(tile):
-            k.store(self.tile_area, k.lane() + i * LANES, acc)
-        (_, top, left), vectors = tile[0], self.tile.vectors
-        with k.loop(len(tile), always=True) as part:
-            row, v = (part, k.index(0)) if vectors == 1 else (part // vectors, part % vectors)
-            self.store_vector(k.load(self.tile_area, k.lane() + part * LANES), top + row, left + v * LANES)
-
-    def store_vector(self, total: Val, m: Val, column: Val) -> None:
-        lane = self.n0 + column + self.k.lane()
-        with self.frame.within(lane, self.sizes.val(self.size.n), self.size.n, self.width):
-            store_result(self.frame, self.node, self.outputs, (*self.batch, m, lane), total)
-
-    def step(self, accs: list[list[LocalVar]], m: Val, column: Val, start: Val, step: Val) -> None:
+    def step(self, accs: list[list[LocalVar]], top: Val, m: Val, column: Val, start: Val, step: Val) -> None:
         right = [self.right(column, v, start, step) for v in range(self.tile.vectors)]
         for row, chain in enumerate(accs):
-            staged = self.staged is not None
-            left = self.k.load(self.staged_rows, step + row * PITCH) if staged else self.left(m + row, start + step)
+            left = self.left_of_step(top, m, row, start, step)
             for v, acc in enumerate(chain):
                 acc.set(multiply_add(self.k, left, right[v], acc.get()))
 
-    def left(self, m: Val, depth: Val) -> Val:
-        at = operand_at(self.k, self.a, self.batch, m, depth)
-        return self.k.cast(self.frame.reading.wide(self.a, at), self.dtype)
+    def left_of_step(self, top: Val, m: Val, row: int, start: Val, step: Val) -> Val:
+        if self.staged is None:
+            return self.left(m, row, start + step)
+        at = self.staged_at(top, m)
+        inside = step * self.tile.rows + row if self.is_turned(self.a) else step + row * self.row_pitch
+        return self.k.load(self.staged, at + inside)
 
     def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
         lane = self.k.lane() + v * LANES
         if self.packed is None:
-            depth = self.k.index(self.panel_depth)
-            return self.k.load(self.panels, column * depth + step * self.width + lane)
+            return self.k.load(self.panels, column * self.panel_pitch + step * self.width + lane)
         depth = self.sizes.val(self.size.k)
         return self.k.load(self.panels, (self.n0 + column) * depth + (start + step) * self.width + lane)
 
+    def waiting_at(self, m: Val, column: Val, i: int) -> Val:
+        """Where the i-th accumulator of a tile waits between blocks: [panel][row][column]."""
+        return column * self.area + (m - self.m0) * self.width + i * LANES + self.k.lane()
+
+    def resume(self, accs: list[LocalVar], m: Val, column: Val) -> None:
+        """A block that does not begin a chunk goes on where the one before stopped."""
+        if self.block is not None:
+            with self.k.when((self.block % (CHUNK // self.depth)).ne(0)):
+                for i, acc in enumerate(accs):
+                    acc.set(self.k.load(self.chains, self.waiting_at(m, column, i)))
+
+    def finish_tile(self, accs: list[LocalVar], m: Val, column: Val) -> None:
+        """After the last block run the epilogue and store; else keep the chain, or add it to the sum of chunks."""
+        if self.block is None:
+            self.store_tile(accs, m, column)
+            return
+        k, chunk = self.k, CHUNK // self.depth
+        is_last = (self.block + 1).eq(self.blocks)
+        closes = (self.block % chunk).eq(chunk - 1)
+        if self.sums is not None:
+            with k.when((closes | is_last) & (self.block >= chunk)):
+                for i, acc in enumerate(accs):
+                    acc.set(k.load(self.sums, self.waiting_at(m, column, i)) + acc.get())
+        with k.when(is_last):
+            self.store_tile(accs, m, column)
+        with k.otherwise():
+            if self.sums is None:
+                self.keep(self.chains, accs, m, column)
+                return
+            with k.when(closes):
+                self.keep(self.sums, accs, m, column)
+            with k.otherwise():
+                self.keep(self.chains, accs, m, column)
+
+    def keep(self, buffer: Buffer, accs: list[LocalVar], m: Val, column: Val) -> None:
+        for i, acc in enumerate(accs):
+            self.k.store(buffer, self.waiting_at(m, column, i), acc)
+
+    def store_tile(self, accs: list[LocalVar], m: Val, column: Val) -> None:
+        """Straight from registers, or, when an epilogue follows, row by row: its code is written once."""
+        k, vectors = self.k, self.tile.vectors
+        if len(self.group.members) == 1:
+            for i, acc in enumerate(accs):
+                self.store_vector(acc.get(), m, i // vectors, column + i % vectors * LANES)
+            return
+        for i, acc in enumerate(accs):
+            k.store(self.tile_area, k.lane() + i * LANES, acc)
+        with k.loop(k.min(self.m1 - m, self.tile.rows) * vectors, always=True) as part:
+            row, v = (part, k.index(0)) if vectors == 1 else (part // vectors, part % vectors)
+            self.store_at(k.load(self.tile_area, k.lane() + part * LANES), m + row, column + v * LANES)
+
+    def store_vector(self, total: Val, m: Val, row: int, column: Val) -> None:
+        if row == 0 or (isinstance(self.size.m, int) and self.size.m % self.tile.rows == 0):
+            self.store_at(total, m + row, column)
+            return
+        with self.k.when(m + row < self.m1):
+            self.store_at(total, m + row, column)
+
+    def store_at(self, total: Val, m: Val, column: Val) -> None:
+        lane = self.n0 + column + self.k.lane()
+        with self.frame.within(lane, self.sizes.val(self.size.n), self.size.n, self.width):
+            store_result(self.frame, self.node, self.outputs, (*self.batch, m, lane), total)
+
     # -- packing --------------------------------------------------------------------------------------------------
-
-    @property
-    def panel_depth(self) -> int:
-        return min(self.size.k, BLOCK) if isinstance(self.size.k, int) else BLOCK
-
-    def scratch_panels(self) -> Buffer:
-        return self.frame.scratch("panels", self.dtype, self.columns * self.panel_depth)
 
     def panel_at(self, column: Val, step: Val) -> Val:
         """Where 16 columns of the block stand in the panels at one step of k."""
         panel, rest = column // self.width, column % self.width
-        return (panel * self.panel_depth + step) * self.width + rest + self.k.lane()
+        return (panel * self.panel_pitch + step) * self.width + rest + self.k.lane()
 
     def pack(self, start: Val, stop: Val) -> None:
         """panels[panel][k][column] = b[start + k, n0 + panel, column], zero past the last column."""
+        k, n, together = self.k, self.size.n, TOGETHER * LANES
         if self.is_turned(self.b):
             self.pack_turned(start, stop)
             return
-        k, n = self.k, self.size.n
-        if isinstance(n, int) and n % self.columns == 0:
-            self.pack_whole(start, stop)
-            return
-        with k.when(self.n0 + self.columns <= self.sizes.val(n)):
-            self.pack_whole(start, stop)
-        with k.otherwise(), k.loop(stop - start) as step:
-            self.pack_row(start, step)
-
-    def pack_whole(self, start: Val, stop: Val) -> None:
-        """Every column of the block is there."""
-        k = self.k
+        whole = self.here // together * together
         with k.loop(stop - start) as step:
-            for v in range(self.columns // LANES):
-                column = self.n0 + v * LANES + k.lane()
-                k.store(self.panels, self.panel_at(k.index(v * LANES), step), self.element(start + step, column))
+            with k.loop(whole, 0, together) as column:
+                for v in range(TOGETHER):
+                    lane = self.n0 + column + v * LANES + k.lane()
+                    k.store(self.panels, self.panel_at(column + v * LANES, step), self.element(start + step, lane))
+            if not isinstance(n, int) or n % together:
+                with k.loop(self.here_padded, whole, LANES) as column:
+                    self.pack_edge(column, start, step)
 
-    def pack_row(self, start: Val, step: Val) -> None:
-        """One step of k of a block that may end early."""
+    def pack_edge(self, column: Val, start: Val, step: Val) -> None:
+        """16 columns that may not all be there."""
         k = self.k
-        with k.loop(self.columns, 0, LANES, always=True) as column:
-            lane = self.n0 + column + k.lane()
-            value = k.local(0, self.dtype)
-            with k.when(lane < self.sizes.val(self.size.n), guard=True):
-                value.set(self.element(start + step, lane))
-            k.store(self.panels, self.panel_at(column, step), value)
+        lane = self.n0 + column + k.lane()
+        value = k.local(0, self.dtype)
+        with k.when(lane < self.sizes.val(self.size.n), guard=True):
+            value.set(self.element(start + step, lane))
+        k.store(self.panels, self.panel_at(column, step), value)
 
     def element(self, depth: Val, column: Val) -> Val:
         at = operand_at(self.k, self.b, self.batch, depth, column)
@@ -311,21 +387,39 @@ class Matmul:
 
     def pack_turned(self, start: Val, stop: Val) -> None:
         """A right side stored with k last: 16 columns x 16 steps of k at a time, turned in registers."""
-        k, n = self.k, self.sizes.val(self.size.n)
-        depth = stop - start
-        whole = (depth // LANES) * LANES
-        first = k.select(self.n0 + self.columns <= n, whole, k.index(0))  # a block that ends early is packed by rows
-        with k.loop(self.columns, 0, LANES, always=True) as column, k.loop(first, 0, LANES) as step:
+        k, depth = self.k, stop - start
+        whole, full = depth // LANES * LANES, self.here // LANES * LANES
+        with k.loop(full, 0, LANES) as column, k.loop(whole, 0, LANES) as step:
             tile = [self.element(start + step + k.lane(), self.n0 + column + i) for i in range(LANES)]
             for i, vector in enumerate(turned(k, tile)):
                 k.store(self.panels, self.panel_at(column, step + i), vector)
-        with k.loop(depth, first) as step:
-            self.pack_row(start, step)
+        with k.loop(self.here_padded, 0, LANES) as column:
+            first = k.select(column < full, whole, k.index(0))
+            with k.loop(depth, first) as step:
+                self.pack_edge(column, start, step)
 
 
 def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
+    """The target's tile, with fewer rows where that wastes fewer."""
     tile = memory.target.f64_tile if dtype.bits == 64 else memory.target.f32_tile
-    return Tile(min(tile.rows, max(m, 1)), tile.vectors) if isinstance(m, int) else tile
+    if not isinstance(m, int):
+        return tile
+    tiles = -(-max(m, 1) // tile.rows)
+    return Tile(-(-max(m, 1) // tiles), tile.vectors)
+
+
+def choose_blocks(size: Extent, tile: int, threads: int) -> tuple[int, int]:
+    """Rows and columns of a workgroup: the larger, the less is copied; but every thread wants some."""
+    batch, m, n, k = (s if isinstance(s, int) else UNKNOWN for s in (product(size.batch), size.m, size.n, size.k))
+    high = min(ROWS, m)
+    wide = min(COLUMNS if m > ROWS // 2 else 2 * COLUMNS, n)
+    wanted = max(threads, min(SHARE * threads, batch * m * n * k // WORK))
+    while batch * -(-m // high) * -(-n // wide) < wanted and (high > FEW_ROWS or wide > FEW_COLUMNS):
+        if high > max(wide, FEW_ROWS) or wide <= FEW_COLUMNS:
+            high = -(-high // 2)
+        else:
+            wide = -(-wide // 2)
+    return -(-high // tile) * tile, -(-wide // FEW_COLUMNS) * FEW_COLUMNS
 
 
 def is_only_right_side(group: Group, node: Node, b: Node) -> bool:
