@@ -200,6 +200,7 @@ class Area:
         self.pitch = channels + LANES
         self.queries = frame.scratch("queries", f32, lines * self.pitch)
         self.scores = frame.scratch("scores", f32, lines * PITCH)
+        self.totals = frame.scratch("totals", f32, max(rows) * LANES)  # of weights, by lane
         self.here, self.sums = (frame.scratch(name, f32, LANES) for name in ("here", "sums"))
 
 
@@ -244,26 +245,69 @@ class Tile:
         return [self.where.seen(self.token + i, block) for i in range(self.tokens)]
 
     def weights(self, block: Val) -> None:
-        """scores[row][key] = exp(score - maximum); maximum and sum of every row in `here` and `sums`."""
+        """scores[row][key] = exp(score - maximum); maximum and sum of every row in `here` and `sums`.
+
+        Lanes are joined for all rows at once: one row alone would wait for each step of its tree.
+        """
+        k, area = self.k, self.area
         self.cache.open(block)
-        self.score(*hull(self.k, self.spans(block)))
-        self.k.barrier()
-        with self.k.loop(self.rows, always=True) as row:
+        self.join(self.score(self.spans(block)), area.here, partial(greater, k))
+        k.barrier()
+        with k.loop(self.rows, always=True) as row:
             token = self.token if self.tokens == 1 else self.token + row // self.heads
             self.softmax(row, *self.where.seen(token, block))
-        self.k.barrier()
+        k.barrier()
+        totals = [k.load(area.totals, row * LANES + k.lane()) for row in range(self.rows)]
+        self.join(totals, area.sums, lambda x, y: y + x)
+        k.barrier()
 
-    def score(self, first: Val, stop: Val) -> None:
-        """scores[row][key] = q . k * scale, for every vector of keys between first and stop."""
+    def score(self, spans: Pairs) -> list[Val]:
+        """scores[row][key] = q . k * scale for every vector of keys between first and stop, the lowest of all where a
+        row does not see the key: never the maximum, and a weight of exactly 0. Returns the maxima of rows, by lane."""
         k, vectors = self.k, divisor(KEYS // LANES, self.registers.vectors)
-        scale = k.const(self.node.param("scale"), f32)
+        first, stop = hull(k, spans)
         start = first // (vectors * LANES) * vectors
+        tops = [k.local(LOWEST, f32) for _ in range(self.rows)]
         with k.loop((stop + (LANES - 1)) // LANES, start, vectors) as vector:
             accs = self.locals(vectors)
             self.dot(accs, [vector + v for v in range(vectors)])
-            for row, line in enumerate(accs):
-                for v, acc in enumerate(line):
-                    k.store(self.area.scores, row * PITCH + (vector + v) * LANES + k.lane(), acc.get() * scale)
+            with k.when(self.all_seen(vector * LANES, (vector + vectors) * LANES, spans)):
+                self.keep_scores(accs, vector, tops, [])
+            with k.otherwise():
+                self.keep_scores(accs, vector, tops, spans)
+        return [top.get() for top in tops]
+
+    def all_seen(self, first: Val, stop: Val, spans: Pairs) -> Val:
+        """Does every token see all keys from first to stop?"""
+        seen = stop <= least([s for _, s in spans], self.k.min)
+        return seen & (first >= least([s for s, _ in spans], self.k.max)) if self.where.window else seen
+
+    def keep_scores(self, accs: Locals, vector: Val, tops: list[LocalVar], spans: Pairs) -> None:
+        """With spans, for the keys they have."""
+        k = self.k
+        for row, line in enumerate(accs):
+            for v, acc in enumerate(line):
+                key = (vector + v) * LANES + k.lane()
+                score = self.capped(acc.get() * k.const(self.node.param("scale"), f32))
+                if spans:
+                    first, stop = spans[row // self.heads]
+                    seen = (key >= first) & (key < stop) if self.where.window else key < stop
+                    score = k.select(seen, score, LOWEST)
+                k.store(self.area.scores, row * PITCH + key, score)
+                tops[row].set(greater(k, score, tops[row].get()))
+
+    def capped(self, score: Val) -> Val:
+        """c tanh(score / c), where there is a softcap c."""
+        c = float(dict(self.node.params).get("softcap", 0.0))
+        return math.tanh(self.k, score / c) * c if c else score
+
+    def join(self, values: list[Val], whole: Buffer, op: Callable[[Val, Val], Val]) -> None:
+        """The lanes of every row by a halving tree, each result into `whole`."""
+        k = self.k
+        for width in (8, 4, 2, 1):
+            values = [op(k.rotate(value, width), value) for value in values]
+        for row, value in enumerate(values):
+            k.store(whole, row, k.broadcast(value))
 
     def dot(self, accs: Locals, keys: list[Val]) -> None:
         """One chain over channels, ascending."""
@@ -292,52 +336,17 @@ class Tile:
                 acc.set(self.k.fma(x, value, acc))
 
     def softmax(self, row: Val, first: Val, stop: Val) -> None:
-        """Scores of the keys from first to stop become weights, those of others beside them in a vector become 0."""
-        k = self.k
+        """Scores of the keys from first to stop, and of those beside them in a vector, become weights."""
+        k, scores = self.k, self.area.scores
         start, end = first // LANES * LANES, (stop + (LANES - 1)) // LANES * LANES
-        self.cap(row, start, end)
-        if self.where.window:
-            self.hide(row, start, first, lambda key: key >= first)
-        self.hide(row, stop // LANES * LANES, end, lambda key: key < stop)
-        here = self.highest(row, start, end)
-        shift, total = finite(k, here), k.local(0.0, f32)
+        shift, total = finite(k, k.load(self.area.here, row)), k.local(0.0, f32)
         with k.loop(end, start, LANES) as key:
-            at = self.score_at(row, key)
-            weight = math.exp(k, k.load(self.area.scores, at) - shift)
+            at = row * PITCH + key + k.lane()
+            weight = math.exp(k, k.load(scores, at) - shift)
             for copy in range(self.registers.copies):
-                k.store(self.area.scores, at + copy * self.rows * PITCH, weight)
+                k.store(scores, at + copy * self.rows * PITCH, weight)
             total.set(total.get() + weight)
-        k.store(self.area.here, row, here)
-        k.store(self.area.sums, row, k.reduce_lanes("add", total))
-
-    def score_at(self, row: Val, key: Val) -> Val:
-        return row * PITCH + key + self.k.lane()
-
-    def cap(self, row: Val, start: Val, end: Val) -> None:
-        """score = c tanh(score / c), where there is a softcap c."""
-        k, c = self.k, float(dict(self.node.params).get("softcap", 0.0))
-        if not c:
-            return
-        with k.loop(end, start, LANES) as key:
-            at = self.score_at(row, key)
-            k.store(self.area.scores, at, math.tanh(k, k.load(self.area.scores, at) / c) * c)
-
-    def hide(self, row: Val, start: Val, end: Val, is_seen: Callable[[Val], Val]) -> None:
-        """Keys that are not seen get the lowest score: never the maximum, and a weight of exactly 0."""
-        k = self.k
-        with k.loop(end, start, LANES) as key:
-            at = self.score_at(row, key)
-            k.store(self.area.scores, at, k.select(is_seen(key + k.lane()), k.load(self.area.scores, at), LOWEST))
-
-    def highest(self, row: Val, start: Val, end: Val) -> Val:
-        k = self.k
-        found = k.local(LOWEST, f32)
-        with k.loop(end, start, LANES) as key:
-            found.set(greater(k, k.load(self.area.scores, self.score_at(row, key)), found.get()))
-        top = found.get()
-        for width in (8, 4, 2, 1):
-            top = greater(k, k.rotate(top, width), top)
-        return k.broadcast(top)
+        k.store(self.area.totals, row * LANES + k.lane(), total)
 
     def weigh(self, block: Val, sink: Sink) -> None:
         """Each row's sum of weight * value: one chain over the keys its token sees, ascending."""
