@@ -27,7 +27,7 @@ from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.lower.thin import CHUNK, is_thin, lower_thin
-from tetrad.lower.transpose import turned
+from tetrad.lower.transpose import is_below, is_multiple, turned
 from tetrad.passes.fuse import Group
 
 PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the nearest cache
@@ -260,7 +260,7 @@ class Matmul:
         with k.loop(whole, 0, UNROLL) as step:
             for u in range(UNROLL):
                 self.step(accs, top, m, column, start, step + u)
-        if not isinstance(self.size.k, int) or self.size.k % UNROLL:
+        if not is_multiple(self.size.k, UNROLL):
             with k.loop(depth, whole) as step:
                 self.step(accs, top, m, column, start, step)
         self.finish_tile(flat, m, column)
@@ -338,7 +338,7 @@ class Matmul:
             self.store_at(k.load(self.tile_area, k.lane() + part * LANES), m + row, column + v * LANES)
 
     def store_vector(self, total: Val, m: Val, row: int, column: Val) -> None:
-        if row == 0 or (isinstance(self.size.m, int) and self.size.m % self.tile.rows == 0):
+        if row == 0 or is_multiple(self.size.m, self.tile.rows):
             self.store_at(total, m + row, column)
             return
         with self.k.when(m + row < self.m1):
@@ -368,7 +368,7 @@ class Matmul:
                 for v in range(TOGETHER):
                     lane = self.n0 + column + v * LANES + k.lane()
                     k.store(self.panels, self.panel_at(column + v * LANES, step), self.element(start + step, lane))
-            if not isinstance(n, int) or n % together:
+            if not is_multiple(n, together):
                 with k.loop(self.here_padded, whole, LANES) as column:
                     self.pack_edge(column, start, step)
 
@@ -386,17 +386,25 @@ class Matmul:
         return self.k.cast(self.frame.reading.wide(self.b, at), self.dtype)
 
     def pack_turned(self, start: Val, stop: Val) -> None:
-        """A right side stored with k last: 16 columns x 16 steps of k at a time, turned in registers."""
+        """A right side stored with k last: 16 columns x 16 steps of k at a time, then what is left over."""
         k, depth = self.k, stop - start
         whole, full = depth // LANES * LANES, self.here // LANES * LANES
-        with k.loop(full, 0, LANES) as column, k.loop(whole, 0, LANES) as step:
-            tile = [self.element(start + step + k.lane(), self.n0 + column + i) for i in range(LANES)]
-            for i, vector in enumerate(turned(k, tile)):
-                k.store(self.panels, self.panel_at(column, step + i), vector)
+        if not is_below(self.size.k, LANES):
+            with k.loop(full, 0, LANES) as column, k.loop(whole, 0, LANES) as step:
+                self.pack_tile(column, start, step)
+        if is_multiple(self.size.n, self.width) and is_multiple(self.size.k, LANES):
+            return
         with k.loop(self.here_padded, 0, LANES) as column:
             first = k.select(column < full, whole, k.index(0))
             with k.loop(depth, first) as step:
                 self.pack_edge(column, start, step)
+
+    def pack_tile(self, column: Val, start: Val, step: Val) -> None:
+        """Read along k, turned in registers."""
+        k = self.k
+        tile = [self.element(start + step + k.lane(), self.n0 + column + i) for i in range(LANES)]
+        for i, vector in enumerate(turned(k, tile)):
+            k.store(self.panels, self.panel_at(column, step + i), vector)
 
 
 def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:

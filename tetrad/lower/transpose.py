@@ -43,8 +43,8 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
         source = replaced(rest, {lane_out: row, lane_in: col})
         return tuple(source[p] for p in perm)
 
-    def by_tiles() -> None:
-        with k.loop(col0 + LANES * BAND, col0, LANES, always=True) as column:  # written out, it takes long to compile
+    def by_tiles(stop: Val) -> None:
+        with k.loop(stop, col0, LANES, always=True) as column:  # written out, it takes long to compile
             tile = [element(row0 + i, column + k.lane()) for i in range(LANES)]
             for i, vector in enumerate(turned(k, tile)):
                 frame.write(out, node, result_at(row0 + k.lane(), column + i), vector)
@@ -55,14 +55,22 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
             with k.when(row < rows, guard=True):
                 frame.write(out, node, result_at(row, col), element(row, col))
 
-    if is_below(shape[lane_out], LANES) or is_below(shape[lane_in], LANES * BAND):
+    end = col0 + LANES * BAND
+    if is_multiple(shape[lane_out], LANES) and is_multiple(shape[lane_in], LANES):
+        by_tiles(k.min(end, cols))
+    elif is_below(shape[lane_out], LANES) or is_below(shape[lane_in], LANES * BAND):
         by_columns()
-        return frame.finish(product(grid), group)
-    with k.when((row0 + LANES <= rows) & (col0 + LANES * BAND <= cols)):
-        by_tiles()
-    with k.otherwise():
-        by_columns()
+    else:
+        with k.when((row0 + LANES <= rows) & (end <= cols)):
+            by_tiles(end)
+        with k.otherwise():
+            by_columns()
     return frame.finish(product(grid), group)
+
+
+def is_multiple(size: Size, of: int) -> bool:
+    """Is that known?"""
+    return isinstance(size, int) and size % of == 0
 
 
 def is_below(size: Size, least: int) -> bool:
