@@ -11,7 +11,8 @@ from tetrad.codegen import elf
 from tetrad.codegen.llvm import compile_object, extern_addresses, linked, load_object
 from tetrad.codegen.targets.x86_64 import host_target
 from tetrad.core.errors import CompileError
-from tetrad.runtime.native import SYMBOLS, native_text
+from tetrad.runtime.native import SYMBOLS
+from tetrad.runtime.native.text import native_text
 
 TEXT = """
 @calls = internal global i64 40

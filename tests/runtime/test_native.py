@@ -9,7 +9,8 @@ from tetrad.codegen.targets.x86_64 import LEVELS, host_target
 from tetrad.core.errors import CompileError
 from tetrad.core.record import replace
 from tetrad.runtime import pool
-from tetrad.runtime.native import CONTEXT, SYMBOLS, native_text
+from tetrad.runtime.native import CONTEXT, SYMBOLS
+from tetrad.runtime.native.text import native_text
 from tetrad.runtime.table import LoopEntry, Table, Word
 
 # By a thread: a signal handler of Python would wait for the native code that hangs.

@@ -15,7 +15,7 @@ from functools import cache
 import llvmlite
 
 import tetrad
-from tetrad.codegen.llvm import Library, compile_object, load_object
+from tetrad.codegen.llvm import Library, load_object
 from tetrad.codegen.targets.x86_64 import processor_identity, select_target
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
@@ -87,7 +87,7 @@ def load_runtime() -> None:
     entry = cache_key(build_identity(), processor, "runtime")
     image = disk_cache().get(entry)
     if image is None:
-        image = compile_object(native.native_text(host()), host())
+        image = pool.compile_loop(host())
         disk_cache().put(entry, image)
     pool.use_library(load_object(image, native.SYMBOLS))
 

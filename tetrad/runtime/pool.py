@@ -11,6 +11,7 @@ import _signal  # type: ignore[import-not-found]  # signal.getsignal spends micr
 import atexit
 import contextlib
 import ctypes
+import importlib
 import os
 import signal
 import struct
@@ -28,8 +29,9 @@ from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets.x86_64 import host_target
 from tetrad.core.errors import TetradError
 from tetrad.core.record import record
+from tetrad.core.target import Target
 from tetrad.runtime.limits import available_threads
-from tetrad.runtime.native import CONTEXT, CONTEXT_WORDS, HOOK, POOL, POOL_WORDS, SYMBOLS, native_text
+from tetrad.runtime.native import CONTEXT, CONTEXT_WORDS, HOOK, POOL, POOL_WORDS, SYMBOLS
 from tetrad.runtime.table import Table
 
 LINE = 64  # bytes of a cache line
@@ -227,8 +229,7 @@ class State:
     def make_pool(self) -> Pool:
         with self.lock:
             if self.native is None:
-                target = host_target()
-                self.native = Native(load_object(compile_object(native_text(target), target), SYMBOLS))
+                self.native = Native(load_object(compile_loop(host_target()), SYMBOLS))
             if self.pool is None:
                 self.pool = Pool(self.native)
             return self.pool
@@ -249,6 +250,12 @@ state = State()
 atexit.register(state.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=state.forked)
+
+
+def compile_loop(target: Target) -> bytes:
+    """The object file of the native loop. Its text is loaded only here: a process that has the file does not need it."""
+    text: str = importlib.import_module("tetrad.runtime.native.text").native_text(target)
+    return compile_object(text, target)
 
 
 def use_library(library: Library) -> None:

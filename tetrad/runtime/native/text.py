@@ -1,0 +1,83 @@
+"""The native loop, its text: the LLVM module that executes schedules, put together from the files beside this one.
+
+Receives a target, returns module text for `codegen.llvm`. Everything in it runs without the GIL and without Python.
+All workers execute the same table in lockstep; worker 0 is the caller.
+
+Two rules keep the lockstep. What steers control flow (trip count, loop condition, branch index) is read by all, then a
+barrier, then decided, so no worker can overwrite it before all have seen it. And trouble (a trap, Ctrl-C) ends loops
+only through `agreed`, which the last worker to reach a barrier writes before it lets the others go.
+"""
+
+from __future__ import annotations
+
+import re
+from string import Template
+
+from tetrad.core.errors import CompileError
+from tetrad.core.target import Target
+from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, POOL
+from tetrad.runtime.native.entries import ENTRIES
+from tetrad.runtime.native.loops import LOOPS
+from tetrad.runtime.native.runs import RUNS, SIGNALS
+from tetrad.runtime.native.waiting import FUTEX, NAP, WAITING
+
+# A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
+FRAME = {
+    "WORKER": 1,
+    "THREADS": 2,
+    "AREA": 3,  # address of this worker's scratch
+    "PATIENCE": 4,  # ticks it will spin at the next barrier
+    "AGREED_AT": 5,  # address of `agreed`
+}
+
+# Ticks of the time-stamp counter (2 to 4 a nanosecond).
+IDLE_TICKS = 150_000  # a worker without work spins about 50 us before it sleeps
+LONG_TICKS = 150_000  # at a barrier it starts with the same patience, ...
+SHORT_TICKS = 1_000  # ... and loses it where waiting did not help: more threads than cores
+YIELDS = 4  # times it offers its core to others before it sleeps
+
+X86 = {
+    "TICKS": "call i64 @llvm.readcyclecounter()",
+    "PAUSE": "call void @llvm.x86.sse2.pause()",
+    "SAVE_FLOAT": "call void @llvm.x86.sse.stmxcsr(ptr %float)",
+    "SET_FLOAT": "store i32 8064, ptr %plain\n  call void @llvm.x86.sse.ldmxcsr(ptr %plain)",  # 0x1F80, the reset value
+    "RESTORE_FLOAT": "call void @llvm.x86.sse.ldmxcsr(ptr %float)",
+    "DECLARE": "declare void @llvm.x86.sse2.pause()\ndeclare void @llvm.x86.sse.stmxcsr(ptr)\n"
+    "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare i64 @llvm.readcyclecounter()",
+}
+MACHINES = {"x86_64": X86}
+
+INTRINSICS = """
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+
+COLD = ("wait", "announce", "agree", "foreign", "copy", "begin", "settle", "loop", "branch")
+
+
+def cold(functions: str, names: tuple[str, ...] = ()) -> str:
+    """Code that runs once a call, or once a loop (by `names`): it is not worth the time to optimise it."""
+    if not names:
+        return functions.replace("nounwind {", "nounwind noinline optnone {")
+    header = re.compile(rf"^(define .*@tetrad\.(?:{'|'.join(names)})\(.*nounwind) {{$", re.MULTILINE)
+    return header.sub(r"\1 noinline optnone {", functions)
+
+
+def native_text(target: Target, futex: bool | None = None) -> str:
+    """The module; `futex` False takes the portable way to sleep, None takes what the target's system has."""
+    machine = MACHINES.get(target.triple.partition("-")[0])
+    if machine is None:
+        raise CompileError(f"no native runtime for {target.triple}", hint="machines: " + ", ".join(MACHINES))
+    if futex is None:
+        futex = "linux" in target.triple
+    numbers = {
+        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS,
+        "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
+    }  # fmt: skip
+    rare = cold((FUTEX if futex else NAP) + SIGNALS + RUNS)
+    body = INTRINSICS + machine["DECLARE"] + cold(WAITING + ENTRIES + LOOPS, COLD) + rare
+    return f'target triple = "{target.triple}"\n' + Template(body).substitute(machine, **numbers)
