@@ -253,7 +253,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def compile_loop(target: Target) -> bytes:
-    """The object file of the native loop. Its text is loaded only here: a process that has the file does not need it."""
+    """The object file of the native loop. Its text is loaded only here: a process that finds the file needs no text."""
     text: str = importlib.import_module("tetrad.runtime.native.text").native_text(target)
     return compile_object(text, target)
 
