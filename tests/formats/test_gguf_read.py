@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import gguf as oracle
 import numpy as np
@@ -160,6 +161,38 @@ def test_strings_that_are_not_text_stay_bytes(tmp_path: Path) -> None:
     made = Bytes().head(0, 1).string("s").u32(ARR).u32(STR).u64(2).string(b"\xe2\x96").string("ok")
     value = gguf.open_file(save(tmp_path / "s.gguf", made)).metadata["s"]
     assert value == [b"\xe2\x96", "ok"]
+
+
+ODD = ["", "a", "é" * 3, "\0", "\0" * 7, "\0" * 20, "\1" + "\0" * 7, "x" * 255, "x" * 256, "x" * 70_000]
+
+
+@given(st.lists(st.sampled_from(ODD) | st.text(max_size=4), max_size=40), st.integers(0, 2000))
+def test_lengths_are_found_whatever_the_strings_hold(tmp_path_factory: Any, items: list[str], plain: int) -> None:
+    """Many at once or one by one: zeros in strings look like lengths, and windows end in the middle of strings."""
+    wanted = items[:20] + ["word"] * plain + items[20:]
+    assert list(strings(tmp_path_factory.mktemp("odd"), wanted)) == wanted
+
+
+def test_a_length_that_lies_is_found_between_thousands(tmp_path: Path) -> None:
+    made = Bytes().head(0, 1).string("s").u32(ARR).u32(STR).u64(9000)
+    for _ in range(8000):
+        made.string("word")
+    at = len(made.data)
+    made.u64(1 << 40).raw(bytes(12_000))
+    with pytest.raises(FileFormatError, match=rf"key 's', byte {at}: string 8000 of 9000 needs {8 + (1 << 40)} bytes"):
+        gguf.open_file(save(tmp_path / "s.gguf", made))
+
+
+def test_strings_that_look_like_lengths_take_no_longer(tmp_path: Path) -> None:
+    def seconds(items: list[str]) -> float:
+        path, taken = save(tmp_path / "s.gguf", Bytes().head(0, 1).array("s", STR, items)), []  # type: ignore[arg-type]
+        for _ in range(3):
+            started = time.thread_time()
+            gguf.open_file(path)
+            taken.append(time.thread_time() - started)
+        return min(taken)
+
+    assert seconds(["\0" * 8] * 60_000) < 0.2 > seconds([""] * 60_000)
 
 
 def test_a_large_vocabulary_opens_at_once(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Receives paths, metadata and tensors; returns metadata, tensor descriptions and 
 What the blocks of a format mean is left to `quant`, what the keys mean to `models`.
 """
 
-from tetrad.formats.gguf.layout import FORMATS, Format, Raw, Strings, Tensor, Typed
+from tetrad.core.strings import Strings
+from tetrad.formats.gguf.layout import FORMATS, Format, Raw, Tensor, Typed
 from tetrad.formats.gguf.read import File, open_file
 from tetrad.formats.gguf.write import write
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 from array import array
 from mmap import mmap
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
+from tetrad.core.strings import Strings, text_or_bytes
 from tetrad.formats.gguf.layout import (
     ARRAY,
     MAX_ARRAYS,
@@ -24,15 +25,16 @@ from tetrad.formats.gguf.layout import (
     SCALARS,
     STRING,
     Scalar,
-    Strings,
     Typed,
     shown,
-    text_or_bytes,
 )
 
+Ends: TypeAlias = "array[int]"
 U32, U64 = struct.Struct("<I"), struct.Struct("<Q")
 SMALLEST_STRING = 8  # its length
 SMALLEST_ARRAY = 12  # type and count
+WINDOW = 1 << 16  # bytes in which strings are looked for at once
+STEPS = 256  # strings that are read one by one after that
 
 
 class Cursor:
@@ -65,6 +67,9 @@ class Cursor:
 
     def u64(self, what: str) -> int:
         return int(U64.unpack_from(self.data, self.take(8, what))[0])
+
+    def u64s(self, number: int, what: str) -> tuple[int, ...]:
+        return struct.unpack_from(f"<{number}Q", self.data, self.take(8 * number, what))
 
     def count(self, what: str, smallest: int, most: int = MAX_HEADER_BYTES) -> int:
         """A number of things that take at least `smallest` bytes each."""
@@ -141,12 +146,29 @@ class Cursor:
         return np.ndarray((count,), dtype, raw)
 
     def _strings(self) -> Strings:
-        """One pass that only reads lengths; this loop is most of the time it takes to open a file."""
-        count = self.count("strings", SMALLEST_STRING)
-        data, end, length_at = self.data, self.end, U64.unpack_from
-        start = stop = self.position
-        ends = array("I")  # 4 bytes for at least 8 in the file; headers are far below 4 GiB
-        for i in range(count):
+        """Reads lengths only: many at once where strings are short, else one by one."""
+        count, ends = self.count("strings", SMALLEST_STRING), array("I")  # headers are far below 4 GiB
+        start = self.position
+        header = np.frombuffer(self.data, np.uint8, self.end)
+        while len(ends) < count:
+            progress = self._leap(header, start, ends, count) if count - len(ends) > STEPS else 0
+            # After little success as many as take about as long as looking for them, so no file makes the two slow.
+            self._step(start, ends, count, 1 if progress > WINDOW // 2 else STEPS)
+        return Strings(self.data[start : self.position], ends)
+
+    def _leap(self, header: np.ndarray, start: int, ends: Ends, count: int) -> int:
+        """Over the strings that are seen at once in a window; how many bytes that is."""
+        before = self.position
+        found = short_strings(header[before : before + WINDOW])[: count - len(ends)]
+        if len(found):
+            ends.frombytes((found + np.uint32(before - start)).tobytes())
+            self.position = start + ends[-1]
+        return self.position - before
+
+    def _step(self, start: int, ends: Ends, count: int, steps: int) -> None:
+        """So many strings, one by one."""
+        data, end, length_at, stop = self.data, self.end, U64.unpack_from, self.position
+        for i in range(len(ends), min(len(ends) + steps, count)):
             at, stop = stop, stop + SMALLEST_STRING
             if stop <= end:
                 stop += length_at(data, at)[0]
@@ -154,5 +176,24 @@ class Cursor:
                 self.position = at
                 self.fail(f"string {i} of {count} needs {stop - at} bytes, {self._left()}")
             ends.append(stop - start)
-        self.take(stop - start, "the strings")
-        return Strings(data[start:stop], ends)
+        self.position = stop
+
+
+def short_strings(window: np.ndarray) -> np.ndarray:  # u8[bytes] -> u32[strings]
+    """Where strings end that follow each other from the beginning of the window, as far as that is easily seen.
+
+    A length below 256 is a byte before seven zeros, which hardly any string holds. Each such place counts only if it is
+    where the string before ends, so what is found is right, whatever the bytes are.
+
+    >>> short_strings(np.frombuffer(b"\\1\\0\\0\\0\\0\\0\\0\\0a\\2\\0\\0\\0\\0\\0\\0\\0bc\\1\\0", np.uint8)).tolist()
+    [9, 19]
+    """
+    zero = window[1:] == 0
+    two = zero[:-1] & zero[1:]
+    four = two[:-2] & two[2:]
+    places = np.flatnonzero(four[:-3] & four[3:])  # seven
+    ends: np.ndarray = places + window[places] + SMALLEST_STRING
+    begins = np.zeros(len(places), np.int64)
+    begins[1:] = ends[:-1]
+    right = (places == begins) & (ends <= len(window))
+    return ends[: len(ends) if right.all() else int(right.argmin())].astype(np.uint32)

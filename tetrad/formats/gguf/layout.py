@@ -6,10 +6,8 @@ Receives nothing; returns tables and small frozen values. Numbers and block size
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tetrad.core.record import record
 
@@ -140,61 +138,6 @@ class Raw:
     format: str
     shape: tuple[int, ...]
     data: Bytes | Callable[[], Bytes]
-
-
-def text_or_bytes(raw: bytes) -> str | bytes:
-    """Tokens may be parts of characters: what is not UTF-8 stays bytes."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw
-
-
-class Strings(Sequence[str | bytes]):
-    """An array of strings, decoded when asked for: a vocabulary has hundreds of thousands, and few are looked at.
-
-    >>> words = Strings(b"\\1\\0\\0\\0\\0\\0\\0\\0a\\2\\0\\0\\0\\0\\0\\0\\0bc", array("I", [9, 19]))
-    >>> words[1], list(words)
-    ('bc', ['a', 'bc'])
-    """
-
-    __slots__ = ("data", "ends")
-
-    def __init__(self, data: bytes, ends: array[int]) -> None:
-        self.data, self.ends = data, ends  # as in the file: 8 bytes of length before each; where each ends in data
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @overload
-    def __getitem__(self, index: int) -> str | bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str | bytes]: ...
-    def __getitem__(self, index: int | slice) -> str | bytes | list[str | bytes]:
-        places = range(len(self.ends))[index]
-        return self._at(places) if isinstance(places, int) else [self._at(i) for i in places]
-
-    def _at(self, i: int) -> str | bytes:
-        start = self.ends[i - 1] if i else 0
-        return text_or_bytes(self.data[start + 8 : self.ends[i]])
-
-    def __iter__(self) -> Iterator[str | bytes]:
-        """All at once, which is several times as quick, where all are UTF-8 and none has a zero in it."""
-        pieces = [self.data[start + 8 : end] for start, end in pairwise((0, *self.ends))]
-        together = text_or_bytes(b"\0".join(pieces))
-        texts = together.split("\0") if isinstance(together, str) else ()
-        return iter(texts) if len(texts) == len(pieces) else map(text_or_bytes, pieces)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Strings):
-            return self.data == other.data
-        return list(self) == other if isinstance(other, list) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
-
-    def __repr__(self) -> str:
-        more = f", ... {len(self)} in all" if len(self) > 8 else ""
-        return f"Strings({', '.join(map(repr, self[:8]))}{more})"
 
 
 def shape_problem(format: str, shape: tuple[int, ...]) -> str | None:

@@ -212,7 +212,7 @@ def read_tensor(cursor: Cursor) -> Found:
     axes = cursor.u32("the number of axes")
     if axes > MAX_AXES:
         cursor.fail(f"{axes} axes, at most {MAX_AXES} are possible", cursor.position - 4)
-    shape = tuple(cursor.u64("a size") for _ in range(axes))[::-1]  # the file has the fastest axis first
+    shape = cursor.u64s(axes, "the shape")[::-1]  # the file has the fastest axis first
     number = cursor.u32("the format")
     if number not in FORMAT_NAMES:
         cursor.fail(f"{number} is not the number of a format", cursor.position - 4, "FORMATS lists those that are")

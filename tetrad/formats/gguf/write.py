@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
+from tetrad.core.strings import Strings
 from tetrad.formats.gguf.layout import (
     ALIGNMENT_KEY,
     ARRAY,
@@ -33,7 +34,6 @@ from tetrad.formats.gguf.layout import (
     STRING,
     Bytes,
     Raw,
-    Strings,
     Typed,
     aligned,
     is_alignment,
