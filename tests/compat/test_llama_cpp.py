@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.models.tiny import tiny_model
+from tetrad.compat.answers import token_text
 from tetrad.compat.arguments import schema_of
 from tetrad.compat.llama_cpp import (
     Llama,
@@ -96,7 +97,7 @@ def test_an_echoed_prompt_has_its_logprobs(llm: Llama, begin: list[str]) -> None
         want = rows[i - 1] - np.log(np.exp(rows[i - 1]).sum())
         at = i - len(begin)
         assert table["token_logprobs"][at] == pytest.approx(want[token], abs=1e-4)
-        top = {llm._piece(int(j)): want[j] for j in np.argsort(-want)[:2][::-1]}
+        top = {token_text(llm._model.tokenizer, int(j)): want[j] for j in np.argsort(-want)[:2][::-1]}
         assert table["top_logprobs"][at] == pytest.approx(top | {table["tokens"][at]: want[token]}, abs=1e-4)
 
 

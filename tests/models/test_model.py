@@ -16,7 +16,8 @@ from tests.models.tiny import tiny_model
 from tetrad.core.errors import BoundsError, BusyError, ContextError, LogitsError, SettingError, TemplateError, TextError
 from tetrad.formats import gguf
 from tetrad.models.engine import Batch, Engine
-from tetrad.models.model import Completion, Generation, Model, drafted
+from tetrad.models.generation import Completion, Generation, drafted
+from tetrad.models.model import Model
 from tetrad.models.sampling import Choice
 
 PROMPT = "the ring of the lord"

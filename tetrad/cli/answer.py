@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tetrad.explain.roofs import measure_roofs
 from tetrad.hub.describe import Description
-from tetrad.models.model import Completion, Piece
+from tetrad.models.generation import Completion, Piece
 from tetrad.text.tokenizer import Tokenizer
 
 

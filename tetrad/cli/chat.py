@@ -36,7 +36,8 @@ from tetrad.cli.overrides import override_options, overriding
 from tetrad.core.errors import ContextError, TetradError
 from tetrad.hub.extras import extra
 from tetrad.hub.folder import models_folder
-from tetrad.models.model import Completion, load
+from tetrad.models.generation import Completion
+from tetrad.models.model import load
 
 QUOTES = '"""'
 READY, MORE = ">>> ", "... "

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tetrad.core.errors import SettingError, TetradError
-from tetrad.models.model import Model, Piece
+from tetrad.models.generation import Piece
+from tetrad.models.model import Model
 from tetrad.models.sampling import Settings, check_count
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tetrad.core.errors import SettingError, UnsupportedError
-from tetrad.models.model import Processor
+from tetrad.models.generation import Processor
 from tetrad.text.templates import ALIASES, NAMED, named_template
 
 KV_TYPES = {0: "f32", 1: "f16", 8: "q8_0", 30: "bf16"}  # numbers of ggml

@@ -1,4 +1,4 @@
-"""Compat: `Llama` with the arguments, methods and OpenAI-shaped dictionaries of llama-cpp-python.
+"""Compat: `Llama` with the arguments and methods of llama-cpp-python; `compat.answers` shapes what they return.
 
 Receives what such programs pass; returns what they expect. What has no meaning here is refused by name, never ignored.
 Other than there, the context is the model's unless `n_ctx` is given, and several threads may use one `Llama`.
@@ -18,6 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.compat.answers import (
+    Json,
+    chat_chunks,
+    chat_completion,
+    chat_logprobs,
+    completion,
+    completion_chunks,
+    legacy_logprobs,
+    usage,
+)
 from tetrad.compat.arguments import (
     as_criterion,
     as_processor,
@@ -42,7 +52,8 @@ from tetrad.compat.llama_types import (
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.hub.extras import extra
 from tetrad.hub.pull import pull
-from tetrad.models.model import Completion, Logprob, Model, Piece, Processor, load
+from tetrad.models.generation import Completion, Logprob, Piece, Processor
+from tetrad.models.model import Model, load
 from tetrad.models.sampling import Chance, Sampler, Settings, check_count
 from tetrad.tracing.array import Array
 
@@ -57,7 +68,6 @@ NO_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "functions": (None,), "function_call": (None,), "tfs_z": (1.0,), "assistant_prefill": (False,),
 }  # fmt: skip
 
-Json = dict[str, Any]
 Processors = Processor | Sequence[Processor]
 
 
@@ -189,15 +199,16 @@ class Llama:
         shown = text if echo else ""
         if stream:
             pieces = self._model.generate(tokens, stream=True, **settings)
-            return self._completion_chunks(head, shown, len(text), self._noted(tokens, pieces), logprobs or 0)
+            noted = self._noted(tokens, pieces)
+            return completion_chunks(self._model.tokenizer, head, shown, len(text), noted, logprobs or 0)
         done = self._model.generate(tokens, **settings)
         self._evaluated(tokens, done)
         table = None
         if logprobs is not None:
             before = self._prompt_chances(tokens, logprobs) if echo else []
-            table = self._legacy_logprobs(0 if echo else len(text), [*before, *(done.logprobs or ())], logprobs)
-        choice = {"text": shown + done.text, "index": 0, "logprobs": table, "finish_reason": done.finish_reason}
-        return head | {"choices": [choice], "usage": usage(done)}
+            choices = [*before, *(done.logprobs or ())]
+            table = legacy_logprobs(self._model.tokenizer, 0 if echo else len(text), choices, logprobs)
+        return head | completion(shown + done.text, table, done.finish_reason) | {"usage": usage(done)}
 
     def _noted(self, tokens: list[int], pieces: Iterator[Piece]) -> Iterator[Piece]:
         for piece in pieces:
@@ -209,40 +220,6 @@ class Llama:
         """The sequence that `n_tokens` and `scores` tell of: the last token of an answer has not been evaluated."""
         self.reset()
         self._tokens = [*tokens, *done.tokens[:-1]]
-
-    def _completion_chunks(
-        self, head: Json, shown: str, start: int, pieces: Iterator[Piece], count: int
-    ) -> Iterator[Json]:
-        """A prompt that is echoed comes first; `start` is where in the whole text the answer begins."""
-
-        def chunk(text: str, table: Json | None = None, reason: str | None = None) -> Json:
-            return head | {"choices": [{"text": text, "index": 0, "logprobs": table, "finish_reason": reason}]}
-
-        if shown:
-            yield chunk(shown)
-        for piece in pieces:
-            table = None
-            if piece.token is not None and piece.logprob is not None:
-                table = self._legacy_logprobs(start, [Logprob(piece.token, piece.logprob, piece.top)], count)
-            start += len(piece.text)
-            yield chunk(piece.text, table, None if piece.completion is None else piece.completion.finish_reason)
-
-    def _legacy_logprobs(self, start: int, choices: Sequence[Logprob | int], count: int) -> Json:
-        """The four lists of the old completion API, with `count` of the likeliest. A token alone, the first of a text,
-        has None for a chance."""
-        tokens = [choice if isinstance(choice, int) else choice.token for choice in choices]
-        texts = [self._piece(token) for token in tokens]
-        return {
-            "tokens": texts,
-            "text_offset": [start + sum(map(len, texts[:i])) for i in range(len(texts))],
-            "token_logprobs": [None if isinstance(choice, int) else choice.logprob for choice in choices],
-            "top_logprobs": [None if isinstance(choice, int) else self._top(choice, count) for choice in choices],
-        }
-
-    def _top(self, choice: Logprob, count: int) -> dict[str, float]:
-        """Text and chance of the likeliest and of the token itself. Parts of characters have no text: one name."""
-        named = {self._piece(c.token): c.logprob for c in reversed(choice.top[:count])}  # the likeliest keeps a name
-        return dict(reversed(named.items())) | {self._piece(choice.token): choice.logprob}
 
     def _prompt_chances(self, tokens: list[int], count: int) -> list[Logprob | int]:
         """How likely each token of a prompt was. As there, a token that begins every text is not shown, and the first
@@ -259,9 +236,6 @@ class Llama:
     def _begins(self, tokens: list[int]) -> int:
         """1 where the first token is the one that begins every text, which is not shown."""
         return int(tokens[0] == self._model.tokenizer.bos)
-
-    def _piece(self, token: int) -> str:
-        return str(self._model.tokenizer.token_bytes(token).decode(errors="replace"))
 
     # -- chat ---------------------------------------------------------------------------------------------------------
 
@@ -317,14 +291,10 @@ class Llama:
         }  # fmt: skip
         head = self._head("chatcmpl", "chat.completion.chunk" if stream else "chat.completion", model)
         if stream:
-            return self._chat_chunks(head, self._model.chat(messages, stream=True, **settings), tool)
+            return chat_chunks(self._model.tokenizer, head, self._model.chat(messages, stream=True, **settings), tool)
         done = self._model.chat(messages, **settings)
-        table = {"content": [self._chance(c) for c in done.logprobs or ()], "refusal": None} if logprobs else None
-        said, reason = {"content": done.text}, done.finish_reason
-        if tool is not None:
-            said, reason = {"content": None, "tool_calls": [tool_call(head, tool, done.text)]}, "tool_calls"
-        choice = {"index": 0, "message": {"role": "assistant", **said}, "logprobs": table}
-        return head | {"choices": [choice | {"finish_reason": reason}], "usage": usage(done)}
+        table = chat_logprobs(self._model.tokenizer, done.logprobs or ()) if logprobs else None
+        return chat_completion(head, done, table, tool)
 
     def create_chat_completion_openai_v1(self, *args: Any, **kwargs: Any) -> Any:
         """The same as objects of the package openai."""
@@ -333,30 +303,6 @@ class Llama:
         if isinstance(made, dict):
             return types.ChatCompletion(**made)
         return (types.ChatCompletionChunk(**chunk) for chunk in made)
-
-    def _chat_chunks(self, head: Json, pieces: Iterator[Piece], tool: Mapping[str, Any] | None) -> Iterator[Json]:
-        def chunk(delta: Json, reason: str | None = None, table: Json | None = None) -> Json:
-            return head | {"choices": [{"index": 0, "delta": delta, "logprobs": table, "finish_reason": reason}]}
-
-        yield chunk({"role": "assistant"})
-        if tool is not None:
-            yield chunk({"tool_calls": [{"index": 0, **tool_call(head, tool, "")}]})
-        for piece in pieces:
-            table = None
-            if piece.token is not None and piece.logprob is not None:
-                table = {"content": [self._chance(Logprob(piece.token, piece.logprob, piece.top))], "refusal": None}
-            if piece.text or table:
-                more = {"tool_calls": [{"index": 0, "function": {"arguments": piece.text}}]}
-                yield chunk({"content": piece.text} if tool is None else more, table=table)
-            if piece.completion is not None:
-                yield chunk({}, piece.completion.finish_reason if tool is None else "tool_calls")
-
-    def _chance(self, choice: Logprob) -> Json:
-        def entry(token: int, logprob: float) -> Json:
-            data = self._model.tokenizer.token_bytes(token)
-            return {"token": data.decode(errors="replace"), "logprob": logprob, "bytes": list(data)}
-
-        return entry(choice.token, choice.logprob) | {"top_logprobs": [entry(c.token, c.logprob) for c in choice.top]}
 
     def _shared(
         self,
@@ -668,16 +614,6 @@ class LlamaTokenizer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self.detokenize(tokens).decode("utf-8", errors="ignore")
-
-
-def tool_call(head: Json, tool: Mapping[str, Any], arguments: str) -> Json:
-    called = {"name": tool["name"], "arguments": arguments}
-    return {"id": f"call__0_{tool['name']}_{head['id']}", "type": "function", "function": called}
-
-
-def usage(done: Completion) -> Json:
-    prompt, written = done.prompt_tokens, len(done.tokens)
-    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
 
 
 def refuse_old(function: str, tfs_z: float, penalize_nl: bool, grammar: LlamaGrammar | None) -> None:

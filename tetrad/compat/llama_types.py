@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.models.model import Processor
+from tetrad.models.generation import Processor
 
 
 class LogitsProcessorList(list[Processor]):
