@@ -177,9 +177,8 @@ class Matmul:
         is_last = top + self.stretch >= self.m1
         ahead = k.select(is_last, self.m0 - top, k.index(self.stretch)) + m
         depth = k.select(is_last, start + self.depth, start) + column
-        with k.when(column < self.depth):
-            for row in range(self.tile.rows):
-                self.fetch(self.a, ahead + row, depth)
+        with k.when(column < self.depth), k.loop(self.tile.rows, always=True) as row:
+            self.fetch(self.a, ahead + row, depth)
 
     def fetch_columns(self, m: Val, column: Val, start: Val) -> None:
         """Of the next block of k, in the order in which they lie in memory, some lines for each tile."""
@@ -187,7 +186,7 @@ class Matmul:
         tiles, across = -(-rows // self.tile.rows), self.columns // LANES
         lines = -(-self.depth * self.tile.vectors // tiles)
         first = (column // self.width * tiles + (m - self.m0) // self.tile.rows) * lines
-        for line in range(lines):
+        with self.k.loop(lines, always=True) as line:
             at = first + line
             self.fetch(self.b, start + self.depth + at // across, self.n0 + at % across * LANES)
 
@@ -218,11 +217,12 @@ class Matmul:
     def stage_rows(self, m: Val, at: Val, start: Val, stop: Val) -> None:
         """staged[row][k] = a[m + row, start + k]; rows past the last repeat it and are not stored in the end."""
         k, depth = self.k, stop - start
-        with k.loop(depth, 0, LANES) as step:
-            lane = step + k.lane()
-            with self.frame.within(lane, depth, self.size.k):
-                for row in range(self.tile.rows):
-                    k.store(self.staged_rows, at + row * self.row_pitch + lane, self.left(m, row, start + lane))
+        with k.loop(self.tile.rows, always=True) as row:
+            here, there = k.min(m + row, self.m1 - 1), at + row * self.row_pitch
+            with k.loop(depth, 0, LANES) as step:
+                lane = step + k.lane()
+                with self.frame.within(lane, depth, self.size.k):
+                    k.store(self.staged_rows, there + lane, self.left_at(here, start + lane))
 
     def stage_turned(self, m: Val, at: Val, start: Val, stop: Val) -> None:
         """staged[k][row] = a[m + row, start + k] of a left side that lies [k][m]: 16 rows are stored where the tile
@@ -276,8 +276,9 @@ class Matmul:
         if self.staged is None:
             return self.left(m, row, start + step)
         at = self.staged_at(top, m)
-        inside = step * self.tile.rows + row if self.is_turned(self.a) else step + row * self.row_pitch
-        return self.k.load(self.staged, at + inside)
+        if self.is_turned(self.a):
+            return self.k.load(self.staged, at + step * self.tile.rows + row)
+        return self.k.load(self.staged, at + step + row * self.row_pitch)
 
     def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
         lane = self.k.lane() + v * LANES
@@ -365,9 +366,11 @@ class Matmul:
         whole = self.here // together * together
         with k.loop(stop - start) as step:
             with k.loop(whole, 0, together) as column:
+                lane, at = self.n0 + column + k.lane(), self.panel_at(column, step)
                 for v in range(TOGETHER):
-                    lane = self.n0 + column + v * LANES + k.lane()
-                    k.store(self.panels, self.panel_at(column + v * LANES, step), self.element(start + step, lane))
+                    panel, rest = divmod(v * LANES, self.width)
+                    to = at + (panel * self.panel_pitch * self.width + rest)
+                    k.store(self.panels, to, self.element(start + step, lane + v * LANES))
             if not is_multiple(n, together):
                 with k.loop(self.here_padded, whole, LANES) as column:
                     self.pack_edge(column, start, step)

@@ -26,7 +26,6 @@ LEAVES = ("parameter", "constant")
 # Ops that take in elementwise work on their result, and their kind of group.
 PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
-FAR, MANY_COLUMNS = 1 << 14, 64  # elements of a transposed left side, columns of its product
 WIDE_RECOMPUTE = 2  # the same, when a broadcast would repeat it many times
 AGAIN = 16  # operations an element may cost in all beyond the first time, when one kernel needs it at several indices
 MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the kernel's own results
@@ -216,7 +215,7 @@ class _Fusion:
             if group_kind(node) != "map" and not self.is_read_in_place(node):
                 memory.add(node)
         for node in self.nodes:
-            memory.update(self.demanded(node))
+            memory.update(self.demanded(node, memory))
         memory -= {n for n in self.nodes if n.op.name in LEAVES}
         memory |= self.shared_work(memory, absorbed)
         cut = self.cuts(memory, absorbed)
@@ -247,17 +246,18 @@ class _Fusion:
         return cut
 
     def is_read_in_place(self, node: Node) -> bool:
-        """A transpose that only matmuls read: they walk it as it lies, unless they would walk it far apart often."""
+        """A transpose that only matmuls read: they take it as it lies."""
         if node.op.name != "transpose" or node in self.results:
             return False
-        return all(u.op.name == "matmul" and not walks_far(u, node) for u in self.users[node])
+        return all(user.op.name == "matmul" for user in self.users[node])
 
-    def demanded(self, node: Node) -> list[Node]:
-        """Operands that a node can only read from memory."""
+    def demanded(self, node: Node, memory: set[Node]) -> list[Node]:
+        """Operands that a node can only read from memory; some nodes are there anyway."""
         if node.op.name == "dynamic_update_slice":
             return [node.inputs[0]]  # what it writes is computed as it is written
         if node.op.kind in ("structural", "special"):
-            return [i for i in node.inputs if not is_prologue(i)] if node.op.name == "matmul" else list(node.inputs)
+            is_matmul = node.op.name == "matmul"
+            return [i for i in node.inputs if not (is_matmul and is_prologue(i, memory))]
         if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         if node.op.name == "gather":
@@ -421,37 +421,30 @@ def reorders(node: Node) -> bool:
     return [n for n in before if n != 1] != [n for n in after if n != 1]
 
 
-def walks_far(product: Node, turned: Node) -> bool:
-    """Is a transposed left side large, and read again for many columns? Turning it once is then the smaller part."""
-    size, columns = turned.type.size, product.type.shape[-1]
-    is_left = product.inputs[0] is turned and moves_last_axis(turned)
-    return is_left and isinstance(size, int) and isinstance(columns, int) and size >= FAR and columns >= MANY_COLUMNS
-
-
-def is_view(node: Node) -> bool:
+def is_view(node: Node, memory: set[Node]) -> bool:
     """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in memory."""
     while node.op.name in ("transpose", "slice", "expand") or (node.op.name == "reshape" and not reorders(node)):
         node = node.inputs[0]
-    return node.op.name in LEAVES or group_kind(node) != "map"
+    return node.op.name in LEAVES or node in memory or group_kind(node) != "map"
 
 
-def is_prologue(node: Node) -> bool:
+def is_prologue(node: Node, memory: set[Node]) -> bool:
     """A view, or so little elementwise work on views that a matmul does it while reading."""
-    return is_view(node) or (node.op.kind == "elementwise" and light_cost(node) <= CHEAP)
+    return is_view(node, memory) or (node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP)
 
 
-def light_cost(node: Node, most: int = CHEAP) -> int:
+def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
     """Operations per element of elementwise work on views; above `most` when there is anything else, or more of it.
 
     Nobody asks by how much more, so it does not look further: in a chain whose steps read each other twice, the ways
     down are as many as 2 to the power of its length.
     """
-    if is_splat(node) or is_view(node):
+    if is_splat(node) or is_view(node, memory):
         return 0
     total = node.op.cost if node.op.kind == "elementwise" else most + 1
     for operand in node.inputs:
         if total <= most:
-            total += light_cost(operand, most - total)
+            total += light_cost(operand, memory, most - total)
     return total
 
 
