@@ -17,9 +17,10 @@ import pytest
 import tetrad as td
 from tests.explain.programs import loops
 from tests.modules import ROOT
-from tetrad.compiler import objects, recall
+from tetrad.compiler import objects
 from tetrad.compiler.driver import Compiled
-from tetrad.compiler.recall import Recalled, compile_fully, compile_graph, program_key
+from tetrad.compiler.reading import Recalled
+from tetrad.compiler.recall import compile_fully, compile_graph, program_key
 from tetrad.core.dtypes import f32
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import bind
@@ -305,7 +306,7 @@ def test_flags_that_watch_a_compilation_get_one(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_without_knowledge_of_the_processor_nothing_is_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recall, "processor_identity", lambda: None)
+    monkeypatch.setattr(objects, "processor_identity", lambda: None)
     assert program_key(graph_of("elementwise"), ()) is None
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.emulated.processor import MODELS, Processor
 from tetrad.codegen.targets import x86_64
-from tetrad.compiler import objects, recall
+from tetrad.compiler import objects
 from tetrad.runtime import pool
 
 PROCESSOR = pytest.StashKey[Processor]()
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pretend(name: str, features: dict[str, bool]) -> None:
     """Let the compiler believe that it runs on a processor."""
     x86_64.host_cpu, x86_64.host_features = lambda: name, lambda: features
-    for module in (objects, recall, x86_64):
+    for module in (objects, x86_64):
         module.processor_identity = lambda: name
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tetrad as td
 from tests.models.tiny import TINY, tiny_model
 from tests.modules import ROOT
 from tetrad.compiler import objects, recall
-from tetrad.core.errors import FileFormatError, SettingError, TetradError, UnsupportedError
+from tetrad.compiler.recall import program_key
+from tetrad.core.errors import FileFormatError, SettingError, TetradError, TraceError, UnsupportedError
 from tetrad.formats import gguf
+from tetrad.graph.custom import undressed
+from tetrad.graph.nodes import Literal
+from tetrad.models import llama
+from tetrad.models.arch import ARCHITECTURES
+from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.program import Programs
 from tetrad.runtime.cache import ObjectCache
@@ -67,6 +75,63 @@ def test_a_second_start_compiles_nothing(
     assert second == first
     monkeypatch.setattr(recall, "compile_fully", None)
     assert first_logits(load_parts(path).programs) == first
+
+
+@pytest.mark.parametrize("arch, settings", [("llama", {}), ("llama", WIDE), ("qwen3moe", WIDE), ("gemma3", {})])
+def test_a_second_start_traces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arch: str, settings: dict[str, int]
+) -> None:
+    monkeypatch.delenv("TETRAD_CHECK", raising=False)
+    cache = ObjectCache(tmp_path / "cache")
+    monkeypatch.setattr(objects, "disk_cache", lambda: cache)
+    gguf.write(tmp_path / "model.gguf", *tiny_model(arch, **settings))
+    want = engine_logits(load_parts(tmp_path / "model.gguf").programs)
+    programs = load_parts(tmp_path / "model.gguf").programs
+    monkeypatch.setattr(programs, "step", traced)
+    assert engine_logits(programs) == want
+    with pytest.raises(TraceError, match="traced"):
+        engine_logits(programs, context=300)  # caches of another size are another program
+
+
+def traced(*arguments: Any) -> Any:
+    raise TraceError("traced")
+
+
+def test_programs_of_others_have_no_name(tmp_path: Path) -> None:
+    """The source of their functions is not in the key."""
+
+    class Mine(Programs):
+        pass
+
+    def block(*given: Any) -> Any:
+        return llama.block(*given)
+
+    programs = load_changed(tmp_path).programs
+    rest = (programs.config, programs.outer, programs.layers)
+    assert programs.name() == Programs(programs.arch, *rest).name() is not None
+    assert programs.name() != programs.without_head().name()
+    assert Mine(programs.arch, *rest).name() is None
+    assert Programs(replace(programs.arch, block=block), *rest).name() is None
+
+
+@pytest.mark.parametrize("arch", sorted(ARCHITECTURES))
+def test_a_step_does_not_depend_on_what_is_in_large_weights(tmp_path: Path, arch: str) -> None:
+    """Their content is not in the key under which its program is kept."""
+    graphs = []
+    for factor in (1.0, 0.5):
+        metadata, tensors = tiny_model(arch, **WIDE)
+        scaled = {n: (t * factor).astype(t.dtype) if t.nbytes > Literal.SMALL else t for n, t in tensors.items()}
+        gguf.write(tmp_path / f"{factor}.gguf", metadata, scaled)
+        programs = load_parts(tmp_path / f"{factor}.gguf").programs
+        tokens = [td.Spec((5,), td.int32)] * 4
+        graphs.append(programs.chunk.trace(*tokens, *(td.Spec(c.shape, c.dtype) for c in programs.caches(1, 256))))
+    assert len({program_key(undressed(graph), ()) for graph in graphs} - {None}) == 1
+
+
+def engine_logits(programs: Programs, context: int = 64) -> list[bytes]:
+    engine = Engine(programs, context=context)
+    sequence = engine.start(np.arange(5))
+    return [engine.step([(sequence, tokens)]).tobytes() for tokens in (np.arange(5), [7])]
 
 
 def first_logits(programs: Programs) -> list[bytes]:

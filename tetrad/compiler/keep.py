@@ -7,15 +7,17 @@ a launch needs to know and the entry with its object. Large constants of the gra
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tetrad.compiler import objects
 from tetrad.compiler.driver import Compiled
 from tetrad.compiler.objects import Objects
-from tetrad.compiler.recall import large_literals
+from tetrad.compiler.recall import large_literals, program_key
 from tetrad.core.sizes import Named, Size
-from tetrad.graph.nodes import Literal
+from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, Step, While
 
@@ -31,6 +33,22 @@ def keep(key: str, compiled: Compiled) -> None:
     told.part(compiled.lowered)
     if sum(map(len, told.constants)) <= MOST_BYTES:
         objects.disk_cache().put(key, json.dumps(told.everything(), separators=(",", ":")).encode())
+
+
+def note(key: str, graph: Graph, donated: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
+    """Write which program a known function is, if that is kept: its key, its name, the types of its results, and which
+    of the arrays its large constants are."""
+    program = program_key(graph, donated)
+    places = {place_of(array): i for i, array in reversed(list(enumerate(arrays)))}
+    large = [places.get(place_of(literal.held)) for literal in large_literals(graph)]
+    if program is None or None in large or objects.disk_cache().get(program) is None:
+        return
+    outputs = [[o.type.dtype.name, [size_told(n) for n in o.type.shape]] for o in graph.outputs]
+    objects.disk_cache().put(key, json.dumps([program, graph.name, outputs, large]).encode())
+
+
+def place_of(array: np.ndarray) -> tuple[int, int, tuple[int, ...], str]:
+    return array.__array_interface__["data"][0], array.nbytes, array.shape, str(array.dtype)
 
 
 class Telling:

@@ -13,14 +13,18 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 import llvmlite
+import ml_dtypes
+import numpy as np
 
 import tetrad
 from tetrad.codegen.llvm import Library, load_object
 from tetrad.codegen.targets.x86_64 import processor_identity, select_target
+from tetrad.core.flags import code_key
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
 from tetrad.runtime.cache import ObjectCache, cache_key
 from tetrad.runtime.jobs import JOBS, Job
+from tetrad.runtime.limits import available_threads
 
 CODE_MAKERS = ("codegen", "runtime")
 
@@ -62,20 +66,44 @@ def disk_cache() -> ObjectCache:
     return ObjectCache.from_flags()
 
 
+def made_by(folders: tuple[str, ...]) -> tuple[str, ...] | None:
+    """All that has a hand in a program besides its graph; None where nobody says what the processor is."""
+    processor = processor_identity()
+    if processor is None:
+        return None
+    libraries = f"numpy {np.__version__}, ml_dtypes {ml_dtypes.__version__}"  # they compute folded constants
+    return build_identity(folders), code_key(), processor, libraries, f"{available_threads()} threads"
+
+
 @cache
 def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
     """What made the code: our sources in these folders, and LLVM's version."""
+    digests = " ".join(folder_digest(folder) for folder in folders)
+    return f"{digests};llvmlite {llvmlite.__version__}"
+
+
+@cache
+def folder_digest(folder: str) -> str:
+    """Of the sources in a folder of the package and below; '' are those beside the folders."""
+    where = os.path.join(os.path.dirname(tetrad.__file__), folder)
     digest = hashlib.sha256()
-    for folder in folders:
-        for path in sources(os.path.join(os.path.dirname(tetrad.__file__), folder)):
-            with open(path, "rb") as source:
-                digest.update(source.read())
-    return f"{digest.hexdigest()};llvmlite {llvmlite.__version__}"
+    for path in sources(where, deep=bool(folder)):
+        source = os.open(path, os.O_RDONLY)
+        try:
+            size = os.fstat(source).st_size
+            digest.update(f"{path[len(where) :]} {size} ".encode())
+            digest.update(os.read(source, size))
+        finally:
+            os.close(source)
+    return digest.hexdigest()
 
 
-def sources(folder: str) -> list[str]:
-    found = (os.path.join(where, name) for where, _, names in os.walk(folder) for name in names)
-    return sorted(path for path in found if path.endswith(".py"))
+def sources(folder: str, deep: bool) -> list[str]:
+    """The Python files in a folder, and with `deep` in those inside it, in a fixed order."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    inner = [sources(e.path, deep) for e in entries if deep and e.is_dir() and e.name != "__pycache__"]
+    return [e.path for e in entries if e.name.endswith(".py")] + [path for paths in inner for path in paths]
 
 
 # -- the native schedule loop -----------------------------------------------------------------------------------------

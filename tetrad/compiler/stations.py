@@ -82,6 +82,13 @@ def wants(*names: str) -> bool:
     return any(name in flag_words("TETRAD_SHOW") for name in names) or bool(flag("TETRAD_DUMP"))
 
 
+def are_watched() -> bool:
+    """Do flags ask for something that happens while a program is compiled, or instead of running it?"""
+    return wants("graph", "passes", "kernel", "llvm", "asm", "schedule") or (
+        flag("TETRAD_INTERPRET") == "1" or "1" in flag_words("TETRAD_CHECK")
+    )
+
+
 def show(station: str, title: str, text: str) -> None:
     """Print a station when asked for, and save it when a dump directory is set."""
     if station in flag_words("TETRAD_SHOW"):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.compiler.driver import Compiled, Runner
-from tetrad.compiler.recall import Recalled
+from tetrad.compiler.reading import Recalled
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten

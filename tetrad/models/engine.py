@@ -19,12 +19,12 @@ import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
+from tetrad.known import Known
 from tetrad.models.layers import SCALED
 from tetrad.models.program import CHUNK, Programs
 from tetrad.models.sampling import check_count
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array
-from tetrad.tracing.jit import Jitted
 
 KINDS = {"f16": f16, "bf16": bf16, "f32": f32, "q8_0": i8}  # what keys and values may be kept in
 EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory
@@ -135,11 +135,11 @@ def share_of(work: Work, count: int) -> Share:
 class Batch:
     """The arguments of a step of one size, written anew for every step."""
 
-    def __init__(self, program: Jitted, tokens: int, rows: int, caches: list[Memory]) -> None:
+    def __init__(self, program: Known, tokens: int, rows: int, caches: list[Memory]) -> None:
         self.tokens, self.slot, self.position = (np.zeros(tokens, np.int32) for _ in range(3))
         self.rows = np.zeros(rows, np.int32)
         arrays = [Array.from_numpy(x) for x in (self.tokens, self.slot, self.position, self.rows)]
-        self.bound = program.bound(*arrays, *[memory.array() for memory in caches])
+        self.bound = program.sized(*arrays, *[memory.array() for memory in caches])
         self.storages = [x.storage(Storage.from_numpy) for x in arrays]
 
     def run(self, caches: list[Memory]) -> Array:
@@ -430,7 +430,7 @@ class Engine:
         tokens, rows = (batch_size(sum(parts)) for parts in zip(*[(s.count, s.rows) for s in shares], strict=True))
         batch = self.batches.get((tokens, rows))
         if batch is None:
-            program = self.programs.single if tokens == 1 else self.programs.chunk
+            program = self.programs.singles if tokens == 1 else self.programs.chunks
             batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
         self._fill(batch, shares)
         begin = time.perf_counter()

@@ -14,7 +14,9 @@ import numpy as np
 
 import tetrad as td
 from tetrad.core.dtypes import DType, f16
+from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
+from tetrad.known import Known
 from tetrad.models.arch import Architecture
 from tetrad.models.config import Config
 from tetrad.models.layers import Place, cache_types, embedding, head, rms_norm, rope_tables
@@ -37,19 +39,43 @@ class Programs:
         has_head: bool = True,
     ) -> None:
         self.arch, self.config, self.outer, self.layers, self.has_head = arch, config, outer, layers, has_head
-        self._block = td.jit(self._run_block, static_argnames=("window",))
 
     @cached_property
+    def _block(self) -> Any:
+        return td.jit(self._run_block, static_argnames=("window",))
+
+    @cached_property
+    def chunks(self) -> Known:
+        """The step for any number of tokens."""
+        count = {0: Dim("tokens", max=CHUNK)}
+        dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=CHUNK)}}
+        return Known(self.step, self.name, self.arrays, donated=DONATED, dims=dims)
+
+    @cached_property
+    def singles(self) -> Known:
+        """The same for one token."""
+        return Known(self.step, self.name, self.arrays, donated=DONATED)
+
+    @property
     def chunk(self) -> Any:
         """logits, *caches = chunk(tokens, slot, position, rows, *caches) for any number of tokens."""
-        count = {0: td.Dim("tokens", max=CHUNK)}
-        dims = {"tokens": count, "slot": count, "position": count, "rows": {0: td.Dim("rows", max=CHUNK)}}
-        return td.jit(self.step, donate_argnums=DONATED, dims=dims)
+        return self.chunks.jitted
 
-    @cached_property
+    @property
     def single(self) -> Any:
         """The same for one token."""
-        return td.jit(self.step, donate_argnums=DONATED)
+        return self.singles.jitted
+
+    def name(self) -> str | None:
+        """Everything that `step` depends on besides the arrays; None for what others have added to."""
+        ours = type(self) is Programs and self.arch.block.__module__.startswith("tetrad.models.")
+        block = f"{self.arch.block.__module__}.{self.arch.block.__qualname__}"
+        names = [*self.outer, *(f"{i} {short}" for i, weights in enumerate(self.layers) for short in weights)]
+        return f"{block} {self.config!r} {self.has_head} {names}" if ours else None
+
+    def arrays(self) -> list[Array]:
+        """The weights, in the order of their names."""
+        return [*self.outer.values(), *(weight for weights in self.layers for weight in weights.values())]
 
     def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *caches: Array) -> tuple[Array, ...]:
         """Logits after the tokens numbered `rows` of the batch, and the caches with all tokens in them."""

@@ -1,0 +1,181 @@
+"""The driver, reading: an entry of the disk cache and the large constants of a graph in, a program that runs out.
+
+An entry is JSON, written by `compiler.keep`: the lowered steps with formulas for sizes, and names of the objects with
+their kernels. Reading one needs no pass, no lowering, no LLVM, and no graph: it is scheduled as ever.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tetrad.compiler import objects, stations
+from tetrad.compiler.objects import OBJECTS, loading_runtime
+from tetrad.compiler.outputs import Outputs
+from tetrad.compiler.ready import Ready
+from tetrad.compiler.schedule import Constants, Scheduler
+from tetrad.core.dtypes import named
+from tetrad.core.record import record
+from tetrad.core.sizes import Atom, CeilDiv, Named, SizeExpr
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Graph, Literal
+from tetrad.kernel.nodes import Buffer, Program
+from tetrad.lower.launch import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
+from tetrad.runtime.memory import Storage
+from tetrad.runtime.pool import Trapped
+
+if TYPE_CHECKING:
+    from tetrad.compiler.driver import Compiled
+
+
+@record(eq=False)
+class Wanted:
+    """What a recalled program has to know of its graph."""
+
+    name: str
+    inputs: int
+    dims: tuple[str, ...]
+    donated: tuple[int, ...]
+    large: Sequence[Literal]  # its large constants, in the order of their first use
+    full: Callable[[], Compiled]
+
+
+def recall(key: str, wanted: Wanted) -> Recalled | None:
+    """The program kept under the key, if it and all its objects are there."""
+    with stations.recording(stations.Clock()), stations.timed("recall"):
+        runtime = loading_runtime()
+        body = objects.disk_cache().get(key)
+        if body is None:
+            return None
+        told = json.loads(body)
+        if not OBJECTS.recall(told["homes"]):
+            return None
+        runtime.result()
+        return Recalled(wanted, told)
+
+
+class Recalled:
+    """A program from the disk. Whoever wants to know more than its results asks for the `full` compilation."""
+
+    def __init__(self, wanted: Wanted, told: Mapping[str, Any]) -> None:
+        self.wanted, self.dims = wanted, wanted.dims
+        read = Reading(told, wanted.large)
+        self.lowered, self.constants = read.parts[-1], Constants()
+        self.scheduler = Scheduler(read.addresses, self.constants)
+        self.memory = Outputs(self.lowered, wanted.donated)
+        self.made: dict[tuple[int, ...], Ready] = {}
+        self.lock = threading.Lock()
+
+    def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
+        ready = self.made.get(dims) or self.ready(dims)
+        return ready.run(storages)
+
+    def ready(self, dims: tuple[int, ...] = ()) -> Ready:
+        with self.lock:
+            if dims not in self.made:
+                self.made[dims] = self.make_ready(dims)
+            return self.made[dims]
+
+    def make_ready(self, dims: tuple[int, ...]) -> Ready:
+        sizes = dict(zip(self.dims, dims, strict=True))
+        scheduled = self.scheduler.schedule(self.lowered, sizes)
+        return Ready(
+            self.wanted.name,
+            scheduled.table,
+            scheduled.arena_bytes,
+            self.wanted.inputs,
+            self.memory.plans(sizes),
+            self.memory.copied,
+            lambda i: self.constants.address(self.lowered.outputs[i]),
+            lambda trap: self.explained(trap, dims),
+        )
+
+    def full(self) -> Compiled:
+        return self.wanted.full()
+
+    def explained(self, trap: Trapped, dims: tuple[int, ...]) -> Exception:
+        """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
+        return self.full().runner(dims).explained(trap)
+
+
+class Reading:
+    """The lists of an entry as the objects they were: kernels without bodies, graphs with names only."""
+
+    def __init__(self, told: Mapping[str, Any], large: Sequence[Literal]) -> None:
+        own = [Literal(np.frombuffer(bytes.fromhex(data), np.uint8)) for data in told["constants"]]
+        self.literals = {"graph": large, "own": own}
+        self.slots = [self.slot(*slot) for slot in told["slots"]]
+        self.kernels = [kernel_from(*rest) for _, *rest in told["kernels"]]
+        symbols = [symbol for symbol, *_ in told["kernels"]]
+        self.addresses = {k: OBJECTS.addresses[s] for k, s in zip(self.kernels, symbols, strict=True)}
+        self.parts: list[Lowered] = []
+        for name, steps, inputs, outputs in told["parts"]:
+            made = tuple([self.step(*step) for step in steps])
+            self.parts.append(Lowered(Graph(name, (), ()), made, self.at(inputs), self.at(outputs)))
+
+    def slot(
+        self, name: str, dtype: str, shape: list[Any], kind: str, position: int, constant: tuple[str, int] | None
+    ) -> Slot:
+        literal = None if constant is None else self.literals[constant[0]][constant[1]]
+        return Slot(name, ArrayType(named(dtype), tuple([size_from(n) for n in shape])), kind, position, literal)
+
+    def at(self, numbers: Iterable[int]) -> tuple[Slot, ...]:
+        return tuple([self.slots[i] for i in numbers])
+
+    def step(self, kind: str, *told: Any) -> Step:
+        return self.launch(*told) if kind == "launch" else self.control(kind, *told)
+
+    def control(self, kind: str, bodies: list[int], inputs: list[int], outputs: list[int], *told: Any) -> Step:
+        """As `keep.Telling.rest` wrote it."""
+        parts = [self.parts[i] for i in bodies]
+        arena, *rest = told
+        given, room = (self.at(inputs), self.at(outputs)), self.slots[arena]
+        if kind == "Invoke":
+            return Invoke(parts[0], *given, arena=room)
+        if kind == "Choose":
+            return Choose(self.slots[rest[0]], tuple(parts), *given, arena=room)
+        if kind == "While":
+            asked, fixed, spares, flag = rest
+            condition, body = parts
+            return While(condition, body, *given, asked, fixed, self.perhaps(spares), self.slots[flag], arena=room)
+        consts, carries, length, reverse, spares, rows = rest
+        counted = (consts, carries, size_from(length), reverse)
+        return Repeat(parts[0], *given, *counted, self.perhaps(spares), tuple(rows), arena=room)
+
+    def perhaps(self, numbers: Iterable[int | None]) -> tuple[Slot | None, ...]:
+        return tuple([None if i is None else self.slots[i] for i in numbers])
+
+    def launch(self, kernel: int, slots: list[int], args: Mapping[str, Any], groups: Any, *rest: Any) -> Launch:
+        writes, inplace, updates, partly, flops = rest
+        return Launch(
+            self.kernels[kernel],
+            self.at(slots),
+            {name: size_from(size) for name, size in args.items()},
+            size_from(groups),
+            frozenset(self.at(writes)),
+            tuple([(self.slots[result], self.slots[source]) for result, source in inplace]),
+            frozenset(self.at(updates)),
+            frozenset(self.at(partly)),
+            flops=size_from(flops),
+        )
+
+
+def kernel_from(name: str, buffers: Iterable[Any], args: list[str], workgroup: list[int]) -> Program:
+    made = [Buffer(b, named(dtype), access, size_from(count)) for b, dtype, access, count in buffers]
+    x, y, z = workgroup
+    return Program(name, tuple(made), tuple(args), (x, y, z), ())
+
+
+def size_from(told: Any) -> Any:
+    """A size as `keep.size_told` wrote it."""
+    if not isinstance(told, list):
+        return told
+    return SizeExpr(tuple([(tuple([atom_from(*atom) for atom in atoms]), factor) for atoms, factor in told]))
+
+
+def atom_from(what: Any, number: int) -> Atom:
+    return Named(what, number) if isinstance(what, str) else CeilDiv(size_from(what), number)

@@ -1,0 +1,202 @@
+"""Functions with a name that says all they depend on: their programs are recalled from disk without being traced.
+
+Receives a function, its name and the arrays it closes over; returns programs bound to sizes. A first process traces and
+compiles as `jit` does and notes which program that was. Where the note is found, neither ops nor tracing are loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tetrad.compiler import objects, stations
+from tetrad.compiler.objects import made_by
+from tetrad.compiler.reading import Recalled, Wanted, recall, size_from
+from tetrad.core.dtypes import named
+from tetrad.core.record import record
+from tetrad.core.sizes import Size, SizeExpr, bind, dims_of
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Literal
+from tetrad.runtime.cache import cache_key
+from tetrad.tracing.array import Array, array_type
+
+if TYPE_CHECKING:
+    from tetrad.compiler.driver import Compiled
+    from tetrad.tracing.jit import Jitted
+    from tetrad.tracing.jit import Program as JitProgram
+
+# Whatever has a hand in a trace or in what is made of it; commands, files and texts have not.
+MAKERS = (
+    "", "codegen", "compiler", "core", "derive", "graph", "kernel", "lower", "models", "ops", "passes", "quant",
+    "runtime", "tracing",
+)  # fmt: skip
+
+Marks = Mapping[int, SizeExpr]  # {axis: Dim}
+Types = tuple[ArrayType, ...]
+
+
+@record(eq=False)
+class Sized:
+    """A program at the sizes of one call. `run` takes storages, and may write over those that were donated."""
+
+    run: Callable[[list[Any], tuple[int, ...]], list[Any]]
+    dims: tuple[int, ...]
+    outputs: Types
+
+
+@record(eq=False)
+class Found:
+    """A program from the disk, and the types of its results."""
+
+    program: Recalled
+    outputs: Types
+
+
+class Known:
+    """A function to be compiled, whose graph follows from its `name`, the `arrays` it closes over, the types of its
+    arguments and the source of the package. Of arrays above 4 KiB it may not look at the content while it is traced."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: Callable[[], str | None],
+        arrays: Callable[[], Sequence[Array]] = tuple,
+        *,
+        donated: tuple[int, ...] = (),  # which of the arguments, if there are so many
+        dims: Mapping[int, Marks] | None = None,
+    ) -> None:
+        self.function, self.name, self.arrays = function, name, arrays  # name: None if there is none that says all
+        self.donated, self.marks = donated, dims or {}
+        self.found: dict[Types, Found | None] = {}
+        self.noted: set[Types] = set()
+        self.lock = threading.Lock()
+
+    @cached_property
+    def jitted(self) -> Jitted:
+        """The function as `td.jit` has it."""
+        dims = tuple(self.marks.get(i) for i in range(max(self.marks, default=-1) + 1))
+        jit = importlib.import_module("tetrad.transforms").jit
+        made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
+        return made
+
+    def sized(self, *arguments: Array) -> Sized:
+        """The program for arguments of these types."""
+        given = tuple([x.type for x in arguments])
+        kinds = tuple([marked(kind, self.marks.get(i)) for i, kind in enumerate(given)])
+        values = sizes_of(kinds, given)
+        with self.lock:
+            if kinds not in self.found:
+                self.found[kinds] = None if values is None else self.recalled(kinds, given)
+            found = self.found[kinds]
+        if found is None or values is None:
+            return self.traced(arguments, kinds)
+        outputs = tuple([array_type(o.dtype, tuple([bind(n, values) for n in o.shape])) for o in found.outputs])
+        return Sized(found.program.run, tuple(values.values()), outputs)
+
+    def recalled(self, kinds: Types, given: Types) -> Found | None:
+        """The program noted for this name and these types, if the disk has both."""
+        key = self.key(kinds)
+        note = None if key is None else objects.disk_cache().get(key)
+        if note is None:
+            return None
+        program, name, outputs, large = json.loads(note)
+        arrays = self.arrays()
+        literals = [Literal(arrays[i].view) for i in large]
+        full = partial(self.full, given)
+        donated = tuple(i for i in self.donated if i < len(kinds))
+        wanted = Wanted(name, len(kinds), tuple(dim_names(kinds)), donated, literals, full)
+        found = recall(program, wanted)
+        return None if found is None else Found(found, tuple([type_from(*kind) for kind in outputs]))
+
+    def traced(self, arguments: Sequence[Array], kinds: Types) -> Sized:
+        bound = self.jitted.bound(*arguments)
+        if kinds not in self.noted:
+            self.noted.add(kinds)
+            self.note(kinds, bound.program)
+        return Sized(bound.run, bound.dims, bound.outputs)
+
+    def note(self, kinds: Types, program: JitProgram) -> None:
+        """Write down which program it is, for the next process."""
+        key = self.key(kinds)
+        if key is not None and not program.sizes and not program.narrowed:
+            keep = importlib.import_module("tetrad.compiler.keep")
+            keep.note(key, program.graph, program.donated, [array.view for array in self.arrays()])
+
+    def full(self, given: Types) -> Compiled:
+        """Traced and compiled, for those who want to know what is inside."""
+        trace = importlib.import_module("tetrad.tracing.trace")
+        program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
+        compile_fully: Callable[..., Compiled] = importlib.import_module("tetrad.compiler.recall").compile_fully
+        return compile_fully(program.graph, program.donated)
+
+    def key(self, kinds: Types) -> str | None:
+        """Names all that the program depends on; None where it is not kept."""
+        name = None if stations.are_watched() else self.name()
+        makers = None if name is None else made_by(MAKERS)
+        if makers is None or name is None:
+            return None
+        return cache_key("known", *makers, sys.version, name, str(self.donated), spelled(kinds), told(self.arrays()))
+
+
+# -- what a name does not say -----------------------------------------------------------------------------------------
+
+
+def told(arrays: Sequence[Array]) -> str:
+    """What a compilation may know of constants: their types, which are the same memory, what is in the small ones, and
+    whether a large one is all one value."""
+    first: dict[tuple[int, int], int] = {}
+    digest = hashlib.sha256()
+    for i, array in enumerate(arrays):
+        view, kind = array.view, array.type
+        place = first.setdefault((view.__array_interface__["data"][0], view.nbytes), i)
+        known = content(view)
+        digest.update(f"{kind.dtype.name} {kind.shape} {place} {len(known)} ".encode())
+        digest.update(known)
+    return digest.hexdigest()
+
+
+def content(view: np.ndarray) -> bytes:
+    if view.nbytes <= Literal.SMALL:
+        return view.tobytes()
+    value = Literal(view).splat
+    return b"" if value is None else value.tobytes()
+
+
+def marked(kind: ArrayType, marks: Marks | None) -> ArrayType:
+    if not marks:
+        return kind
+    return array_type(kind.dtype, tuple([marks.get(axis, n) for axis, n in enumerate(kind.shape)]))
+
+
+def dim_names(kinds: Types) -> list[str]:
+    return sorted({dim.name for kind in kinds for n in kind.shape for dim in dims_of(n)})
+
+
+def spelled(kinds: Types) -> str:
+    """The types with the bounds of their Dims."""
+    bounds = sorted({f"{dim.name} <= {dim.max}" for kind in kinds for n in kind.shape for dim in dims_of(n)})
+    return f"{', '.join(map(str, kinds))}; {', '.join(bounds)}"
+
+
+def sizes_of(kinds: Types, given: Types) -> dict[str, int] | None:
+    """The values of the Dims, sorted by name; None if they cannot be, and `jit` should say why."""
+    values: dict[str, int] = {}
+    for kind, came in zip(kinds, given, strict=True):
+        for size, n in zip(kind.shape, came.shape, strict=True):
+            for dim in dims_of(size):
+                if values.setdefault(dim.name, int(n)) != n or not 1 <= n <= dim.max:  # type: ignore[arg-type]
+                    return None
+    return dict(sorted(values.items()))
+
+
+def type_from(dtype: str, shape: Sequence[Any]) -> ArrayType:
+    sizes: list[Size] = [size_from(n) for n in shape]
+    return ArrayType(named(dtype), tuple(sizes))
