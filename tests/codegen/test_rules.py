@@ -8,8 +8,8 @@ import pytest
 from tests.codegen.machine import Trap, assert_same_as_evaluator, compiled, host, run
 from tetrad.codegen.emitter import operand_name
 from tetrad.codegen.llvm import compile_object
+from tetrad.codegen.memory import BOUNDS_TRAP
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.rules import BOUNDS_TRAP
 from tetrad.core.dtypes import f32, f64, i32
 from tetrad.core.errors import CompileError
 from tetrad.kernel import nodes as n

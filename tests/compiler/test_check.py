@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.codegen import rules as rules_module
-from tetrad.codegen.emitter import Codegen, Emitted
+from tetrad.codegen import flow, memory
+from tetrad.codegen.emitter import Codegen, Emitted, form
 from tetrad.codegen.rules import rules
 from tetrad.compiler import check, driver, objects, ready, schedule, stations
 from tetrad.compiler.kernels import Kernels
@@ -167,7 +167,7 @@ def break_fma(monkeypatch: pytest.MonkeyPatch) -> None:
         kind = cg.type(node.dtype, varying)
         a, b, c = (cg.operand(x, varying) for x in (node.a, node.b, node.c))
         product = cg.new(f"fmul {kind} {a}, {b}")
-        return Emitted(cg.new(f"fadd {kind} {product}, {c}"), rules_module.form(varying))
+        return Emitted(cg.new(f"fadd {kind} {product}, {c}"), form(varying))
 
     replace_rule(monkeypatch, n.Fma, twice)
 
@@ -185,7 +185,7 @@ def shifted_store(by: int) -> Callable[[Codegen, n.Store], None]:
     """Writes where it should, and the same again some elements away."""
 
     def emit(cg: Codegen, node: n.Store) -> None:
-        rules_module.store(cg, node)
+        memory.store(cg, node)
         if cg.stride(node.at) == 1:
             pointer = cg.pointer(node.buffer, cg.new(f"add i64 {cg.scalar(node.at)}, {by}"))
             cg.line(f"store {cg.vector_type(node.value.dtype)} {cg.vector(node.value)}, ptr {pointer}, align 4")
@@ -209,7 +209,7 @@ def test_a_load_past_the_end_is_found(checking: None, monkeypatch: pytest.Monkey
     def emit(cg: Codegen, node: n.Load) -> Emitted:
         pointer = cg.pointer(node.buffer, cg.new(f"add i64 {cg.scalar(node.at)}, 1"))
         cg.new(f"load volatile {cg.vector_type(node.dtype)}, ptr {pointer}, align 4")
-        return rules_module.load(cg, node)
+        return memory.load(cg, node)
 
     replace_rule(monkeypatch, n.Load, emit)
     with pytest.raises(CheckError, match="touched memory outside its buffers"):
@@ -222,7 +222,7 @@ def test_an_output_that_is_not_written_is_found(checking: None, monkeypatch: pyt
     def emit(cg: Codegen, node: n.Store) -> None:
         keep = "<" + ", ".join(f"i1 {'true' if i < cg.lanes - 1 else 'false'}" for i in range(cg.lanes)) + ">"
         with cg.narrowed(keep):
-            rules_module.store(cg, node)
+            memory.store(cg, node)
 
     replace_rule(monkeypatch, n.Store, emit)
     with pytest.raises(CheckError, match=r"\[15\] is .* compiled, .* evaluated; 4 of 64 differ"):
@@ -231,7 +231,7 @@ def test_an_output_that_is_not_written_is_found(checking: None, monkeypatch: pyt
 
 def test_code_that_traps_for_nothing_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def emit(cg: Codegen, node: n.Trap) -> None:
-        rules_module.trap_if(cg, "true", "7", node.code, False)
+        flow.trap_if(cg, "true", "7", node.code, False)
 
     replace_rule(monkeypatch, n.Trap, emit)
     with pytest.raises(CheckError, match="compiled code has trap 16, the evaluator none"):

@@ -1,4 +1,4 @@
-"""Code generation, conversions: casts between element types, tests for tails.
+"""Code generation, conversions: casts between element types.
 
 Receives LLVM operands and kernel types, returns LLVM operands. What the target lacks (half precision) is written in
 integer arithmetic here, so the rules need not ask.
@@ -7,8 +7,7 @@ integer arithmetic here, so the rules need not ask.
 from __future__ import annotations
 
 from tetrad.codegen.emitter import Codegen
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, index, u32
-from tetrad.kernel import nodes as n
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, u32
 
 
 def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
@@ -53,7 +52,7 @@ class Words:
         self.i1 = cg.mask_type if varying else "i1"
 
     def const(self, value: int) -> str:
-        return self.cg.splat(value, u32) if self.varying else self.cg.literal(value, u32)
+        return self.cg.constant(value, u32, self.varying)
 
     def op(self, name: str, a: str, b: str | int) -> str:
         return self.cg.new(f"{name} {self.i32} {a}, {b if isinstance(b, str) else self.const(b)}")
@@ -92,7 +91,7 @@ def f16_to_f32(cg: Codegen, x: str, varying: bool) -> str:
     w = Words(cg, varying)
     half = cg.new(f"zext {w.i16} {cg.new(f'bitcast {w.half} {x} to {w.i16}')} to {w.i32}")
     magnitude = w.op("shl", w.op("and", half, 0x7FFF), 13)
-    scale = cg.splat(2.0**112, f32) if varying else cg.literal(2.0**112, f32)
+    scale = cg.constant(2.0**112, f32, varying)
     scaled = w.bits(cg.new(f"fmul {w.f32} {w.float(magnitude)}, {scale}"))
     special = w.test("uge", magnitude, 0x7C00 << 13)
     finite = w.select(special, w.op("or", magnitude, 0x7F800000), scaled)
@@ -107,7 +106,7 @@ def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
     magnitude = w.op("and", bits, 0x7FFFFFFF)
     odd = w.op("and", w.op("lshr", magnitude, 13), 1)
     normal = w.op("lshr", w.op("add", w.op("add", magnitude, 0xC8000FFF), odd), 13)
-    half = cg.splat(0.5, f32) if varying else cg.literal(0.5, f32)
+    half = cg.constant(0.5, f32, varying)
     tiny = w.op("sub", w.bits(cg.new(f"fadd {w.f32} {w.float(magnitude)}, {half}")), 0x3F000000)
     result = w.select(w.test("ult", magnitude, 0x38800000), tiny, normal)
     result = w.select(w.test("uge", magnitude, 0x477FF000), w.const(0x7C00), result)
@@ -115,20 +114,3 @@ def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
     result = w.select(w.test("ugt", magnitude, 0x7F800000), payload, result)
     bits16 = cg.new(f"trunc {w.i32} {w.op('or', result, sign)} to {w.i16}")
     return cg.new(f"bitcast {w.i16} {bits16} to {w.half}")
-
-
-# -- bounds -----------------------------------------------------------------------------------------------------------
-
-
-def is_guard(cg: Codegen, cond: n.Value) -> bool:
-    """`i < bound` with neighbouring lanes one apart: the shape of every tail."""
-    return (
-        isinstance(cond, n.Compare)
-        and cond.op == "lt"
-        and cond.lhs.dtype is index
-        and cg.stride(cond.lhs) == 1
-        and cg.stride(cond.rhs) == 0
-    )
-
-
-__all__ = ["Words", "cast", "is_guard"]

@@ -34,6 +34,11 @@ class Emitted:
     stride: int | None
 
 
+def form(varying: bool) -> int | None:
+    """The stride of a value that is not affine."""
+    return None if varying else 0
+
+
 @record
 class Chain:
     """A byte dot product still in 16-bit pairs: acc + the widened pairs, no pair above `most` in magnitude."""
@@ -58,8 +63,8 @@ Rule = Callable[["Codegen", n.Instr], "Emitted | None"]
 class Rules:
     """Kernel instruction type -> function that emits it."""
 
-    def __init__(self) -> None:
-        self.table: dict[type[n.Instr], Rule] = {}
+    def __init__(self, *others: Rules) -> None:
+        self.table: dict[type[n.Instr], Rule] = {kind: rule for rules in others for kind, rule in rules.table.items()}
 
     def rule(self, kind: type[n.Instr]) -> Callable[[Callable[..., Emitted | None]], Callable[..., Emitted | None]]:
         def register(function: Callable[..., Emitted | None]) -> Callable[..., Emitted | None]:
@@ -162,6 +167,9 @@ class Codegen:
     def splat(self, value: bool | int | float, dtype: DType) -> str:
         return f"splat ({self.scalar_type(dtype)} {self.literal(value, dtype)})"
 
+    def constant(self, value: bool | int | float, dtype: DType, varying: bool) -> str:
+        return self.splat(value, dtype) if varying else self.literal(value, dtype)
+
     # -- operands -------------------------------------------------------------------------------------------------
 
     def find(self, node: object) -> tuple[Emitted, Scope]:
@@ -236,11 +244,9 @@ class Codegen:
             self.set(instr, emitted)
 
     @contextmanager
-    def child(self, mask: str | None = None, keep_mask: bool = True) -> Iterator[Scope]:
+    def child(self) -> Iterator[Scope]:
         """A nested block: lines are kept apart and spliced in when it ends, so hoisted lines come before it."""
-        before = self.mask
-        self.mask = before if keep_mask else mask
-        scope = Scope()
+        before, scope = self.mask, Scope()
         self.scopes.append(scope)
         yield scope
         self.scopes.pop()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tetrad.codegen.rules import BOUNDS_TRAP
+from tetrad.codegen.memory import BOUNDS_TRAP
 from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, run_control, value_of
 from tetrad.compiler.loops import NUMBER
 from tetrad.compiler.schedule import scratch_layout

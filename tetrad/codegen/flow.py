@@ -1,0 +1,256 @@
+"""Code generation, rules of control flow: locals, loops, branches, traps, calls of other libraries.
+
+Kernel node in, LLVM text out. Basic-block graphs are drawn in docstrings. Where lanes disagree, both ways are taken one
+after the other under masks; a guard for the last workgroup costs the others one scalar compare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tetrad.codegen.emitter import Codegen, Emitted, Rules, form
+from tetrad.core.dtypes import i32, index
+from tetrad.kernel import nodes as n
+
+rules = Rules()
+
+
+@rules.rule(n.Local)
+def emit_local(cg: Codegen, node: n.Local) -> Emitted:
+    varying = cg.is_varying(node)
+    kind = cg.type(node.dtype, varying)
+    slot = cg.find(node)[0].text if cg.is_known(node) else cg.alloca(kind)
+    cg.line(f"store {kind} {cg.operand(node.init, varying)}, ptr {slot}")
+    return Emitted(slot, form(varying))
+
+
+@rules.rule(n.Get)
+def emit_get(cg: Codegen, node: n.Get) -> Emitted:
+    varying = cg.is_varying(node.local)
+    slot = cg.find(node.local)[0].text
+    return Emitted(cg.new(f"load {cg.type(node.dtype, varying)}, ptr {slot}"), form(varying))
+
+
+@rules.rule(n.Set)
+def emit_set(cg: Codegen, node: n.Set) -> None:
+    varying = cg.is_varying(node.local)
+    kind, slot = cg.type(node.local.dtype, varying), cg.find(node.local)[0].text
+    value = cg.operand(node.value, varying)
+    if varying and cg.mask is not None:
+        old = cg.new(f"load {kind}, ptr {slot}")
+        value = cg.new(f"select {cg.mask_type} {cg.mask}, {kind} {value}, {kind} {old}")
+    cg.line(f"store {kind} {value}, ptr {slot}")
+
+
+@rules.rule(n.For)
+def emit_for(cg: Codegen, node: n.For) -> None:
+    """here -[start < stop]-> body -> ... -[next < stop]-> body;  -> done"""
+    start, stop = cg.scalar(node.start), cg.scalar(node.stop)
+    slot = cg.alloca("i64")
+    body, done = cg.name("body"), cg.name("done")
+    with cg.child() as scope:
+        cg.label(body)
+        counter = cg.new(f"load i64, ptr {slot}")
+        cg.set(node.counter, Emitted(counter, 0))
+        cg.run(node.body)
+        following = cg.stepped(counter, node.step)
+        cg.line(f"store i64 {following}, ptr {slot}")
+        again = cg.new(f"icmp slt i64 {following}, {stop}")
+        cg.line(f"br i1 {again}, label {body}, label {done}")
+        cg.label(done)
+    cg.line(f"store i64 {start}, ptr {slot}")
+    first = cg.new(f"icmp slt i64 {start}, {stop}")
+    cg.line(f"br i1 {first}, label {body}, label {done}")
+    cg.splice(scope)
+
+
+@rules.rule(n.If)
+def emit_if(cg: Codegen, node: n.If) -> None:
+    if not cg.is_varying(node.cond):
+        uniform_if(cg, node)
+    elif cg.mask is None and not node.orelse and is_guard(cg, node.cond):
+        guard_if(cg, node)
+    else:
+        divergent_if(cg, node)
+
+
+def is_guard(cg: Codegen, cond: n.Value) -> bool:
+    """`i < bound` with neighbouring lanes one apart: the shape of every tail."""
+    return (
+        isinstance(cond, n.Compare)
+        and cond.op == "lt"
+        and cond.lhs.dtype is index
+        and cg.stride(cond.lhs) == 1
+        and cg.stride(cond.rhs) == 0
+    )
+
+
+def uniform_if(cg: Codegen, node: n.If) -> None:
+    """here -[cond]-> then -> done;  else -> orelse -> done"""
+    cond = cg.scalar(node.cond)
+    then, orelse, done = cg.name("then"), cg.name("else"), cg.name("done")
+    first = emit_block(cg, then, node.then, done)
+    second = emit_block(cg, orelse, node.orelse, done)
+    cg.line(f"br i1 {cond}, label {then}, label {orelse}")
+    for lines in (first, second):
+        cg.scopes[-1].lines.extend(lines)
+    cg.label(done)
+
+
+def emit_block(cg: Codegen, label: str, block: n.Block, done: str) -> list[str]:
+    with cg.child() as scope:
+        cg.label(label)
+        cg.run(block)
+        cg.line(f"br label {done}")
+    return scope.lines
+
+
+def guard_if(cg: Codegen, node: n.If) -> None:
+    """if lane index < bound: here -[all lanes]-> full (no mask) -> done;  -[some]-> part (mask) -> done;  -> done
+
+    The full path costs one scalar compare; only the last workgroup takes the other.
+    """
+    if not isinstance(node.cond, n.Compare):
+        raise TypeError("a guard is a comparison")
+    base, bound = cg.scalar(node.cond.lhs), cg.scalar(node.cond.rhs)
+    full, test, part, done = (cg.name(stem) for stem in ("full", "test", "part", "done"))
+    left = cg.new(f"sub i64 {bound}, {base}")
+    with cg.child() as whole:
+        cg.label(full)
+        cg.run(node.then)
+        cg.line(f"br label {done}")
+        cg.label(test)
+        some = cg.new(f"icmp sgt i64 {left}, 0")
+        cg.line(f"br i1 {some}, label {part}, label {done}")
+    with cg.child() as partial:
+        cg.label(part)
+        few = cg.broadcast(cg.new(f"trunc i64 {left} to i32"), i32)
+        cg.mask = cg.new(f"icmp slt <{cg.lanes} x i32> {cg.iota('i32')}, {few}")
+        cg.run(node.then)
+        cg.line(f"br label {done}")
+        cg.label(done)
+    everyone = cg.new(f"icmp sge i64 {left}, {cg.lanes}")
+    cg.line(f"br i1 {everyone}, label {full}, label {test}")
+    cg.splice(whole)
+    cg.splice(partial)
+
+
+def divergent_if(cg: Codegen, node: n.If) -> None:
+    """Both sides run one after the other, each under its mask, and are skipped when no lane needs them."""
+    cond = cg.vector(node.cond)
+    sides = [(cond, node.then)]
+    if node.orelse:
+        sides.append((cg.new(f"xor {cg.mask_type} {cond}, splat (i1 true)"), node.orelse))
+    for chosen, block in sides:
+        mask = cg.with_mask(chosen)
+        with guarded(cg, cg.any_lane(mask)):
+            cg.mask = mask
+            cg.run(block)
+
+
+class guarded:
+    """with guarded(cg, cond): ... runs only if the scalar cond holds (None: always).  here -[cond]-> do -> done
+
+    The branch is written when the block ends, after whatever the block hoisted.
+    """
+
+    def __init__(self, cg: Codegen, cond: str | None) -> None:
+        self.cg, self.cond = cg, cond
+
+    def __enter__(self) -> None:
+        if self.cond is None:
+            return
+        self.do, self.done = self.cg.name("do"), self.cg.name("done")
+        self.child = self.cg.child()
+        self.scope = self.child.__enter__()
+        self.cg.label(self.do)
+
+    def __exit__(self, *exc: object) -> None:
+        if self.cond is None or exc[0] is not None:
+            return
+        self.cg.line(f"br label {self.done}")
+        self.cg.label(self.done)
+        self.child.__exit__(None, None, None)
+        self.cg.line(f"br i1 {self.cond}, label {self.do}, label {self.done}")
+        self.cg.splice(self.scope)
+
+
+@rules.rule(n.Barrier)
+def emit_barrier(cg: Codegen, node: n.Barrier) -> None:
+    """One vector is one workgroup: its lanes never part, so there is nothing to wait for."""
+
+
+@rules.rule(n.Trap)
+def emit_trap(cg: Codegen, node: n.Trap) -> None:
+    varying = cg.is_varying(node.cond) or cg.is_varying(node.value)
+    trap_if(cg, cg.operand(node.cond, varying), cg.operand(node.value, varying), node.code, varying)
+
+
+def trap_if(cg: Codegen, cond: str, value: str, code: int, varying: bool) -> None:
+    """here -[any active lane]-> report the first one, return;  -> on"""
+    if varying:
+        lanes = cg.with_mask(cond)
+        cond = cg.any_lane(lanes)
+    elif cg.mask is not None:
+        cond = cg.new(f"and i1 {cond}, {cg.any_lane(cg.mask)}")
+    with guarded(cg, cond):
+        report = first_lane(cg, lanes, value) if varying else value
+        cg.declares["tetrad.trap"] = TRAP
+        marked = cg.new(f"or i64 %tag, {code}")
+        cg.line(f"call void @tetrad.trap(ptr %status, i64 {marked}, i64 {report})")
+        cg.line("ret void")
+        cg.label(cg.name("unreached"))
+
+
+def first_lane(cg: Codegen, mask: str, values: str) -> str:
+    bits = cg.new(f"bitcast {cg.mask_type} {mask} to i{cg.lanes}")
+    word = f"i{max(cg.lanes, 64)}"
+    wide = bits if cg.lanes >= 64 else cg.new(f"zext i{cg.lanes} {bits} to i64")
+    lane = cg.call(word, f"llvm.cttz.{word}", (word, wide), ("i1", "true"))
+    lane = lane if cg.lanes <= 64 else cg.new(f"trunc {word} {lane} to i64")
+    return cg.new(f"extractelement <{cg.lanes} x i64> {values}, i64 {lane}")
+
+
+TRAP = """define internal void @tetrad.trap(ptr %status, i64 %code, i64 %value) noinline cold {
+  %won = cmpxchg ptr %status, i64 0, i64 %code acq_rel monotonic
+  %first = extractvalue { i64, i1 } %won, 1
+  br i1 %first, label %write, label %done
+write:
+  %slot = getelementptr i64, ptr %status, i64 1
+  store i64 %value, ptr %slot
+  br label %done
+done:
+  ret void
+}"""
+
+
+@rules.rule(n.Foreign)
+def emit_foreign(cg: Codegen, node: n.Foreign) -> None:
+    """Everything by address: integers and characters lie in slots of this frame, each set before the call."""
+    numbers = iter(node.numbers)
+    memory = iter(zip(node.buffers, node.at, strict=True))
+    operands = [foreign_operand(cg, letter, numbers, memory) for letter in node.form]
+    operands += ["i64 1" for letter in node.form if letter.isupper()]  # the lengths of characters
+    function = cg.new(f"inttoptr i64 {cg.scalar(node.routine)} to ptr")  # code of another library: no buffer of ours
+    cg.line(f"call void {function}({', '.join(operands)})")
+
+
+def foreign_operand(
+    cg: Codegen, letter: str, numbers: Iterator[n.Value], memory: Iterator[tuple[n.Buffer, n.Value]]
+) -> str:
+    if letter == "m":
+        buffer, at = next(memory)
+        return f"ptr {cg.pointer(buffer, cg.scalar(at))}"
+    kind, value = ("i8", str(ord(letter))) if letter.isupper() else ("i64", cg.scalar(next(numbers)))
+    if letter == "j":
+        kind, value = "i32", cg.new(f"trunc i64 {value} to i32")
+    slot = cg.alloca(kind)
+    cg.line(f"store {kind} {value}, ptr {slot}")
+    return f"ptr {slot}"
+
+
+@rules.rule(n.Region)
+def emit_region(cg: Codegen, node: n.Region) -> None:
+    cg.line(f"; region {json.dumps(node.generator)}")
+    cg.run(node.body)
