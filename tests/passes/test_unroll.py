@@ -1,4 +1,4 @@
-"""Unrolling: the same results, step by step, and no loop left; fewer steps than there are leave the loop alone."""
+"""Unrolling: the same results, step by step, and no loop left; fewer steps than there are keep the loop."""
 
 from __future__ import annotations
 

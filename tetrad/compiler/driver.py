@@ -41,7 +41,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             stations.save("graph", graph.name, str(graph))
             stations.save("passes", better.name, str(better))
         with stations.timed("lower"):
-            lowered = Lowerer(target, beginning(target), available_threads()).lower(better)
+            lowered = Lowerer(target, beginning(target), available_threads()).lower_program(better)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if stations.wants("kernel"):
             for program in programs:

@@ -21,7 +21,7 @@ from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
 from tetrad.lower.product import accumulator, multiply_add
 from tetrad.lower.reader import At
-from tetrad.lower.recurrence import Loop, holds_arrays, loop_of
+from tetrad.lower.recurrence import Loop, holds_arrays, loop_of, rounds
 from tetrad.passes.fuse import Group, fuse
 
 DTYPES = (f32, f64, i32, i64)  # of what stays in scratch
@@ -104,9 +104,7 @@ class Cell:
         for carry, buffer in zip(loop.carried, self.init, strict=True):
             self.copy(buffer, self.reading.buffers[carry], carry.type.shape)
         k.barrier()
-        length = self.frame.sizes.val(loop.length)
-        with k.loop(length, always=isinstance(loop.length, int) and loop.length > 0) as i:
-            self.step(length - 1 - i if loop.reverse else i, results)
+        rounds(self.frame, loop, lambda t: self.step(t, results))
         for carry, buffer in zip(loop.carried, self.final, strict=True):
             self.copy(self.reading.buffers[carry], buffer, carry.type.shape)
 

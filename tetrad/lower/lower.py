@@ -13,7 +13,7 @@ from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.target import Target
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
-from tetrad.lower.cell import lower_cell
+from tetrad.lower.cell import groups_of, lower_cell
 from tetrad.lower.columns import lower_columns
 from tetrad.lower.decoded import lower_decoded_matmul
 from tetrad.lower.frame import Memory
@@ -22,8 +22,9 @@ from tetrad.lower.loops import CONTROL, lower_control, outputs_of
 from tetrad.lower.lowbit_matmul import lower_lowbit_matmul
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
-from tetrad.lower.recurrence import lower_recurrence
+from tetrad.lower.recurrence import loop_of, lower_recurrence, walked_shape
 from tetrad.lower.reuse import Template, canonical, reused
+from tetrad.lower.rounds import in_rounds
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
@@ -52,6 +53,10 @@ class Lowerer:
         self.target, self.begin, self.threads = target, begin, threads
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
+
+    def lower_program(self, graph: Graph) -> Lowered:
+        """A graph with all it holds."""
+        return self.lower(in_rounds(graph, is_in_one))
 
     def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies included.
@@ -114,6 +119,12 @@ class Lowerer:
 def lower_in_one(node: Node, memory: Memory) -> Launch | None:
     """A scan that fits into one kernel."""
     return (lower_recurrence(node, memory) or lower_cell(node, memory)) if node.op.name == "scan" else None
+
+
+def is_in_one(node: Node) -> bool:
+    """Will it be one kernel?"""
+    loop = loop_of(node)
+    return walked_shape(loop) is not None or groups_of(loop) is not None
 
 
 def with_copies(lowered: Lowered, target: Target, placed: frozenset[int]) -> Lowered:

@@ -78,6 +78,12 @@ class Reading:
         scope.known[key] = value
         return value
 
+    def forget(self) -> None:
+        """What was read in this scope is to be read anew: what is provided, or lies in scratch, changes."""
+        known = self.k._scopes[-1].known
+        for key in [key for key in known if key[0] == "read"]:
+            del known[key]
+
     def read_ahead(self, node: Node, at: At) -> None:
         """Everything elementwise below the node, operands first: Python's stack does not bear a thousand levels."""
         order, seen = [node], {node}

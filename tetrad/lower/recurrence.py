@@ -35,6 +35,12 @@ class Loop:
     carries: int
     length: Size
     reverse: bool
+    unroll: int
+
+    @property
+    def leaves_steps(self) -> bool:
+        """Are there steps, perhaps, that make no whole trip?"""
+        return self.unroll > 1 and not (isinstance(self.length, int) and self.length % self.unroll == 0)
 
     @property
     def carried(self) -> tuple[Node, ...]:
@@ -47,7 +53,9 @@ class Loop:
 
 def loop_of(node: Node) -> Loop:
     params = dict(node.params)
-    return Loop(node, params["body"], params["consts"], params["carries"], params["length"], params["reverse"])
+    length, unroll = params["length"], params["unroll"]
+    together = min(unroll, max(1, length)) if isinstance(length, int) else unroll
+    return Loop(node, params["body"], params["consts"], params["carries"], length, params["reverse"], together)
 
 
 def walked_shape(loop: Loop) -> Shape | None:
@@ -115,6 +123,19 @@ def lower_recurrence(node: Node, memory: Memory) -> Launch | None:
     return replace(frame.finish(ceil_div(count, LANES), flops=count * loop.length * work), source=node.source)
 
 
+def rounds(frame: Frame, loop: Loop, step: Callable[[Val], None]) -> None:
+    """All steps of a loop, `unroll` of them in each trip, and after those the rest."""
+    length, together = frame.sizes.val(loop.length), loop.unroll
+    whole = length - length % together if loop.leaves_steps else length
+    with frame.k.loop(whole, 0, together, always=isinstance(loop.length, int) and loop.length > 0) as first:
+        for i in (first + number for number in range(together)):
+            step(length - 1 - i if loop.reverse else i)
+            frame.reading.forget()
+    if loop.leaves_steps:
+        with frame.k.loop(length, whole) as i:
+            step(length - 1 - i if loop.reverse else i)
+
+
 def work_name(body: Graph) -> str:
     return "_".join(dict.fromkeys(n.op.name for n in body.nodes() if n.op.kind == "elementwise"))[:50]
 
@@ -135,9 +156,7 @@ class Recurrence:
         """All steps for the element at `at`."""
         k, loop = self.frame.k, self.loop
         state = [self.begin(c, b, at) for c, b in zip(loop.carried, self.init, strict=True)]
-        length = self.frame.sizes.val(loop.length)
-        with k.loop(length, always=isinstance(loop.length, int) and loop.length > 0) as i:
-            self.step(length - 1 - i if loop.reverse else i, state, at)
+        rounds(self.frame, loop, lambda t: self.step(t, state, at))
         for carry, buffer, last in zip(loop.carried, self.final, state, strict=True):
             self.write(buffer, k.index(0), carry, at, k.cast(last.get(), carry.type.dtype))
 

@@ -1,10 +1,12 @@
 """Passes, unrolling: a scan that is asked to unroll as many steps as it has is no loop.
 
 Receives and returns graphs. The steps stand one after the other and are simplified, fused and planned together. A scan
-that is asked for fewer stays as it is: its steps cost nothing that rounds of several would save.
+that is asked for fewer gets rounds of so many steps when it is lowered (`lower.rounds`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tetrad.core.source import taken_from
 from tetrad.graph.build import item, make_graph, spliced, with_inputs
@@ -25,7 +27,7 @@ def unroll(graph: Graph) -> Graph:
             moved = found[node.inputs[0]][node.param("index")]
         elif is_unrolled(moved):
             with taken_from(node.source):
-                found[node] = steps_of(moved)
+                found[node] = unrolled(moved)
         done[node] = moved
     return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs])
 
@@ -37,15 +39,21 @@ def is_unrolled(node: Node) -> bool:
     return steps > 1 and isinstance(length, int) and 0 < length <= steps
 
 
-def steps_of(loop: Node) -> list[Node]:
-    """The results of a scan, step by step."""
-    consts, carries, length = (loop.param(name) for name in ("consts", "carries", "length"))
-    fixed, state = list(loop.inputs[:consts]), list(loop.inputs[consts : consts + carries])
-    rows: dict[int, list[Node]] = {}
-    for t in reversed(range(length)) if loop.param("reverse") else range(length):
-        xs = [row(x, t) for x in loop.inputs[consts + carries :]]
-        made = spliced(loop.param("body"), [*fixed, *state, *xs])
-        state, rows[t] = made[:carries], [reshape(y, (1, *y.type.shape)) for y in made[carries:]]
+def unrolled(loop: Node) -> list[Node]:
+    """The results of a scan without a loop."""
+    body, length, reverse = (loop.param(name) for name in ("body", "length", "reverse"))
+    a, b = loop.param("consts"), loop.param("consts") + loop.param("carries")
+    return steps_of(body, loop.inputs[:a], loop.inputs[a:b], loop.inputs[b:], length, reverse)
+
+
+def steps_of(
+    body: Graph, consts: Sequence[Node], carries: Sequence[Node], xs: Sequence[Node], length: int, reverse: bool
+) -> list[Node]:
+    """The last carries, and the results of all steps, stacked."""
+    state, rows = list(carries), {}
+    for t in reversed(range(length)) if reverse else range(length):
+        made = spliced(body, [*consts, *state, *(row(x, t) for x in xs)])
+        state, rows[t] = made[: len(carries)], [reshape(y, (1, *y.type.shape)) for y in made[len(carries) :]]
     columns = zip(*(rows[t] for t in range(length)), strict=True)
     return [*state, *(run("concat", *column, axis=0) if length > 1 else column[0] for column in columns)]
 

@@ -149,7 +149,7 @@ def scan(
 
     xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads nothing
     reverse     begin with the last row; ys[t] still belongs to xs[t]
-    unroll      True, or at least the length: compiled without a loop, step after step; fewer have no effect
+    unroll      steps in each trip of the compiled loop; True, or at least the length: no loop, step after step
     checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K), ("binomial", s)
 
     >>> import tetrad as td
