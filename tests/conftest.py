@@ -1,10 +1,11 @@
-"""What every test run shares: a clean environment, a private compile cache, and the settings of hypothesis."""
+"""What every test run shares: a clean environment, a private cache, settings of hypothesis, a folder of no models."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -29,3 +30,12 @@ def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="tetrad-tests-") as cache:
         os.environ["TETRAD_CACHE_DIR"] = cache
         return (yield)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where models are; nothing of the machine's own is seen."""
+    place = tmp_path / "models"
+    monkeypatch.setenv("TETRAD_MODELS", str(place))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hugging-face"))
+    return place

@@ -1,4 +1,4 @@
-"""What the tests of commands share: a tiny model, an empty folder of models, commands run in this process."""
+"""What the tests of commands share: a tiny model, commands run in this process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,6 @@ def tiny_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "tiny-F32.gguf"
     gguf.write(path, *tiny_model("llama", context=512))
     return path
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where models are; nothing of the machine's own is seen."""
-    place = tmp_path / "models"
-    monkeypatch.setenv("TETRAD_MODELS", str(place))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hugging-face"))
-    return place
 
 
 Invoke = Callable[..., Result]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 import tetrad as td
-from tests.kernel.programs import programs
+from tests.kernel.programs import arrays_of, programs
 from tetrad.compiler import dispatch as module
 from tetrad.compiler.grid import infer_grid
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64, index, u8, u32
 from tetrad.core.errors import BackendError, BadInputs, BoundsError, Rejected, TrapError
-from tetrad.core.sizes import Dim, bind
+from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
@@ -23,17 +23,6 @@ Grid = tuple[int, int, int]
 WORKGROUPS = [(1, 1, 1), (3, 1, 1), (16, 1, 1), (64, 1, 1), (100, 1, 1), (256, 1, 1), (8, 4, 1), (5, 3, 2), (16, 16, 1)]
 SHAPED = pytest.mark.parametrize("workgroup", WORKGROUPS, ids=str)
 GRIDS = [(1, 1, 1), (3, 1, 1), (2, 3, 1), (2, 2, 3)]
-
-
-def arrays_of(program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int]) -> dict[str, np.ndarray]:
-    waiting, arrays = list(inputs), {}
-    for b in program.buffers:
-        if b.access == "write":
-            assert b.count is not None
-            arrays[b.name] = np.zeros(bind(b.count, args), b.dtype.np)
-        elif not b.is_scratch:
-            arrays[b.name] = np.frombuffer(waiting.pop(0), b.dtype.np).copy()
-    return arrays
 
 
 def assert_same(program: n.Program, inputs: Sequence[bytes], grid: Grid, args: Mapping[str, int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the hub share: a server, an empty folder of models, the bytes of a tiny one."""
+"""What the tests of the hub share: a server, the bytes of a tiny model."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ from tetrad.formats import gguf
 def site() -> Iterator[Site]:
     with serving() as made:
         yield made
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where models are; nothing of the machine's own is seen."""
-    place = tmp_path / "models"
-    monkeypatch.setenv("TETRAD_MODELS", str(place))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hugging-face"))
-    return place
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.kernel.programs import arrays_of
 from tetrad.core.errors import TrapError, UnsupportedError
-from tetrad.core.sizes import bind
 from tetrad.kernel import nodes as n
 from tetrad.kernel import registry
 from tetrad.kernel.build import KernelBuilder
@@ -25,13 +25,7 @@ SAMPLES = 8
 
 def evaluated(program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int], grid: Grid) -> list[bytes]:
     """What dispatch promises, on the evaluator: it raises for memory out of range, so no kernel can rely on that."""
-    waiting, arrays = list(inputs), {}
-    for b in program.buffers:
-        if b.access == "write":
-            assert b.count is not None
-            arrays[b.name] = np.zeros(bind(b.count, args), b.dtype.np)
-        elif not b.is_scratch:
-            arrays[b.name] = np.frombuffer(waiting.pop(0), b.dtype.np).copy()
+    arrays = arrays_of(program, inputs, args)
     evaluate(program, arrays, args, grid)
     return [arrays[b.name].tobytes() for b in program.buffers if b.is_written]
 

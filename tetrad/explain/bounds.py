@@ -14,7 +14,7 @@ import numpy as np
 from tetrad.core.dtypes import DType, as_dtype, f64
 from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
-from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.fft import TRANSFORMS, scale_of
 
 Dims = Mapping[str, int]
@@ -34,7 +34,7 @@ def exact(array: np.ndarray) -> Pair:
 
 def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dims, stated: bool = True) -> list[Pair]:
     held: dict[Node, list[Pair]] = {node: [pair] for node, pair in known.items()}
-    for node in needed(outputs, known):
+    for node in topological(outputs, known=known):
         operands = [held[i] for i in node.inputs]
         if node.op is call:
             inner: Graph = node.param("graph")
@@ -68,22 +68,6 @@ def own_results(node: Node, operands: Sequence[Pair], dims: Dims) -> list[Pair]:
 
 def is_rounded(dtype: DType) -> bool:
     return dtype.is_float or dtype.is_complex
-
-
-def needed(outputs: Sequence[Node], known: Mapping[Node, Pair]) -> list[Node]:
-    """What has to be computed, operands first."""
-    found: list[Node] = []
-    seen = set(known)
-    stack = [(node, False) for node in reversed(outputs)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            found.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((i, False) for i in reversed(node.inputs))
-    return found
 
 
 def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool) -> Pair:

@@ -145,13 +145,16 @@ class Literal:
         return isinstance(other, Literal) and self.key == other.key
 
 
-def topological(roots: Iterable[Node], waits: Mapping[Node, Sequence[Node]] | None = None) -> Iterator[Node]:
+def topological(
+    roots: Iterable[Node], waits: Mapping[Node, Sequence[Node]] | None = None, known: Iterable[Node] = ()
+) -> Iterator[Node]:
     """Operands before users, in a stable order; iterative, so deep graphs do not exhaust the stack.
 
-    `waits`: nodes that must come before a node although it does not read them.
+    `waits`: nodes that must come before a node although it does not read them. `known`: nodes to leave out, with all
+    that only they need.
     """
     waits = waits or {}
-    seen: set[Node] = set()
+    seen = set(known)
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(tuple(roots))]
     while stack:
         node, ready = stack.pop()

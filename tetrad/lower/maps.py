@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tetrad.core.sizes import Shape, Size, ceil_div, product
-from tetrad.graph.nodes import Node
+from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.complex import held_as
@@ -60,18 +60,8 @@ def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
 
 def computed(group: Group, inputs: list[Node]) -> list[Node]:
     """The nodes a map computes, operands first: its members, and what has no memory and is computed on the spot."""
-    found: dict[Node, None] = {}
-    stack = [(node, False) for node in reversed(group.outputs)]
-    seen = {node for node in inputs if node not in group.members}
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            found[node] = None
-        elif node not in seen and node.op.name not in LEAVES:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((i, False) for i in reversed(node.inputs))
-    return list(found)
+    read = (node for node in inputs if node not in group.members)
+    return [node for node in topological(group.outputs, known=read) if node.op.name not in LEAVES]
 
 
 def map_name(nodes: list[Node]) -> str:

@@ -13,8 +13,8 @@ from tetrad.quant.format import Format, Parts, register
 from tetrad.quant.search import fit_with_mins
 
 
-def encode(x: F32) -> Parts:
-    fit, codes = fit_with_mins(x, sub_block=32, top=15, scale_top=63)
+def encode(x: F32, top: int = 15) -> Parts:
+    fit, codes = fit_with_mins(x, sub_block=32, top=top, scale_top=63)
     pairs = six_bit_pair_bytes(fit.scales.astype(np.uint8), fit.mins.astype(np.uint8))
     fields = {0: half_bytes(fit.factor), 2: half_bytes(fit.min_factor), 4: pairs}
     return codes, fields

@@ -1,33 +1,17 @@
 """Block format q5_k: d * scale * code - dmin * min, 5-bit codes, blocks of 256 in sub-blocks of 32.
 
-d f16, dmin f16, 12 bytes with eight 6-bit scales and mins, 32 bytes of high bits, 128 bytes of nibbles.
+d f16, dmin f16, 12 bytes with eight 6-bit scales and mins, as in q4_k; 32 bytes of high bits, 128 bytes of nibbles.
 Nibbles come 32 bytes at a time: the low ones are one sub-block, the high ones the next. Bit s of high byte l belongs to
 element l of sub-block s.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
 
-from tetrad.quant.fields import F32, U8, Plane, half_bytes, read_half, read_six_bit_pairs, six_bit_pair_bytes
-from tetrad.quant.format import Format, Parts, register
-from tetrad.quant.search import fit_with_mins
-
-
-def encode(x: F32) -> Parts:
-    fit, codes = fit_with_mins(x, sub_block=32, top=31, scale_top=63)
-    pairs = six_bit_pair_bytes(fit.scales.astype(np.uint8), fit.mins.astype(np.uint8))
-    fields = {0: half_bytes(fit.factor), 2: half_bytes(fit.min_factor), 4: pairs}
-    return codes, fields
-
-
-def read_scales(blocks: U8) -> F32:
-    return read_half(blocks, start=0) * read_six_bit_pairs(blocks, start=4)[0].astype(np.float32)
-
-
-def read_mins(blocks: U8) -> F32:
-    return read_half(blocks, start=2) * read_six_bit_pairs(blocks, start=4)[1].astype(np.float32)
-
+from tetrad.quant.fields import Plane
+from tetrad.quant.format import Format, register
+from tetrad.quant.q4_k import encode, read_mins, read_scales
 
 register(
     Format(
@@ -36,7 +20,7 @@ register(
         nbytes=176,
         bits=5,
         budget=0.0083,
-        encode=encode,
+        encode=partial(encode, top=31),
         sub_block=32,
         planes=(Plane(start=48, nbytes=128, bits=4, run=32), Plane(start=16, nbytes=32, bits=1, run=32, shift=4)),
         read_scales=read_scales,
