@@ -83,7 +83,7 @@ def run(
     offsets, scratch = scratch_of(program, args)
     numbers = [*offsets, *(args[name] for name in program.args), grid[0], grid[1], *counts, 3]
     words = (ctypes.c_int64 * 64)(*(memory[b.name].address for b in storage), *numbers)
-    status = (ctypes.c_int64 * 2)()
+    status = (ctypes.c_int64 * (n.STOP_WORD + 1))()
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p])
     groups = grid[0] * grid[1] * grid[2]
     call(address)(ctypes.addressof(words), 0, groups, scratch.address, ctypes.addressof(status))

@@ -290,6 +290,25 @@ except KeyboardInterrupt:
     assert subprocess.run([sys.executable, "-c", text], **settings).stdout == "stopped\n"  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize(
+    ("body", "start"), [("c * 0.999 + 0.1", "np.float32(0.5)"), ("td.tanh(c @ w)", "np.ones((1, 64), np.float32)")]
+)
+def test_a_long_loop_inside_one_kernel_is_ended_by_ctrl_c(body: str, start: str) -> None:
+    """And what runs after it is whole."""
+    text = f"""
+import os, signal, threading, time, numpy as np, tetrad as td
+w = np.eye(64, dtype=np.float32)
+f = td.jit(lambda c, w: td.scan(lambda c, _: ({body}, None), c, length=1 << 36)[0])
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    f({start}, w)
+except KeyboardInterrupt:
+    print("stopped", td.jit(lambda x: x + 1)(np.float32(1)))
+"""
+    settings = {"cwd": ROOT, "timeout": 60, "stdout": subprocess.PIPE, "text": True, "check": True}
+    assert subprocess.run([sys.executable, "-c", text], **settings).stdout == "stopped 2.0\n"  # type: ignore[call-overload]
+
+
 def test_an_index_out_of_range_inside_a_kernel_with_the_loop() -> None:
     f = td.jit(lambda table, c, indices: td.scan(lambda c, i: (c * 0.5 + table[i], None), c, indices)[0])
     table, indices = numbers(10, 4), np.array([1, 2, -1], np.int32)

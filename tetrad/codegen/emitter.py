@@ -119,6 +119,13 @@ class Codegen:
         """
         return self.new(f'call i64 asm "", "=r,0"(i64 {self.new(f"add nsw i64 {counter}, {step}")})')
 
+    def leave_if_stopped(self) -> None:
+        """Return from the kernel when the run is to stop: nobody will look at its results."""
+        at, on = self.new(f"getelementptr i64, ptr %status, i64 {n.STOP_WORD}"), self.name("on")
+        asked = self.new(f"icmp ne i64 {self.new(f'load atomic i64, ptr {at} monotonic, align 8')}, 0")
+        self.line(f"br i1 {asked}, label %exit, label {on}")
+        self.label(on)
+
     def call(self, result: str, function: str, *operands: tuple[str, str]) -> str:
         """Call an intrinsic, declaring it; operands are (type, text)."""
         types = ", ".join(t for t, _ in operands)

@@ -43,6 +43,9 @@ def emit_set(cg: Codegen, node: n.Set) -> None:
     cg.line(f"store {kind} {value}, ptr {slot}")
 
 
+HEARING = 1 << 16  # iterations of a long loop between two looks at the stop word
+
+
 @rules.rule(n.For)
 def emit_for(cg: Codegen, node: n.For) -> None:
     """here -[start < stop]-> body -> ... -[next < stop]-> body;  -> done"""
@@ -55,6 +58,10 @@ def emit_for(cg: Codegen, node: n.For) -> None:
         cg.set(node.counter, Emitted(counter, 0))
         cg.run(node.body)
         following = cg.stepped(counter, node.step)
+        if is_long(node):
+            passed = cg.new(f"and i64 {following}, {HEARING - 1}")
+            with guarded(cg, cg.new(f"icmp ult i64 {passed}, {node.step}")):
+                cg.leave_if_stopped()
         cg.line(f"store i64 {following}, ptr {slot}")
         again = cg.new(f"icmp slt i64 {following}, {stop}")
         cg.line(f"br i1 {again}, label {body}, label {done}")
@@ -63,6 +70,12 @@ def emit_for(cg: Codegen, node: n.For) -> None:
     first = cg.new(f"icmp slt i64 {start}, {stop}")
     cg.line(f"br i1 {first}, label {body}, label {done}")
     cg.splice(scope)
+
+
+def is_long(node: n.For) -> bool:
+    """Is it known to run for a while? Whoever presses Ctrl-C should not wait for its end."""
+    start, stop = (bound.value if isinstance(bound, n.Const) else 0 for bound in (node.start, node.stop))
+    return stop - start > HEARING * node.step
 
 
 @rules.rule(n.If)

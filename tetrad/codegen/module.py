@@ -70,10 +70,14 @@ def crosses_lanes(block: n.Block) -> bool:
     for instr in block:
         if isinstance(instr, CROSS_LANE):
             return True
-        inner = [getattr(instr, name) for name in ("body", "then", "orelse") if hasattr(instr, name)]
-        if any(crosses_lanes(b) for b in inner):
+        if any(crosses_lanes(b) for b in blocks_of(instr)):
             return True
     return False
+
+
+def blocks_of(instr: n.Instr) -> list[n.Block]:
+    """The blocks inside an instruction."""
+    return [getattr(instr, name) for name in ("body", "then", "orelse") if hasattr(instr, name)]
 
 
 def prologue(cg: Codegen, program: n.Program) -> None:
@@ -177,9 +181,8 @@ def uses_axis(program: n.Program, which: str) -> bool:
         for instr in block:
             if isinstance(instr, n.Id) and instr.which == which and instr.axis > 0:
                 return True
-            for name in ("body", "then", "orelse"):
-                if walk(getattr(instr, name, ())):
-                    return True
+            if any(walk(inner) for inner in blocks_of(instr)):
+                return True
         return False
 
     return walk(program.body)

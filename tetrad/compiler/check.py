@@ -27,7 +27,7 @@ from tetrad.core.errors import BoundsError, CheckError
 from tetrad.core.flags import flag, flag_words
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.kernel.nodes import TAG_SHIFT, Program
+from tetrad.kernel.nodes import STOP_WORD, TAG_SHIFT, Program
 from tetrad.kernel.verify import verify
 from tetrad.lower.launch import Control, Launch, Lowered, Slot
 from tetrad.runtime.memory import Storage
@@ -181,7 +181,7 @@ def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) ->
     if not isinstance(entry, KernelEntry):
         raise TypeError(f"{launch.name} is not a kernel")
     words = Guarded.copy_of(np.array([word.value for word in entry.words], np.int64))
-    scratch, status = Guarded(layout[-1], UNWRITTEN), Guarded(16, 0)
+    scratch, status = Guarded(layout[-1], UNWRITTEN), Guarded(8 * (STOP_WORD + 1), 0)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     kernel = ctypes.CFUNCTYPE(None, pointer, number, number, pointer, pointer)(entry.function)
     died = in_child(lambda: kernel(words.address, 0, entry.groups, scratch.address, status.address))
@@ -191,7 +191,7 @@ def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) ->
         raise CheckError(message, source=launch.source, hint=DEFECT)
     if not (scratch.is_intact() and words.is_intact()):
         raise CheckError(f"{launch.name}: wrote before its scratch", source=launch.source, hint=DEFECT)
-    code, value = status.bytes.view(np.int64)
+    code, value, *_ = status.bytes.view(np.int64)
     return int(code), int(value)
 
 

@@ -22,6 +22,7 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
 INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
 BOOL_UNARY = ("not",)
+STOP_WORD = 8  # of the words at `status`: nonzero when the run is to end, and a kernel need not go on
 TAG_SHIFT = 16  # a trap reports tag << 16 | code: the tag says which launch of a schedule it was
 
 

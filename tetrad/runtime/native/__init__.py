@@ -6,13 +6,15 @@ The memory they both work on (run context, pool block, table image) is laid out 
 
 from __future__ import annotations
 
+from tetrad.kernel.nodes import STOP_WORD
+
 SYMBOLS = ("tetrad_run", "tetrad_work", "tetrad_stop", "tetrad_unhook", "tetrad_ticks", "tetrad_set_nap")
 
 # Run context: 64-bit words, eight to a cache line; words that different workers write sit in different lines.
 CONTEXT = {
     "STATUS": 0,  # trap code, then its value: the `status` argument of every kernel
     "VALUE": 1,
-    "STOP": 8,  # nonzero: stop as soon as possible
+    "STOP": STOP_WORD,  # nonzero: stop as soon as possible
     "COUNT": 16,  # workers that reached the barrier
     "DOZERS": 17,  # workers asleep at the barrier
     "GENERATION": 24,  # barriers passed
