@@ -30,7 +30,7 @@ def best(run: Callable[[], object], times: int) -> float:
 
 
 def compiled_seconds(name: str, raw: np.ndarray) -> float:
-    lay_out, size = interleaver(name), raw.shape[1] * LANES[name].super_bytes
+    lay_out, size = interleaver(name).jitted, raw.shape[1] * LANES[name].super_bytes
     groups, row = len(raw) // ROWS, raw[0].size
     memory, places = room(groups * size), np.arange(groups) * size
     starts = np.arange(0, raw.size, row).reshape(groups, ROWS)

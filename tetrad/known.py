@@ -25,6 +25,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Size, SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal
+from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantised arrays)
 from tetrad.runtime.cache import cache_key
 from tetrad.tracing.array import Array, array_type
 

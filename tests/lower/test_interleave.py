@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import tetrad as td
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.models.packed import interleaver
-from tetrad.ops.interleave import LINE, interleave
-from tetrad.quant.lanes import LANES, ROWS
+from tetrad.ops.interleave import interleave
+from tetrad.quant.lanes import LANES, LINE, ROWS
 
 EVERY = pytest.mark.parametrize("name", LANES)
 
@@ -44,7 +44,7 @@ def test_compiled_code_and_numpy_give_the_same_bytes(
     memory, places = places_in(name, groups, blocks, start * 4)
     given = (raw, starts, places, np.int64(blocks))
     want = interleave(memory, *given, format=name)
-    np.testing.assert_array_equal(np.asarray(interleaver(name)(td.asarray(memory), *given)), want)
+    np.testing.assert_array_equal(np.asarray(interleaver(name).jitted(td.asarray(memory), *given)), want)
 
 
 @EVERY
@@ -53,14 +53,15 @@ def test_many_rows_on_every_processor(name: str) -> None:
     order = np.random.default_rng(1).permutation(3200)
     memory, places = places_in(name, 200, 2)
     starts = (order * raw.shape[1]).reshape(200, ROWS)
-    found = np.asarray(interleaver(name)(td.asarray(memory), raw.reshape(-1), starts, places[::-1].copy(), np.int64(2)))
+    given = (raw.reshape(-1), starts, places[::-1].copy(), np.int64(2))
+    found = np.asarray(interleaver(name).jitted(td.asarray(memory), *given))
     want = LANES[name].interleave(raw[order])
     np.testing.assert_array_equal(found.reshape(-1)[: want.size], want.reshape(-1))
 
 
 @cache
 def both() -> list[Callable[..., Any]]:
-    return [interleaver("q4_0"), lambda *given: interleave(*given, format="q4_0")]
+    return [interleaver("q4_0").jitted, lambda *given: interleave(*given, format="q4_0")]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "eager"])

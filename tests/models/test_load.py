@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.modules import ROOT
 from tetrad.compiler import objects, recall
 from tetrad.compiler.recall import program_key
 from tetrad.core.errors import FileFormatError, SettingError, TetradError, TraceError, UnsupportedError
+from tetrad.core.record import replace
 from tetrad.formats import gguf
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Literal

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tetrad.core.errors import SettingError, TetradError
+from tetrad.models.checks import check_count
 from tetrad.models.generation import Piece
 from tetrad.models.model import Model
-from tetrad.models.sampling import Settings, check_count
+from tetrad.models.sampling import Settings
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
 /set stop TEXT     where answers end; /set format json: only JSON, /set noformat

@@ -52,9 +52,10 @@ from tetrad.compat.llama_types import (
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.hub.extras import extra
 from tetrad.hub.pull import pull
+from tetrad.models.checks import check_count
 from tetrad.models.generation import Completion, Logprob, Piece, Processor
 from tetrad.models.model import Model, load
-from tetrad.models.sampling import Chance, Sampler, Settings, check_count
+from tetrad.models.sampling import Chance, Sampler, Settings
 from tetrad.tracing.array import Array
 
 __all__ = [

@@ -13,11 +13,10 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
 from tetrad.lower.transpose import turned
-from tetrad.ops.interleave import LINE, unit_bytes
 from tetrad.passes.fuse import Group
 from tetrad.quant.fields import Plane
 from tetrad.quant.lanes import LANES as LAYOUTS
-from tetrad.quant.lanes import WORDS, Lanes
+from tetrad.quant.lanes import LINE, WORDS, Lanes
 
 WORK = 1 << 15  # operations of a group, about: enough for the schedule to see when several threads pay
 BYTES = 0x01010101  # a number in each byte of a word
@@ -53,7 +52,7 @@ class Source:
     def __init__(self, frame: Frame, node: Node, lanes: Lanes, blocks: Val) -> None:
         self.frame, self.k, self.lanes = frame, frame.k, lanes
         _, raw, self.starts, _, _ = node.inputs
-        self.unit = u32 if unit_bytes(lanes) == u32.nbytes else u16
+        self.unit = u32 if lanes.unit_bytes == u32.nbytes else u16
         self.units = lanes.format.nbytes // self.unit.nbytes
         self.memory = frame.view(frame.memory.slots[raw], self.unit)
         self.area = frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LANES else None

@@ -20,9 +20,9 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
-from tetrad.ops.lowbit import FIELDS, SCALE_OF_TOP, SMALLEST
+from tetrad.ops.lowbit import SCALE_OF_TOP, SMALLEST
 from tetrad.passes.fuse import Group
-from tetrad.quant.lanes import BLOCK, WORDS, lanes_of
+from tetrad.quant.lanes import BLOCK, FIELDS, WORDS, lanes_of
 
 Place = tuple[Val, int]  # a row of x, and the block its term begins with
 ROUNDER, ROUNDER_BITS = 1.5 * 2**23, 0x4B400000

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tetrad.core.errors import UnsupportedError
+from tetrad.core.record import record
 from tetrad.models.config import Config, Metadata
-from tetrad.models.layers import Place, Weights
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
 
+if TYPE_CHECKING:
+    from tetrad.models.layers import Place, Weights
+
 Tables = tuple[Array, Array]  # cos and sin of the tokens' positions
-Block = Callable[[Config, Weights, Array, Place, Array, Tables, int], tuple[Array, Place]]
 
 
-@dataclass(frozen=True)
+@record
 class Architecture:
     """`config` reads the numbers; `shapes` lists the tensors of a block by their short names; `block` is one layer:
     stream in, stream and caches out."""
@@ -24,7 +26,7 @@ class Architecture:
     name: str  # general.architecture of the file
     config: Callable[[Metadata, int, Factors], Config]
     shapes: Callable[[Config], Iterable[Expected]]
-    block: Block
+    block: Callable[[Config, Weights, Array, Place, Array, Tables, int], tuple[Array, Place]]
 
 
 ARCHITECTURES: dict[str, Architecture] = {}

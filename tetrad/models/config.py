@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
+from tetrad.core.record import record
 
 # Far above any model; larger is a damaged file.
 MOST = {
@@ -23,7 +23,7 @@ MOST = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Rope:
     """How positions turn queries and keys: one speed per pair of channels, in radians a position."""
 
@@ -31,7 +31,7 @@ class Rope:
     length: float = 1.0  # of a turned vector
 
 
-@dataclass(frozen=True)
+@record
 class Config:
     """The numbers of a model that its layers need."""
 

@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,10 +18,11 @@ import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
+from tetrad.core.record import record
 from tetrad.known import Known
-from tetrad.models.layers import SCALED
+from tetrad.models.caches import SCALED
+from tetrad.models.checks import check_count
 from tetrad.models.program import CHUNK, Programs
-from tetrad.models.sampling import check_count
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array
 
@@ -119,7 +119,7 @@ class Work:
         return self.error is not None or self.done == len(self.tokens)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """The part of a work that goes into a batch."""
 

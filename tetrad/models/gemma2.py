@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from tetrad import nn
+import tetrad as td
+from tetrad import models
 from tetrad.models.arch import Architecture, Tables, register
 from tetrad.models.config import Config, Metadata, base_config
-from tetrad.models.layers import Place, Weights, attention, gated, norm
 from tetrad.models.shapes import Expected, attention_shapes, gated_shapes
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
+
+if TYPE_CHECKING:
+    from tetrad.models.layers import Place, Weights
 
 PERIOD = 2  # one layer of two sees everything, where the file does not say
 LAYERS_OF_27B = 46
@@ -42,10 +46,12 @@ def shapes(c: Config) -> Iterator[Expected]:
 def block(
     c: Config, weights: Weights, x: Array, place: Place, layer: Array, tables: Tables, window: int
 ) -> tuple[Array, Place]:
-    y, place = attention(c, weights, norm(x, weights, "attn_norm", c.epsilon), place, layer, tables, window)
-    x = x + norm(y, weights, "post_attention_norm", c.epsilon)
-    y = gated(weights, norm(x, weights, "ffn_norm", c.epsilon), nn.gelu)
-    return x + norm(y, weights, "post_ffw_norm", c.epsilon), place
+    layers = models.layers
+    y = layers.norm(x, weights, "attn_norm", c.epsilon)
+    y, place = layers.attention(c, weights, y, place, layer, tables, window)
+    x = x + layers.norm(y, weights, "post_attention_norm", c.epsilon)
+    y = layers.gated(weights, layers.norm(x, weights, "ffn_norm", c.epsilon), td.nn.gelu)
+    return x + layers.norm(y, weights, "post_ffw_norm", c.epsilon), place
 
 
 register(Architecture("gemma2", config, shapes, block))

@@ -8,15 +8,13 @@ caches that a layer updates and returns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tetrad as td
 from tetrad import nn
-from tetrad.core.dtypes import DType, f16, i8
-from tetrad.core.types import ArrayType
+from tetrad.core.record import record
 from tetrad.models.config import Config, Rope
 from tetrad.ops.attention import attention as attention_op
 from tetrad.ops.cache import put_cache, put_scales
@@ -26,14 +24,10 @@ from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
 from tetrad.tracing.array import Array
 
-SCALED = 32  # channels that share a scale in a cache of 8 bits
-KEYS = 16  # neighbouring keys that lie interleaved in the cache
-BLOCK = 256  # positions of a cache are a multiple of this: attention reads whole blocks
-
 Weights = Mapping[str, Array]
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """Where the tokens of a step stand, and the caches of all layers."""
 
@@ -48,20 +42,6 @@ def put(place: Place, keys: Array, values: Array, layer: Array) -> Place:
     caches = [put_cache(c, rows, *where) for c, rows in zip(place.caches, (keys, values), strict=False)]
     caches += [put_scales(c, rows, *where) for c, rows in zip(place.caches[2:], (keys, values), strict=False)]
     return Place(place.slot, place.position, tuple(caches))
-
-
-def cache_types(config: Config, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
-    """The types of the caches for `slots` sequences of `context` positions: keys [layer, slot, head, position / 16,
-    channel, 16], values [layer, slot, head, position, channel]; of i8, then the scales of 32 channels each."""
-    length = -(-context // BLOCK) * BLOCK
-    front = (config.layers, slots, config.kv_heads)
-
-    def pair(kind: DType, channels: int) -> tuple[ArrayType, ArrayType]:
-        keys = ArrayType(kind, (*front, length // KEYS, channels, KEYS))
-        return keys, ArrayType(kind, (*front, length, channels))
-
-    scales = pair(f16, config.head_size // SCALED) if dtype is i8 else ()
-    return *pair(dtype, config.head_size), *scales
 
 
 def linear(x: Array, weights: Weights, name: str) -> Array:

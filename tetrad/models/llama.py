@@ -5,14 +5,18 @@ feed-forward part, or (Mixtral) a mixture of such parts. The file pairs rope cha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from tetrad import nn
+import tetrad as td
+from tetrad import models
 from tetrad.models.arch import Architecture, Tables, register
 from tetrad.models.config import Config, Metadata, base_config, expert_config
-from tetrad.models.layers import Place, Weights, attention, gated, mixture, norm
 from tetrad.models.shapes import Expected, attention_shapes, expert_shapes, gated_shapes
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
+
+if TYPE_CHECKING:
+    from tetrad.models.layers import Place, Weights
 
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
@@ -28,10 +32,12 @@ def shapes(c: Config) -> Iterator[Expected]:
 def block(
     c: Config, weights: Weights, x: Array, place: Place, layer: Array, tables: Tables, window: int
 ) -> tuple[Array, Place]:
-    y, place = attention(c, weights, norm(x, weights, "attn_norm", c.epsilon), place, layer, tables, window)
+    layers = models.layers
+    y = layers.norm(x, weights, "attn_norm", c.epsilon)
+    y, place = layers.attention(c, weights, y, place, layer, tables, window)
     x = x + y
-    y = norm(x, weights, "ffn_norm", c.epsilon)
-    return x + (mixture(c, weights, y) if c.experts else gated(weights, y, nn.silu)), place
+    y = layers.norm(x, weights, "ffn_norm", c.epsilon)
+    return x + (layers.mixture(c, weights, y) if c.experts else layers.gated(weights, y, td.nn.silu)), place
 
 
 register(Architecture("llama", config, shapes, block))

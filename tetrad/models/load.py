@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,15 +37,14 @@ TOOL_TEMPLATE = "tokenizer.chat_template.tool_use"
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 
 
-@dataclass(frozen=True, eq=False)
 class Parts:
     """What a model is made of."""
 
-    path: str
-    metadata: Mapping[str, object]
-    config: Config
-    programs: Programs
-    tokenizer: Tokenizer
+    def __init__(
+        self, path: str, metadata: Mapping[str, object], config: Config, programs: Programs, tokenizer: Tokenizer
+    ) -> None:
+        self.path, self.metadata, self.config = path, metadata, config
+        self.programs, self.tokenizer = programs, tokenizer
 
     @cached_property
     def template(self) -> ChatTemplate:

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError
+from tetrad.models.checks import check_count
 from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
 from tetrad.models.dry import BREAKERS, Heads, breaker_heads
 from tetrad.models.engine import Engine
 from tetrad.models.generation import MOST_DRAFTED, Generation, Processor, Request, Stream, stop_strings
 from tetrad.models.load import Parts, load_parts
-from tetrad.models.sampling import Settings, check_count
+from tetrad.models.sampling import Settings
 
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate

@@ -6,25 +6,26 @@ compiled code, on all processors, into one piece of memory. Nothing of it is kep
 
 from __future__ import annotations
 
+import importlib
 import math
 import mmap
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
-import tetrad as td
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.memory import check_memory
+from tetrad.core.record import record
+from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import File, Tensor
+from tetrad.known import Known
 from tetrad.models.weights import FLOATS, load_floats
-from tetrad.ops.interleave import LINE, interleave, unit_bytes
-from tetrad.quant.lanes import DTYPES, LANES, ROWS, Lanes
+from tetrad.quant.lanes import DTYPES, LANES, LINE, ROWS, Lanes
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array, array_type
 
@@ -36,17 +37,22 @@ HUGE = 2 << 20  # bytes of a large page
 Order = Callable[[str], np.ndarray | None]  # the rows wanted of a tensor, None for those of the file
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Place:
     """A low-bit tensor of the file, and the byte of the common memory where it is laid out."""
 
     tensor: Tensor
     kind: ArrayType
+    storage: tuple[int, int]  # rows and bytes of a row, laid out
     start: int
 
     @property
     def lanes(self) -> Lanes:
         return LANES[self.tensor.format]
+
+    @property
+    def nbytes(self) -> int:
+        return self.storage[0] * self.storage[1]
 
     @property
     def blocks(self) -> int:
@@ -58,18 +64,19 @@ class Place:
         return np.arange(self.kind.shape[0]) if order is None else order  # type: ignore[arg-type]
 
     def row_starts(self, order: np.ndarray | None) -> np.ndarray:
-        """The bytes of the file where the rows wanted begin, i64[groups, 16]; -1 fills the last group."""
-        starts = self.tensor.offset + self.rows(order) * (self.blocks * self.lanes.format.nbytes)
-        return np.pad(starts, (0, -len(starts) % ROWS), constant_values=-1).reshape(-1, ROWS)
+        """The bytes of the tensor where the rows wanted begin, i64[groups, 16]; -1 fills the last group."""
+        starts = self.rows(order) * (self.blocks * self.lanes.format.nbytes)
+        filled = np.full(-(-len(starts) // ROWS) * ROWS, -1)
+        filled[: len(starts)] = starts
+        return filled.reshape(-1, ROWS)
 
     def group_places(self) -> np.ndarray:
-        """The bytes of the memory where its groups of sixteen rows begin."""
-        return np.arange(self.start, self.start + int(self.kind.nbytes), self.blocks * self.lanes.super_bytes)  # type: ignore[arg-type]
+        """The bytes of its memory where groups of sixteen rows begin."""
+        return np.arange(0, self.nbytes, self.blocks * self.lanes.super_bytes)
 
     def bytes_in(self, memory: np.ndarray) -> np.ndarray:
         """Its part of the memory, as rows of bytes."""
-        part = memory.reshape(-1)[self.start : self.start + int(self.kind.nbytes)]  # type: ignore[arg-type]
-        return part.reshape(self.kind.storage_shape)  # type: ignore[arg-type]
+        return memory[self.start : self.start + self.nbytes].reshape(self.storage)
 
 
 def load_weights(file: File, order_of: Order) -> dict[str, Array]:
@@ -81,12 +88,13 @@ def load_weights(file: File, order_of: Order) -> dict[str, Array]:
     places, size = plan(file)
     small = small_formats(file)
     quick = [place for place in places if place.tensor.format not in small and is_aligned(place)]
-    memory = room(size)
+    memory, patterns = room(size), Patterns(order_of)
     for batch in batches(quick):
-        memory = lay_out(file, batch, order_of, memory)
+        lay_out(file, batch, patterns, memory)
         for place in batch:
             file.release(place.tensor.name)
-    weights = {place.tensor.name: Array.from_bytes(place.bytes_in(memory.view), place.kind) for place in places}
+    flat = memory.view.reshape(-1)
+    weights = {place.tensor.name: Array.from_bytes(place.bytes_in(flat), place.kind) for place in places}
     for place in set(places).difference(quick):
         lay_out_slowly(file, place, order_of(place.tensor.name), weights[place.tensor.name].view)
     for name in file.tensors.keys() - weights.keys():
@@ -107,11 +115,19 @@ def plan(file: File) -> tuple[list[Place], int]:
             known = ", ".join([*FLOATS, *LANES])
             message = f"{file.path}: tensor {tensor.name} has the format {tensor.format}, which is not supported yet"
             raise UnsupportedError(message, hint=f"supported: {known}")
-        *outer, columns = tensor.shape
-        kind = ArrayType(DTYPES[tensor.format], (math.prod(outer), columns))
-        found.append(Place(tensor, kind, start))
-        start += -(-int(kind.nbytes) // LINE) * LINE  # type: ignore[arg-type]
+        kind, storage = laid_out(tensor.format, tensor.shape)
+        found.append(Place(tensor, kind, storage, start))
+        start += -(-storage[0] * storage[1] // LINE) * LINE
     return found, start
+
+
+@lru_cache
+def laid_out(format: str, shape: tuple[int, ...]) -> tuple[ArrayType, tuple[int, int]]:
+    """The type of a tensor, matrices above one another, and the rows and bytes of a row that it takes."""
+    *outer, columns = shape
+    kind = array_type(DTYPES[format], (math.prod(outer), columns))
+    rows, nbytes = kind.storage_shape
+    return kind, (int(rows), int(nbytes))  # type: ignore[arg-type]
 
 
 def small_formats(file: File) -> set[str]:
@@ -124,7 +140,7 @@ def small_formats(file: File) -> set[str]:
 
 def is_aligned(place: Place) -> bool:
     """Can kernels read it where it lies? A file may align to less than a word."""
-    return place.tensor.offset % unit_bytes(place.lanes) == 0
+    return place.tensor.offset % place.lanes.unit_bytes == 0
 
 
 def batches(places: Iterable[Place]) -> list[list[Place]]:
@@ -159,25 +175,47 @@ def room(size: int) -> Array:
     return Array.from_storage(array_type(u8, (size // LINE, LINE)), Storage(start + -start % HUGE, size, mapped))
 
 
-def lay_out(file: File, batch: list[Place], order_of: Order, memory: Array) -> Array:
-    """The memory with some more tensors in it."""
+class Patterns:
+    """Where rows begin in the file, and groups of rows in memory, from the start of a tensor on: equal for all tensors
+    of one shape whose rows have the same order."""
+
+    def __init__(self, order_of: Order) -> None:
+        self.order_of = order_of
+        self.known: dict[tuple[ArrayType, int], tuple[np.ndarray | None, np.ndarray, np.ndarray]] = {}
+
+    def of(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
+        order = self.order_of(place.tensor.name)
+        key = (place.kind, id(order))
+        if key not in self.known:
+            self.known[key] = order, place.row_starts(order), place.group_places()  # the order stays: so does its id
+        _, starts, places = self.known[key]
+        moved = starts + place.tensor.offset
+        moved[-1][starts[-1] < 0] = -1
+        return moved, places + place.start
+
+
+def lay_out(file: File, batch: list[Place], patterns: Patterns, memory: Array) -> None:
+    """Put some more tensors into the memory."""
     first = batch[0]
-    raw = Array.from_numpy(file.contents(first.tensor.file))
-    starts = np.concatenate([place.row_starts(order_of(place.tensor.name)) for place in batch])
-    places = np.concatenate([place.group_places() for place in batch])
-    return interleaver(first.tensor.format)(memory, raw, starts, places, np.int64(first.blocks))
+    starts, places = (np.concatenate(parts) for parts in zip(*map(patterns.of, batch), strict=True))
+    blocks = np.array(first.blocks, np.int64)
+    raw = file.contents(first.tensor.file)
+    arguments = [memory, *map(Array.from_numpy, (raw, starts, places, blocks))]
+    program = interleaver(first.tensor.format).sized(*arguments)
+    program.run([x.storage(Storage.from_numpy) for x in arguments], program.dims)
 
 
 @cache
-def interleaver(format: str) -> Callable[..., Array]:
-    """`interleave`, compiled for files of any size and any number of rows."""
-    lines, size, groups = (td.Dim(name, max=1 << 40) for name in ("lines", "size", "groups"))
-    dims = {"memory": {0: lines}, "raw": {0: size}, "starts": {0: groups}, "places": {0: groups}}
+def interleaver(format: str) -> Known:
+    """`interleave`, compiled for files of any size and any number of rows; the memory is changed where it is."""
+    lines, size, groups = ({0: Dim(name, max=1 << 40)} for name in ("lines", "size", "groups"))
 
     def lay_out_rows(memory: Array, raw: Array, starts: Array, places: Array, blocks: Array) -> Any:
+        interleave = importlib.import_module("tetrad.ops.interleave").interleave
         return interleave(memory, raw, starts, places, blocks, format=format)
 
-    return td.jit(lay_out_rows, donate_argnums=0, dims=dims)  # type: ignore[no-any-return]
+    dims = {0: lines, 1: size, 2: groups, 3: groups}
+    return Known(lay_out_rows, lambda: f"interleave {format}", donated=(0,), dims=dims)
 
 
 def lay_out_slowly(file: File, place: Place, order: np.ndarray | None, target: np.ndarray) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
+from tetrad import models
 from tetrad.core.dtypes import DType, f16
 from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
 from tetrad.known import Known
 from tetrad.models.arch import Architecture
+from tetrad.models.caches import cache_types
 from tetrad.models.config import Config
-from tetrad.models.layers import Place, cache_types, embedding, head, rms_norm, rope_tables
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array, array_type
 
@@ -79,20 +80,20 @@ class Programs:
 
     def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *caches: Array) -> tuple[Array, ...]:
         """Logits after the tokens numbered `rows` of the batch, and the caches with all tokens in them."""
-        c = self.config
-        x = embedding(self.outer["token_embd.weight"], tokens)
+        c, layers = self.config, models.layers
+        x = layers.embedding(self.outer["token_embd.weight"], tokens)
         if c.embedding_scale != 1.0:
             x = x * c.embedding_scale
-        tables = {rope: rope_tables(rope, position) for rope in {c.rope_of(i) for i in range(c.layers)}}
+        tables = {rope: layers.rope_tables(rope, position) for rope in {c.rope_of(i) for i in range(c.layers)}}
         for i, weights in enumerate(self.layers):
             layer = np.int32(i)
             x, caches = self._block(
                 weights, x, slot, position, caches, layer, tables[c.rope_of(i)], window=c.window_of(i)
             )
-        x = rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
+        x = layers.rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
         if not self.has_head:
             return x, *caches
-        logits = head(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
+        logits = layers.head(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
         if c.logit_cap:
             logits = c.logit_cap * td.tanh(logits / c.logit_cap)
         return logits, *caches
@@ -113,7 +114,7 @@ class Programs:
         *,
         window: int,
     ) -> Any:
-        place = Place(slot, position, caches)
+        place = models.layers.Place(slot, position, caches)
         x, place = self.arch.block(self.config, weights, x, place, layer, tables, window)
         return x, place.caches
 

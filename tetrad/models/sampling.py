@@ -18,6 +18,7 @@ import numpy as np
 
 import tetrad as td
 from tetrad.core.errors import SettingError
+from tetrad.models.checks import check_count, check_number, check_texts
 from tetrad.models.dry import BREAKERS, Dry, Heads
 from tetrad.models.mirostat import Mirostat
 from tetrad.ops.sample import BITS, INDEX, NUMBERS, SEED, TOP_K, draw_of, edited_row, sample, top_tokens
@@ -103,25 +104,6 @@ class Settings:
         taste = (self.top_n_sigma, self.typical_p, self.xtc_probability, self.xtc_threshold)
         dynamic = (self.dynatemp_range, self.dynatemp_exponent)
         return np.array([[*chances, *penalties, *taste, *dynamic]], np.float32)
-
-
-def check_number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise SettingError(name, "a number", value)
-    if not least <= value <= most:
-        between = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-        raise SettingError(name, f"a number {between}", value)
-
-
-def check_count(name: str, value: object, least: int, most: float = math.inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        between = f"from {least} to {most}" if math.isfinite(most) else f"of at least {least}"
-        raise SettingError(name, f"a whole number {between}", value)
-
-
-def check_texts(name: str, value: object) -> None:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(t, str) and t for t in value):
-        raise SettingError(name, "a list of texts that are not empty", value)
 
 
 class Recent:

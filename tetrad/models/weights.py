@@ -7,6 +7,7 @@ every tensor before a byte of it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -51,8 +52,10 @@ def aligned_bytes(nbytes: int) -> np.ndarray:
     return raw[start : start + nbytes]
 
 
+@cache
 def rope_order(heads: int, size: int, turned: int) -> np.ndarray:
-    """Rows of a query or key weight whose rope pairs are (2i, 2i+1), in the order where they are (i, i + pairs)."""
+    """Rows of a query or key weight whose rope pairs are (2i, 2i+1), in the order where they are (i, i + pairs).
+    One array for all layers."""
     inside = np.arange(size)
     inside[:turned] = np.concatenate([np.arange(0, turned, 2), np.arange(1, turned, 2)])
     return (np.arange(heads)[:, None] * size + inside).reshape(-1)

@@ -13,9 +13,9 @@ from tetrad.core.dtypes import bf16, f16, f32, i32
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
-from tetrad.ops.lowbit import Types, check_weight, lowbit_matmul, q8_row
+from tetrad.ops.lowbit import Types, check_weight, lowbit_matmul
 from tetrad.ops.rules import Array
-from tetrad.quant.lanes import ROWS
+from tetrad.quant.lanes import ROWS, q8_row
 
 FLOATS = (f32, f16, bf16)
 NONE = -1  # the number of no expert

@@ -12,15 +12,7 @@ from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import Array
-from tetrad.quant.lanes import LANES, ROWS, Lanes
-
-LINE = 64  # bytes; weights begin at multiples of it
-WORD = 4
-
-
-def unit_bytes(lanes: Lanes) -> int:
-    """Rows begin at a multiple of this: of a word, or of half a word where blocks are no whole number of words."""
-    return WORD if lanes.format.nbytes % WORD == 0 else WORD // 2
+from tetrad.quant.lanes import LANES, LINE, ROWS, WORD
 
 
 def interleave_type(
@@ -55,7 +47,7 @@ def interleave(target: Array, raw: Array, starts: Array, places: Array, blocks: 
     lanes, result = LANES[format], target.copy()
     nbytes, size = int(blocks) * lanes.format.nbytes, int(blocks) * lanes.super_bytes
     firsts = np.maximum(starts, 0)
-    check_places(firsts, nbytes, raw.size, unit_bytes(lanes))
+    check_places(firsts, nbytes, raw.size, lanes.unit_bytes)
     check_places(places, size, result.size, WORD)
     check_places(starts + 1, 0, raw.size, 1)
     for group, first, place in zip(starts, firsts, places, strict=True):

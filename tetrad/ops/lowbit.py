@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import declare_quantized, f32
+from tetrad.core.dtypes import f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import Array, check_index_dtype, ieee
-from tetrad.quant.lanes import BLOCK, ROWS, Lanes, lanes_of
+from tetrad.quant.lanes import BLOCK, FIELDS, ROWS, Lanes, lanes_of, q8_row
 from tetrad.quant.separate import read_codes, read_scales
 
-FIELDS = 4  # f32 a block has beside its codes: scale, scaled sum, sum of all codes and of the first half
 SCALE_OF_TOP = 1 / 127
 SMALLEST = 2.0**-110  # a block below this is zero: 127 / max would overflow
-q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)
 Types = tuple[ArrayType, ...]
 
 

@@ -22,6 +22,10 @@ from tetrad.quant.format import Format, format_named
 ROWS = 16
 BLOCK = 32  # columns a kernel takes in one step
 WORDS = BLOCK // 4
+WORD = 4  # bytes
+LINE = 64  # bytes; weights begin at multiples of it
+FIELDS = 4  # f32 a block of activations has beside its codes: scale, scaled sum, sum of all codes and of the first half
+q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)  # activations, as `ops.lowbit` rounds them
 
 
 @record
@@ -49,6 +53,11 @@ class Lanes:
     @property
     def name(self) -> str:
         return f"{self.format.name}x{ROWS}"
+
+    @property
+    def unit_bytes(self) -> int:
+        """Rows in a file begin at multiples: of a word, or of half of one where blocks are no whole number of words."""
+        return WORD if self.format.nbytes % WORD == 0 else WORD // 2
 
     @property
     def supers(self) -> int:
