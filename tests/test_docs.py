@@ -176,6 +176,16 @@ def test_every_folder_of_the_package_has_a_page(folder: str) -> None:
     assert f"tetrad/{folder}/" in (ROOT / "README.md").read_text()
 
 
+def test_every_file_of_the_package_is_on_the_page_of_its_folder_or_named_in_full_on_another() -> None:
+    everything = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    lost = []
+    for folder in FOLDERS:
+        home, page = ROOT / "tetrad" / folder, (DOCS / f"{folder}.md").read_text()
+        names = [str(path.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"]
+        lost += [f"{folder}/{n}" for n in sorted(names) if f"`{n}`" not in page and f"{folder}/{n}" not in everything]
+    assert lost == []
+
+
 def test_every_decision_has_its_four_parts() -> None:
     for page in sorted((DOCS / "adr").glob("*.md")):
         heads = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)

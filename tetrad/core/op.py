@@ -19,7 +19,6 @@ from tetrad.core.types import ArrayType
 
 TypeRule = Callable[..., "ArrayType | tuple[ArrayType, ...]"]  # a tuple: the op has several results
 Rule = Callable[..., Any]
-Params = Mapping[str, Any]
 
 
 @record

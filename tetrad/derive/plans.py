@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from tetrad.core.record import record
 
-NOTHING, ADVANCE, LEAF = 0, 1, 2
+ADVANCE, LEAF = 1, 2  # what an action does
 FEW = 4  # steps of a segment that are kept rather than halved
 
 
