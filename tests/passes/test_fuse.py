@@ -17,6 +17,31 @@ from tetrad.passes.pipeline import optimise
 Program = Callable[[td.Array], td.Array]
 
 
+def kept(x: td.Array) -> td.Array:
+    return x - td.exp(td.max(x, axis=-1, keepdims=True))
+
+
+def kept_over_two_axes(x: td.Array) -> td.Array:
+    return x / td.sqrt(td.sum(x * x, axis=(1, 2), keepdims=True))
+
+
+KINDS = [
+    (lambda x: td.tanh(x) * x + 1, ["map"]),
+    (kept, ["rows"]),
+    (kept_over_two_axes, ["rows"]),
+    (lambda x: td.exp(td.sum(x, axis=-1)), ["rows"]),
+    (lambda x: td.sum(x, axis=0), ["columns"]),
+    (lambda x: td.permute_dims(x, (0, 2, 1)), ["transpose"]),
+    (lambda x: td.nn.relu(x @ x.mT + 1), ["matmul"]),
+]
+
+
+@pytest.mark.parametrize(("function", "kinds"), KINDS)
+def test_kinds_of_groups(function: Program, kinds: list[str]) -> None:
+    graph = optimise(td.trace(function)(td.Spec((4, 100, 100))))
+    assert [group.kind for group in fuse(graph)] == kinds
+
+
 def test_halves_of_an_array_that_meet_again_do_not_double_the_code() -> None:
     """A product is differentiated in pairs; read where it is needed, its last element would be computed 512 times."""
     graph = td.trace(td.grad(td.prod))(td.Spec((512,)))

@@ -94,6 +94,14 @@ def test_out_of_range(key: Any) -> None:
         td.zeros((3, 5))[key]
 
 
+@pytest.mark.parametrize("index", [np.uint32(2**32 - 1), np.uint64(2**63), np.uint64(2**64 - 1)], ids=repr)
+def test_large_unsigned_indices_do_not_count_from_the_end(index: np.integer) -> None:
+    """As signed numbers of the same width they would be -1, or the least there is."""
+    for take in (lambda x, i: x[i], jit(lambda x, i: x[i])):
+        with pytest.raises(IndexError, match="out of range"):
+            take(td.zeros((3, 5)), np.array([index]))
+
+
 def test_a_part_out_of_range_is_refused_when_the_merged_index_is_inside() -> None:
     two = jit(lambda x, i, j: x[i, j])
     x = np.arange(6).reshape(2, 3)
