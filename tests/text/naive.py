@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from tetrad.text.bpe import BYTE_TO_CHAR
+from tetrad.text.bytelevel import BYTE_TO_CHAR
 
 Metadata = dict[str, object]
 

@@ -40,7 +40,7 @@ class Strings(Sequence[str | bytes]):
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Strings:
         """The same for strings that are Python objects."""
-        raw = [text.encode() if isinstance(text, str) else text for text in texts]
+        raw = [text.encode(errors="surrogatepass") if isinstance(text, str) else text for text in texts]
         data = b"".join([len(one).to_bytes(LENGTH_BYTES, "little") + one for one in raw])
         return cls(data, array("I", accumulate(len(one) + LENGTH_BYTES for one in raw)))
 

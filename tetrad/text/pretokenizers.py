@@ -6,10 +6,10 @@ the models were trained with (their tokenizer.json). A wrong one gives wrong tok
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from tetrad.core.errors import UnsupportedError
+from tetrad.core.record import record
 
 
 class Digits(Enum):
@@ -23,7 +23,7 @@ class Digits(Enum):
     GROUPED_ALONE = "grouped, unless a letter follows"
 
 
-@dataclass(frozen=True)
+@record
 class PreTokenizer:
     """Patterns in order, and what else follows from the name."""
 

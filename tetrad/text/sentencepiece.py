@@ -71,7 +71,7 @@ class ByteFallback:
 def ranks_of(vocabulary: Vocabulary, pieces: list[int]) -> dict[str, int]:
     """Piece to rank, 0 the best; equal scores have equal rank."""
     _, ranks = np.unique(-vocabulary.scores[pieces], return_inverse=True)
-    return dict(zip((vocabulary.tokens[i] for i in pieces), ranks.tolist(), strict=True))
+    return dict(zip(vocabulary.texts(pieces), ranks.tolist(), strict=True))
 
 
 def word_borders(pieces: list[str]) -> re.Pattern[str]:
@@ -86,7 +86,7 @@ def word_borders(pieces: list[str]) -> re.Pattern[str]:
 def score_encoder(vocabulary: Vocabulary) -> Encoder:
     """Greedy merging by score. Spaces are ▁ inside; a space in front of the text is the caller's affair."""
     usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED)
-    ids = {vocabulary.tokens[i]: i for i in usable}
+    ids = dict(zip(vocabulary.texts(usable), usable, strict=True))
     ranks = ranks_of(vocabulary, usable)
     fallback = ByteFallback(vocabulary)
     borders = word_borders(list(ids))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tetrad.core.errors import TextError
+from tetrad.core.record import record
 
 if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer
@@ -37,7 +37,7 @@ class StreamDecoder:
         return self.utf8.decode(b"", final=True)
 
 
-@dataclass(frozen=True)
+@record
 class Released:
     """Text that may be shown, and the stop string that was reached (None: go on)."""
 

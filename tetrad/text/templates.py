@@ -5,15 +5,14 @@ Receives a name, returns Jinja. Every one of them writes turns one after another
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tetrad.core.errors import TemplateError
+from tetrad.core.record import record
 
 Ends = tuple[str, str]  # what stands before a text, and after it
 EOS = "\0"  # stands for the token that ends an answer, which is the model's
 
 
-@dataclass(frozen=True)
+@record
 class Turns:
     """How turns are written. `is_inside`: a system message is a part of the first message of the user."""
 

@@ -6,19 +6,21 @@ of the file (`tokenizer.ggml.model`); each has a module of its own.
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tetrad.core.errors import FileFormatError, TextError
-from tetrad.text.bpe import Encoder, bpe_encoder, byte_level_bytes
+from tetrad.core.record import field, record
+from tetrad.text.bpe import Encoder, bpe_encoder
+from tetrad.text.bytelevel import byte_level_bytes
 from tetrad.text.pretokenizers import PreTokenizer, pre_tokenizer
 from tetrad.text.sentencepiece import byte_of, piece_bytes, score_encoder
 from tetrad.text.special import Splitter
-from tetrad.text.unigram import CHARSMAP, unigram_encoder
 from tetrad.text.vocabulary import (
+    CHARSMAP,
     END_NAMES,
     MAX_SPECIAL_LENGTH,
     SPECIAL,
@@ -29,12 +31,11 @@ from tetrad.text.vocabulary import (
     read_vocabulary,
     wrong,
 )
-from tetrad.text.wordpiece import wordpiece_encoder
 
 NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens take the space after them
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Tokenizer:
     """Encodes and decodes with one vocabulary. Made by `tokenizer_from_gguf`; safe to share between threads."""
 
@@ -217,10 +218,12 @@ def text_encoder(
         return score_encoder(vocabulary)
     if vocabulary.model == "t5":
         squeeze = bool_of(metadata, "remove_extra_whitespaces", False)
-        return unigram_encoder(vocabulary, charsmap_of(metadata), prefix=prefix, squeeze=squeeze)
+        unigram = importlib.import_module("tetrad.text.unigram")  # which loads the library
+        return unigram.unigram_encoder(vocabulary, charsmap_of(metadata), prefix=prefix, squeeze=squeeze)  # type: ignore[no-any-return]
     lowercase = bool_of(metadata, "normalizer.lowercase", True)
     accents = bool_of(metadata, "normalizer.strip_accents", lowercase)
-    return wordpiece_encoder(vocabulary, lowercase=lowercase, strip_accents=accents)
+    wordpiece = importlib.import_module("tetrad.text.wordpiece")
+    return wordpiece.wordpiece_encoder(vocabulary, lowercase=lowercase, strip_accents=accents)  # type: ignore[no-any-return]
 
 
 def bool_of(metadata: Mapping[str, object], name: str, default: bool) -> bool:

@@ -12,10 +12,9 @@ from tokenizers import models
 
 from tetrad.core.errors import FileFormatError
 from tetrad.text.sentencepiece import SPACE, ByteFallback
-from tetrad.text.vocabulary import Kind, Vocabulary
+from tetrad.text.vocabulary import CHARSMAP, Kind, Vocabulary
 
 Encoder = Callable[[str], list[int]]
-CHARSMAP = "tokenizer.ggml.precompiled_charsmap"
 
 
 def unigram_encoder(vocabulary: Vocabulary, charsmap: bytes, *, prefix: bool, squeeze: bool) -> Encoder:
@@ -24,7 +23,8 @@ def unigram_encoder(vocabulary: Vocabulary, charsmap: bytes, *, prefix: bool, sq
     # A made-up entry stands for what is unknown: the library wants one, and its name can occur in no prepared text.
     pieces = [(" ", min(float(vocabulary.scores[usable].min()), 0.0))] if usable else [(" ", 0.0)]
     defined = set(vocabulary.ids_of(Kind.USER_DEFINED))
-    pieces += [(vocabulary.tokens[i], 0.0 if i in defined else float(vocabulary.scores[i])) for i in usable]
+    named = zip(vocabulary.texts(usable), usable, strict=True)
+    pieces += [(text, 0.0 if i in defined else float(vocabulary.scores[i])) for text, i in named]
     model = models.Unigram(pieces, unk_id=0, byte_fallback=False)
     characters = Charsmap(charsmap)
     fallback = ByteFallback(vocabulary)

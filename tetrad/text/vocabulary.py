@@ -6,14 +6,16 @@ What the tables mean is said by the model files beside this one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
+from tetrad.core.record import record
+from tetrad.core.strings import Strings
+from tetrad.text.lookup import Lookup
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ class Kind(IntEnum):
 SPECIAL = (Kind.CONTROL, Kind.UNKNOWN)
 SPLIT_FIRST = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
 MODELS = ("gpt2", "gemma4", "llama", "t5", "bert")
+CHARSMAP = "tokenizer.ggml.precompiled_charsmap"
 MAX_TOKENS = 1 << 24
 MAX_SPECIAL_LENGTH = 1024  # characters; bounds what looking for special tokens can cost
 NO_ID = (-1, 0xFFFFFFFF)  # how writers say "none"
@@ -58,15 +61,16 @@ DEFAULT_IDS: dict[str, dict[str, int]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Vocabulary:
     """Tokens by id, and the roles of some of them (None: no token has it)."""
 
     model: str
-    tokens: tuple[str, ...]
+    tokens: Sequence[str]  # decoded when asked for
+    lookup: Lookup  # of the tokens
     kinds: bytes  # one Kind per token
     scores: np.ndarray  # f32 per token
-    merges: Sequence[str]
+    merges: Strings
     bos: int | None
     eos: int | None
     eot: int | None
@@ -81,8 +85,15 @@ class Vocabulary:
         ...                  "tokenizer.ggml.token_type": [1, 3]}).ids_of(Kind.CONTROL)
         [1]
         """
-        wanted = np.isin(np.frombuffer(self.kinds, np.uint8), kinds)
-        return np.flatnonzero(wanted).tolist()
+        return np.flatnonzero(self.are(*kinds)).tolist()
+
+    def are(self, *kinds: Kind) -> np.ndarray:  # bool per token
+        return np.isin(np.frombuffer(self.kinds, np.uint8), kinds)
+
+    def texts(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of many ids, which is quicker than one by one."""
+        every = list(self.tokens)
+        return [every[i] for i in ids]
 
 
 def wrong(key: str, expected: str, got: object) -> FileFormatError:
@@ -99,16 +110,25 @@ def entry(metadata: Mapping[str, object], key: str, kind: type[T]) -> T | None:
     raise wrong(key, f"a value of type {kind.__name__}", f"{type(value).__name__} ({str(value)[:40]})")
 
 
-def strings(metadata: Mapping[str, object], key: str) -> list[str]:
-    """An array of strings; bytes are those the reader could not decode as UTF-8."""
+def strings(metadata: Mapping[str, object], key: str) -> Strings:
+    """An array of strings; bytes among them are those that are not UTF-8."""
     value = metadata.get(key)
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise wrong(key, "an array of strings", type(value).__name__)
-    texts = list(value)
-    if set(map(type, texts)) - {str}:
-        at = next(i for i, text in enumerate(texts) if type(text) is not str)
-        raise wrong(f"{key}[{at}]", "a string of valid UTF-8", repr(texts[at])[:60])
-    return texts
+    if isinstance(value, Strings):
+        return value
+    if any(not isinstance(text, str | bytes) for text in value):
+        at = next(i for i, text in enumerate(value) if not isinstance(text, str | bytes))
+        raise wrong(f"{key}[{at}]", "a string of valid UTF-8", repr(value[at])[:60])
+    return Strings.of(value)
+
+
+def texts(metadata: Mapping[str, object], key: str) -> Strings:
+    """An array of strings that are all UTF-8."""
+    found = strings(metadata, key)
+    if (at := found.first_bytes()) is not None:
+        raise wrong(f"{key}[{at}]", "a string of valid UTF-8", repr(found[at])[:60])
+    return found
 
 
 def numbers(metadata: Mapping[str, object], key: str, count: int, fill: float) -> np.ndarray:
@@ -141,13 +161,15 @@ def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> i
     return value
 
 
-def read_kinds(metadata: Mapping[str, object], tokens: list[str], roles: Sequence[int | None]) -> bytes:
+def read_kinds(
+    metadata: Mapping[str, object], tokens: Sequence[str], lookup: Lookup, roles: Sequence[int | None]
+) -> bytes:
     """The kind of each token; tokens whose name or role says so are control tokens, whatever the file claims."""
     array = numbers(metadata, "tokenizer.ggml.token_type", len(tokens), Kind.NORMAL)
     kinds = np.where((array >= 0) & (array <= max(Kind)), array, Kind.UNDEFINED).astype(np.uint8)
     if metadata.get("tokenizer.ggml.token_type") is None:
         kinds[[i for i in roles if i is not None]] = Kind.CONTROL
-    ends = {i: text for i, text in enumerate(tokens) if text in END_NAMES}
+    ends = {i: tokens[i] for i in lookup.places(END_NAMES)}
     if "<|tool_response>" in ends.values():  # Gemma 4 also has HTML tags as tokens, </s> among them
         ends = {i: text for i, text in ends.items() if text != "</s>"}
     kinds[list(ends)] = Kind.CONTROL
@@ -162,7 +184,8 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
             f"tokenizer.ggml.model: tokeniser {model!r} is not supported",
             hint=f"supported are {', '.join(MODELS)}",
         )
-    tokens = strings(metadata, "tokenizer.ggml.tokens")
+    packed = texts(metadata, "tokenizer.ggml.tokens")
+    tokens = cast(Sequence[str], packed)
     if not 0 < len(tokens) <= MAX_TOKENS:
         raise wrong("tokenizer.ggml.tokens", f"1 to {MAX_TOKENS} tokens", len(tokens))
     ids = {
@@ -171,13 +194,15 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
     }
     if model == "bert" and metadata.get("tokenizer.ggml.bos_token_id") is None and ids["cls"] is not None:
         ids["bos"] = ids["cls"]
-    kinds = read_kinds(metadata, tokens, list(ids.values()))
+    lookup = Lookup(packed)
+    kinds = read_kinds(metadata, tokens, lookup, list(ids.values()))
     return Vocabulary(
         model=model,
-        tokens=tuple(tokens),
+        tokens=tokens,
+        lookup=lookup,
         kinds=kinds,
         scores=numbers(metadata, "tokenizer.ggml.scores", len(tokens), 0.0),
-        merges=strings(metadata, "tokenizer.ggml.merges") if model in ("gpt2", "gemma4") else (),
+        merges=strings(metadata, "tokenizer.ggml.merges") if model in ("gpt2", "gemma4") else Strings.of(()),
         bos=ids["bos"],
         eos=ids["eos"],
         eot=ids["eot"] if ids["eot"] is not None else end_of_turn(tokens, kinds),
@@ -187,7 +212,7 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
     )
 
 
-def end_of_turn(tokens: list[str], kinds: bytes) -> int | None:
+def end_of_turn(tokens: Sequence[str], kinds: bytes) -> int | None:
     """The token that ends a turn, by its name, where the file names none."""
     control = np.flatnonzero(np.frombuffer(kinds, np.uint8) == Kind.CONTROL).tolist()
     named = {tokens[i]: i for i in control}

@@ -30,7 +30,7 @@ def wordpiece_encoder(vocabulary: Vocabulary, *, lowercase: bool, strip_accents:
     if vocabulary.unk is None:
         raise wrong("tokenizer.ggml.unknown_token_id", "the id of the unknown token", "none")
     usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED)
-    names = {library_name(vocabulary.tokens[i]): i for i in usable}
+    names = {library_name(text): i for text, i in zip(vocabulary.texts(usable), usable, strict=True)}
     unknown = " unknown"  # no word contains a space
     model = models.WordPiece(names | {unknown: vocabulary.unk}, unk_token=unknown, continuing_subword_prefix=CONTINUES)
     tokenizer = tokenizers.Tokenizer(model)

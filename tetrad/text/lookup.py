@@ -1,0 +1,146 @@
+"""Where strings stand in a vocabulary, for thousands of strings at once and without a Python object for any of them.
+
+Receives strings in one piece of memory; returns their places in another. A dictionary of a vocabulary takes longer to
+make than most prompts to encode; here every step is one NumPy call over all strings, eight bytes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tetrad.core.record import record
+from tetrad.core.strings import Strings
+
+WORD = 8  # bytes that are compared at once
+LONG = 40  # bytes: longer strings are few, and taken one by one
+LEVELS = 8
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, of no pattern: 2**64 / golden ratio
+HALF = np.uint64(32)
+ALL_BITS = (1 << 64) - 1
+KEPT = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], np.uint64)  # masks of the first n bytes
+
+
+@record(eq=False)
+class Spans:
+    """Strings that lie anywhere in one piece of memory, which goes on for a word after the last of them."""
+
+    data: bytes
+    starts: np.ndarray  # i64[count]
+    lengths: np.ndarray  # i64[count]
+    first: np.ndarray  # u64[count], their first words; most strings have no other
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raw(self, i: int) -> bytes:
+        return self.data[self.starts[i] : self.starts[i] + self.lengths[i]]
+
+    def words(self, which: np.ndarray, at: int) -> np.ndarray:  # u64[len(which)]
+        return words_at(self.data, self.starts[which] + at, self.lengths[which] - at)
+
+    def some(self, which: np.ndarray) -> Spans:
+        return Spans(self.data, self.starts[which], self.lengths[which], self.first[which])
+
+
+def words_at(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # u64[len(starts)]
+    """Eight bytes from each place on, zero where fewer are left."""
+    anywhere = np.ndarray((len(data) - WORD + 1,), f"V{WORD}", data, 0, (1,))
+    found: np.ndarray = anywhere[starts].view("<u8")
+    found &= KEPT[np.minimum(lengths, WORD)]
+    return found
+
+
+def spans(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> Spans:
+    return Spans(data, starts, lengths, words_at(data, starts, lengths))
+
+
+def spans_of(strings: Strings) -> Spans:
+    return spans(strings.data + bytes(WORD), strings.starts(), strings.lengths())
+
+
+def hashes(some: Spans) -> np.ndarray:  # u64[count]
+    """A number for each string, the same for equal ones."""
+    found = mixed(some.lengths.astype(np.uint64), some.first)
+    for at in range(WORD, LONG, WORD):
+        which = np.flatnonzero(some.lengths > at)
+        if not len(which):
+            return found
+        found[which] = mixed(found[which], some.words(which, at))
+    for i in np.flatnonzero(some.lengths > LONG).tolist():
+        found[i] = hash(some.raw(i)) & ALL_BITS
+    return found
+
+
+def mixed(state: np.ndarray, word: np.ndarray) -> np.ndarray:
+    product: np.ndarray = (state * FACTOR ^ word) * FACTOR
+    product ^= product >> HALF
+    return product
+
+
+def are_same(a: Spans, b: Spans, places: np.ndarray) -> np.ndarray:  # bool[len(a)]
+    """Whether each string of `a` is the one at its place in `b`, byte by byte."""
+    same: np.ndarray = (a.lengths == b.lengths[places]) & (a.first == b.first[places])
+    for at in range(WORD, LONG, WORD):
+        which = np.flatnonzero(same & (a.lengths > at))
+        if not len(which):
+            return same
+        same[which] = a.words(which, at) == b.words(places[which], at)
+    for i in np.flatnonzero(same & (a.lengths > LONG)).tolist():
+        same[i] = a.raw(i) == b.raw(places[i])
+    return same
+
+
+class Lookup:
+    """Finds strings. Of equal strings the last counts, as in a dictionary made of them.
+
+    Hash tables on top of each other: who finds its slot taken by another string goes to the next. What is left after
+    the last of them, which takes a file made for that, goes into a dictionary.
+
+    >>> Lookup(Strings.of(["b", "a", "b"])).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
+    [1, 2, -1]
+    """
+
+    def __init__(self, strings: Strings) -> None:
+        self.spans = spans_of(strings)
+        self.hashes = hashes(self.spans)
+        self.tables: list[np.ndarray] = []
+        left = np.arange(len(strings))
+        while len(left) and len(self.tables) < LEVELS:
+            table = np.full(1 << (4 * len(left)).bit_length(), -1, np.int32)
+            slots = self.slots(self.hashes[left], len(self.tables), len(table))
+            np.maximum.at(table, slots, left.astype(np.int32))  # the last of those that meet
+            self.tables.append(table)
+            lost = np.flatnonzero(table[slots] != left)
+            kept = are_same(self.spans.some(left[lost]), self.spans, table[slots[lost]])
+            left = left[lost[~kept]]
+        self.rest = {self.spans.raw(i): i for i in left.tolist()}
+
+    @staticmethod
+    def slots(hashes: np.ndarray, level: int, size: int) -> np.ndarray:  # i64[len(hashes)]
+        """The places in the table of a level, of `size` slots, a power of two."""
+        return (hashes * (FACTOR + np.uint64(2 * level)) >> np.uint64(65 - size.bit_length())).astype(np.int64)
+
+    def find(self, wanted: Spans) -> np.ndarray:  # i64[count]
+        """The place of each of the wanted strings, -1 for those that are not there."""
+        return self._find(wanted, hashes(wanted), 0)
+
+    def _find(self, wanted: Spans, keys: np.ndarray, level: int) -> np.ndarray:
+        """In the table of a level, and what is not there in those after it."""
+        if level == len(self.tables):
+            return np.array([self.rest.get(wanted.raw(i), -1) for i in range(len(wanted))], np.int64)
+        table = self.tables[level]
+        places: np.ndarray = table[self.slots(keys, level, len(table))].astype(np.int64)
+        places[(places < 0) | ~are_same(wanted, self.spans, places)] = -1
+        others = np.flatnonzero(places < 0)
+        if len(others):
+            places[others] = self._find(wanted.some(others), keys[others], level + 1)
+        return places
+
+    def places(self, texts: Iterable[str]) -> list[int]:
+        """Every place where one of some strings stands."""
+        wanted = spans_of(Strings.of(texts))
+        known = {wanted.raw(i) for i in range(len(wanted))}
+        likely = np.flatnonzero(np.isin(self.hashes, hashes(wanted))).tolist()
+        return [i for i in likely if self.spans.raw(i) in known]
