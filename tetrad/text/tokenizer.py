@@ -7,6 +7,7 @@ of the file (`tokenizer.ggml.model`); each has a module of its own.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,6 +32,9 @@ from tetrad.text.vocabulary import (
     read_vocabulary,
     wrong,
 )
+
+if importlib.util.find_spec("tokenizers") is None:  # it is loaded when a text needs it, but missed here
+    raise ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers")
 
 NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens take the space after them
 
