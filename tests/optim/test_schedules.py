@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tetrad as td
@@ -81,3 +82,35 @@ def test_without_a_warmup_a_schedule_begins_at_its_peak() -> None:
     assert [float(both[0](step)) for step in range(6)] == [float(both[1](step)) for step in range(6)]
     with pytest.raises(ShapeError, match="warmup_steps must be positive"):
         optim.warmup_cosine_decay_schedule(0.0, 1.0, -1, 4)
+
+
+WIDE = {
+    "linear": (optim.linear_schedule(0.1, 0.01, 20), lambda n: 0.1 - 0.09 * n / 20),
+    "cosine": (optim.cosine_decay_schedule(0.1, 20), lambda n: 0.05 * (1 + np.cos(np.pi * n / 20))),
+    "exponential": (optim.exponential_decay(0.1, 10, 0.5), lambda n: 0.1 * 0.5 ** (n / 10)),
+    "constant": (optim.constant_schedule(0.1), lambda n: 0.1),
+    "warmup": (
+        optim.warmup_cosine_decay_schedule(0.01, 0.1, 3, 20),
+        lambda n: 0.01 + 0.03 * n if n < 3 else 0.05 * (1 + np.cos(np.pi * (n - 3) / 17)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_updates_in_f64_get_rates_in_f64(name: str) -> None:
+    schedule, by_hand = WIDE[name]
+    assert schedule(3).dtype == td.float32
+    step = optim.scale_by_learning_rate(schedule)
+    state = step.init(td.ones(1))
+    for count in range(8):
+        wide, _ = step.update({"x": td.ones(2, dtype=td.float64), "h": td.ones(1, dtype=td.float16)}, state)
+        narrow, state = step.update(td.ones(1), state)
+        np.testing.assert_allclose(np.asarray(wide["x"]), -by_hand(count), rtol=1e-14)
+        assert wide["h"].dtype == td.float16 and narrow.dtype == td.float32
+
+
+def test_a_schedule_of_a_user_is_given_whole_numbers() -> None:
+    table = td.asarray([0.5, 0.25])
+    for schedule in (lambda n: table[n], optim.join_schedules([optim.constant_schedule(1.0), lambda n: table[n]], [0])):
+        step = optim.scale_by_schedule(schedule)
+        assert step.update(td.ones(1, dtype=td.float64), step.init(td.ones(1)))[0].tolist() == [0.5]

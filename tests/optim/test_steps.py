@@ -202,3 +202,34 @@ def test_leaves_of_other_shapes_and_other_steps_are_errors() -> None:
         td.optim.join_schedules([td.optim.constant_schedule(1.0)] * 3, [5, 2])
     with pytest.raises(ShapeError, match="transition_steps must be positive, got 'a'"):
         td.optim.linear_schedule(0.0, 1.0, "a")  # type: ignore[arg-type]
+
+
+def test_adam_rounds_its_mean_only_for_the_state() -> None:
+    """With mu_dtype=bf16 the update of this step is that of f32; only what the next one finds has fewer digits."""
+    gradients = [td.asarray([1.2345678, -0.3333333]), td.asarray([0.7654321, 0.1111111])]
+    narrow, wide = optim.scale_by_adam(mu_dtype=td.bfloat16), optim.scale_by_adam()
+    first, state = narrow.update(gradients[0], narrow.init(gradients[0]))
+    assert first.tolist() == wide.update(gradients[0], wide.init(gradients[0]))[0].tolist()
+    assert state.mu.dtype == td.bfloat16
+    found = narrow.update(gradients[1], state)[0]
+    mean = 0.9 * np.asarray(state.mu, np.float64) + 0.1 * np.asarray(gradients[1], np.float64)
+    squares = 0.999 * np.asarray(state.nu, np.float64) + 0.001 * np.asarray(gradients[1], np.float64) ** 2
+    wanted = mean / (1 - 0.9**2) / (np.sqrt(squares / (1 - 0.999**2)) + 1e-8)
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_corrected_root_mean_squares(centred: bool) -> None:
+    by = optim.scale_by_stddev if centred else optim.scale_by_rms
+    step = by(0.8, 1e-3, 0.0, False, True)
+    rows = np.random.default_rng(0).standard_normal((4, 3))
+    state = step.init(td.asarray(rows[0]))
+    mean = squares = np.zeros(3)
+    for count, row in enumerate(rows, 1):
+        updates, state = step.update(td.asarray(row), state)
+        mean, squares = 0.8 * mean + 0.2 * row, 0.8 * squares + 0.2 * row**2
+        start = 1 - 0.8**count
+        spread = squares / start - (mean / start) ** 2 if centred else squares / start
+        wanted = row / (np.sqrt(np.maximum(spread, 0)) + 1e-3)
+        # the first spread is a difference of equals
+        np.testing.assert_allclose(np.asarray(updates), wanted, rtol=1e-4 if centred and count == 1 else 1e-12)

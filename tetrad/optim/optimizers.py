@@ -98,10 +98,11 @@ def rmsprop(
     centered: bool = False,
     momentum: float | None = None,
     nesterov: bool = False,
+    bias_correction: bool = False,
 ) -> GradientTransformation:
     """Gradients over their running root mean square, or, if centred, standard deviation; momentum comes last."""
     by = scale_by_stddev if centered else scale_by_rms
-    steps = [by(decay, eps, initial_scale, eps_in_sqrt), scale_by_learning_rate(learning_rate)]
+    steps = [by(decay, eps, initial_scale, eps_in_sqrt, bias_correction), scale_by_learning_rate(learning_rate)]
     return chain(*steps) if momentum is None else chain(*steps, trace(momentum, nesterov))
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tetrad import functions as td
-from tetrad.core.dtypes import f32, i32
+from tetrad.core.dtypes import f32, f64, i32
 from tetrad.core.errors import TraceError
-from tetrad.core.tree import tree_map
+from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
-from tetrad.optim.schedules import Schedule
+from tetrad.optim.schedules import Schedule, counts_in_floats, rate_at, takes_floats
 from tetrad.optim.settings import check_decay, check_number
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, dtype_of
@@ -46,7 +46,18 @@ class RmsState(NamedTuple):
     nu: Tree
 
 
+class CountedRmsState(NamedTuple):
+    count: Array  # type: ignore[assignment]
+    nu: Tree
+
+
 class StddevState(NamedTuple):
+    mu: Tree
+    nu: Tree
+
+
+class CountedStddevState(NamedTuple):
+    count: Array  # type: ignore[assignment]
     mu: Tree
     nu: Tree
 
@@ -78,7 +89,8 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times a function of the number of updates before."""
 
     def update(updates: Tree, state: ScheduleState, params: Tree = None) -> tuple[Tree, Tree]:
-        rate = step_size_fn(state.count)
+        is_wide = any(as_array(u).dtype.real is f64 for u in flatten(updates)[0])
+        rate = rate_at(step_size_fn, state.count, is_wide)
         return tree_map(lambda u: times(rate, u), updates), ScheduleState(counted(state.count))
 
     return GradientTransformation(lambda params: ScheduleState(td.zeros((), dtype=i32)), update)
@@ -89,7 +101,8 @@ def scale_by_learning_rate(learning_rate: Rate, *, flip_sign: bool = True) -> Gr
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
         schedule: Schedule = learning_rate
-        return scale_by_schedule(lambda count: sign * schedule(count))
+        signed: Schedule = lambda count: sign * schedule(count)  # noqa: E731
+        return scale_by_schedule(counts_in_floats(signed) if takes_floats(schedule) else signed)
     check_number("scale_by_learning_rate", "learning_rate", learning_rate)
     return scale(sign * learning_rate)
 
@@ -120,12 +133,27 @@ def zeros_for(params: Tree, dtype: Any = None, value: float = 0.0) -> Tree:
 
 def moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1) -> Tree:
     """(1 - decay) * update**order + decay * before, in the dtypes of `before`."""
+    return kept(wide_moment(name, updates, before, decay, order), before)
+
+
+def kept(tree: Tree, before: Tree) -> Tree:
+    """Moments as the state keeps them."""
+    return tree_map(lambda new, old: td.astype(new, old.dtype), tree, before)
+
+
+def wide_moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1) -> Tree:
+    """A moment before it is rounded to what the state keeps: this step uses it as it is, as in optax."""
 
     def step(update: Leaf, old: Leaf) -> Leaf:
         power = update if order == 1 else squared(update)
-        return td.astype((1 - decay) * power + decay * old, old.dtype)
+        return (1 - decay) * power + decay * widened(old, power)
 
     return map_trees(name, step, updates, before)
+
+
+def widened(x: Leaf, like: Leaf) -> Leaf:
+    """What a state keeps in few digits, ready to be multiplied without losing more of them."""
+    return td.astype(x, td.result_type(x, like))
 
 
 def corrected(tree: Tree, decay: float, count: Array) -> Tree:
@@ -149,11 +177,10 @@ def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -
 
     def update(updates: Tree, state: TraceState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, old: Leaf) -> Leaf:
-            return update + times(decay, old)
+            return update + times(decay, widened(old, update))
 
         new = map_trees("trace", step, updates, state.trace)
-        kept = map_trees("trace", lambda t, old: td.astype(t, old.dtype), new, state.trace)
-        return (map_trees("trace", step, updates, new) if nesterov else new), TraceState(kept)
+        return (map_trees("trace", step, updates, new) if nesterov else new), TraceState(kept(new, state.trace))
 
     return GradientTransformation(lambda params: TraceState(zeros_for(params, accumulator_dtype)), update)
 
@@ -177,13 +204,13 @@ def scale_by_adam(
         return AdamState(td.zeros((), dtype=i32), zeros_for(params, mu_dtype), zeros_for(params))
 
     def update(updates: Tree, state: AdamState, params: Tree = None) -> tuple[Tree, Tree]:
-        mu = moment("scale_by_adam", updates, state.mu, b1)
+        mu = wide_moment("scale_by_adam", updates, state.mu, b1)
         nu = moment("scale_by_adam", updates, state.nu, b2, order=2)
         count = counted(state.count)
         mean = ahead(mu, updates, b1, count) if nesterov else corrected(mu, b1, count)
         squares = corrected(nu, b2, count)
         scaled = tree_map(lambda m, s: td.astype(m / (td.sqrt(s + eps_root) + eps), s.dtype), mean, squares)
-        return scaled, AdamState(count, mu, nu)
+        return scaled, AdamState(count, kept(mu, state.mu), nu)
 
     return GradientTransformation(init, update)
 
@@ -201,7 +228,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None) -> Gr
 
     def update(updates: Tree, state: LionState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, mu: Leaf) -> Leaf:
-            return td.sign((1 - b1) * update + b1 * mu)
+            return td.sign((1 - b1) * update + b1 * widened(mu, update))
 
         signs = map_trees("scale_by_lion", step, updates, state.mu)
         return signs, LionState(moment("scale_by_lion", updates, state.mu, b2))
@@ -210,37 +237,59 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None) -> Gr
 
 
 def scale_by_rms(
-    decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    initial_scale: float = 0.0,
+    eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Gradients over the root of the running mean of their squares."""
+    """Gradients over the root of the running mean of their squares, corrected for the start if asked."""
     check_mean("scale_by_rms", decay, eps, initial_scale)
 
-    def update(updates: Tree, state: RmsState, params: Tree = None) -> tuple[Tree, Tree]:
-        nu = moment("scale_by_rms", updates, state.nu, decay, order=2)
-        return tree_map(lambda u, n: u * inverse_root(n, eps, eps_in_sqrt), updates, nu), RmsState(nu)
+    def init(params: Tree) -> Tree:
+        nu = zeros_for(params, value=initial_scale)
+        return CountedRmsState(td.zeros((), dtype=i32), nu) if bias_correction else RmsState(nu)
 
-    return GradientTransformation(lambda params: RmsState(zeros_for(params, value=initial_scale)), update)
+    def update(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
+        nu = moment("scale_by_rms", updates, state.nu, decay, order=2)
+        (mean,), after = started(state, decay, nu) if bias_correction else ((nu,), RmsState(nu))
+        return tree_map(lambda u, n: u * inverse_root(n, eps, eps_in_sqrt), updates, mean), after
+
+    return GradientTransformation(init, update)
 
 
 def scale_by_stddev(
-    decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    initial_scale: float = 0.0,
+    eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Gradients over their running standard deviation."""
+    """Gradients over their running standard deviation, corrected for the start if asked."""
     check_mean("scale_by_stddev", decay, eps, initial_scale)
 
-    def init(params: Tree) -> StddevState:
-        return StddevState(zeros_for(params), zeros_for(params, value=initial_scale))
+    def init(params: Tree) -> Tree:
+        moments = zeros_for(params), zeros_for(params, value=initial_scale)
+        return CountedStddevState(td.zeros((), dtype=i32), *moments) if bias_correction else StddevState(*moments)
 
-    def update(updates: Tree, state: StddevState, params: Tree = None) -> tuple[Tree, Tree]:
-        mu = moment("scale_by_stddev", updates, state.mu, decay)
-        nu = moment("scale_by_stddev", updates, state.nu, decay, order=2)
+    def update(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
+        moments = tuple(
+            moment("scale_by_stddev", updates, before, decay, order) for order, before in ((1, state.mu), (2, state.nu))
+        )
+        used, after = started(state, decay, *moments) if bias_correction else (moments, StddevState(*moments))
 
         def step(update: Leaf, m: Leaf, n: Leaf) -> Leaf:
             return update * inverse_root(n - squared(m), eps, eps_in_sqrt)
 
-        return tree_map(step, updates, mu, nu), StddevState(mu, nu)
+        return tree_map(step, updates, *used), after
 
     return GradientTransformation(init, update)
+
+
+def started(state: Tree, decay: float, *moments: Tree) -> tuple[tuple[Tree, ...], Tree]:
+    """Moments corrected for the start, and the next state, which counts."""
+    count = counted(state.count)
+    return tuple(corrected(m, decay, count) for m in moments), type(state)(count, *moments)
 
 
 def check_mean(step: str, decay: float, eps: float, initial_scale: float) -> None:

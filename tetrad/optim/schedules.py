@@ -1,6 +1,7 @@
 """Optim, schedules: functions from the count of steps so far to a number. Names and formulas are those of optax.
 
-Receives a count (a number or an int32 array, also one that is being traced), returns an array of f32.
+Receives a count (a number or an int32 array, also one that is being traced), returns an array of f32. For a count in
+f64 it is one of f64: `rate_at` counts so where updates are in f64.
 """
 
 from __future__ import annotations
@@ -11,16 +12,32 @@ from numbers import Real
 from typing import Any
 
 from tetrad import functions as td
-from tetrad.core.dtypes import f32
+from tetrad.core.dtypes import f32, f64
 from tetrad.core.errors import ShapeError
 from tetrad.optim.settings import check_number, check_positive
 from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array
 
 Schedule = Callable[[Any], Any]
 
 
 def as_float(count: Any) -> Array:
-    return td.astype(count, f32)
+    return td.astype(count, f64 if as_array(count).dtype is f64 else f32)
+
+
+def counts_in_floats(schedule: Schedule) -> Schedule:
+    """Marks a schedule that takes a count in f64 as well as integers; one of a user's may look it up in a table."""
+    schedule.counts_in_floats = True  # type: ignore[attr-defined]
+    return schedule
+
+
+def takes_floats(schedule: Schedule) -> bool:
+    return getattr(schedule, "counts_in_floats", False)
+
+
+def rate_at(schedule: Schedule, count: Array, is_wide: bool) -> Any:
+    """What a schedule says, in f64 if that is wanted and it can."""
+    return schedule(td.astype(count, f64) if is_wide and takes_floats(schedule) else count)
 
 
 def check_steps(name: str, what: str, steps: int) -> None:
@@ -30,7 +47,7 @@ def check_steps(name: str, what: str, steps: int) -> None:
 
 def constant_schedule(value: float) -> Schedule:
     """The same number at every step."""
-    return lambda count: td.full((), value, dtype=f32)
+    return counts_in_floats(lambda count: td.full((), value, dtype=as_float(count).dtype))
 
 
 def polynomial_schedule(
@@ -45,7 +62,7 @@ def polynomial_schedule(
         left = 1 - gone / transition_steps
         return (init_value - end_value) * (left if power == 1 else left**power) + end_value
 
-    return schedule
+    return counts_in_floats(schedule)
 
 
 def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
@@ -78,7 +95,7 @@ def exponential_decay(
             return value
         return td.maximum(value, end_value) if decay_rate < 1 else td.minimum(value, end_value)
 
-    return schedule
+    return counts_in_floats(schedule)
 
 
 def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
@@ -94,7 +111,7 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
         wave = 0.5 * (1 + td.cos(math.pi * part))
         return init_value * ((1 - alpha) * (wave if exponent == 1 else wave**exponent) + alpha)
 
-    return schedule
+    return counts_in_floats(schedule)
 
 
 def warmup_cosine_decay_schedule(
@@ -141,9 +158,9 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
         fail(ShapeError, f"join_schedules: boundaries must ascend, got {list(boundaries)}")
 
     def schedule(count: Any) -> Any:
-        value = td.astype(schedules[0](count), f32)
+        value = td.astype(schedules[0](count), as_float(count).dtype)
         for bound, after in zip(boundaries, schedules[1:], strict=True):
             value = td.where(td.asarray(count) < bound, value, after(count - bound))
         return value
 
-    return schedule
+    return counts_in_floats(schedule) if all(takes_floats(s) for s in schedules) else schedule
