@@ -6,6 +6,9 @@ tree. One kernel makes the chunk results, a second joins them; a single chunk ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
@@ -48,54 +51,71 @@ def chunk_count(node: Node) -> Size:
 
 
 def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot, *, final: bool) -> Launch:
-    """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a column, positions in order.
-
-    A stretch is long so that memory is read in long runs; its accumulators wait in scratch, four positions at a time.
-    """
+    """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a column, positions in order."""
     node = group.root
     frame = Frame(group.name + ("" if final else "_chunks"), memory)
     k, sizes = frame.k, frame.sizes
     frame.reads(inputs)
     out = frame.output(result)
     *outer, last = node.type.shape
-    stretch = min(STRETCH, -(-last // LANES) * LANES) if isinstance(last, int) else STRETCH
-    blocks, rows, total = ceil_div(last, stretch), product(outer), reduced_size(node)
+    longest = min(STRETCH, -(-last // LANES) * LANES) if isinstance(last, int) else STRETCH
+    blocks, rows = ceil_div(last, longest), product(outer)
     grid = Space(k, sizes, (chunk_count(node), rows, blocks), k.group_id())
     chunk, row, block = (grid.span(i, i + 1) for i in range(3))
     kept = Space(k, sizes, tuple(outer), row).axes()
-    base, end = block * stretch, sizes.val(last)
-    width = k.min(end - base, stretch)
-    first = chunk * CHUNK
-    stop = k.min(first + CHUNK, sizes.val(total))
-    whole = first + ((stop - first) // TOGETHER) * TOGETHER
-    accs = frame.scratch("accs", accumulator(node), stretch)
+    columns = Stretch(frame, node, kept, block * longest, longest)
+    columns.add_chunk(chunk * CHUNK)
+    columns.store(out, (chunk * sizes.val(rows) + row) * sizes.val(last), final)
+    return frame.finish(chunk_count(node) * rows * blocks, group, flops=product(node.inputs[0].type.shape))
 
-    def sweep(start: Val, count: int, *, fresh: bool = False) -> None:
-        """accs[column] with `count` positions from `start` joined in, for every column of the stretch."""
-        with k.loop(width, 0, LANES, always=True) as lane0:
-            lane = lane0 + k.lane()
-            with frame.within(lane, width, last):
-                identity = k.const(node.op.monoid.init(accumulator(node)), accumulator(node))
-                value = identity if fresh else k.load(accs, lane)
-                for u in range(count):
-                    at = source_at(frame, node, start + u, (*kept, base + lane))
-                    value = node.op.monoid.combine(k, value, frame.reading.wide(node.inputs[0], at))
-                k.store(accs, lane, value)
 
-    sweep(first, 0, fresh=True)
-    if total != 0:
-        with k.loop(whole, first, TOGETHER) as position:
-            sweep(position, TOGETHER)
-        with k.loop(stop, whole) as position:
-            sweep(position, 1)
-    with k.loop(width, 0, LANES, always=True) as lane0:
-        lane = lane0 + k.lane()
-        with frame.within(lane, width, last):
-            value = k.load(accs, lane)
-            where = (chunk * sizes.val(rows) + row) * end + base + lane
-            k.store(out, where, k.cast(value, node.type.dtype) if final else value)
-    groups = chunk_count(node) * rows * blocks
-    return frame.finish(groups, group, flops=product(node.inputs[0].type.shape))
+class Stretch:
+    """The columns of one workgroup: a stretch of the last axis from `base` on, at the indices `kept` of the others.
+
+    It is long so that memory is read in long runs; its accumulators wait in scratch, four positions at a time.
+    """
+
+    def __init__(self, frame: Frame, node: Node, kept: At, base: Val, longest: int) -> None:
+        self.frame, self.node, self.kept, self.base = frame, node, kept, base
+        self.last = node.type.shape[-1]
+        self.width = frame.k.min(frame.sizes.val(self.last) - base, longest)
+        self.accs = frame.scratch("accs", accumulator(node), longest)
+
+    def add_chunk(self, first: Val) -> None:
+        """accs[column] = the positions of one chunk, in order, for every column."""
+        k, total = self.frame.k, reduced_size(self.node)
+        stop = k.min(first + CHUNK, self.frame.sizes.val(total))
+        whole = first + ((stop - first) // TOGETHER) * TOGETHER
+        self.sweep(first, 0, fresh=True)
+        if total != 0:
+            with k.loop(whole, first, TOGETHER) as position:
+                self.sweep(position, TOGETHER)
+            with k.loop(stop, whole) as position:
+                self.sweep(position, 1)
+
+    def sweep(self, start: Val, count: int, *, fresh: bool = False) -> None:
+        """accs[column] with `count` positions from `start` joined in."""
+        k, monoid, dtype = self.frame.k, self.node.op.monoid, accumulator(self.node)
+        with self.every_column() as lane:
+            value = k.const(monoid.init(dtype), dtype) if fresh else k.load(self.accs, lane)
+            for u in range(count):
+                at = source_at(self.frame, self.node, start + u, (*self.kept, self.base + lane))
+                value = monoid.combine(k, value, self.frame.reading.wide(self.node.inputs[0], at))
+            k.store(self.accs, lane, value)
+
+    def store(self, out: Buffer, row: Val, final: bool) -> None:
+        k = self.frame.k
+        with self.every_column() as lane:
+            value = k.load(self.accs, lane)
+            k.store(out, row + self.base + lane, k.cast(value, self.node.type.dtype) if final else value)
+
+    @contextmanager
+    def every_column(self) -> Iterator[Val]:
+        """A loop over the stretch; a lane has a column."""
+        with self.frame.k.loop(self.width, 0, LANES, always=True) as lane0:
+            lane = lane0 + self.frame.k.lane()
+            with self.frame.within(lane, self.width, self.last):
+                yield lane
 
 
 def source_at(frame: Frame, node: Node, position: Val, kept: At) -> At:

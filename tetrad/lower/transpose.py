@@ -6,9 +6,10 @@ by scalars.
 
 from __future__ import annotations
 
-from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
@@ -19,53 +20,76 @@ BAND = 4  # tiles along the operand's last axis in one workgroup: whole cache li
 
 
 def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
+    """Workgroup: (index of the other axes, sixteen rows, a band of columns)."""
     node = group.root
     frame = Frame(group.name, memory)
     frame.is_light = True
-    k, sizes = frame.k, frame.sizes
     frame.reads(inputs)
     out = frame.output(memory.slots[node])
-    shape, perm = node.inputs[0].type.shape, node.param("perm")
-    wide = [axis for axis, n in enumerate(shape) if n != 1]
-    lane_in, lane_out = wide[-1], [p for p in perm if shape[p] != 1][-1]
+    shape, lane_in, lane_out = node.inputs[0].type.shape, *lane_axes(node)
     others = tuple(n if a not in (lane_in, lane_out) else 1 for a, n in enumerate(shape))
     across, along = ceil_div(shape[lane_out], LANES), ceil_div(shape[lane_in], LANES * BAND)
     grid: tuple[Size, ...] = (product(others), across, along)
-    position = Space(k, sizes, grid, k.group_id())
-    rest = Space(k, sizes, others, position.span(0, 1)).axes()
-    row0, col0 = position.span(1, 2) * LANES, position.span(2, 3) * (LANES * BAND)
-    rows, cols = sizes.val(shape[lane_out]), sizes.val(shape[lane_in])
-
-    def element(row: Val, col: Val) -> Val:
-        return frame.reading.read(node.inputs[0], replaced(rest, {lane_out: row, lane_in: col}))
-
-    def result_at(row: Val, col: Val) -> At:
-        source = replaced(rest, {lane_out: row, lane_in: col})
-        return tuple(source[p] for p in perm)
-
-    def by_tiles(stop: Val) -> None:
-        with k.loop(stop, col0, LANES, always=True) as column:  # written out, it takes long to compile
-            tile = [element(row0 + i, column + k.lane()) for i in range(LANES)]
-            for i, vector in enumerate(turned(k, tile)):
-                frame.write(out, node, result_at(row0 + k.lane(), column + i), vector)
-
-    def by_columns() -> None:
-        with k.loop(k.min(col0 + LANES * BAND, cols), col0) as col:
-            row = row0 + k.lane()
-            with k.when(row < rows, guard=True):
-                frame.write(out, node, result_at(row, col), element(row, col))
-
-    end = col0 + LANES * BAND
-    if is_multiple(shape[lane_out], LANES) and is_multiple(shape[lane_in], LANES):
-        by_tiles(k.min(end, cols))
-    elif is_below(shape[lane_out], LANES) or is_below(shape[lane_in], LANES * BAND):
-        by_columns()
-    else:
-        with k.when((row0 + LANES <= rows) & (end <= cols)):
-            by_tiles(end)
-        with k.otherwise():
-            by_columns()
+    position = Space(frame.k, frame.sizes, grid, frame.k.group_id())
+    rest = Space(frame.k, frame.sizes, others, position.span(0, 1)).axes()
+    Band(frame, node, out, rest, position.span(1, 2) * LANES, position.span(2, 3) * (LANES * BAND)).write()
     return frame.finish(product(grid), group)
+
+
+def lane_axes(node: Node) -> tuple[int, int]:
+    """The axes that are last in the operand and in the result, as the operand counts; axes of one element are none."""
+    shape, perm = node.inputs[0].type.shape, node.param("perm")
+    wide = [axis for axis, n in enumerate(shape) if n != 1]
+    return wide[-1], [p for p in perm if shape[p] != 1][-1]
+
+
+class Band:
+    """What one workgroup moves: rows from `row0` and columns from `col0` on, at the index `rest` of the other axes."""
+
+    def __init__(self, frame: Frame, node: Node, out: Buffer, rest: At, row0: Val, col0: Val) -> None:
+        self.frame, self.node, self.out = frame, node, out
+        self.rest, self.row0, self.col0 = rest, row0, col0
+        self.lane_in, self.lane_out = lane_axes(node)
+        self.shape: Shape = node.inputs[0].type.shape
+        self.rows, self.cols = (frame.sizes.val(self.shape[axis]) for axis in (self.lane_out, self.lane_in))
+
+    def write(self) -> None:
+        """By whole tiles where there are only those, by columns where there are none, else as it turns out."""
+        k, end = self.frame.k, self.col0 + LANES * BAND
+        rows, cols = self.shape[self.lane_out], self.shape[self.lane_in]
+        if is_multiple(rows, LANES) and is_multiple(cols, LANES):
+            self.by_tiles(k.min(end, self.cols))
+        elif is_below(rows, LANES) or is_below(cols, LANES * BAND):
+            self.by_columns()
+        else:
+            with k.when((self.row0 + LANES <= self.rows) & (end <= self.cols)):
+                self.by_tiles(end)
+            with k.otherwise():
+                self.by_columns()
+
+    def by_tiles(self, stop: Val) -> None:
+        k = self.frame.k
+        with k.loop(stop, self.col0, LANES, always=True) as column:  # written out, it takes long to compile
+            tile = [self.element(self.row0 + i, column + k.lane()) for i in range(LANES)]
+            for i, vector in enumerate(turned(k, tile)):
+                self.put(self.row0 + k.lane(), column + i, vector)
+
+    def by_columns(self) -> None:
+        k = self.frame.k
+        with k.loop(k.min(self.col0 + LANES * BAND, self.cols), self.col0) as col:
+            row = self.row0 + k.lane()
+            with k.when(row < self.rows, guard=True):
+                self.put(row, col, self.element(row, col))
+
+    def element(self, row: Val, col: Val) -> Val:
+        return self.frame.reading.read(self.node.inputs[0], self.source_at(row, col))
+
+    def put(self, row: Val, col: Val, value: Val) -> None:
+        source = self.source_at(row, col)
+        self.frame.write(self.out, self.node, tuple(source[p] for p in self.node.param("perm")), value)
+
+    def source_at(self, row: Val, col: Val) -> At:
+        return replaced(self.rest, {self.lane_out: row, self.lane_in: col})
 
 
 def is_multiple(size: Size, of: int) -> bool:
