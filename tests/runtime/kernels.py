@@ -100,6 +100,22 @@ def spin(k: KernelBuilder) -> None:
     k.store(y, k.lane(), v)
 
 
+def sign(k: KernelBuilder) -> None:
+    """Leave the number of the workgroup in the scratch of whoever runs it."""
+    s = k.scratch("s", i64, LANES)
+    k.store(s, k.lane(), k.cast(k.group_id(), i64))
+
+
+def signed(k: KernelBuilder) -> None:
+    """x[group] = what its worker's scratch says; before that, workgroups below `slow` take their time."""
+    x, s = k.buffer("x", i64, "readwrite"), k.scratch("s", i64, LANES)
+    v = k.local(1.0, f64)
+    with k.when(k.group_id() < k.arg("slow")), k.loop(k.arg("steps")):
+        v.set(k.fma(v, 0.999, 0.001))
+    with k.when(v.get() > 0.0):
+        k.store(x, k.group_id(), k.load(s, 0))
+
+
 def halve(k: KernelBuilder) -> None:
     x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
     k.store(y, k.global_id(), k.load(x, k.global_id()) * 0.5)
@@ -107,7 +123,8 @@ def halve(k: KernelBuilder) -> None:
 
 BODIES: dict[str, Callable[[KernelBuilder], None]] = {
     "mix": mix_body,
-    **{f.__name__: f for f in (add_counter, less_than, set_number, trap_from, through_scratch, spin, halve)},
+    **{f.__name__: f for f in (add_counter, less_than, set_number, trap_from, through_scratch)},
+    **{f.__name__: f for f in (spin, sign, signed, halve)},
 }
 
 
@@ -142,6 +159,7 @@ def kernel(
     slice: int = 0,
     serial: bool = False,
     barrier: bool = True,
+    shared: bool = False,
     **args: int,
 ) -> KernelEntry:
     """An entry with the argument words in the order of codegen.module; element counts are not looked at."""
@@ -150,7 +168,7 @@ def kernel(
     numbers = [Word(-1, args[a]) for a in program.args]
     grid, counts = [Word(-1, groups), Word(-1, 1)], [Word(-1, 0)] * len(buffers)
     words = (*buffers, *scratch, *numbers, *grid, *counts, Word(-1, TAG))
-    return KernelEntry(library().address[name], words, groups, slice, name, serial, barrier)
+    return KernelEntry(library().address[name], words, groups, slice, name, serial, barrier, shared=shared)
 
 
 def aligned(count: int, dtype: type) -> np.ndarray:
@@ -177,11 +195,11 @@ def addresses(*arrays: np.ndarray) -> list[int]:
     return [a.ctypes.data for a in arrays]
 
 
-def barrier_loop(barriers: int, threads: int) -> bytes:
+def barrier_loop(barriers: int, threads: int, shared: bool = False) -> bytes:
     """What two small arrays hold after so many steps, each reading what other workers wrote in the step before."""
     x, y = np.arange(4 * LANES), np.zeros(4 * LANES, np.int64)
     there, back = (
-        kernel("mix", words, 4, n=4 * LANES, shift=21, offset=1)
+        kernel("mix", words, 4, n=4 * LANES, shift=21, offset=1, shared=shared)
         for words in ((Word(0, 0), Word(1, 0)), (Word(1, 0), Word(0, 0)))
     )
     table = Table((LoopEntry((there, back) * 5, Word(-1, barriers // 10)),))

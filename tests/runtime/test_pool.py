@@ -98,14 +98,27 @@ def test_serial_kernels_run_once() -> None:
     same_for_all(go, mixed(mixed(mixed(data(), 1, 0), 2, 0), 3, 0))
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("slice", [0, 1, 7, 10**6])
 @pytest.mark.parametrize("groups", [0, 1, 2, 5, 63])
-def test_every_workgroup_runs_once_however_it_is_cut(groups: int, slice: int) -> None:
-    table = Table((kernel("trap_from", (Word(0, 0),), groups, slice=slice, first=10**9),))
+def test_every_workgroup_runs_once_however_it_is_cut(groups: int, slice: int, shared: bool) -> None:
+    table = Table((kernel("trap_from", (Word(0, 0),), groups, slice=slice, first=10**9, shared=shared),))
     for threads in THREADS:
         x = np.zeros(64 * LANES, np.int64)
         run(table, addresses(x), threads)
         assert list(x) == [1] * groups * LANES + [0] * (64 - groups) * LANES
+
+
+def test_a_worker_who_is_done_takes_over_from_others() -> None:
+    """All slow workgroups are in worker 0's half. Who ran which, the scratch of each worker tells."""
+    groups = 32
+    names = kernel("sign", (), 2)
+    for shared, helps in ((False, False), (True, True)):
+        work = kernel("signed", (Word(0, 0),), groups, slow=groups // 2, steps=2_000_000, shared=shared)
+        x = np.full(groups, -1)
+        run(Table((names, work), scratch_bytes=8 * LANES), addresses(x), 2)
+        assert set(x[groups // 2 :]) <= {0, 1} and 0 in x[: groups // 2]
+        assert (1 in x[: groups // 2]) == helps
 
 
 def test_a_call_gives_the_sub_table_its_own_bases() -> None:
@@ -294,9 +307,10 @@ def test_a_trap_leaves_nested_loops(threads: int) -> None:
 # -- barriers -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("threads", [2, 4])
-def test_a_hundred_thousand_barriers(threads: int) -> None:
-    assert barrier_loop(100_000, threads) == barrier_loop(100_000, 1)
+def test_a_hundred_thousand_barriers(threads: int, shared: bool) -> None:
+    assert barrier_loop(100_000, threads, shared) == barrier_loop(100_000, 1)
 
 
 def script(text: str, limit: float = 30, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -367,7 +381,8 @@ SMALL, ARRAYS, COUNTER, INDEX = 40, 3, 3, 4  # elements, arrays in bases 0..2, t
 
 @st.composite
 def any_kernel(draw: st.DrawFn) -> KernelEntry:
-    groups, options = -(-SMALL // LANES), {"serial": draw(st.booleans()), "slice": draw(st.integers(0, 2))}
+    groups, yes = -(-SMALL // LANES), st.booleans()
+    options = {"serial": draw(yes), "slice": draw(st.integers(0, 2)), "shared": draw(yes)}
     source, target = draw(st.permutations(range(ARRAYS)))[:2]
     if draw(st.booleans()):
         return kernel("add_counter", (Word(COUNTER, 0), Word(target, 0)), groups, n=SMALL, **options)

@@ -25,6 +25,7 @@ Dims = Mapping[str, int]
 BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0  # of one thread, roughly: what decides whether a call is worth waking workers
 HEAVY_NS = 25_000
 SLICE_NS = 5_000_000  # between two looks at the stop word
+SHARED_NS = 20_000  # from here on it pays to let quick workers take over from slow ones
 
 
 @record(eq=False)
@@ -134,7 +135,8 @@ class Scheduler:
         pieces = int(spent // SLICE_NS) + 1
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
-        entry = KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, serial=groups == 1)
+        kind = {"serial": groups == 1, "shared": spent > SHARED_NS}
+        entry = KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, **kind)
         return replace(entry, calls_out=True) if launch.calls_out else entry
 
 
@@ -302,8 +304,9 @@ def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
     labels = [*storage, *scratch, *step.program.args, "grid.x", "grid.y", *counts, "tag"]
     held = {w: slot.name for w, slot in zip(entry.words, step.slots, strict=False) if slot.kind == "constant"}
     words = [f"{label}={held.get(w) or word_text(w, lowered)}" for label, w in zip(labels, entry.words, strict=True)]
-    slices, alone = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
-    return f"{entry.name} [groups {entry.groups}{slices}{alone}] {' '.join(words)}"
+    slices, how = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
+    how = " shared" if entry.shared and not entry.serial else how
+    return f"{entry.name} [groups {entry.groups}{slices}{how}] {' '.join(words)}"
 
 
 def called_bases(entry: Entry) -> tuple[Word, ...]:

@@ -112,8 +112,9 @@ class Context:
         """At least `size` bytes for each worker; a worker's area shares no cache line with another's."""
         self.scratch_room, self.threads = max(size, self.scratch_room), max(threads, self.threads)
         stride = -(-self.scratch_room // LINE) * LINE
-        self.scratch = Block(stride * self.threads)
+        self.scratch = Block((stride + LINE) * self.threads)  # behind it a line for each worker's claims
         self.block.words[SCRATCH], self.block.words[STRIDE] = self.scratch.address, stride
+        self.block.words[CONTEXT["CLAIMS"]] = self.scratch.address + stride * self.threads
 
 
 class Pool:

@@ -16,7 +16,7 @@ from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.runtime.native import FLAGS, HEADER_WORDS, KINDS
 
-BARRIER, SERIAL = FLAGS["BARRIER"], FLAGS["SERIAL"]
+BARRIER, SERIAL, SHARED = FLAGS["BARRIER"], FLAGS["SERIAL"], FLAGS["SHARED"]
 HEAVY_GROUPS = 2048  # a table of fewer workgroups is usually done before a second thread is awake
 STACK_BYTES = 256 << 10  # what nested entries may take of a worker's stack
 FRAME_BYTES = 512  # of it, the native frames of one level
@@ -36,7 +36,8 @@ class KernelEntry:
     """Workgroups 0..groups-1 of a kernel, split over the workers in contiguous ranges.
 
     `slice`: workgroups between two looks at the stop word, 0 = none in between. `barrier` False: the next entry does
-    not depend on this one. `serial`: so small that worker 0 runs it alone. `calls_out`: it calls LAPACK.
+    not depend on this one. `serial`: so small that worker 0 runs it alone. `calls_out`: it calls LAPACK. `shared`: so
+    large that a worker who is done takes over what others have not begun.
     """
 
     function: int
@@ -47,6 +48,7 @@ class KernelEntry:
     serial: bool = False
     barrier: bool = True
     calls_out: bool = False
+    shared: bool = False
 
 
 @record
@@ -170,8 +172,9 @@ def image_words(entries: tuple[Entry, ...], encoded: list[Encoded]) -> Iterator[
     yield len(encoded)
     slot = 0
     for i, e in enumerate(encoded):
-        barrier = BARRIER if needs_barrier(entries, i) else 0
-        yield from (KINDS[e.kind], HEADER_WORDS + len(e.payload), e.flags | barrier, slot)
+        # Claims are cleared between barriers: without one behind it an entry cannot be shared.
+        flags = e.flags | BARRIER if needs_barrier(entries, i) else e.flags & ~SHARED
+        yield from (KINDS[e.kind], HEADER_WORDS + len(e.payload), flags, slot)
         yield from e.payload
         slot += slots_of(e)
 
@@ -222,7 +225,7 @@ def encode_kernel(entry: KernelEntry) -> Encoded:
     if entry.groups < 0 or entry.slice < 0:
         raise CompileError(f"schedule: kernel {entry.name!r} has {entry.groups} workgroups in slices of {entry.slice}")
     payload = [entry.function, entry.groups, entry.slice, len(entry.words), *chain.from_iterable(entry.words)]
-    flags, bases = SERIAL if entry.serial else 0, bases_used(entry.words)
+    flags, bases = SERIAL if entry.serial else SHARED if entry.shared else 0, bases_used(entry.words)
     return Encoded("KERNEL", flags, payload, bases=bases, stack=8 * len(entry.words), work=entry.groups)
 
 

@@ -24,6 +24,7 @@ CONTEXT = {
     "STRIDE": 34,
     "PROFILE": 35,  # address of one tick counter per entry, or 0
     "TEAM": 36,  # how many workers ran (output)
+    "CLAIMS": 37,  # address of a line for each worker: pieces of its range that are taken, by turns in two words
     "TABLE": 40,  # from here on written for every run
     "OPTIONS": 41,  # wanted threads, plus HOOK
     "BASES": 42,
@@ -47,5 +48,5 @@ EXIT = 0xFFFF
 
 # Records of a table image: kind, size in words, flags, profile slot; then what the kind needs (see runtime.table).
 KINDS = {"KERNEL": 0, "CALL": 1, "LOOP": 2, "BRANCH": 3, "FOREIGN": 4}
-FLAGS = {"BARRIER": 1, "SERIAL": 2, "LOADED": 4, "COUNTS": 8, "TESTS": 16, "MEETS": 32, "ALONE": 64}
+FLAGS = {"BARRIER": 1, "SERIAL": 2, "LOADED": 4, "COUNTS": 8, "TESTS": 16, "MEETS": 32, "ALONE": 64, "SHARED": 128}
 HEADER_WORDS = 4

@@ -55,8 +55,83 @@ done:
   ret void
 }
 
+; A kernel whose ranges are taken piece by piece: a worker takes those of its own range, then what others have left.
+; Pieces are counted where a range belongs, in one word for this entry and another for the next: nobody is in the next
+; before all have passed the barrier between them, so its word is cleared here.
+; entry -> victim -> look -[all taken]-> spent;  look -> take -[too late]-> spent;  take -> check -[trouble]-> done
+; check -> call -> look;  spent -[more workers]-> victim;  spent -> done
+define internal void @tetrad.share(ptr %frame, ptr %record, ptr %args, i64 %threads) nounwind {
+entry:
+  %ctx = load ptr, ptr %frame
+  %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
+  %worker = load i64, ptr %worker.at
+  %scratch.at = getelementptr i64, ptr %frame, i64 $AREA
+  %scratch = load ptr, ptr %scratch.at
+  %turn.at = getelementptr i64, ptr %frame, i64 $TURN
+  %turn = load i64, ptr %turn.at
+  %other = xor i64 %turn, 1
+  store i64 %other, ptr %turn.at
+  %claims.at = getelementptr i64, ptr %ctx, i64 $CLAIMS
+  %claims = load ptr, ptr %claims.at
+  %own = getelementptr [8 x i64], ptr %claims, i64 %worker, i64 %other
+  store atomic i64 0, ptr %own monotonic, align 8
+  %function.at = getelementptr i64, ptr %record, i64 4
+  %function = load ptr, ptr %function.at
+  %groups.at = getelementptr i64, ptr %record, i64 5
+  %groups = load i64, ptr %groups.at
+  %slice.at = getelementptr i64, ptr %record, i64 6
+  %slice = load i64, ptr %slice.at
+  %whole = icmp eq i64 %slice, 0
+  %most = select i1 %whole, i64 %groups, i64 %slice
+  br label %victim
+victim:
+  %tried = phi i64 [ 0, %entry ], [ %now, %spent ]
+  %past = add i64 %worker, %tried
+  %over = icmp uge i64 %past, %threads
+  %back = select i1 %over, i64 %threads, i64 0
+  %who = sub i64 %past, %back
+  %p0 = mul i64 %groups, %who
+  %begin = udiv i64 %p0, %threads
+  %p1 = add i64 %p0, %groups
+  %end = udiv i64 %p1, %threads
+  %range = sub i64 %end, %begin
+  %padded = add i64 %range, $PIECES_LESS
+  %even = udiv i64 %padded, $PIECES
+  %some = call i64 @llvm.umax.i64(i64 %even, i64 1)
+  %piece = call i64 @llvm.umin.i64(i64 %some, i64 %most)
+  %claim = getelementptr [8 x i64], ptr %claims, i64 %who, i64 %turn
+  br label %look
+look:
+  %seen = load atomic i64, ptr %claim monotonic, align 8
+  %done0 = mul i64 %seen, %piece
+  %left0 = icmp ult i64 %done0, %range
+  br i1 %left0, label %take, label %spent
+take:
+  %mine = atomicrmw add ptr %claim, i64 1 monotonic
+  %done1 = mul i64 %mine, %piece
+  %left1 = icmp ult i64 %done1, %range
+  br i1 %left1, label %check, label %spent
+check:
+  %trouble = call i64 @tetrad.trouble(ptr %ctx)
+  %fine = icmp eq i64 %trouble, 0
+  br i1 %fine, label %call, label %done
+call:
+  %from = add i64 %begin, %done1
+  %far = add i64 %from, %piece
+  %to = call i64 @llvm.umin.i64(i64 %far, i64 %end)
+  call void %function(ptr %args, i64 %from, i64 %to, ptr %scratch, ptr %ctx)
+  br label %look
+spent:
+  %now = add i64 %tried, 1
+  %others = icmp ult i64 %now, %threads
+  br i1 %others, label %victim, label %done
+done:
+  ret void
+}
+
 ; Record: function, groups, slice, number of words, words. Workers split the groups into contiguous ranges.
-; entry -[not for me]-> done;  entry -> split -[nothing]-> done;  split -> prepare -> head
+; entry -[not for me]-> done;  entry -> split -[nothing, and nothing to share]-> done
+; split -> prepare -[shared]-> share -> done;  prepare -> head
 ; head -[trouble]-> done;  head -> call -[more]-> head;  call -> done
 define internal void @tetrad.kernel(ptr %frame, ptr %record, ptr %bases) nounwind {
 entry:
@@ -79,8 +154,13 @@ split:
   %begin = udiv i64 %p0, %threads
   %p1 = add i64 %p0, %groups
   %end = udiv i64 %p1, %threads
+  %f.shared = and i64 %flags, $SHARED
+  %is.shared = icmp ne i64 %f.shared, 0
+  %team = icmp ugt i64 %threads, 1
+  %shares = and i1 %is.shared, %team
   %some = icmp ult i64 %begin, %end
-  br i1 %some, label %prepare, label %done
+  %works = or i1 %some, %shares
+  br i1 %works, label %prepare, label %done
 prepare:
   %function.at = getelementptr i64, ptr %record, i64 4
   %function = load ptr, ptr %function.at
@@ -91,13 +171,18 @@ prepare:
   %args = alloca i64, i64 %n, align 16
   %pairs = getelementptr i64, ptr %record, i64 8
   call void @tetrad.resolve(ptr %pairs, i64 %n, ptr %bases, ptr %args)
+  br i1 %shares, label %share, label %range
+share:
+  call void @tetrad.share(ptr %frame, ptr %record, ptr %args, i64 %threads)
+  br label %done
+range:
   %scratch.at = getelementptr i64, ptr %frame, i64 $AREA
   %scratch = load ptr, ptr %scratch.at
   %whole = icmp eq i64 %slice, 0
   %step = select i1 %whole, i64 %groups, i64 %slice
   br label %head
 head:
-  %from = phi i64 [ %begin, %prepare ], [ %to, %call ]
+  %from = phi i64 [ %begin, %range ], [ %to, %call ]
   %trouble = call i64 @tetrad.trouble(ptr %ctx)
   %fine = icmp eq i64 %trouble, 0
   br i1 %fine, label %call, label %done

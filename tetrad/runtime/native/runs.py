@@ -81,6 +81,8 @@ define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threa
   store i64 %threads, ptr %threads.at
   %area.at = getelementptr i64, ptr %frame, i64 $AREA
   store ptr %area, ptr %area.at
+  %turn.at = getelementptr i64, ptr %frame, i64 $TURN
+  store i64 0, ptr %turn.at
   %agreed = getelementptr i64, ptr %ctx, i64 $AGREED
   %agreed.at = getelementptr i64, ptr %frame, i64 $AGREED_AT
   store ptr %agreed, ptr %agreed.at
@@ -91,8 +93,20 @@ define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threa
   ret void
 }
 
-; Worker 0 with a team: publish the job, take part, wait for the others, free the pool.
+; Worker 0 with a team: clear the first claims, publish the job, take part, wait for the others, free the pool.
 define internal void @tetrad.lead(ptr %frame, ptr %ctx, ptr %pool, i64 %threads, ptr %profile) nounwind {
+entry:
+  %claims.at = getelementptr i64, ptr %ctx, i64 $CLAIMS
+  %claims = load ptr, ptr %claims.at
+  br label %clear
+clear:
+  %worker = phi i64 [ 0, %entry ], [ %following.worker, %clear ]
+  %claim = getelementptr [8 x i64], ptr %claims, i64 %worker
+  store atomic i64 0, ptr %claim monotonic, align 8
+  %following.worker = add i64 %worker, 1
+  %more = icmp ult i64 %following.worker, %threads
+  br i1 %more, label %clear, label %publish
+publish:
   %done.at = getelementptr i64, ptr %pool, i64 $DONE
   store atomic i64 0, ptr %done.at monotonic, align 8
   %job.at = getelementptr i64, ptr %pool, i64 $JOB

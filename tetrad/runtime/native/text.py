@@ -28,12 +28,14 @@ FRAME = {
     "AREA": 3,  # address of this worker's scratch
     "PATIENCE": 4,  # ticks it will spin at the next barrier
     "AGREED_AT": 5,  # address of `agreed`
+    "TURN": 6,  # which word of `claims` the next shared entry counts in
 }
 
 # Ticks of the time-stamp counter (2 to 4 a nanosecond).
 IDLE_TICKS = 150_000  # a worker without work spins about 50 us before it sleeps
 LONG_TICKS = 150_000  # at a barrier it starts with the same patience, ...
 SHORT_TICKS = 1_000  # ... and loses it where waiting did not help: more threads than cores
+PIECES = 8  # of a worker's range, where ranges are shared
 YIELDS = 4  # times it offers its core to others before it sleeps
 
 X86 = {
@@ -56,7 +58,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-COLD = ("wait", "announce", "agree", "foreign", "copy", "begin", "settle", "loop", "branch")
+COLD = ("wait", "announce", "agree", "share", "foreign", "copy", "begin", "settle", "loop", "branch")
 
 
 def cold(functions: str, names: tuple[str, ...] = ()) -> str:
@@ -75,7 +77,8 @@ def native_text(target: Target, futex: bool | None = None) -> str:
     if futex is None:
         futex = "linux" in target.triple
     numbers = {
-        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS,
+        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
+        "PIECES_LESS": PIECES - 1,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     rare = cold((FUTEX if futex else NAP) + SIGNALS + RUNS)
