@@ -113,8 +113,8 @@ def key_of(made: Layer, *arguments: np.ndarray, **settings: Any) -> str:
 
 
 def test_what_a_program_depends_on_is_part_of_its_key() -> None:
-    tied = LARGE[0].copy()
-    splat = np.ones_like(LARGE[0])
+    splat, tied = np.ones_like(LARGE[0]), layer()
+    tied.weights[1] = tied.weights[0]
     others: Sequence[str] = [
         key_of(layer()),
         key_of(layer(name="other")),
@@ -123,7 +123,7 @@ def test_what_a_program_depends_on_is_part_of_its_key() -> None:
         key_of(Layer(LARGE[0], LARGE[1].astype(np.float16), SMALL[:1])),
         key_of(Layer(LARGE[0], splat, SMALL[:1])),
         key_of(Layer(LARGE[0], 2 * splat, SMALL[:1])),
-        key_of(Layer(tied, tied, SMALL[:1])),  # one array, used twice
+        key_of(tied),
         key_of(layer(), donated=(0,)),
         key_of(layer(), dims={}),
         key_of(layer(), dims={0: {0: td.Dim("rows", max=501)}}),
@@ -210,6 +210,23 @@ def test_a_constant_the_function_did_not_tell_of_is_traced() -> None:
         made = layer()
         results(Known(made.step, lambda: "layer", lambda: made.weights[:1]))  # noqa: B023
         assert made.traced == 1
+
+
+def test_of_two_arrays_in_one_place_nobody_knows_which_is_meant() -> None:
+    for _ in range(2):
+        made = Layer(LARGE[0], LARGE[1], SMALL[:1])
+        made.weights[1] = Array.from_numpy(made.weights[0].view)
+        results(made.known())
+        assert made.traced == 1
+
+
+def test_one_array_used_twice_is_one_constant() -> None:
+    for times in (1, 0):
+        made = Layer(LARGE[0], LARGE[1], SMALL[:1])
+        made.weights[1] = made.weights[0]
+        function = Known(made.step, lambda: "tied", lambda: [made.weights[0], made.weights[2]])  # noqa: B023
+        results(function)
+        assert made.traced == times
 
 
 def test_flags_that_watch_get_a_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

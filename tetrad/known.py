@@ -24,7 +24,7 @@ from tetrad.core.dtypes import named
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
-from tetrad.graph.nodes import Literal
+from tetrad.graph.nodes import Literal, splat_of
 from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantised arrays)
 from tetrad.runtime.cache import cache_key
 from tetrad.tracing.array import Array, array_type
@@ -151,23 +151,22 @@ class Known:
 
 
 def told(arrays: Sequence[Array]) -> str:
-    """What a compilation may know of constants: their types, which are the same memory, what is in the small ones, and
+    """What a compilation may know of constants: their types, which are the same array, what is in the small ones, and
     whether a large one is all one value."""
-    first: dict[tuple[int, int], int] = {}
+    first: dict[int, int] = {}
     digest = hashlib.sha256()
     for i, array in enumerate(arrays):
         view, kind = array.view, array.type
-        place = first.setdefault((view.__array_interface__["data"][0], view.nbytes), i)
+        place = first.setdefault(id(array), i)
         known = content(view)
-        digest.update(f"{kind.dtype.name} {kind.shape} {place} {len(known)} ".encode())
-        digest.update(known)
+        digest.update(b"%s %r %d %d " % (kind.dtype.name.encode(), kind.shape, place, len(known)) + known)
     return digest.hexdigest()
 
 
 def content(view: np.ndarray) -> bytes:
     if view.nbytes <= Literal.SMALL:
         return view.tobytes()
-    value = Literal(view).splat
+    value = splat_of(view)
     return b"" if value is None else value.tobytes()
 
 

@@ -39,12 +39,14 @@ def note(key: str, graph: Graph, donated: tuple[int, ...], arrays: Sequence[np.n
     """Write which program a known function is, if that is kept: its key, its name, the types of its results, and which
     of the arrays its large constants are."""
     program = program_key(graph, donated)
-    places = {place_of(array): i for i, array in reversed(list(enumerate(arrays)))}
-    large = [places.get(place_of(literal.held)) for literal in large_literals(graph)]
-    if program is None or None in large or objects.disk_cache().get(program) is None:
-        return
+    places: dict[object, set[int]] = {}
+    for i, array in enumerate(arrays):
+        places.setdefault(place_of(array), set()).add(i)
+    found = [places.get(place_of(literal.held), set()) for literal in large_literals(graph)]
+    if program is None or objects.disk_cache().get(program) is None or any(len(which) != 1 for which in found):
+        return  # a constant from elsewhere, or one of two arrays in one place: which it is, the next process cannot know
     outputs = [[o.type.dtype.name, [size_told(n) for n in o.type.shape]] for o in graph.outputs]
-    objects.disk_cache().put(key, json.dumps([program, graph.name, outputs, large]).encode())
+    objects.disk_cache().put(key, json.dumps([program, graph.name, outputs, [min(which) for which in found]]).encode())
 
 
 def place_of(array: np.ndarray) -> tuple[int, int, tuple[int, ...], str]:

@@ -100,7 +100,6 @@ class Literal:
     """
 
     SMALL = 4096
-    PIECE = 4096  # elements compared at a time
     __slots__ = ("__weakref__", "_origin", "held", "is_read", "key")
 
     def __init__(self, array: np.ndarray, origin: Literal | None = None) -> None:
@@ -108,7 +107,7 @@ class Literal:
         self._origin = origin
         self.is_read = False
         content: object = self.held.tobytes() if self.is_small else id(self)
-        self.key = (str(self.held.dtype), self.held.shape, content)
+        self.key = (self.held.dtype, self.held.shape, content)
 
     @property
     def array(self) -> np.ndarray:
@@ -129,20 +128,30 @@ class Literal:
     @property
     def splat(self) -> np.ndarray | None:
         """The element that all others equal bit for bit, as an array without axes. Part of a program's key."""
-        flat = self.held.reshape(-1)
-        if flat.size > 1:
-            bits = flat.view(f"u{min(flat.itemsize, 8)}").reshape(flat.size, -1)
-            # Piece by piece: weights differ within the first few elements, and need not be read to the end.
-            pieces = (bits[i : i + self.PIECE] for i in range(0, flat.size, self.PIECE))
-            if not all((piece == bits[0]).all() for piece in pieces):
-                return None
-        return flat[:1].reshape(()) if flat.size else None
+        return splat_of(self.held)
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Literal) and self.key == other.key
+
+
+HEAD, PIECE = 16, 4096  # elements compared at a time
+
+
+def splat_of(array: np.ndarray) -> np.ndarray | None:
+    """The element that all others of an array equal bit for bit, as an array without axes."""
+    flat = array.reshape(-1)
+    head = flat[:HEAD].tobytes()
+    if head[flat.itemsize :] != head[: -flat.itemsize]:  # weights differ within the first few elements
+        return None
+    if flat.size > 1:
+        bits = flat.view(f"u{min(flat.itemsize, 8)}").reshape(flat.size, -1)
+        pieces = (bits[i : i + PIECE] for i in range(0, flat.size, PIECE))
+        if not all((piece == bits[0]).all() for piece in pieces):
+            return None
+    return flat[:1].reshape(()) if flat.size else None
 
 
 def topological(
