@@ -11,7 +11,7 @@ import pytest
 from tetrad.core import dtypes as d
 from tetrad.core.errors import DtypeError
 
-EVERY = pytest.mark.parametrize("dtype", d.NUMPY, ids=repr)
+EVERY = pytest.mark.parametrize("dtype", d.DTYPES, ids=repr)
 ARRAYS = pytest.mark.parametrize("dtype", d.ARRAY_DTYPES, ids=repr)
 
 
@@ -56,7 +56,7 @@ def test_exactly_one_kind(dtype: d.DType) -> None:
 
 
 def test_signed_means_signed_integer() -> None:
-    signed = {dtype for dtype in d.NUMPY if dtype.is_signed}
+    signed = {dtype for dtype in d.DTYPES if dtype.is_signed}
     assert signed == {d.i8, d.i16, d.i32, d.i64, d.index}
 
 

@@ -44,7 +44,7 @@ def note(key: str, graph: Graph, donated: tuple[int, ...], arrays: Sequence[np.n
         places.setdefault(place_of(array), set()).add(i)
     found = [places.get(place_of(literal.held), set()) for literal in large_literals(graph)]
     if program is None or objects.disk_cache().get(program) is None or any(len(which) != 1 for which in found):
-        return  # a constant from elsewhere, or one of two arrays in one place: which it is, the next process cannot know
+        return  # a constant from elsewhere, or one of two arrays in one place: nobody could know which it is
     outputs = [[o.type.dtype.name, [size_told(n) for n in o.type.shape]] for o in graph.outputs]
     objects.disk_cache().put(key, json.dumps([program, graph.name, outputs, [min(which) for which in found]]).encode())
 

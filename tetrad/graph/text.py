@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import NUMPY, DType, as_dtype, bool_, c128, named
+from tetrad.core.dtypes import DTYPES, DType, as_dtype, bool_, c128, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.pattern import Pattern
@@ -35,7 +35,7 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
 
 _WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
-RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in NUMPY}  # words that are no Dim inside params
+RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in DTYPES}  # words that are no Dim inside params
 MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 
 

@@ -1,19 +1,59 @@
 """The kernel language: what one invocation of a kernel does, as an immutable `Program`.
 
 `build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` says what they mean; `registry` holds
-programs with known answers. `tetrad.dispatch` runs them.
+programs with known answers. `tetrad.dispatch` runs them. Each is loaded when first used: whoever recalls a compiled
+program needs no more than the nodes.
 """
 
-from tetrad.kernel import registry
-from tetrad.kernel.build import KernelBuilder, LocalVar, Val
-from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.kernel.nodes import Buffer, Program
-from tetrad.kernel.text import fingerprint, parse, to_text
-from tetrad.kernel.verify import problems, verify
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-build = KernelBuilder
+if TYPE_CHECKING:
+    from tetrad.kernel import registry
+    from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+    from tetrad.kernel.evaluate import KernelTrap, evaluate
+    from tetrad.kernel.nodes import Buffer, Program
+    from tetrad.kernel.text import fingerprint, parse, to_text
+    from tetrad.kernel.verify import problems, verify
+
+    build = KernelBuilder
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
     "build", "evaluate", "fingerprint", "parse", "problems", "registry", "to_text", "verify",
 ]  # fmt: skip
+
+HOMES = {  # name -> module
+    **dict.fromkeys(("KernelBuilder", "LocalVar", "Val"), "build"), **dict.fromkeys(("Buffer", "Program"), "nodes"),
+    **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate", "problems": "verify",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "registry":
+        return importlib.import_module("tetrad.kernel.registry")
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(importlib.import_module(f"tetrad.kernel.{HOMES[name]}"), name)
+    return found
+
+
+def face(module: str, name: str) -> property:
+    """A function in place of the module that has its name: Python would put the module there when it is loaded."""
+
+    def put(kernel: ModuleType, value: object) -> None:
+        if not isinstance(value, ModuleType):
+            raise AttributeError(f"tetrad.kernel.{module} is not to be changed")
+
+    return property(lambda kernel: getattr(importlib.import_module(f"tetrad.kernel.{module}"), name), put)
+
+
+class Kernel(ModuleType):
+    """This package."""
+
+
+for module, name in (("build", "KernelBuilder"), ("evaluate", "evaluate"), ("verify", "verify")):
+    setattr(Kernel, module, face(module, name))
+sys.modules[__name__].__class__ = Kernel

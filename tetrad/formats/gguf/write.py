@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-import ml_dtypes
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
@@ -42,9 +41,9 @@ from tetrad.formats.gguf.layout import (
     tensor_bytes,
 )
 
-ARRAY_FORMATS = {np.dtype(SCALARS[name].dtype): name for name in ("f32", "f64", "i8", "i16", "i32", "i64")} | {
-    np.dtype(np.float16): "f16",
-    np.dtype(ml_dtypes.bfloat16): "bf16",
+ARRAY_FORMATS = {np.dtype(SCALARS[name].dtype).name: name for name in ("f32", "f64", "i8", "i16", "i32", "i64")} | {
+    "float16": "f16",
+    "bfloat16": "bf16",  # by name: who has such an array has loaded ml_dtypes, others need not
 }
 DTYPE_NAMES = {np.dtype(scalar.dtype): name for name, scalar in SCALARS.items()}
 ELEMENTS = {f"[{name}]": name for name in (*SCALARS, "str", "array")}
@@ -305,10 +304,10 @@ def array_as_raw(place: Place, tensor: object) -> Raw:
     if not isinstance(tensor, np.ndarray):
         place.fail(f"a tensor is a NumPy array or gguf.Raw, not {type(tensor).__name__}")
     dtype = tensor.dtype.newbyteorder("<")
-    if dtype not in ARRAY_FORMATS:
-        known = ", ".join(str(d) for d in ARRAY_FORMATS)
+    if dtype.name not in ARRAY_FORMATS:
+        known = ", ".join(ARRAY_FORMATS)
         place.fail(f"no format for arrays of {tensor.dtype}", hint=f"convert it to one of {known}, or use gguf.Raw")
-    return Raw(ARRAY_FORMATS[dtype], tensor.shape, lambda: np.ascontiguousarray(tensor, dtype))
+    return Raw(ARRAY_FORMATS[dtype.name], tensor.shape, lambda: np.ascontiguousarray(tensor, dtype))
 
 
 def write_tensor(out: BinaryIO, place: Place, tensor: Raw, alignment: int) -> None:

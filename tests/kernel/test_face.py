@@ -1,0 +1,37 @@
+"""The public names of the kernel language: loaded when used, functions before modules of the same name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tetrad.kernel.build  # noqa: F401  (it would hide the function)
+import tetrad.kernel.evaluate  # noqa: F401
+import tetrad.kernel.verify  # noqa: F401
+from tests.modules import ROOT
+from tetrad import kernel
+
+
+def test_every_public_name_is_there() -> None:
+    assert {getattr(kernel, name).__module__ for name in kernel.__all__ if name != "registry"} == {
+        f"tetrad.kernel.{module}" for module in ("build", "evaluate", "nodes", "text", "verify")
+    }
+    assert kernel.registry.__name__ == "tetrad.kernel.registry"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = kernel.nothing  # type: ignore[attr-defined]
+
+
+def test_a_loaded_module_does_not_hide_the_function_of_its_name() -> None:
+    assert kernel.build is sys.modules["tetrad.kernel.build"].KernelBuilder
+    assert kernel.verify is sys.modules["tetrad.kernel.verify"].verify
+    assert kernel.evaluate is sys.modules["tetrad.kernel.evaluate"].evaluate
+    with pytest.raises(AttributeError, match="not to be changed"):
+        kernel.verify = print  # type: ignore[assignment]
+
+
+def test_nodes_alone_load_nothing_else_of_the_language() -> None:
+    script = "import sys, tetrad.kernel.nodes; print(sorted(m for m in sys.modules if m.startswith('tetrad.kernel.')))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['tetrad.kernel.nodes']"
