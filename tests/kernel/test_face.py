@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-import tetrad.kernel.build  # noqa: F401  (it would hide the function)
-import tetrad.kernel.evaluate  # noqa: F401
-import tetrad.kernel.verify  # noqa: F401
+import tetrad.kernel.build
+import tetrad.kernel.evaluate
+import tetrad.kernel.verify  # noqa: F401  (a loaded module would hide the function)
 from tests.modules import ROOT
 from tetrad import kernel
 
