@@ -106,6 +106,53 @@ def test_the_way_of_all_lanes_has_no_mask() -> None:
     assert "masked.load" in rest and "masked.store" in rest
 
 
+def long_tail(steps: int = 60) -> n.Program:
+    """Much work on an element, a branch of some lanes, an address made inside, a store that goes around the cache."""
+    k = KernelBuilder("long_tail", 16)
+    x, y, z, size = k.buffer("x", f32), k.buffer("y", f32, "write"), k.buffer("z", f32, "write"), k.arg("n")
+    i = k.global_id()
+    with k.when(i < size, guard=True):
+        value = k.load(x, i)
+        for _ in range(steps):
+            value = k.fma(value, value, 0.25)
+        kept = k.local(0.0, f32)
+        with k.when(value > 0.5):
+            kept.set(k.load(x, i) - value)
+        k.store(y, i, value, hint="stream")
+        k.store(z, i + 1, kept.get())
+    return k.finish()
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 48])
+def test_long_work_behind_a_guard_is_written_once(size: int) -> None:
+    assert text_of(long_tail()).count("llvm.fma.v16f32(") == 60 + 1  # and the declaration
+    arrays = {"x": np.linspace(-1, 1, 48, dtype=np.float32)[:size], "y": np.zeros(size, np.float32)}
+    arrays["z"] = np.zeros(size + 1, np.float32)
+    assert_same_as_evaluator(long_tail(), arrays, {"n": size}, (3, 1, 1))
+
+
+def test_loads_and_stores_of_long_work_have_no_mask_where_all_lanes_are_there() -> None:
+    text = text_of(long_tail())
+    ways = [part.split("\nsome")[0] for part in text.split("\nall")[1:]]
+    assert len(ways) == 3 and not any("masked" in way for way in ways)  # a load, two stores
+    assert text.count("call <16 x float> @llvm.masked.load") == 1 and text.count("call void @llvm.masked.store") == 2
+
+
+def test_work_that_is_mostly_loads_has_two_ways() -> None:
+    k = KernelBuilder("many", 16)
+    x, y, size = k.buffer("x", f32), k.buffer("y", f32, "write"), k.arg("n")
+    i = k.global_id()
+    with k.when(i < size, guard=True):
+        value = k.load(x, i)
+        for step in range(1, 40):
+            value = k.fma(value, 0.5, k.load(x, i + step))
+        k.store(y, i, value)
+    program = k.finish()
+    assert "\nfull" in text_of(program) and "\nall" not in text_of(program)
+    arrays = {"x": np.linspace(-1, 1, 20 + 39, dtype=np.float32), "y": np.zeros(20, np.float32)}
+    assert_same_as_evaluator(program, arrays, {"n": 20}, (2, 1, 1))
+
+
 def test_other_conditions_become_masks() -> None:
     k = KernelBuilder("mask", 16)
     y, size = k.buffer("y", f32, "write"), k.arg("n")

@@ -12,8 +12,11 @@ import tetrad as td
 from tetrad.codegen.targets.x86_64 import LEVELS
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.compiler.interpret import interpret
+from tetrad.core.dtypes import f32
 from tetrad.core.target import Target
+from tetrad.lower.frame import Memory
 from tetrad.lower.lower import Lowerer
+from tetrad.lower.matmul import choose_tile
 from tetrad.passes.pipeline import optimise
 
 
@@ -60,7 +63,7 @@ def test_what_an_epilogue_reads_is_fetched_ahead() -> None:
     (with_bias,) = texts(lambda x, w, b: x @ w + b, *shapes, (64,))
     (with_two,) = texts(lambda x, w, y, z: x @ w * y + z, *shapes, (64, 64), (64, 64))
     assert "prefetch" not in plain and "prefetch" not in with_bias
-    tile = current_target().f32_tile
+    tile = choose_tile(Memory({}, current_target()), f32, 64)
     assert with_two.count("prefetch") == 2 * tile.rows * tile.vectors
 
 

@@ -39,6 +39,21 @@ def form(varying: bool) -> int | None:
     return None if varying else 0
 
 
+def index_stride(node: n.Binary, left: int | None, right: int | None) -> int | None:
+    """How an index made of two others changes from lane to lane; None when not by a constant."""
+    if left is None or right is None:
+        return None
+    if node.op in ("add", "sub"):
+        return left + right if node.op == "add" else left - right
+    if left == 0 and right == 0:
+        return 0
+    if node.op == "mul" and isinstance(node.rhs, n.Const):
+        return left * int(node.rhs.value)
+    if node.op == "mul" and isinstance(node.lhs, n.Const):
+        return right * int(node.lhs.value)
+    return None
+
+
 @record
 class Chain:
     """A byte dot product still in 16-bit pairs: acc + the widened pairs, no pair above `most` in magnitude."""
@@ -85,6 +100,7 @@ class Codegen:
         self.lanes = lanes
         self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
         self.mask: str | None = None
+        self.full: dict[str | None, str] = {}  # masks that are mostly full -> the scalar that says so
         self.scopes = [Scope()]
         self.last_dot: n.Instr | None = None  # the byte dot product emitted last
         self.entry: list[str] = []  # allocas

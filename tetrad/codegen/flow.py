@@ -7,13 +7,16 @@ after the other under masks; a guard for the last workgroup costs the others one
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 
-from tetrad.codegen.emitter import Codegen, Emitted, Rules, form
+from tetrad.codegen.emitter import Codegen, Emitted, Rules, form, index_stride
 from tetrad.core.dtypes import i32, index
 from tetrad.kernel import nodes as n
 
 rules = Rules()
+
+LONG, LONG_ACCESS = 40, 16  # instructions of a guarded block that is written once; and for each load and store
 
 
 @rules.rule(n.Local)
@@ -83,7 +86,7 @@ def emit_if(cg: Codegen, node: n.If) -> None:
     if not cg.is_varying(node.cond):
         uniform_if(cg, node)
     elif cg.mask is None and not node.orelse and is_guard(cg, node.cond):
-        guard_if(cg, node)
+        (guard_once if is_written_once(cg, node.then) else guard_if)(cg, node)
     else:
         divergent_if(cg, node)
 
@@ -147,6 +150,55 @@ def guard_if(cg: Codegen, node: n.If) -> None:
     cg.line(f"br i1 {everyone}, label {full}, label {test}")
     cg.splice(whole)
     cg.splice(partial)
+
+
+def guard_once(cg: Codegen, node: n.If) -> None:
+    """The same for much work with few loads and stores: it is written once, and they ask whether all lanes are there.
+
+    here -[some lanes]-> do -> done
+    """
+    if not isinstance(node.cond, n.Compare):
+        raise TypeError("a guard is a comparison")
+    base, bound = cg.scalar(node.cond.lhs), cg.scalar(node.cond.rhs)
+    left = cg.new(f"sub i64 {bound}, {base}")
+    with guarded(cg, cg.new(f"icmp sgt i64 {left}, 0")):
+        is_full = cg.new(f"icmp sge i64 {left}, {cg.lanes}")
+        few = cg.new(f"trunc i64 {cg.elementwise('llvm.smin', 'i64', left, str(cg.lanes))} to i32")
+        cg.mask = cg.new(f"icmp slt <{cg.lanes} x i32> {cg.iota('i32')}, {cg.broadcast(few, i32)}")
+        cg.full[cg.mask] = is_full
+        cg.run(node.then)
+
+
+def is_written_once(cg: Codegen, block: n.Block) -> bool:
+    """Would writing it twice cost more time in LLVM than asking at each load and store costs when it runs?"""
+    accesses = [i.at for i in block if isinstance(i, n.Load | n.Store)]
+    neighbours = all(stride_inside(cg, at) in (0, 1) for at in accesses)
+    return cg.divide is None and neighbours and length(block) >= max(LONG, LONG_ACCESS * len(accesses))
+
+
+def stride_inside(cg: Codegen, at: n.Value) -> int | None:
+    """The stride of an address that may be computed in a block not yet written."""
+    if cg.is_known(at):
+        return cg.stride(at)
+    if not isinstance(at, n.Binary):
+        return 0 if isinstance(at, n.Const) else None
+    return index_stride(at, stride_inside(cg, at.lhs), stride_inside(cg, at.rhs))
+
+
+def length(block: n.Block) -> float:
+    """Instructions, of nested blocks too; a loop is never worth less code."""
+    total = 0.0
+    for instr in block:
+        match instr:
+            case n.For():
+                return -math.inf
+            case n.If():
+                total += length(instr.then) + length(instr.orelse)
+            case n.Region():
+                total += length(instr.body)
+            case _:
+                total += 1
+    return total
 
 
 def divergent_if(cg: Codegen, node: n.If) -> None:

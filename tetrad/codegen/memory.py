@@ -6,6 +6,8 @@ a mask inactive lanes never touch memory; nor does any lane outside its buffer, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tetrad.codegen.emitter import Codegen, Emitted, Rules, form
 from tetrad.codegen.flow import guarded, trap_if
 from tetrad.core.dtypes import DType, bool_, index
@@ -43,18 +45,42 @@ def load(cg: Codegen, node: n.Load) -> Emitted:
     wide = f"<{cg.lanes} x {kind}>"
     if stride == 1:
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
-        if cg.mask is None:
-            raw = cg.new(f"load {wide}, ptr {pointer}, align {dtype.nbytes}")
-        else:
-            name = f"llvm.masked.load.{cg.suffix(wide)}.p0"
-            raw = masked_load(cg, name, wide, "ptr", pointer, dtype)
-        return Emitted(from_memory(cg, raw, dtype, True), None)
+        return Emitted(from_memory(cg, load_neighbours(cg, wide, pointer, dtype), dtype, True), None)
     if stride == 2 and cg.mask is None and cg.lanes > 1:
         return Emitted(from_memory(cg, every_second(cg, node, wide), dtype, True), None)
     pointers = cg.pointers(node.buffer, cg.vector(node.at))
     name = f"llvm.masked.gather.{cg.suffix(wide)}.v{cg.lanes}p0"
     raw = masked_load(cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype)
     return Emitted(from_memory(cg, raw, dtype, True), None)
+
+
+def load_neighbours(cg: Codegen, wide: str, pointer: str, dtype: DType) -> str:
+    """One element for each lane; under a mask that is mostly full, as if there were none where it is."""
+    name, plain = f"llvm.masked.load.{cg.suffix(wide)}.p0", f"load {wide}, ptr {pointer}, align {dtype.nbytes}"
+    if cg.mask is None:
+        return cg.new(plain)
+    if cg.mask not in cg.full:
+        return masked_load(cg, name, wide, "ptr", pointer, dtype)
+    slot = cg.alloca(wide)
+    for _ in either_way(cg):
+        raw = cg.new(plain) if cg.mask is None else masked_load(cg, name, wide, "ptr", pointer, dtype)
+        cg.line(f"store {wide} {raw}, ptr {slot}")
+    return cg.new(f"load {wide}, ptr {slot}")
+
+
+def either_way(cg: Codegen) -> Iterator[None]:
+    """Twice: without a mask, for when all lanes are there, and with it.  here -[full]-> all -> done;  -> some -> done
+
+    Only what stands in one line may be written between: nothing that is shared later.
+    """
+    mask, is_full = cg.mask, cg.full[cg.mask or ""]
+    everyone, some, done = (cg.name(stem) for stem in ("all", "some", "done"))
+    cg.line(f"br i1 {is_full}, label {everyone}, label {some}")
+    for label, cg.mask in ((everyone, None), (some, mask)):
+        cg.label(label)
+        yield
+        cg.line(f"br label {done}")
+    cg.label(done)
 
 
 def every_second(cg: Codegen, node: n.Load, wide: str) -> str:
@@ -116,24 +142,30 @@ def store(cg: Codegen, node: n.Store) -> None:
         return
     value = to_memory(cg, cg.vector(node.value), dtype, True)
     wide = f"<{cg.lanes} x {cg.memory_type(dtype)}>"
-    if stride == 1 and cg.mask is None:
-        pointer = cg.pointer(node.buffer, cg.scalar(node.at))
-        plain = f"store {wide} {value}, ptr {pointer}, align {dtype.nbytes}"
-        if node.hint == "stream" and cg.lanes * dtype.nbytes % LINE == 0:
-            store_around(cg, plain, f"store {wide} {value}, ptr {pointer}, align {LINE}", pointer)
-        else:
-            cg.line(plain)
-        return
-    align, mask = ("i32", str(dtype.nbytes)), (cg.mask_type, cg.mask or "splat (i1 true)")
     if stride == 1:
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
-        cg.call("void", f"llvm.masked.store.{cg.suffix(wide)}.p0", (wide, value), ("ptr", pointer), align, mask)
+        for _ in either_way(cg) if cg.mask in cg.full else (None,):
+            store_neighbours(cg, wide, value, pointer, node)
         return
+    align, mask = ("i32", str(dtype.nbytes)), (cg.mask_type, cg.mask or "splat (i1 true)")
     if stride == 2 and cg.mask is None:
         store_every_second(cg, cg.pointer(node.buffer, cg.scalar(node.at)), value, wide, dtype)
         return
     pointers = (f"<{cg.lanes} x ptr>", cg.pointers(node.buffer, cg.vector(node.at)))
     cg.call("void", f"llvm.masked.scatter.{cg.suffix(wide)}.v{cg.lanes}p0", (wide, value), pointers, align, mask)
+
+
+def store_neighbours(cg: Codegen, wide: str, value: str, pointer: str, node: n.Store) -> None:
+    dtype = node.value.dtype
+    if cg.mask is not None:
+        align, mask = ("i32", str(dtype.nbytes)), (cg.mask_type, cg.mask)
+        cg.call("void", f"llvm.masked.store.{cg.suffix(wide)}.p0", (wide, value), ("ptr", pointer), align, mask)
+        return
+    plain = f"store {wide} {value}, ptr {pointer}, align {dtype.nbytes}"
+    if node.hint == "stream" and cg.lanes * dtype.nbytes % LINE == 0:
+        store_around(cg, plain, f"store {wide} {value}, ptr {pointer}, align {LINE}", pointer)
+    else:
+        cg.line(plain)
 
 
 def store_every_second(cg: Codegen, pointer: str, value: str, wide: str, dtype: DType) -> None:

@@ -7,7 +7,7 @@ divisors are made safe, shift counts are masked. `rules` has all, with those of 
 from __future__ import annotations
 
 from tetrad.codegen import convert, dots, flow, memory
-from tetrad.codegen.emitter import Codegen, Emitted, Rules, form, operand_name
+from tetrad.codegen.emitter import Codegen, Emitted, Rules, form, index_stride, operand_name
 from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 
@@ -75,20 +75,6 @@ def index_divisor(cg: Codegen, node: n.Binary, divisor: str, varying: bool) -> s
     if node.op not in ("div", "mod") or isinstance(node.rhs, n.Const) or is_trusted:
         return divisor
     return cg.elementwise("llvm.umax", cg.type(node.dtype, varying), divisor, cg.constant(1, node.dtype, varying))
-
-
-def index_stride(node: n.Binary, left: int | None, right: int | None) -> int | None:
-    if left is None or right is None:
-        return None
-    if node.op in ("add", "sub"):
-        return left + right if node.op == "add" else left - right
-    if left == 0 and right == 0:
-        return 0
-    if node.op == "mul" and isinstance(node.rhs, n.Const):
-        return left * int(node.rhs.value)
-    if node.op == "mul" and isinstance(node.lhs, n.Const):
-        return right * int(node.lhs.value)
-    return None
 
 
 def integer_binary(cg: Codegen, op: str, dtype: DType, kind: str, a: str, b: str, varying: bool) -> str:
