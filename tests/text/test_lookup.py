@@ -16,7 +16,7 @@ tables = st.lists(texts, max_size=60)
 
 
 def found(table: list[str], wanted: list[str]) -> list[int]:
-    return Lookup(Strings.of(table)).find(spans_of(Strings.of(wanted))).tolist()
+    return Lookup(spans_of(Strings.of(table))).find(spans_of(Strings.of(wanted))).tolist()
 
 
 @given(tables, tables)
@@ -28,7 +28,7 @@ def test_finds_what_a_dictionary_finds(table: list[str], wanted: list[str]) -> N
 
 @given(tables, tables)
 def test_every_place_of_some_strings(table: list[str], wanted: list[str]) -> None:
-    assert Lookup(Strings.of(table)).places(wanted) == [i for i, text in enumerate(table) if text in wanted]
+    assert Lookup(spans_of(Strings.of(table))).places(wanted) == [i for i, text in enumerate(table) if text in wanted]
 
 
 @pytest.mark.parametrize("bits", [0, 1, 7])
@@ -42,6 +42,6 @@ def test_strings_of_the_same_hash_are_told_apart(bits: int, monkeypatch: pytest.
 
 
 def test_a_large_vocabulary_has_few_levels() -> None:
-    made = Lookup(Strings.of(f"▁token{i}" for i in range(100_000)))
+    made = Lookup(spans_of(Strings.of(f"▁token{i}" for i in range(100_000))))
     assert len(made.tables) <= 6 and not made.rest
     assert np.array_equal(made.find(made.spans), np.arange(100_000))

@@ -98,15 +98,14 @@ class Lookup:
     Hash tables on top of each other: who finds its slot taken by another string goes to the next. What is left after
     the last of them, which takes a file made for that, goes into a dictionary.
 
-    >>> Lookup(Strings.of(["b", "a", "b"])).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
+    >>> Lookup(spans_of(Strings.of(["b", "a", "b"]))).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
     [1, 2, -1]
     """
 
-    def __init__(self, strings: Strings) -> None:
-        self.spans = spans_of(strings)
-        self.hashes = hashes(self.spans)
+    def __init__(self, spans: Spans) -> None:
+        self.spans, self.hashes = spans, hashes(spans)
         self.tables: list[np.ndarray] = []
-        left = np.arange(len(strings))
+        left = np.arange(len(spans))
         while len(left) and len(self.tables) < LEVELS:
             table = np.full(1 << (4 * len(left)).bit_length(), -1, np.int32)
             slots = self.slots(self.hashes[left], len(self.tables), len(table))

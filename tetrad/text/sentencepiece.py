@@ -17,6 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tetrad.core.errors import TextError
+from tetrad.core.strings import Strings
+from tetrad.text.lookup import Lookup, Spans, spans_of
 from tetrad.text.vocabulary import Kind, Vocabulary
 
 Encoder = Callable[[str], list[int]]
@@ -25,6 +27,8 @@ SPACE = "▁"
 BYTE_NAME = re.compile("<0x([0-9A-Fa-f]{2})>")
 CACHED_LENGTH = 64  # characters: words this long or shorter are remembered
 CACHED_WORDS = 1 << 15
+FEW = 8192  # characters in all: what is looked up for them takes less than a dictionary of all pieces
+MOST_PARTS = 8192  # of one text
 
 
 def piece_bytes(text: str) -> bytes:
@@ -68,45 +72,102 @@ class ByteFallback:
         return [self.unknown]
 
 
-def ranks_of(vocabulary: Vocabulary, pieces: list[int]) -> dict[str, int]:
-    """Piece to rank, 0 the best; equal scores have equal rank."""
-    _, ranks = np.unique(-vocabulary.scores[pieces], return_inverse=True)
-    return dict(zip(vocabulary.texts(pieces), ranks.tolist(), strict=True))
+class Pieces:
+    """Some pieces, with ids and ranks, and words made of them."""
+
+    def __init__(self, ids: dict[str, int], ranks: dict[str, int], fallback: ByteFallback) -> None:
+        self.ids, self.ranks, self.fallback = ids, ranks, fallback
+        self.remembered = functools.lru_cache(CACHED_WORDS)(self.of_word)
+
+    def encode(self, words: list[str]) -> list[int]:
+        found: list[int] = []
+        for word in words:
+            found += (self.remembered if len(word) <= CACHED_LENGTH else self.of_word)(word)
+        return found
+
+    def of_word(self, word: str) -> list[int]:
+        found: list[int] = []
+        for piece in merge(word, self.ranks):
+            i = self.ids.get(piece)
+            found += self.fallback(piece) if i is None else (i,)
+        return found
 
 
-def word_borders(pieces: list[str]) -> re.Pattern[str]:
+class ScoreEncoder:
+    """Greedy merging by score. Spaces are ▁ inside; a space in front of the text is the caller's affair.
+
+    As long as there is little text, only the pieces that may be in it are looked up; then all become dictionaries.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.usable = np.array(vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED), np.int64)
+        self.lookup = Lookup(vocabulary.lookup.spans.some(self.usable))
+        self.ranks = ranks_of(vocabulary.scores[self.usable])
+        self.longest = int(self.lookup.spans.lengths.max(initial=1))  # bytes, so at least as many as characters
+        self.borders = word_borders(self.lookup.spans)
+        self.vocabulary, self.fallback = vocabulary, ByteFallback(vocabulary)
+        self.left = FEW
+        self.all: Pieces | None = None
+
+    def __call__(self, text: str) -> list[int]:
+        words = self.borders.split(text.replace(" ", SPACE))
+        self.left -= len(text)
+        if self.all is None and self.left >= 0 and (parts := substrings(words, self.longest)) is not None:
+            return self.pieces_of(parts).encode(words)
+        self.all = self.all or self.all_pieces()
+        return self.all.encode(words)
+
+    def pieces_of(self, texts: list[str]) -> Pieces:
+        """Those of the texts that are pieces."""
+        places = self.lookup.find(spans_of(Strings.of(texts)))
+        known = np.flatnonzero(places >= 0)
+        names = [texts[i] for i in known.tolist()]
+        return self.named(names, places[known])
+
+    def all_pieces(self) -> Pieces:
+        return self.named(self.vocabulary.texts(self.usable.tolist()), np.arange(len(self.usable)))
+
+    def named(self, names: list[str], places: np.ndarray) -> Pieces:
+        ids = dict(zip(names, self.usable[places].tolist(), strict=True))
+        return Pieces(ids, dict(zip(names, self.ranks[places].tolist(), strict=True)), self.fallback)
+
+
+def substrings(words: list[str], longest: int) -> list[str] | None:
+    """Every part of every word that may be a piece, once; None where that is too much to look up.
+
+    >>> sorted(substrings(["aba", "ab"], longest=2))
+    ['a', 'ab', 'b', 'ba']
+    """
+    different = set(words)
+    if sum(len(word) * min(len(word), longest) for word in different) > 2 * MOST_PARTS:
+        return None
+    parts = {
+        word[i:j] for word in different for i in range(len(word)) for j in range(i + 1, min(i + longest, len(word)) + 1)
+    }
+    return list(parts)
+
+
+def ranks_of(scores: np.ndarray) -> np.ndarray:  # f32[count] -> i64[count]
+    """Numbers from 0 on, the smaller the better the score; the same for equal scores.
+
+    The bits of floats from 0 on are in the order of the floats; those of negative ones are turned round.
+    """
+    bits = (np.float32(0) - scores).view(np.int32)  # where 0.0 and -0.0 become the same
+    return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64) + (1 << 31)
+
+
+def word_borders(pieces: Spans) -> re.Pattern[str]:
     """Where no piece can reach across: before a ▁ whose left neighbour never stands before ▁ inside a piece.
 
     Merges on both sides of such a place cannot meet, so the sides are encoded one by one.
     """
-    inside = set(re.findall(f"(.){SPACE}", "\n".join(pieces), re.DOTALL)) | {"\n"}
+    data, space = np.frombuffer(pieces.data, np.uint8), SPACE.encode()
+    found = (data[:-2] == space[0]) & (data[1:-1] == space[1]) & (data[2:] == space[2])
+    found[pieces.starts[pieces.lengths > 0]] = False
+    anywhere = np.ndarray((len(data) - 3,), "V4", pieces.data, 0, (1,))  # a character has at most four bytes
+    before = np.unique(anywhere[np.flatnonzero(found) - 4].view(np.uint32))  # a length stands before the first piece
+    inside = {raw.tobytes().decode(errors="ignore")[-1:] for raw in before} | {"\n"}  # never empty
     return re.compile(f"(?<=[^{re.escape(''.join(sorted(inside)))}])(?={SPACE})")
-
-
-def score_encoder(vocabulary: Vocabulary) -> Encoder:
-    """Greedy merging by score. Spaces are ▁ inside; a space in front of the text is the caller's affair."""
-    usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED)
-    ids = dict(zip(vocabulary.texts(usable), usable, strict=True))
-    ranks = ranks_of(vocabulary, usable)
-    fallback = ByteFallback(vocabulary)
-    borders = word_borders(list(ids))
-
-    def encode_word(word: str) -> list[int]:
-        found: list[int] = []
-        for piece in merge(word, ranks):
-            i = ids.get(piece)
-            found += fallback(piece) if i is None else (i,)
-        return found
-
-    remembered = functools.lru_cache(CACHED_WORDS)(encode_word)
-
-    def encode(text: str) -> list[int]:
-        found: list[int] = []
-        for word in borders.split(text.replace(" ", SPACE)):
-            found += (remembered if len(word) <= CACHED_LENGTH else encode_word)(word)
-        return found
-
-    return encode
 
 
 def merge(word: str, ranks: dict[str, int]) -> list[str]:

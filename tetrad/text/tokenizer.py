@@ -18,7 +18,7 @@ from tetrad.core.record import field, record
 from tetrad.text.bpe import Encoder, bpe_encoder
 from tetrad.text.bytelevel import byte_level_bytes
 from tetrad.text.pretokenizers import PreTokenizer, pre_tokenizer
-from tetrad.text.sentencepiece import byte_of, piece_bytes, score_encoder
+from tetrad.text.sentencepiece import ScoreEncoder, byte_of, piece_bytes
 from tetrad.text.special import Splitter
 from tetrad.text.vocabulary import (
     CHARSMAP,
@@ -219,7 +219,7 @@ def text_encoder(
     if pre is not None:
         return bpe_encoder(vocabulary, pre)
     if vocabulary.model == "llama":
-        return score_encoder(vocabulary)
+        return ScoreEncoder(vocabulary)
     if vocabulary.model == "t5":
         squeeze = bool_of(metadata, "remove_extra_whitespaces", False)
         unigram = importlib.import_module("tetrad.text.unigram")  # which loads the library

@@ -15,7 +15,7 @@ import numpy as np
 from tetrad.core.errors import FileFormatError, UnsupportedError
 from tetrad.core.record import record
 from tetrad.core.strings import Strings
-from tetrad.text.lookup import Lookup
+from tetrad.text.lookup import Lookup, spans_of
 
 T = TypeVar("T")
 
@@ -194,7 +194,7 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
     }
     if model == "bert" and metadata.get("tokenizer.ggml.bos_token_id") is None and ids["cls"] is not None:
         ids["bos"] = ids["cls"]
-    lookup = Lookup(packed)
+    lookup = Lookup(spans_of(packed))
     kinds = read_kinds(metadata, tokens, lookup, list(ids.values()))
     return Vocabulary(
         model=model,
