@@ -473,6 +473,20 @@ def test_a_singular_matrix_is_named(rows: int, how: Callable[..., Any]) -> None:
 
 
 @HOW
+def test_a_singular_matrix_in_a_later_step_of_a_loop_is_named(how: Callable[..., Any]) -> None:
+    """The first step of a loop outside `jit` is evaluated in another way than those after it."""
+    a = np.broadcast_to(np.eye(3), (4, 2, 3, 3)).copy()
+    a[2, 1, 2, 2] = 0
+
+    def step(carry: Any, a: Any) -> Any:
+        return carry, linalg.solve(a, td.ones((3, 1)))
+
+    with pytest.raises(SingularError, match=r"matrix \[1\] of the batch(.|\n)*in step, ") as caught:
+        how(lambda a: td.scan(step, td.zeros(()), a))(array(a))
+    assert (caught.value.batch, caught.value.pivot) == ((1,), 2)
+
+
+@HOW
 def test_the_singular_matrix_of_the_specification(how: Callable[..., Any]) -> None:
     with pytest.raises(SingularError, match=r"pivot 1 of 2 is zero(.|\n)*in test_the_singular(.|\n)*hint: singular="):
         how(linalg.solve)(array([[1, 2], [2, 4]]), array([1, 2]))

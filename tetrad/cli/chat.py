@@ -60,6 +60,7 @@ def chat(model: str | None, **given: Any) -> None:
 
 
 def converse(word: str | None, given: dict[str, Any]) -> None:
+    """A chat until it ends: options in, the model loaded, then line after line answered."""
     path = model_path(word, given)
     if given.pop("conversation") is False:
         raise click.UsageError("-no-cnv completes one prompt: give it")

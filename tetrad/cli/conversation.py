@@ -114,6 +114,7 @@ class Conversation:
         return actions[word](rest.strip())
 
     def set(self, rest: str) -> str:
+        """`/set NAME VALUE`: changes a setting of this chat, and says what holds now."""
         name, _, value = rest.removeprefix("parameter ").lstrip().partition(" ")  # ollama says /set parameter NAME
         name, value = NAMES.get(name, name), value.strip()
         if name in ("verbose", "quiet"):

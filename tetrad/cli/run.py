@@ -96,6 +96,7 @@ def prompt_of(words: list[str], source: Path | None) -> str | None:
 
 
 def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
+    """One answer: options in, the model loaded, text as it comes; with --verbose what it cost."""
     start = time.perf_counter()
     path = model_path(model, given)
     is_verbose, system, wants = given.pop("verbose"), given.pop("system"), given.pop("conversation")

@@ -11,6 +11,7 @@ from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, u32
 
 
 def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
+    """x of one element type as another: integers wrap, floats saturate into integers, anything but zero is true."""
     if source is goal:
         return x
     if bf16 in (source, goal) or (f16 in (source, goal) and not cg.target.has_f16_conversion):

@@ -37,6 +37,7 @@ def emit_load(cg: Codegen, node: n.Load) -> Emitted:
 
 
 def load(cg: Codegen, node: n.Load) -> Emitted:
+    """By the stride of the index: one element for all lanes, a vector, every second element, or a gather."""
     stride = cg.stride(node.at)
     dtype, kind = node.dtype, cg.memory_type(node.dtype)
     if stride == 0:
@@ -136,6 +137,7 @@ def in_bounds(cg: Codegen, buffer: n.Buffer, at: n.Value) -> str:
 
 
 def store(cg: Codegen, node: n.Store) -> None:
+    """By the stride of the index: once, a vector, every second element, or a scatter."""
     stride, dtype = cg.stride(node.at), node.value.dtype
     if stride == 0:
         store_once(cg, node)

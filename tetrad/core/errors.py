@@ -25,6 +25,10 @@ class TetradError(Exception):
         """The same error, of an op the user wrote there."""
         return type(self)(self.message, source=source, hint=self.hint)
 
+    def located(self, source: Source | None) -> TetradError:
+        """The same error with this line, if it has none yet."""
+        return self if self.source is not None or source is None else self.at(source)
+
 
 class ShapeError(TetradError, ValueError):
     """Shapes do not fit the op."""

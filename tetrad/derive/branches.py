@@ -158,6 +158,7 @@ def split_while(node: Node, values: Sequence[Node]) -> tuple[list[Node], list[No
 
 
 def jvp_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
+    """One loop that carries tangents beside values; the condition looks at the values alone."""
     body: Graph = node.param("body")
     condition: Graph = node.param("condition")
     asked, consts, carries = split_while(node, primals)

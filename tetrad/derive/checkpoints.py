@@ -201,6 +201,7 @@ class Sweep:
         return [table(column) for column in columns]
 
     def action_body(self, values: Parts, seeds: Sequence[Node]) -> Graph:
+        """One action of the plan: load a state or keep the one at hand; advance it or pull back through it; save it."""
         consts, xs, rows = fresh_like(values.consts), fresh_like(values.xs), fresh_like(seeds)
         start = self.start(values, self.buffers(len(self.plan.stored)), self.end_types())
         state = start.like(fresh_like(start.all))

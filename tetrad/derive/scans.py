@@ -34,6 +34,7 @@ from tetrad.ops.calculus import expand, moved, reshape, run, sliced, zeros_like
 
 
 def jvp_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
+    """One scan whose steps compute results and their tangents side by side."""
     body, count = node.param("body"), node.param("carries")
     values, changes = Parts.of(node, primals), Parts.of(node, tangents)
     flags = settled(Parts.of(node, flags_of(tangents)), lambda f: jvp(body, f.all).changes[:count])
@@ -75,6 +76,7 @@ def both_body(body: Graph, flags: Parts, node: Node) -> tuple[Graph, Flags]:
 
 
 def linearize_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
+    """Two scans: one computes results and keeps what tangents need, the other, linear, computes the tangents."""
     body, count = node.param("body"), node.param("carries")
     flags = settled(Parts.of(node, flags_of(tangents)), lambda f: linearize(body, f.all).changes[:count])
     values = Parts.of(node, primals)

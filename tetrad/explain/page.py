@@ -202,6 +202,7 @@ def kernel_rows(story: Explanation, kernel: Kernel, longest: int) -> str:
 
 
 def arena_section(story: Explanation) -> str:
+    """A box for every intermediate: as wide as its life, as high as its bytes, where it lies in the arena."""
     width, height = 760.0, 300.0
     steps, total = max(len(story.steps), 1), max(story.arena_bytes, 1)
     boxes = []

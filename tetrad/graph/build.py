@@ -53,9 +53,7 @@ def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source
     try:
         result = op.type(*(i.type for i in inputs), **params)
     except TetradError as error:
-        if error.source is not None:
-            raise
-        raise type(error)(error.message, source=source, hint=error.hint) from None
+        raise error.located(source) from None
     if not isinstance(result, tuple):
         return intern(op, inputs, tuple(sorted(params.items())), (result,), source)
     return results(intern(op, inputs, tuple(sorted(params.items())), result, source))

@@ -46,6 +46,7 @@ def evaluate(graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int]
 
 
 def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
+    """All results of one node; an error in it names the line the node came from."""
     if node.op is constant:
         return (node.param("value").array,)
     if node.op is item:
@@ -66,9 +67,7 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
             result = node.op.reference(*arrays, **params)
             return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
     except TetradError as error:
-        if error.source is not None or node.source is None:
-            raise
-        raise error.at(node.source) from None
+        raise error.located(node.source) from None
 
 
 def bind_value(value: Any, dims: Mapping[str, int]) -> Any:

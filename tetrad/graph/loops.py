@@ -169,9 +169,7 @@ def make(op: Op, inputs: Sequence[Node], params: dict[str, Any], source: Source 
     try:
         types: Any = op.type(*(node.type for node in inputs), **params)
     except TetradError as error:
-        if error.source is not None:
-            raise
-        raise type(error)(error.message, source=source, hint=error.hint) from None
+        raise error.located(source) from None
     return results(intern(op, tuple(inputs), tuple(sorted(params.items())), types, source)) if types else ()
 
 

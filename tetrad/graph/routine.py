@@ -70,6 +70,7 @@ class Routine:
             self.instructions.append(Instruction(node, function_of(node, self.dims), operands, self.places[node]))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Arrays:
+        """The results for these inputs. The first time the graph itself is evaluated: that checks every type."""
         graph = None if self.ran else self.graph()
         if graph is not None:
             checked = evaluate(graph, arrays, self.dims)
@@ -81,9 +82,7 @@ class Routine:
             try:
                 found = step.function(*[values[i] for i in step.operands])
             except TetradError as error:
-                if error.source is not None or step.node.source is None:
-                    raise
-                raise type(error)(error.message, source=step.node.source, hint=error.hint) from None
+                raise error.located(step.node.source) from None
             if len(step.results) == 1:
                 values[step.results[0]] = found[0] if type(found) is tuple else np.asarray(found)
             else:

@@ -185,6 +185,7 @@ def lower_fft(frame: Frame, group: Group) -> list[Launch]:
 
 
 def job_of(frame: Frame, group: Group, node: Node) -> Job:
+    """What is to be done, whichever way it is done: the stages of the op, its tables, how lines lie in memory."""
     made = Stages(node)
     STAGES[node.op.name](made)
     operand, axis, memory = node.inputs[0], node.param("axis"), frame.memory

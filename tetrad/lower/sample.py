@@ -249,6 +249,7 @@ class Sampling(Row):
     # -- the draw -----------------------------------------------------------------------------------------------------
 
     def drawn(self, top: Val) -> Val:
+        """The filters in their order, each on the candidates that are left, then the draw among those."""
         k = self.k
         has_top_k = self.number(TOP_K).ne(0) & (k.cast(self.number(TOP_K), index) < self.vocab)
         is_typical = self.setting(TYPICAL_P) < 1.0

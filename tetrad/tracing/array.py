@@ -568,10 +568,7 @@ def _made(kind: ArrayType, view: np.ndarray) -> Array:
 
 def located(error: TetradError) -> TetradError:
     """The error with the user's line, if it has none yet."""
-    if error.source is not None:
-        return error
-    source = user_source()
-    return error if source is None else error.at(source)
+    return error if error.source is not None else error.located(user_source())
 
 
 def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
