@@ -13,13 +13,14 @@ import pytest
 
 from tests.models.tiny import tiny_model
 from tetrad.compat.answers import token_text
-from tetrad.compat.arguments import schema_of
+from tetrad.compat.arguments import closed, schema_of
 from tetrad.compat.llama_cpp import (
     Llama,
     LlamaGrammar,
     LlamaPromptLookupDecoding,
     LlamaRAMCache,
     LogitsProcessorList,
+    MinTokensLogitsProcessor,
     StoppingCriteriaList,
 )
 from tetrad.core.errors import ContextError, SettingError, UnsupportedError
@@ -244,6 +245,66 @@ def test_arguments_may_be_given_by_their_places(llm: Llama) -> None:
     assert llm("Hi", None, 5, 0.0)["choices"] == llm.create_completion("Hi", None, 5, 0.0)["choices"] == named
     chat = llm.create_chat_completion(MESSAGES, None, None, None, None, 0.0, max_tokens=3)["choices"]
     assert chat == llm.create_chat_completion(MESSAGES, temperature=0.0, max_tokens=3)["choices"]
+
+
+def test_it_is_pickled_by_its_arguments(path: Path) -> None:
+    made = Llama(path, n_ctx=64, seed=3, embedding=True, chat_format="chatml", verbose=False)
+    again = pickle.loads(pickle.dumps(made))
+    assert (again.n_ctx(), again.seed, again.embedding, again.chat_format) == (64, 3, True, "chatml")
+    assert again("Hi", max_tokens=4)["choices"] == made("Hi", max_tokens=4)["choices"]
+
+
+def test_attributes_that_programs_read(path: Path) -> None:
+    made = Llama(path, n_ctx=64, n_threads=0, n_batch=512, verbose=False)
+    assert made.context_params.n_ctx == 64 == made.n_batch and made.verbose is False and made.n_threads >= 1
+    assert made.cache is None is made.draft_model and made.chat_handler is None
+    assert made("Hi", max_tokens=1)["usage"]["completion_tokens"] == 1
+
+
+def test_an_answer_of_so_many_tokens_at_least(llm: Llama) -> None:
+    rows = [np.zeros(4, np.float32) for _ in range(3)]
+    at_least = MinTokensLogitsProcessor(2, 1)
+    found = [at_least(np.arange(3 + i), row) for i, row in enumerate(rows)]
+    assert [bool(np.isneginf(row[1])) for row in found] == [True, True, False]
+
+
+@pytest.mark.parametrize("open_object", [
+    {"properties": {"a": {}}, "additionalProperties": True},
+    {"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]},
+    {"properties": {"a": {}}, "patternProperties": {"^b": {}}},
+    {"properties": {"a": {}}, "$ref": "#/$defs/b"},
+    {"type": "object"},
+    {"enum": [{"properties": {"a": 1}}]},
+    True,
+])  # fmt: skip
+def test_schemas_that_say_what_else_there_may_be_stay_as_they_are(open_object: Any) -> None:
+    assert closed(open_object) == open_object
+
+
+def test_objects_have_no_more_properties_than_their_schema_names(llm: Llama) -> None:
+    inner = {"properties": {"properties": {"type": "integer"}}}
+    want = inner | {"additionalProperties": False}
+    assert closed({"type": "array", "items": inner}) == {"type": "array", "items": want}
+    assert closed({"properties": {"p": inner}})["properties"] == {"p": want}
+    assert closed({"anyOf": [inner], "$defs": {"x": inner}}) == {"anyOf": [want], "$defs": {"x": want}}
+    only = {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]}
+    asked = {"response_format": {"type": "json_object", "schema": only}, "temperature": 0.0, "max_tokens": 200}
+    assert json.loads(llm.create_chat_completion(MESSAGES, **asked)["choices"][0]["message"]["content"]) == {"x": "a"}
+
+
+def test_functions_are_the_older_name_of_tools(llm: Llama) -> None:
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]}}
+    settings = {"temperature": 0.0, "max_tokens": 120}
+    tools = [{"type": "function", "function": function}]
+    want = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="required", **settings)["choices"][0]
+    found = llm.create_chat_completion(MESSAGES, functions=[function], function_call={"name": "f"}, **settings)
+    message = found["choices"][0]["message"]
+    assert message["function_call"] == message["tool_calls"][0]["function"] == want["message"]["function_call"]
+    assert json.loads(message["function_call"]["arguments"]) == {"x": "a"}
+    free = llm.create_chat_completion(MESSAGES, functions=[function], function_call="auto", max_tokens=2)
+    assert "function_call" not in free["choices"][0]["message"]
+    with pytest.raises(SettingError, match='"required" with one tool'):
+        llm.create_chat_completion(MESSAGES, tools=tools * 2, tool_choice="required")
 
 
 def test_functions_of_the_logits(llm: Llama) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,7 +14,16 @@ import pytest
 
 import tetrad as td
 from tests.models.tiny import tiny_model
-from tetrad.core.errors import BoundsError, BusyError, ContextError, LogitsError, SettingError, TemplateError, TextError
+from tetrad.core.errors import (
+    BoundsError,
+    BusyError,
+    ContextError,
+    LogitsError,
+    SettingError,
+    TemplateError,
+    TextError,
+    UnsupportedError,
+)
 from tetrad.formats import gguf
 from tetrad.models.engine import Batch, Engine
 from tetrad.models.generation import Completion, Generation, drafted
@@ -56,6 +66,15 @@ def test_what_a_model_tells(model: Model, path: Path) -> None:
     assert model.name == "tiny-llama" and model.path == str(path) and model.context == 256 == model.config.context
     assert model.metadata["general.architecture"] == "llama" and "tiny-llama" in repr(model)
     assert model.template.render([{"role": "user", "content": "x"}]).startswith("<|im_start|>user")
+
+
+def test_a_model_is_pickled_by_the_place_of_its_file(path: Path) -> None:
+    made = td.load(path, context=64, slots=2, kv="bf16", overrides={"general.name": "pickled"})
+    again = pickle.loads(pickle.dumps(made))
+    assert (again.context, again.name, again.engine.caches[0].kind) == (64, "pickled", made.engine.caches[0].kind)
+    assert again.generate("Hi", max_tokens=4, seed=1).tokens == made.generate("Hi", max_tokens=4, seed=1).tokens
+    with pytest.raises(UnsupportedError, match="made of parts"):
+        pickle.dumps(Model(made.parts))
 
 
 def test_temperature_zero_takes_the_most_likely(model: Model) -> None:

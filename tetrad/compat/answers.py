@@ -80,7 +80,8 @@ def chat_completion(head: Json, done: Completion, table: Json | None, tool: Mapp
     """The answer, or with a `tool` that had to be called the arguments of the call."""
     said: Json = {"content": done.text}
     if tool is not None:
-        said = {"content": None, "tool_calls": [tool_call(head, tool, done.text)]}
+        call = tool_call(head, tool, done.text)
+        said = {"content": None, "function_call": call["function"], "tool_calls": [call]}  # the first: its older name
     reason = done.finish_reason if tool is None else "tool_calls"
     choice = {"index": 0, "message": {"role": "assistant", **said}, "logprobs": table, "finish_reason": reason}
     return head | {"choices": [choice], "usage": usage(done)}

@@ -44,6 +44,13 @@ LOADING: dict[str, tuple[Any, ...]] = {
     "vocab_only": (False,), "lora_base": (None,), "lora_scale": (1.0,), "lora_path": (None,), "chat_handler": (None,),
     "tokenizer": (None,),
 }  # fmt: skip
+# Words of JSON schemas: values that are no schemas; schemas by names; what says whether an object is open.
+LITERAL = frozenset({"const", "enum", "default", "examples", "required", "allOf"})
+NAMED_PARTS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+OPENNESS = frozenset({
+    "additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref",
+    "if", "not",
+})  # fmt: skip
 
 
 def take_loading(given: dict[str, Any]) -> None:
@@ -142,10 +149,43 @@ def schema_of(response_format: Mapping[str, Any] | None) -> Any:
     if response_format is None or kind == "text":
         return None
     if kind == "json_object":
-        return response_format.get("schema") or {"type": "object"}
+        return closed(response_format.get("schema") or {"type": "object"})
     if kind == "json_schema":
-        return response_format["json_schema"]["schema"]
+        return closed(response_format["json_schema"]["schema"])
     raise UnsupportedError(f"response_format: type {kind!r}", hint="known: text, json_object, json_schema")
+
+
+def closed(schema: Any) -> Any:
+    """As there, objects have the properties that their schema names, and no others, where it does not say otherwise.
+
+    Parts that hold together with others (`allOf`, a reference beside properties) stay as open as they are: closed, one
+    would forbid what the other names.
+
+    >>> closed({"properties": {"a": {"type": "integer"}}})
+    {'properties': {'a': {'type': 'integer'}}, 'additionalProperties': False}
+    """
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {key: part if key in LITERAL else closed_parts(part) if key in NAMED_PARTS else closed(part)
+             for key, part in schema.items()}  # fmt: skip
+    names_all = isinstance(schema.get("properties"), Mapping) and not OPENNESS & schema.keys()
+    return found | {"additionalProperties": False} if names_all else found
+
+
+def closed_parts(parts: Any) -> Any:
+    """Schemas by names, which are not words of the language."""
+    return {name: closed(part) for name, part in parts.items()} if isinstance(parts, Mapping) else parts
+
+
+def as_tools(functions: Any, function_call: Any, tools: Any, tool_choice: Any) -> tuple[Any, Any]:
+    """`functions` and `function_call`, the older names, as `tools` and `tool_choice`."""
+    if functions is not None:
+        tools = [{"type": "function", "function": function} for function in functions]
+    if isinstance(function_call, Mapping):
+        return tools, {"type": "function", "function": function_call}
+    return tools, tool_choice if function_call is None else function_call
 
 
 def chosen_tool(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Mapping[str, Any] | None:
@@ -154,11 +194,15 @@ def chosen_tool(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Mappi
         return None
     name = choice.get("function", {}).get("name") if isinstance(choice, Mapping) else None
     functions = [tool.get("function", {}) for tool in tools or ()]
+    if choice == "required" and len(functions) == 1:  # of several, the model would have to choose
+        name = functions[0].get("name")
     if name is None or not any(function.get("name") == name for function in functions):
         known = ", ".join(repr(function.get("name")) for function in functions)
         raise SettingError(
-            "tool_choice", 'None, "none", "auto" or {"type": "function", "function": {"name": ...}}', choice,
+            "tool_choice",
+            'None, "none", "auto", "required" with one tool, or {"type": "function", "function": {"name": ...}}',
+            choice,
             hint=f"tools: {known or 'none were given'}",
-        )  # fmt: skip
+        )
     chosen: Mapping[str, Any] = next(function for function in functions if function.get("name") == name)
     return chosen

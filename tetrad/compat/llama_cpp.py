@@ -12,8 +12,10 @@ import time
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,9 +33,11 @@ from tetrad.compat.answers import (
 from tetrad.compat.arguments import (
     as_criterion,
     as_processor,
+    as_tools,
     cache_kind,
     checked_bias,
     chosen_tool,
+    closed,
     refuse,
     rope_overrides,
     schema_of,
@@ -47,6 +51,7 @@ from tetrad.compat.llama_types import (
     LlamaRAMCache,
     LlamaState,
     LogitsProcessorList,
+    MinTokensLogitsProcessor,
     StoppingCriteriaList,
 )
 from tetrad.core.errors import SettingError, UnsupportedError
@@ -56,18 +61,17 @@ from tetrad.models.checks import check_count
 from tetrad.models.generation import Completion, Logprob, Piece, Processor
 from tetrad.models.model import Model, load
 from tetrad.models.sampling import Chance, Sampler, Settings
+from tetrad.runtime.limits import available_threads
 from tetrad.tracing.array import Array
 
 __all__ = [
     "Llama", "LlamaCache", "LlamaGrammar", "LlamaPromptLookupDecoding", "LlamaRAMCache", "LlamaState", "LlamaTokenizer",
-    "LogitsProcessorList", "StoppingCriteriaList",
+    "LogitsProcessorList", "MinTokensLogitsProcessor", "StoppingCriteriaList",
 ]  # fmt: skip
 
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
 NO_SUFFIX: dict[str, tuple[Any, ...]] = {"suffix": (None,), "tfs_z": (1.0,)}
-NO_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "functions": (None,), "function_call": (None,), "tfs_z": (1.0,), "assistant_prefill": (False,),
-}  # fmt: skip
+NO_PREFILL: dict[str, tuple[Any, ...]] = {"tfs_z": (1.0,), "assistant_prefill": (False,)}
 
 Processors = Processor | Sequence[Processor]
 
@@ -93,11 +97,18 @@ class Llama:
         type_v: int | None = None,
         **others: Any,
     ) -> None:
+        self._given = {
+            "model_path": os.path.abspath(model_path), "kv_overrides": kv_overrides, "seed": seed, "n_ctx": n_ctx,
+            "n_threads": n_threads, "pooling_type": pooling_type, "logits_all": logits_all, "embedding": embedding,
+            "last_n_tokens_size": last_n_tokens_size, "chat_format": chat_format, "draft_model": draft_model,
+            "type_k": type_k, "type_v": type_v, **others,
+        }  # fmt: skip
+        self.verbose, self.draft_model, self.chat_handler = others.get("verbose", True), draft_model, None
         rope = rope_overrides(others)
         take_loading(others)
         if draft_model is not None and not hasattr(draft_model, "num_pred_tokens"):
             raise UnsupportedError(f"Llama: draft_model={draft_model!r}", hint="known: LlamaPromptLookupDecoding")
-        if n_threads is not None:
+        if n_threads:  # 0 and None: what the machine has
             os.environ["TETRAD_THREADS"] = str(n_threads)
         if pooling_type > 0:
             rope["pooling_type"] = pooling_type
@@ -109,6 +120,10 @@ class Llama:
         self.seed, self.chat_format = seed, chat_format or "chat_template.default"
         self._drafts = 0 if draft_model is None else min(draft_model.num_pred_tokens, 64)
         self._keeps_all = logits_all
+        self.n_threads = self.n_threads_batch = n_threads or available_threads()
+        self.n_batch = min(self.n_ctx(), self._given.get("n_batch", 512))
+        self.context_params = SimpleNamespace(**self._given | {"n_ctx": self.n_ctx(), "n_batch": self.n_batch})
+        self.cache: LlamaRAMCache | None = None
         self._tokens: list[int] = []  # that `eval` was given
         self._rows: list[np.ndarray] = []  # logits after every one of them, where they are kept
         self._row: np.ndarray | None = None  # after the last
@@ -137,6 +152,10 @@ class Llama:
         if self._loaded is None:
             raise SettingError("Llama", "one that is open", "one that was closed")
         return self._loaded
+
+    def __reduce__(self) -> tuple[Callable[[], Llama], tuple[()]]:
+        """Pickled by its arguments, as there: whoever takes it up loads the file again."""
+        return partial(Llama, **self._given), ()
 
     def close(self) -> None:
         """Lets go of weights and caches; there is nothing to be had of it any more. Twice is as good as once."""
@@ -276,11 +295,11 @@ class Llama:
 
         The chat template is told of `tools`. Where `tool_choice` names one, the answer is its arguments.
         """
-        legacy = {"functions": functions, "function_call": function_call, "tfs_z": tfs_z, **others}
-        refuse("create_chat_completion", legacy, NO_FUNCTIONS)
+        refuse("create_chat_completion", {"tfs_z": tfs_z, **others}, NO_PREFILL)
+        tools, tool_choice = as_tools(functions, function_call, tools, tool_choice)
         tool = chosen_tool(tools, tool_choice)
         if tool is not None:
-            grammar = LlamaGrammar(schema=tool.get("parameters") or {"type": "object"})
+            grammar = LlamaGrammar(schema=closed(tool.get("parameters") or {"type": "object"}))
         settings = {
             "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
             "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
@@ -581,6 +600,7 @@ class Llama:
 
     def set_cache(self, cache: LlamaRAMCache | None) -> None:
         """Prompts that begin alike are evaluated once in any case."""
+        self.cache = cache
         if cache is not None:
             warnings.warn("Llama: set_cache has no effect: prompts that begin alike are always evaluated once",
                           stacklevel=2)  # fmt: skip

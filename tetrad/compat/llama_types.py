@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.compat.arguments import closed
 from tetrad.models.generation import Processor
 
 
@@ -26,6 +27,21 @@ class StoppingCriteriaList(list[Processor]):
 
     def __call__(self, input_ids: np.ndarray, logits: np.ndarray) -> bool:
         return any(criterion(input_ids, logits) for criterion in self)
+
+
+class MinTokensLogitsProcessor:
+    """For `logits_processor=`: no end before `min_tokens` of the answer are there."""
+
+    def __init__(self, min_tokens: int, token_eos: int) -> None:
+        self.min_tokens, self.token_eos = min_tokens, token_eos
+        self.prompt_tokens: int | None = None
+
+    def __call__(self, input_ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        if self.prompt_tokens is None:
+            self.prompt_tokens = len(input_ids)
+        if len(input_ids) - self.prompt_tokens < self.min_tokens:
+            scores[self.token_eos] = -np.inf
+        return scores
 
 
 class LlamaRAMCache:
@@ -74,4 +90,4 @@ class LlamaGrammar:
 
     @classmethod
     def from_json_schema(cls, json_schema: str, verbose: bool = True) -> LlamaGrammar:
-        return cls(schema=json.loads(json_schema))
+        return cls(schema=closed(json.loads(json_schema)))

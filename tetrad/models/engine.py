@@ -333,7 +333,8 @@ class Engine:
         """Tokens as the programs take them; what is no token of the model is an error."""
         found = np.asarray(tokens)
         if found.ndim != 1 or not found.size or found.dtype.kind not in "iu":
-            raise TextError(f"tokens: expected at least one token id, got {found.dtype} {list(found.shape)}")
+            got = "none" if not found.size else f"{found.dtype} {list(found.shape)}"
+            raise TextError(f"tokens: expected a list of token ids, which are whole numbers, got {got}")
         vocab = self.programs.config.vocab
         wrong = found[(found < 0) | (found >= vocab)]
         if wrong.size:

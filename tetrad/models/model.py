@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError
+from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError, UnsupportedError
 from tetrad.models.checks import check_count
 from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
@@ -60,7 +60,11 @@ def load(
     often (in seconds).
     """
     parts = load_parts(path, context=context, overrides=overrides)
-    return Model(parts, context=context, slots=slots, kv=kv, patience=patience)
+    model = Model(parts, context=context, slots=slots, kv=kv, patience=patience)
+    model.recipe = partial(
+        load, os.path.abspath(path), context=context, slots=slots, kv=kv, patience=patience, overrides=overrides
+    )
+    return model
 
 
 class Model:
@@ -75,6 +79,7 @@ class Model:
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
         self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
+        self.recipe: Callable[[], Model] | None = None  # makes it again
         self._breakers: dict[tuple[str, ...], Heads] = {}
 
     @property
@@ -107,6 +112,12 @@ class Model:
         if key not in self._breakers:
             self._breakers = {key: breaker_heads(self.tokenizer, key)}
         return self._breakers[key]
+
+    def __reduce__(self) -> tuple[Callable[[], Model], tuple[()]]:
+        """Pickled by the place of its file: whoever takes it up, such as another process, loads that again."""
+        if self.recipe is None:
+            raise UnsupportedError("a model made of parts is not pickled", hint="td.load(path) gives one that is")
+        return self.recipe, ()
 
     def __repr__(self) -> str:
         return f"<model {self.name}: {self.config.arch}, {self.config.layers} layers, context {self.context}>"
