@@ -64,8 +64,6 @@ def test_elements_that_are_named_twice(way: Any) -> None:
         )
         assert got[0].tolist() == last.tolist()
         np.testing.assert_allclose(np.asarray(got[1]), summed, rtol=1e-14)
-    with pytest.raises(UnsupportedError, match=r"at\[...\].multiply: arrays of indices may name an element twice"):
-        td.asarray(X).at[index].multiply(values)
 
 
 @WAYS
@@ -149,3 +147,38 @@ def test_errors() -> None:
         x.at[0, 0].set(1.0)
     with pytest.raises(UnsupportedError, match=r"axis 0 of .* is symbolic"):
         td.jit(lambda x: x.at[td.asarray([0])].set(1.0), dims=({0: td.Dim("n", max=9)},))(x)
+
+
+@WAYS
+@pytest.mark.parametrize("method", ["multiply", "divide", "min", "max"])
+def test_elements_named_several_times_take_all_values(way: Any, method: str) -> None:
+    index, values = np.array([0, 2, 2, -4, 1]), RNG.uniform(0.5, 2, (5, 5))
+    want = np.abs(X)
+    NUMPY[method].at(want, index, values)
+    change = way(lambda x, i, v: getattr(x.at[i], method)(v))
+    np.testing.assert_allclose(np.asarray(change(td.asarray(np.abs(X)), index, values)), want, rtol=1e-14)
+    columns = np.abs(X).T.copy()
+    NUMPY[method].at(columns, index, values[:, :4])
+    by_axis = way(lambda x, v: getattr(x.at[:, index], method)(v))
+    np.testing.assert_allclose(np.asarray(by_axis(td.asarray(np.abs(X)), values[:, :4].T)), columns.T, rtol=1e-14)
+
+
+@WAYS
+def test_derivatives_where_elements_are_named_several_times(way: Any) -> None:
+    index = np.array([1, 1, 0])
+    x, v = np.array([1.0, 2.0, 3.0]), np.array([2.0, 5.0, 4.0])
+    by_x, by_v = way(td.grad(lambda x, v, i: td.sum(x.at[i].multiply(v)), argnums=(0, 1)))(x, v, index)
+    assert by_x.tolist() == [4, 10, 1] and by_v.tolist() == [10, 4, 1]
+    by_x, by_v = way(td.grad(lambda x, v, i: td.sum(x.at[i].max(v)), argnums=(0, 1)))(x, v, index)
+    assert by_x.tolist() == [0, 0, 1] and by_v.tolist() == [0, 1, 1]
+    rows = way(td.vmap(lambda i, v: td.zeros(3, dtype=td.float64).at[i].max(v)))(
+        np.array([[0, 0], [1, 2]]), v[:2] * np.ones((2, 1))
+    )
+    assert rows.tolist() == [[5, 0, 0], [0, 2, 5]]
+
+
+def test_out_of_range_where_elements_are_named_several_times() -> None:
+    with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_at\.py"):
+        td.jit(lambda x, i: x.at[i].max(1.0))(np.zeros(3), np.array([0, 9]))
+    with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_at\.py"):
+        td.zeros(3).at[np.array([9, 9])].max(1.0)

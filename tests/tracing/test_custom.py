@@ -268,3 +268,20 @@ def test_stopped_gradients() -> None:
         close(gradient, [1, 2, 3])
     assert td.stop_gradient({"a": td.asarray(1, dtype=td.int8)})["a"].dtype is td.int8
     close(td.jvp(f, (td.asarray([1.0]),), (td.asarray([1.0]),)), [1, 1])
+
+
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "jit"])
+def test_forward_rules_that_ask_what_changes(way: Any) -> None:
+    seen = []
+
+    @td.custom_vjp
+    def scaled(x: Any, count: Any) -> Any:
+        return x["a"] * count
+
+    def forward(x: Any, count: Any) -> Any:
+        seen.append((x["a"].perturbed, count.perturbed))
+        return scaled({"a": x["a"].value}, count.value), count.value
+
+    scaled.defvjp(forward, lambda count, ct: ({"a": 10.0 * ct}, None), symbolic_zeros=True)
+    close(way(td.grad(lambda a: td.sum(scaled({"a": a}, td.asarray(3)))))(td.asarray([1.0, 2.0])), [10, 10])
+    assert set(seen) == {(True, False)}

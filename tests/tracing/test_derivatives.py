@@ -56,8 +56,8 @@ WRONG: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.grad(total, argnums="x")(X), TraceError, "argnums must be an int or several, got 'x'"),
     (lambda: td.grad(total, argnums=())(X), TraceError, r"argnums must be an int or several, got \(\)"),
     (lambda: td.grad(total)("words"), TraceError, "the argument x is a str"),
-    (lambda: td.jacfwd(square)(INTS), DtypeError, r"jacfwd: an argument is i32\[3\]"),
-    (lambda: td.jacrev(square)(INTS), DtypeError, r"jacrev: an argument is i32\[3\]"),
+    (lambda: td.jacfwd(square)(INTS), DtypeError, r"jacfwd: argument 0 is i32\[3\]"),
+    (lambda: td.jacrev(square)(INTS), DtypeError, r"jacrev: argument 0 is i32\[3\]"),
     (lambda: td.jacrev(lambda x: td.argmax(x))(X), DtypeError, "jacrev: a result is i64"),
     (lambda: td.jacfwd(square, argnums=3)(X), ShapeError, "jacfwd: argnums has 3"),
     (lambda: td.hessian(total, argnums=1)(X), ShapeError, "argnums has 1"),
@@ -167,3 +167,21 @@ def test_running_products_with_zeros_have_derivatives(run: Any) -> None:
     assert not matrix[0, :, 1].any()
     forward = run(td.jacfwd(td.jacrev(lambda x: td.cumulative_prod(x)[-1])))(td.asarray(x[1]))
     np.testing.assert_allclose(np.asarray(forward)[0, 1], 4 * 0.5)
+
+
+def test_whole_matrices_name_the_argument_without_derivatives() -> None:
+    x, n = td.ones(2), td.asarray([1, 2])
+    for transform in (td.jacfwd, td.jacrev, td.hessian):
+        message = r"jac(fwd|rev): argument 1\['n'\]\[0\] is i32\[2\], only floats(.|\n)*test_derivatives\.py"
+        with pytest.raises(DtypeError, match=message):
+            transform(lambda x, d: td.sum(x * d["n"][0]), argnums=(0, 1))(x, {"n": [n]})
+
+
+def test_a_column_for_a_complex_number_is_refused() -> None:
+    """It would tell of one direction of two, and look like all."""
+    z = td.asarray([1 + 2j, 3])
+    for transform in (td.jacfwd, td.hessian):
+        with pytest.raises(DtypeError, match=r"complex64|c64\[2\](.|\n)*holomorphic"):
+            transform(lambda z: td.sum(td.real(z) ** 2))(z)
+    found = td.jacfwd(lambda z: z * z, holomorphic=True)(z)
+    np.testing.assert_allclose(np.asarray(found), np.diag(2 * np.asarray(z)))

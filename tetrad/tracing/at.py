@@ -21,6 +21,7 @@ from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
 from tetrad.tracing.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.tracing.indexing import Item, _items, box_of, getitem, is_plain, permuted, reshaped, take_axis
+from tetrad.tracing.loops import scan
 from tetrad.tracing.manipulation import concat
 from tetrad.tracing.operands import as_array, convert, elementwise, expand, is_operand, kind_of, run, scalar
 from tetrad.tracing.sorting import argsort
@@ -179,7 +180,8 @@ def put(rows: Array, places: Array, updates: Array, name: str, op: str | None) -
         total = run("scatter_add", updates, places, size=size)
         return elementwise(REGISTRY["add"], (rows, total), {})
     if op is not None:
-        check_apart(places, size, name)
+        if not are_apart(places, size):
+            return one_by_one(rows, places, updates, op)
         updates = joined(op, take_axis(rows, places, 0), updates)
     owner = owners(places, size)  # of each row: which update it takes, counted from 1, or none
     taken = take_axis(updates, elementwise(REGISTRY["maximum"], (owner - 1, 0), {}), 0)
@@ -198,10 +200,23 @@ def picked_places(x: Array, items: Sequence[Item], total: int) -> Array:
         fail(BoundsError, f"index: {error}")
 
 
-def check_apart(places: Array, size: int, name: str) -> None:
-    if isinstance(places, TracedArray) or len(np.unique(places.view % size)) != places.size:
-        message = f"at[...].{name}: arrays of indices may name an element twice"
-        fail(UnsupportedError, message, "set and add work; ints, slices and masks work with all")
+def are_apart(places: Array, size: int) -> bool:
+    """Is every row named at most once, as far as is known?"""
+    return not isinstance(places, TracedArray) and len(np.unique(places.view % size)) == places.size
+
+
+def one_by_one(rows: Array, places: Array, updates: Array, op: str) -> Array:
+    """Rows that take their updates one after the other: a row may be named by several."""
+    # A gather finds what is out of range, which a slice would move inside.
+    starts = take_axis(as_array(np.arange(rows.shape[0], dtype=np.int32)), places, 0)
+
+    def step(rows: Array, update: tuple[Array, Array]) -> tuple[Array, None]:
+        start, new = update[0], reshaped(update[1], (1, *rows.shape[1:]))
+        at, sizes = (start, *(0,) * (rows.ndim - 1)), (1, *rows.shape[1:])
+        return dynamic_update_slice(rows, joined(op, dynamic_slice(rows, at, sizes), new), at), None
+
+    found: Array = scan(step, rows, (starts, updates))[0]
+    return found
 
 
 def owners(places: Array, size: int) -> Array:

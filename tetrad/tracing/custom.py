@@ -204,7 +204,10 @@ class custom_jvp(_Custom):
         self.jvp: Function | None = None
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Give the rule: jvp(*nondiff arguments, primals, tangents) -> (value, change of the value)."""
+        """Give the rule: jvp(*nondiff arguments, primals, tangents) -> (value, change of the value).
+
+        With `symbolic_zeros` too all tangents are arrays: a rule that asks which of them are zero finds none.
+        """
         self.jvp = jvp
         return jvp
 
@@ -248,6 +251,14 @@ class custom_jvp(_Custom):
         return made.graph
 
 
+@record(eq=False)
+class Primal:
+    """An argument leaf as a forward rule with `symbolic_zeros` sees it."""
+
+    value: Array
+    perturbed: bool
+
+
 class custom_vjp(_Custom):
     """A function with a reverse derivative of its own.
 
@@ -266,10 +277,14 @@ class custom_vjp(_Custom):
         super().__init__(fun, nondiff_argnums)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
+        self.wraps = False
 
     def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        """Give the rule: fwd(*arguments) -> (value, kept); bwd(*nondiff, kept, cotangent) -> one for each argument."""
-        self.fwd, self.bwd = fwd, bwd
+        """Give the rule: fwd(*arguments) -> (value, kept); bwd(*nondiff, kept, cotangent) -> one for each argument.
+
+        With `symbolic_zeros` fwd gets leaves with a `value` and `perturbed`, which is true of all that can change.
+        """
+        self.fwd, self.bwd, self.wraps = fwd, bwd, symbolic_zeros
 
     def check_rule(self) -> None:
         if self.fwd is None or self.bwd is None:
@@ -284,7 +299,8 @@ class custom_vjp(_Custom):
         refuse_captured(site, self.kind)
 
         def run(*leaves: Any) -> Any:
-            rest = iter(unflatten(site.tree, leaves))
+            given = [Primal(x, is_differentiable(x.type)) for x in leaves] if self.wraps else leaves
+            rest = iter(unflatten(site.tree, given))
             total = len(fixed) + len(site.tree.children)
             held = iter(fixed)
             args = [next(held) if i in self.fixed else next(rest) for i in range(total)]

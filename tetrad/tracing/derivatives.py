@@ -389,13 +389,24 @@ def only_arguments(
     return named(partial, fun, getattr(fun, "__name__", "function")), tuple(args[p] for p in places)
 
 
-def check_leaves(leaves: Sequence[Any], what: str, holomorphic: bool) -> None:
-    for leaf in leaves:
-        kind = as_array(leaf).type
-        if not is_differentiable(kind):
-            fail(DtypeError, f"{what}: an argument is {kind}, only floats have derivatives", "convert it with astype")
-        if holomorphic and not kind.dtype.is_complex:
-            fail(DtypeError, f"{what}: holomorphic needs complex arguments, one is {kind}")
+def check_leaves(chosen: Sequence[Any], numbers: Sequence[int], what: str, holomorphic: bool) -> None:
+    for number, argument in zip(numbers, chosen, strict=True):
+        leaves, tree = flatten(argument)
+        for leaf, name in zip(leaves, tree.leaf_names(f"argument {number}"), strict=True):
+            kind = as_array(leaf).type
+            if not is_differentiable(kind):
+                message = f"{what}: {name} is {kind}, only floats have derivatives"
+                fail(DtypeError, message, "convert it with astype, or choose other argnums")
+            if holomorphic and not kind.dtype.is_complex:
+                fail(DtypeError, f"{what}: holomorphic needs complex arguments, {name} is {kind}")
+
+
+def check_real(leaves: Sequence[Array]) -> None:
+    """A complex number changes in two directions, and a column for each is no complex matrix."""
+    for x in leaves:
+        if x.dtype.is_complex:
+            hint = "set holomorphic=True if the function is holomorphic; else td.wirtinger, or split the argument"
+            fail(DtypeError, f"jacfwd: an argument is {x.type}, one direction does not tell how it changes", hint)
 
 
 def basis(leaves: Sequence[Array]) -> list[Array]:
@@ -429,8 +440,10 @@ def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacfwd")
         leaves, tree = flatten(chosen)
-        check_leaves(leaves, "jacfwd", holomorphic)
+        check_leaves(chosen, checked_numbers(argnums, "jacfwd"), "jacfwd", holomorphic)
         arrays = [as_array(leaf) for leaf in leaves]
+        if not holomorphic:
+            check_real(arrays)
         primals = unflatten(tree, arrays)
 
         def change(*directions: Any) -> Any:
@@ -459,7 +472,7 @@ def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacrev")
         leaves, tree = flatten(chosen)
-        check_leaves(leaves, "jacrev", holomorphic)
+        check_leaves(chosen, checked_numbers(argnums, "jacrev"), "jacrev", holomorphic)
         value, back, *aux = vjp(partial, *unflatten(tree, [as_array(leaf) for leaf in leaves]), has_aux=has_aux)
         outputs, shape = flatten(value)
         check_outputs(outputs, holomorphic)
