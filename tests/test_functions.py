@@ -339,6 +339,21 @@ def test_matmul_of_every_rank(left: tuple[int, ...], right: tuple[int, ...]) -> 
     check(lambda a, b: a @ b, a @ b, td.asarray(a), td.asarray(b))
 
 
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_products_of_integers_wrap_in_their_own_type(dtype: str) -> None:
+    rng, info = np.random.default_rng(3), np.iinfo(dtype)
+    a, b = (rng.integers(info.min, info.max, s, dtype, endpoint=True) for s in ((2, 7, 40), (40, 33)))
+    for turned in (lambda a, b: td.matmul(a, b), lambda a, b: td.einsum("bik,kj->bij", a, b), lambda a, b: a @ b.T.T):
+        check(turned, a @ b, td.asarray(a), td.asarray(b))
+
+
+def test_a_product_of_truth_values_says_whether_any_is_true() -> None:
+    rng = np.random.default_rng(4)
+    a, b = (rng.random(s) < 0.1 for s in ((9, 300), (300, 21)))
+    check(td.matmul, a @ b, a, b)
+    check(td.matmul, np.ones((9, 21), bool), np.ones((9, 256), bool), np.ones((256, 21), bool))
+
+
 def test_products() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.integers(-4, 5, (2, 3, 4)).astype(np.float64), rng.integers(-4, 5, (4, 3, 5)).astype(np.float64)

@@ -12,7 +12,7 @@ import pytest
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tetrad.compiler.driver import Compiled, compile_graph, programs_of
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.sizes import Shape
 from tetrad.graph.build import make_constant, make_graph
 from tetrad.graph.evaluate import evaluate
@@ -155,9 +155,9 @@ def test_matrix_products(m: int, k: int, n: int) -> None:
     check(lambda a: matmul(a, weights), (f32, (m, k)), units=units)
 
 
-@pytest.mark.parametrize("dtype", [f64, i8, i32, bf16, f16], ids=str)
+@pytest.mark.parametrize("dtype", [f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, bf16, f16], ids=str)
 def test_matrix_products_of_other_types(dtype: DType) -> None:
-    units = 0 if dtype.is_integer else 50
+    units = 50 if dtype.is_float else 0
     check(matmul, (dtype, (7, 17)), (dtype, (17, 18)), units=units)
     check(matmul, (dtype, (2, 3, 5, 4)), (dtype, (1, 3, 4, 6)), units=units)
 

@@ -40,8 +40,7 @@ from tetrad.core.op import REGISTRY, Op
 from tetrad.core.sizes import Dim, Shape, Size, SizeExpr, product
 from tetrad.core.types import ArrayType
 from tetrad.ops.cases import pick
-from tetrad.ops.rules import ANY_NUMBERS, INDICES, INTS
-from tetrad.ops.special import MATMUL
+from tetrad.ops.rules import ANY_NUMBERS, EVERY, INDICES, INTS
 
 Rng = np.random.Generator
 DTYPES = (f32,) * 10 + (
@@ -420,7 +419,7 @@ def along_axis(g: Grower) -> None:
 
 def matmul(g: Grower) -> None:
     """A right side for some item, as stored or transposed, with or without batch axes of its own; at times a bias."""
-    base = g.node(lambda t: t.dtype in MATMUL and t.rank >= 1)
+    base = g.node(lambda t: t.dtype in EVERY and t.rank >= 1)
     if base is None:
         return
     if g.types[base].rank == 1:

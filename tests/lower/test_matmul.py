@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.compiled import difference, run
 from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.compiler import driver
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.compiler.interpret import interpret
 from tetrad.core.dtypes import f32
 from tetrad.core.target import Target
+from tetrad.kernel.fma import fma
 from tetrad.lower.frame import Memory
 from tetrad.lower.lower import Lowerer
 from tetrad.lower.matmul import choose_tile
@@ -54,6 +57,64 @@ def test_a_right_side_turned_in_memory_or_in_place(m: int, k: int, n: int) -> No
     assert np.asarray(in_place(x, w)).tobytes() == np.asarray(plain(x, np.ascontiguousarray(w.T))).tobytes()
     want = plain(x, np.ascontiguousarray(np.maximum(w, 0).T))
     assert np.asarray(in_memory(x, w)).tobytes() == np.asarray(want).tobytes()
+
+
+# Sizes beside those of tiles, panels, stretches, blocks of k, chunks and workgroups: m, k, n.
+EDGES = [
+    (5, 3, 63), (6, 255, 17), (7, 256, 16), (11, 257, 15), (12, 1023, 5), (13, 1024, 6), (6, 1025, 7), (5, 2047, 11),
+    (5, 2048, 12), (5, 2049, 13), (95, 7, 97), (96, 2, 95), (97, 13, 33), (191, 2, 129), (193, 1, 128), (513, 2, 65),
+    (1023, 3, 17), (1024, 2, 15), (1025, 3, 16), (2049, 1, 5), (17, 2, 511), (31, 3, 513), (33, 2, 1023), (16, 1, 1025),
+    (5, 0, 33), (0, 5, 33), (33, 5, 0), (130, 129, 31), (127, 65, 127),
+]  # fmt: skip
+
+
+def in_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """k ascending in chunks of 1024, a chain of fma from zero in each, chunk sums added in order."""
+    total = np.zeros((len(a), b.shape[1]), a.dtype)
+    for chunk in range(0, a.shape[1], 1024):
+        chain = np.zeros_like(total)
+        for k in range(chunk, min(chunk + 1024, a.shape[1])):
+            chain = fma(a[:, k : k + 1], b[k : k + 1], chain)
+        total = total + chain if chunk else chain
+    return total
+
+
+@pytest.mark.parametrize(("m", "k", "n"), EDGES)
+def test_the_order_of_additions_at_the_edges_of_blocks(m: int, k: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain and with both sides turned; blocks of one to four threads, run by another number of them."""
+    a, b = random(m, k), random(k, n, seed=1)
+    want = in_order(a, b)
+    for threads in range(1, 5):
+        monkeypatch.setattr(driver, "available_threads", lambda threads=threads: threads)
+        is_plain = threads % 2
+        sides = [a, b] if is_plain else [np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)]
+        made = driver.compile_graph(td.trace((lambda a, b: a @ b) if is_plain else (lambda a, b: a.T @ b.T))(*sides))
+        for running in (threads, 3 - threads % 2):
+            (got,) = run(made, sides, threads=running)
+            assert difference(got, want) is None
+
+
+SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -3e-39, 3e38, 1.5]
+
+
+def test_special_values_stay_in_their_rows_and_columns() -> None:
+    """Rows and columns that are padding hold anything; no NaN of theirs comes near a result."""
+    rng = np.random.default_rng(5)
+    a, b = (np.where(rng.random(s) < 0.02, rng.choice(SPECIAL, s), 1.0).astype("f4") for s in ((71, 300), (300, 37)))
+    (got,) = run(driver.compile_graph(td.trace(lambda a, b: a @ b)(a, b)), [a, b], threads=2)
+    with np.errstate(all="ignore"):
+        assert difference(got, in_order(a, b)) is None
+
+
+def test_a_size_known_late_is_split_the_same_way() -> None:
+    """One program for every size of every axis, zero too."""
+    m, k, n = (td.Dim(name, max=2048) for name in "mkn")
+    made = driver.compile_graph(td.trace(lambda a, b: a @ b)(td.Spec((m, k)), td.Spec((k, n))))
+    for sizes in [(0, 3, 4), (3, 0, 4), (3, 4, 0), (257, 5, 33), (13, 1025, 7), (2, 300, 257), (600, 2, 300)]:
+        dims = dict(zip("mkn", sizes, strict=True))
+        a, b = random(dims["m"], dims["k"]), random(dims["k"], dims["n"], seed=1)
+        (got,) = run(made, [a, b], dims, threads=2)
+        assert difference(got, in_order(a, b)) is None
 
 
 def test_what_an_epilogue_reads_is_fetched_ahead() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.ops.close import assert_close
-from tetrad.core.dtypes import f16, f32, f64, i8, i32, u8
+from tetrad.core.dtypes import f16, f32, f64, i8, i32, index
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
@@ -74,7 +74,7 @@ def test_scattered_rows_stay_inside() -> None:
         (matmul, [type_(8, 4), type_(4)], {}, ShapeError, "equal rank, at least 2, got f32[8,4] and f32[4]"),
         (matmul, [type_(4), type_(4)], {}, ShapeError, "equal rank, at least 2"),
         (matmul, [type_(2, 2), type_(2, 2, dtype=f64)], {}, DtypeError, "different dtypes: f32[2,2], f64[2,2]"),
-        (matmul, [type_(2, 2, dtype=u8)] * 2, {}, DtypeError, "got u8"),
+        (matmul, [type_(2, 2, dtype=index)] * 2, {}, DtypeError, "got index"),
         (matmul, [type_(2, 3, 3), type_(4, 3, 3)], {}, ShapeError, "shapes do not broadcast: f32[2] and f32[4]"),
         (cumsum, [type_(2)], {"axis": 1}, ShapeError, "axis 1 is out of range for f32[2]"),
         (scatter_add, [type_(3), type_(2, dtype=i32)], {"size": 4}, ShapeError, "updates f32[3], indices i32[2]"),

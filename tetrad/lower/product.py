@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tetrad.core.dtypes import DType, i8, i32
+from tetrad.core.dtypes import DType, bool_, i8, i32, u8, u32
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -12,7 +12,8 @@ from tetrad.passes.fuse import Group
 
 
 def accumulator(dtype: DType) -> DType:
-    return i32 if dtype is i8 else dtype.computing
+    """The type sums are held in. Bytes, which registers multiply badly, are words; cast in the end, they wrap."""
+    return {i8: i32, bool_: i32, u8: u32}.get(dtype, dtype.computing)
 
 
 def multiply_add(k: KernelBuilder, a: Val, b: Val, c: Val) -> Val:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, f32, f64, i8, i32, i64
+from tetrad.core.dtypes import f32, f64, i8, i32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Size
@@ -32,8 +32,7 @@ from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices,
 from tetrad.ops.movement import flipped, offset_indices
 from tetrad.ops.rules import (
     ANY_NUMBERS,
-    COMPLEX,
-    HALVES,
+    EVERY,
     INDICES,
     Array,
     broadcast_shapes,
@@ -46,16 +45,13 @@ from tetrad.ops.rules import (
     wrapped_indices,
 )
 
-MATMUL: tuple[DType, ...] = (f32, f64, *HALVES, i8, i32, i64, *COMPLEX)
-
-
 # -- matrix product ---------------------------------------------------------------------------------------------------
 
 
 def matmul_type(a: ArrayType, b: ArrayType) -> ArrayType:
     if a.dtype is not b.dtype:
         raise DtypeError(f"matmul: operands have different dtypes: {a}, {b}", hint="convert with astype")
-    check_dtype("matmul", a.dtype, MATMUL)
+    check_dtype("matmul", a.dtype, EVERY)
     if a.rank != b.rank or a.rank < 2:
         raise ShapeError(f"matmul: operands need equal rank, at least 2, got {a} and {b}", hint="expand_dims adds axes")
     if a.shape[-1] != b.shape[-2]:
@@ -66,17 +62,18 @@ def matmul_type(a: ArrayType, b: ArrayType) -> ArrayType:
 
 
 def _matmul_cases(rng: Rng) -> Case:
-    dtype, batch = pick(rng, MATMUL), [pick(rng, (1, 2, 3)) for _ in range(rng.integers(0, 3))]
+    dtype, batch = pick(rng, EVERY), [pick(rng, (1, 2, 3)) for _ in range(rng.integers(0, 3))]
     m, n = (pick(rng, (0, 1, 2, 3, 5, 8, 16, 17, 33)) for _ in range(2))
     inner = pick(rng, (0, 1, 2, 7, 16, 33, 1030))
     left, right = ([pick(rng, (1, size)) for size in batch] for _ in range(2))
     return Case((exact_array(rng, dtype, (*left, m, inner)), exact_array(rng, dtype, (*right, inner, n))))
 
 
-@op(type=matmul_type, kind="special", cases=_matmul_cases, dtypes=MATMUL, promote="numeric", public=False)
+@op(type=matmul_type, kind="special", cases=_matmul_cases, dtypes=EVERY, promote="numeric", public=False)
 @ieee
 def matmul(a: Array, b: Array) -> Array:
-    """Matrix product of the last two axes, the others broadcast. Halves accumulate in f32 and round once; i8 gives i32.
+    """Matrix product of the last two axes, the others broadcast. Halves accumulate in f32 and round once; i8 gives i32,
+    other integers wrap in their own type; of truth values, whether any product is true.
 
     >>> matmul(np.array([[1, 2], [3, 4]]), np.array([[5], [6]]))
     array([[17],
