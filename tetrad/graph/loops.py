@@ -6,7 +6,7 @@ its NumPy function below; `graph.nested` finds the graphs they hold, so passes, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from tetrad.core.dtypes import bool_, i32
 from tetrad.core.errors import DtypeError, ShapeError, TetradError
 from tetrad.core.op import Op, op
 from tetrad.core.sizes import Size, SizeExpr, bind
-from tetrad.core.source import Source, user_source
+from tetrad.core.source import Source, taken_from, user_source
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import intern, results
+from tetrad.graph.build import intern, item, make_graph, results, with_inputs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.routine import routine
 
@@ -171,6 +171,27 @@ def make(op: Op, inputs: Sequence[Node], params: dict[str, Any], source: Source 
     except TetradError as error:
         raise error.located(source) from None
     return results(intern(op, tuple(inputs), tuple(sorted(params.items())), types, source)) if types else ()
+
+
+def replace_loops(graph: Graph, results_of: Callable[[Node], Sequence[Node] | None]) -> Graph:
+    """The graph with other nodes for the results of loops: `results_of` gives those of a loop, None where it stays."""
+    if not any(node.op in (scan, while_loop) for node in graph.nodes()):
+        return graph
+    done: dict[Node, Node] = {}
+    found: dict[Node, Sequence[Node]] = {}  # loop -> its results
+    for node in graph.nodes():
+        moved = with_inputs(node, tuple(done[i] for i in node.inputs))
+        if node.op is item and node.inputs[0] in found:
+            moved = found[node.inputs[0]][node.param("index")]
+        elif node.op in (scan, while_loop):
+            with taken_from(node.source):
+                others = results_of(moved)
+            if others is not None:
+                found[node] = others
+        done[node] = moved
+    outputs = [done[o] for o in graph.outputs]
+    is_same = all(a is b for a, b in zip(outputs, graph.outputs, strict=True))
+    return graph if is_same else make_graph(graph.name, graph.inputs, outputs)
 
 
 def check_count(name: str, holds: bool, wanted: str, given: int) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.core.source import taken_from
-from tetrad.graph.build import fresh_like, item, make_graph, make_parameter, with_inputs
-from tetrad.graph.loops import make_scan, scan
+from tetrad.graph.build import fresh_like, make_graph, make_parameter
+from tetrad.graph.loops import make_scan, replace_loops, scan
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import reshape, run, sliced
@@ -19,26 +18,14 @@ from tetrad.passes.unroll import steps_of
 
 def in_rounds(graph: Graph, in_one: Callable[[Node], bool]) -> Graph:
     """The program with rounds in every scan that wants them, but for those that will be one kernel."""
+
+    def rounds_of(loop: Node) -> tuple[Node, ...] | None:
+        return scan_in_rounds(loop) if wants_rounds(loop) and not in_one(loop) else None
+
     done: dict[Graph, Graph] = {}
     for part in innermost_first(graph):
-        done[part] = graph_in_rounds(replace_graphs(part, done), in_one)
+        done[part] = replace_loops(replace_graphs(part, done), rounds_of)
     return done[graph]
-
-
-def graph_in_rounds(graph: Graph, in_one: Callable[[Node], bool]) -> Graph:
-    if not any(wants_rounds(node) for node in graph.nodes()):
-        return graph
-    done: dict[Node, Node] = {}
-    found: dict[Node, tuple[Node, ...]] = {}  # scan -> its results
-    for node in graph.nodes():
-        moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        if node.op is item and node.inputs[0] in found:
-            moved = found[node.inputs[0]][node.param("index")]
-        elif wants_rounds(moved) and not in_one(moved):
-            with taken_from(node.source):
-                found[node] = scan_in_rounds(moved)
-        done[node] = moved
-    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs])
 
 
 def wants_rounds(node: Node) -> bool:

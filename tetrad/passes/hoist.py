@@ -13,7 +13,7 @@ from typing import Any
 
 from tetrad.core.source import taken_from
 from tetrad.graph.build import intern, item, make_graph, make_parameter, rebuild, results, with_inputs
-from tetrad.graph.loops import scan, while_loop
+from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import reshape, transpose
 from tetrad.ops.special import matmul
@@ -22,18 +22,7 @@ from tetrad.passes.fuse import CHEAP, LEAVES, moves_last_axis
 
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:
     """The graph with the loops it holds directly relieved of what does not change in them; `tidy` simplifies bodies."""
-    done: dict[Node, Node] = {}
-    found: dict[Node, list[Node]] = {}  # loop -> its results, of which some are no longer the loop's
-    for node in graph.nodes():
-        moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        if node.op is item and node.inputs[0] in found:
-            moved = found[node.inputs[0]][node.param("index")]
-        elif moved.op in (scan, while_loop):
-            found[node] = results_of(moved, tidy)
-        done[node] = moved
-    outputs = [done[o] for o in graph.outputs]
-    is_same = all(a is b for a, b in zip(outputs, graph.outputs, strict=True))
-    return graph if is_same else make_graph(graph.name, graph.inputs, outputs)
+    return replace_loops(graph, lambda loop: results_of(loop, tidy))
 
 
 def results_of(loop: Node, tidy: Callable[[Graph], Graph]) -> list[Node]:

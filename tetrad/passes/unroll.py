@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetrad.core.source import taken_from
-from tetrad.graph.build import item, make_graph, spliced, with_inputs
-from tetrad.graph.loops import scan
+from tetrad.graph.build import spliced
+from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import reshape, run, sliced
 
 
 def unroll(graph: Graph) -> Graph:
     """The graph without the scans that are to be unrolled whole."""
-    if not any(is_unrolled(node) for node in graph.nodes()):
-        return graph
-    done: dict[Node, Node] = {}
-    found: dict[Node, list[Node]] = {}  # scan -> its results
-    for node in graph.nodes():
-        moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        if node.op is item and node.inputs[0] in found:
-            moved = found[node.inputs[0]][node.param("index")]
-        elif is_unrolled(moved):
-            with taken_from(node.source):
-                found[node] = unrolled(moved)
-        done[node] = moved
-    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs])
+    return replace_loops(graph, lambda loop: unrolled(loop) if is_unrolled(loop) else None)
 
 
 def is_unrolled(node: Node) -> bool:
