@@ -17,8 +17,7 @@ def test_strings_are_the_list_they_were_made_of(items: list[str | bytes]) -> Non
     want = [one if isinstance(one, str) else readable(one) for one in items]
     made = Strings.of(items)
     assert list(made) == want == [made[i] for i in range(len(made))]
-    assert made.lengths().tolist() == [len(made.raw(i)) for i in range(len(items))]
-    assert [made.data[s : s + n] for s, n in zip(made.starts(), made.lengths(), strict=True)] == [
+    assert [made.data[s : s + n] for s, n in zip(*made.places(), strict=True)] == [
         one.encode() if isinstance(one, str) else one for one in want
     ]
 
@@ -37,5 +36,4 @@ def test_the_first_that_is_no_text(items: list[str | bytes]) -> None:
 
 
 def test_places_are_wide_enough_to_add() -> None:
-    made = Strings.of(["a", "bc"])
-    assert made.starts().dtype == made.lengths().dtype == np.int64
+    assert [places.dtype for places in Strings.of(["a", "bc"]).places()] == [np.int64, np.int64]

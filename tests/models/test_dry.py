@@ -67,12 +67,8 @@ class Letters:
 
     pieces: tuple[bytes, ...] = (b"a", b"b", b"c", b"ab", b"x a", b"\n\n")
 
-    @property
-    def vocab_size(self) -> int:
-        return len(self.pieces)
-
-    def token_bytes(self, token: int) -> bytes:
-        return self.pieces[token]
+    def every_bytes(self) -> list[bytes]:
+        return list(self.pieces)
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
         return [self.pieces.index(letter.encode()) for letter in text]

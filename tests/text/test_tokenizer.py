@@ -237,6 +237,11 @@ def test_ids_out_of_range_are_refused(i: Any) -> None:
             use(i)
 
 
+@pytest.mark.parametrize("tokenizer", ALL.values(), ids=ALL)
+def test_bytes_of_all_tokens(tokenizer: Tokenizer) -> None:
+    assert tokenizer.every_bytes() == [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
+
+
 def test_numpy_ids_are_ids() -> None:
     assert BPE.decode(np.array(BPE.encode("abc"))) == "abc"
 

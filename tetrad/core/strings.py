@@ -6,6 +6,7 @@ hundreds of thousands of strings, few are looked at, and a Python object for eac
 
 from __future__ import annotations
 
+import codecs
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -44,16 +45,12 @@ class Strings(Sequence[str | bytes]):
         data = b"".join([len(one).to_bytes(LENGTH_BYTES, "little") + one for one in raw])
         return cls(data, array("I", accumulate(len(one) + LENGTH_BYTES for one in raw)))
 
-    def starts(self) -> np.ndarray:  # i64[count]
-        """Where the bytes of each string begin in `data`."""
-        stops = np.frombuffer(self.ends, np.uint32)
-        found = np.zeros(len(stops), np.int64)
-        found[1:] = stops[:-1]
-        return found + LENGTH_BYTES
-
-    def lengths(self) -> np.ndarray:  # i64[count]
-        found: np.ndarray = np.frombuffer(self.ends, np.uint32) - self.starts()
-        return found
+    def places(self) -> tuple[np.ndarray, np.ndarray]:  # i64[count], i64[count]
+        """Where the bytes of each string begin in `data`, and how many they are."""
+        stops = np.frombuffer(self.ends, np.uint32).astype(np.int64)
+        starts = np.full(len(stops), LENGTH_BYTES)
+        starts[1:] += stops[:-1]
+        return starts, stops - starts
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -63,12 +60,20 @@ class Strings(Sequence[str | bytes]):
     @overload
     def __getitem__(self, index: slice) -> list[str | bytes]: ...
     def __getitem__(self, index: int | slice) -> str | bytes | list[str | bytes]:
-        places = range(len(self.ends))[index]
-        return text_or_bytes(self.raw(places)) if isinstance(places, int) else [self[i] for i in places]
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self.ends))[index]]
+        raw = self.raw(index)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw
 
     def raw(self, i: int) -> bytes:
-        """The bytes of string i, 0 <= i."""
-        return self.data[(self.ends[i - 1] if i else 0) + LENGTH_BYTES : self.ends[i]]
+        """The bytes of one string."""
+        ends = self.ends
+        if i <= 0:  # the first, or counted from the end
+            i = range(len(ends))[i]
+        return self.data[(ends[i - 1] if i else 0) + LENGTH_BYTES : ends[i]]
 
     def __iter__(self) -> Iterator[str | bytes]:
         """All at once, which is many times as quick, where all are UTF-8 and none has a zero in it."""
@@ -78,7 +83,7 @@ class Strings(Sequence[str | bytes]):
 
     def _with_zeros(self) -> bytes:
         """The bytes of all strings, a zero before each."""
-        data, starts = np.frombuffer(self.data, np.uint8).copy(), self.starts()
+        data, (starts, _) = np.frombuffer(self.data, np.uint8).copy(), self.places()
         kept = np.ones(len(data), np.bool_)
         for back in range(2, LENGTH_BYTES + 1):
             kept[starts - back] = False
@@ -87,12 +92,14 @@ class Strings(Sequence[str | bytes]):
 
     def first_bytes(self) -> int | None:
         """Where the first string stands that is not UTF-8; None: there is none."""
-        data, long = np.frombuffer(self.data, np.uint8).copy(), self.starts()[self.lengths() > 127]
+        data, (starts, lengths) = np.frombuffer(self.data, np.uint8).copy(), self.places()
         for back in range(1, LENGTH_BYTES + 1):  # lengths up to 127 are ASCII themselves
-            data[long - back] = 0
-        if isinstance(text_or_bytes(data.tobytes()), str):
-            return None
-        return next(i for i in range(len(self)) if isinstance(self[i], bytes))
+            data[starts[lengths > 127] - back] = 0
+        try:
+            codecs.utf_8_decode(data.data, "strict", True)
+        except UnicodeDecodeError:
+            return next(i for i in range(len(self)) if isinstance(self[i], bytes))
+        return None
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Strings):

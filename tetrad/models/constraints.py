@@ -123,7 +123,7 @@ class Bytes:
     def __init__(self, tokenizer: Tokenizer, vocab: int, end: int) -> None:
         known = tokenizer.vocab_size
         self.tokenizer = tokenizer
-        self.tokens = [tokenizer.token_bytes(i) for i in range(known)] + [b""] * (vocab - known)
+        self.tokens = tokenizer.every_bytes() + [b""] * (vocab - known)
         self.special_token_ids = [i for i in range(known) if tokenizer.kind(i) in NEVER]
         self.bos_token_id, self.eos_token_id = tokenizer.bos, end
 

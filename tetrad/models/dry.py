@@ -80,7 +80,7 @@ class Dry:
 def breaker_heads(tokenizer: Tokenizer, breakers: Sequence[str]) -> dict[int, list[tuple[int, ...]]]:
     """For every token that holds a breaker or ends with the beginning of one, what completes it."""
     found = dict[int, list[tuple[int, ...]]]()
-    texts = [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
+    texts = tokenizer.every_bytes()
     for breaker in breakers:
         whole = breaker.encode()
         tails = {whole[:i]: tail_of(tokenizer, whole[i:]) for i in range(1, len(whole))}

@@ -43,16 +43,19 @@ class SmallFirst:
     def __call__(self, pieces: list[str]) -> list[int]:
         if self.missing:
             refuse_missing("".join(pieces), self.missing)
-        self.left -= sum(map(len, pieces))
-        if self.left < 0:
-            return self.by_library(pieces)
+        library = self.library or self.after(sum(map(len, pieces)))
+        if library is not None:
+            return library(pieces)
         return self.words.encode([word.encode() for piece in pieces for word in self.cut(piece)])
 
-    def by_library(self, pieces: list[str]) -> list[int]:
+    def after(self, characters: int) -> PiecesEncoder | None:
+        """The library after so many more characters, None as long as there were few."""
+        self.left -= characters
+        if self.left >= 0:
+            return None
         with self.lock:
-            if self.library is None:
-                self.library = library_encoder(self.vocabulary, self.pre)
-        return self.library(pieces)
+            self.library = self.library or library_encoder(self.vocabulary, self.pre)
+        return self.library
 
 
 def library_encoder(vocabulary: Vocabulary, pre: PreTokenizer) -> PiecesEncoder:

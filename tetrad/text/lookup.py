@@ -57,7 +57,7 @@ def spans(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> Spans:
 
 
 def spans_of(strings: Strings) -> Spans:
-    return spans(strings.data + bytes(WORD), strings.starts(), strings.lengths())
+    return spans(strings.data + bytes(WORD), *strings.places())
 
 
 def hashes(some: Spans) -> np.ndarray:  # u64[count]

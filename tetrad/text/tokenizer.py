@@ -151,8 +151,13 @@ class Tokenizer:
 
     def token_bytes(self, i: int) -> bytes:
         """The bytes that the token stands for."""
-        text = self.vocabulary.tokens[self.checked(i)]
-        kind = self.vocabulary.kinds[i]
+        return self.bytes_of(self.vocabulary.tokens[self.checked(i)], self.vocabulary.kinds[i])
+
+    def every_bytes(self) -> list[bytes]:
+        """The bytes of all tokens, which is quicker than one by one."""
+        return [self.bytes_of(*token) for token in zip(self.vocabulary.tokens, self.vocabulary.kinds, strict=True)]
+
+    def bytes_of(self, text: str, kind: int) -> bytes:
         if kind in SPLIT_FIRST:
             return text.encode()
         byte = byte_of(text) if kind == Kind.BYTE else None
