@@ -31,6 +31,13 @@ def test_the_report_tells_kernels_memory_and_stages() -> None:
     assert story.origins.get("compiled", 0) + story.origins.get("disk", 0) + story.origins.get("process", 0) > 0
 
 
+def test_scratch_is_told_for_each_thread() -> None:
+    """Chains and sums that wait between blocks of k are the most of it; whatever the sizes, a few megabytes."""
+    story = td.explain(lambda a, b: a @ b)(np.zeros((1040, 2050), np.float32), np.zeros((2050, 520), np.float32))
+    assert 1 << 16 < story.scratch_bytes < 6 << 20
+    assert "\n  scratch " in str(story) and " for each thread\n" in str(story)
+
+
 def test_every_computed_node_has_a_group() -> None:
     (part,) = td.explain(mix)(*mix_arguments()).parts
     leaves = ("parameter", "constant")

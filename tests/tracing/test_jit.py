@@ -368,6 +368,30 @@ def test_recursion_through_static_arguments() -> None:
     assert sum(node.op.name == "call" for node in graph.nodes()) == 1
 
 
+def test_recursion_that_never_ends_is_an_error_at_the_users_line() -> None:
+    @td.jit
+    def f(x: Any) -> Any:
+        return td.where(x > 0, f(x - 1), x)
+
+    x, derivative = td.zeros(2), td.grad(lambda x: td.sum(f(x)))
+    for call in (lambda: f(x), lambda: derivative(x), lambda: f.trace(x)):
+        with pytest.raises(TraceError, match="calls nest deeper than Python allows") as caught:
+            call()
+        assert caught.value.source is not None and caught.value.source.file == __file__
+        assert "td.while_loop" in str(caught.value)
+    assert (td.jit(lambda x: x + 1)(td.zeros(2))).tolist() == [1, 1]  # no trace is left open
+
+
+def test_functions_may_nest_deeply() -> None:
+    def nested(depth: int) -> Any:
+        function = td.jit(lambda x: x + 1)
+        for _ in range(depth):
+            function = td.jit(lambda x, inner=function: inner(x) + 1, static_argnames="inner")
+        return function
+
+    assert nested(60)(td.zeros(2)).tolist() == [61, 61]
+
+
 def test_a_spec_has_no_values() -> None:
     with pytest.raises(TraceError, match="no values to run with"):
         jit(lambda x: x)(td.Spec((2,)))

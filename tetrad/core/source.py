@@ -57,3 +57,16 @@ def user_source() -> Source | None:
     if frame is None:
         return None
     return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def repeated_source(error: BaseException) -> Source | None:
+    """The line outside the package that stands most often on the way of an error: the one a recursion goes through."""
+    counts: dict[Source, int] = {}
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if not is_ours(code.co_filename):
+            source = Source(code.co_filename, step.tb_lineno, code.co_name)
+            counts[source] = counts.get(source, 0) + 1
+        step = step.tb_next
+    return max(counts, key=lambda source: counts[source], default=None)

@@ -62,6 +62,7 @@ def facts(story: Explanation) -> str:
         (time_text(inside), f"of it in {len(story.kernels)} kernel launches"),
         (bytes_text(moved), f"moved, {count_text(done)} operations"),
         (bytes_text(story.arena_bytes), f"arena; {bytes_text(story.intermediate_bytes)} side by side"),
+        (bytes_text(story.scratch_bytes), "scratch of each thread"),
         (f"{len(story.traced.nodes())} → {len(story.graph.nodes())}", f"nodes; {story.programs} different kernels"),
         ("compiled now" if story.is_new else "reused", "; ".join(story.why)),
     ]

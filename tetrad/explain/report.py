@@ -90,6 +90,7 @@ def memory(story: Explanation) -> Iterator[str]:
     yield "memory"
     arena, apart = bytes_text(story.arena_bytes), bytes_text(story.intermediate_bytes)
     yield f"  arena {arena} for {len(story.lives)} intermediates that take {apart} side by side"
+    yield f"  scratch {bytes_text(story.scratch_bytes)} for each thread"
 
 
 def time_per_stage(story: Explanation) -> Iterator[str]:

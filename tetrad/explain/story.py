@@ -80,6 +80,7 @@ class Explanation:
     kernels: tuple[Kernel, ...]
     lives: tuple[Life, ...]
     plan: Plan
+    scratch_bytes: int  # of each thread
     steps: tuple[Step, ...]  # what the lives count in
     wall_ns: int
     runs: int
@@ -139,8 +140,9 @@ def tell(call: Call) -> Explanation:
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)), call.is_new,
         dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph, parts_of(call.compiled.lowered),
-        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan, call.compiled.lowered.steps,
-        wall_ns, len(outcomes), outcomes[0].threads, one, every, current_target(), call.dims,
+        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan, scheduled.table.scratch_bytes,
+        call.compiled.lowered.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every, current_target(),
+        call.dims,
     )  # fmt: skip
 
 

@@ -293,7 +293,8 @@ def check_function(address: int, name: str) -> None:
 
 def check_stack(needed: int) -> None:
     if needed > STACK_BYTES:
-        raise CompileError(f"schedule: nested entries need {needed} bytes of stack, {STACK_BYTES} are allowed")
+        message = f"schedule: nested entries need {needed} bytes of stack, {STACK_BYTES} are allowed"
+        raise CompileError(message, hint="nest jitted functions, loops and branches less deeply")
 
 
 def bases_used(words: Iterable[Word]) -> int:

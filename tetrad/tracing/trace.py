@@ -7,7 +7,9 @@ the outside values it used. `trace(f)(x)` shows the graph of any function.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,14 @@ from tetrad.core.dtypes import DType, c128, f32, f64, i64
 from tetrad.core.errors import TraceError
 from tetrad.core.promotion import WEAK
 from tetrad.core.record import record
+from tetrad.core.source import repeated_source
 from tetrad.core.tree import TreeDef, flatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_graph
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.convert import cast
 from tetrad.tracing.array import Array, TracedArray, array_type, fail, node_of
-from tetrad.tracing.context import Trace, new_trace
+from tetrad.tracing.context import Trace, current_trace, new_trace
 from tetrad.tracing.operands import as_array, check_shape, dtype_of, is_operand, wrap
 from tetrad.tracing.signature import Arguments, Signature, signature_of
 
@@ -102,7 +105,7 @@ def trace_function(
     values: Sequence[Array] = (),
 ) -> Traced:
     """Record what the function does with arrays of these kinds. `values`: of the parameters, where Python may ask."""
-    with new_trace(signature.name) as trace:
+    with too_deep(signature.name), new_trace(signature.name) as trace:
         parameters = trace.parameters([kind.type for kind in kinds])
         trace.values.update(zip(parameters, values, strict=False))
         inputs = [_input(node, kind.weak, trace) for node, kind in zip(parameters, kinds, strict=True)]
@@ -112,6 +115,23 @@ def trace_function(
     captured = list(trace.captured.values())
     graph = make_graph(signature.name, [*parameters, *(node for _, node in captured)], outputs)
     return Traced(graph, tree, tuple(value for value, _ in captured))
+
+
+@contextmanager
+def too_deep(name: str) -> Iterator[None]:
+    """Calls that never end are an error at the user's line, not a page of our frames; said by the outermost trace."""
+    is_outermost = current_trace() is None
+    try:
+        yield
+    except RecursionError as error:
+        if not is_outermost:
+            raise
+        message = f"{name}: calls nest deeper than Python allows, which is {sys.getrecursionlimit()} frames"
+        hint = (
+            "a function of arrays that calls itself never ends while it is traced: use td.cond, td.scan or "
+            "td.while_loop; more room for deep nesting: sys.setrecursionlimit"
+        )
+        raise TraceError(message, source=repeated_source(error), hint=hint) from None
 
 
 def _input(node: Node, weak: type | None, trace: Trace) -> TracedArray:
