@@ -2,8 +2,8 @@
 
 LLVM's own linker would do the same, but loading LLVM takes longer than all the rest of a program that was compiled
 before. Objects come from `codegen.llvm` and hold little: code, constants, some zeroed data, calls of a few C functions.
-What is not understood here is said by `understands`, and left to LLVM. The layout is that of the System V ABI, the
-relocations those of its x86-64 supplement, section 4.4.
+What is not `understood` here is left to LLVM. The layout is that of the System V ABI, the relocations those of its
+x86-64 supplement, section 4.4.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tetrad.core.errors import CompileError
+from tetrad.core.record import record
 
 HEADER = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, version 1
 X86_64 = 62
@@ -24,6 +25,12 @@ UNDEFINED = 0
 ABSOLUTE, RELATIVE = (1,), (2, 4)  # R_X86_64_64; R_X86_64_PC32, R_X86_64_PLT32
 JUMP = b"\xff\x25\x00\x00\x00\x00"  # jmp *[rip]: to the address behind it
 STUB = 16  # bytes of a jump and its address
+
+
+SECTION, SYMBOL, RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
+
+Symbol = tuple[str, int, int]  # name, section, value
+Relocation = tuple[int, int, int, int, int]  # section, offset in it, symbol, type, addend
 
 
 class Section(NamedTuple):
@@ -43,80 +50,79 @@ class Section(NamedTuple):
         # Nothing unwinds through kernels: what they call raises no exceptions.
         return bool(self.flags & ALLOC) and self.size > 0 and self.type != UNWIND
 
-
-class Symbol(NamedTuple):
-    name: str
-    section: int
-    value: int
+    def of(self, image: bytes) -> bytes:
+        return image[self.offset : self.offset + self.size]
 
 
-class Relocation(NamedTuple):
-    section: int
-    offset: int
-    symbol: int
-    type: int
-    addend: int
+@record(eq=False)
+class Object:
+    """What is in an object file for Linux on x86-64 with relocations we know."""
+
+    image: bytes
+    sections: list[Section]
+    relocations: list[Relocation]
 
 
-def understands(image: bytes) -> bool:
-    """Is this an object for Linux on x86-64 with relocations we know?"""
+def understood(image: bytes) -> Object | None:
+    """None for objects of other systems, or with more in them than we know."""
     if image[:7] != HEADER or struct.unpack_from("<H", image, 18) != (X86_64,):
-        return False
+        return None
     sections = sections_of(image)
-    known = {PROGBITS, NOBITS}
-    return all(s.type in known for s in sections if s.is_loaded) and all(
-        r.type in ABSOLUTE + RELATIVE for r in relocations_of(image, sections)
+    relocations = relocations_of(image, sections)
+    is_known = all(s.type in (PROGBITS, NOBITS) for s in sections if s.is_loaded) and all(
+        type in ABSOLUTE + RELATIVE for _, _, _, type, _ in relocations
     )
+    return Object(image, sections, relocations) if is_known else None
 
 
-def load(image: bytes, externs: Mapping[str, int]) -> dict[str, int]:
+def load(found: Object, externs: Mapping[str, int]) -> dict[str, int]:
     """Map the object and return the address of each symbol it defines. It stays for the life of the process."""
-    sections = sections_of(image)
+    image, sections = found.image, found.sections
     symbols = symbols_of(image, sections)
-    calls = [s.name for s in symbols if s.section == UNDEFINED and s.name]
+    calls = [name for name, section, _ in symbols if section == UNDEFINED and name]
     unknown = [name for name in calls if name not in externs]
     if unknown:
         raise CompileError(f"an object calls unknown functions: {', '.join(unknown)}")
     places, stubs, written, total = layout(sections, len(calls))
-    base = mapped(total)
-    places = {number: base + offset for number, offset in places.items()}
+    base, made = mapped(total), bytearray(total)
     for number, place in places.items():
-        section = sections[number]
-        if section.type == PROGBITS:
-            ctypes.memmove(place, image[section.offset : section.offset + section.size], section.size)
+        if sections[number].type == PROGBITS:
+            made[place : place + sections[number].size] = sections[number].of(image)
     jumps = {name: base + stubs + STUB * i for i, name in enumerate(calls)}
-    for name, place in jumps.items():
-        ctypes.memmove(place, JUMP + struct.pack("<Q", externs[name]), len(JUMP) + 8)
-    found = [jumps.get(s.name, 0) if s.section == UNDEFINED else places.get(s.section, 0) + s.value for s in symbols]
-    for r in relocations_of(image, sections):
-        relocate(r, places[r.section] + r.offset, found[r.symbol])
+    for name, address in jumps.items():
+        made[address - base : address - base + len(JUMP) + 8] = JUMP + struct.pack("<Q", externs[name])
+    starts = {number: base + place for number, place in places.items()}
+    targets = [jumps.get(name, 0) if s == UNDEFINED else starts.get(s, 0) + value for name, s, value in symbols]
+    for section, offset, symbol, type, addend in found.relocations:
+        relocate(made, base, type, places[section] + offset, targets[symbol] + addend)
+    ctypes.memmove(base, bytes(made), total)
     protect(base, written)
-    return {s.name: address for s, address in zip(symbols, found, strict=True) if s.name and s.section in places}
+    return {name: address for (name, s, _), address in zip(symbols, targets, strict=True) if name and s in places}
 
 
 def sections_of(image: bytes) -> list[Section]:
     (start,) = struct.unpack_from("<Q", image, 40)
     size, count = struct.unpack_from("<HH", image, 58)
-    return [Section(*struct.unpack_from("<IIQQQQIIQQ", image, start + size * i)) for i in range(count)]
+    return [Section(*SECTION.unpack_from(image, start + size * i)) for i in range(count)]
 
 
 def symbols_of(image: bytes, sections: list[Section]) -> list[Symbol]:
     (table,) = (s for s in sections if s.type == SYMTAB)
     names = sections[table.link].offset
     found = []
-    for at in range(table.offset, table.offset + table.size, 24):
-        name, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", image, at)
+    for name, _, _, section, value, _ in SYMBOL.iter_unpack(table.of(image)):
         end = image.index(b"\0", names + name)
-        found.append(Symbol(image[names + name : end].decode(), section, value))
+        found.append((image[names + name : end].decode(), section, value))
     return found
 
 
-def relocations_of(image: bytes, sections: list[Section]) -> Iterator[Relocation]:
-    for s in sections:
-        if s.type == RELA and sections[s.info].is_loaded:
-            for at in range(s.offset, s.offset + s.size, 24):
-                offset, info, addend = struct.unpack_from("<QQq", image, at)
-                yield Relocation(s.info, offset, info >> 32, info & 0xFFFFFFFF, addend)
+def relocations_of(image: bytes, sections: list[Section]) -> list[Relocation]:
+    return [
+        (s.info, offset, info >> 32, info & 0xFFFFFFFF, addend)
+        for s in sections
+        if s.type == RELA and sections[s.info].is_loaded
+        for offset, info, addend in RELOCATION.iter_unpack(s.of(image))
+    ]
 
 
 def layout(sections: list[Section], calls: int) -> tuple[dict[int, int], int, int, int]:
@@ -140,11 +146,12 @@ def aligned(offset: int, to: int) -> int:
     return -(-offset // max(1, to)) * max(1, to)
 
 
-def relocate(r: Relocation, place: int, target: int) -> None:
+def relocate(made: bytearray, base: int, type: int, place: int, target: int) -> None:
     """S + A, or S + A - P in 32 bits: all of an object lies in one mapping, so it fits."""
-    absolute = r.type in ABSOLUTE
-    value = struct.pack("<Q", target + r.addend) if absolute else struct.pack("<i", target + r.addend - place)
-    ctypes.memmove(place, value, len(value))
+    if type in ABSOLUTE:
+        struct.pack_into("<Q", made, place, target)
+    else:
+        struct.pack_into("<i", made, place, target - base - place)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

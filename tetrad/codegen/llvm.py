@@ -123,9 +123,10 @@ class Library:
 def load_object(image: bytes, symbols: tuple[str, ...]) -> Library:
     """Make the functions of an object file callable; the caller vouches for the bytes."""
     with _lock:
-        if not elf.understands(image):
+        understood = elf.understood(image)
+        if understood is None:
             return linked(image, symbols)
-        found = elf.load(image, extern_addresses())
+        found = elf.load(understood, extern_addresses())
         return Library({name: found.get(name, 0) for name in symbols})
 
 

@@ -6,6 +6,7 @@ table and compiles nothing. Bases of a table: its inputs, its outputs, its arena
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from tetrad.compiler.loops import NUMBER, control_entry, inner_tables, times
 from tetrad.core.record import record, replace
-from tetrad.core.sizes import bind
+from tetrad.core.sizes import MAX_ELEMENTS, bind
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.launch import Control, Invoke, Launch, Lowered, Repeat, Slot, Step, TrapSite
@@ -142,7 +143,11 @@ class Scheduler:
 
 def nbytes_at(kind: ArrayType, dims: Dims) -> int:
     """The bytes of an array; sizes become numbers first, for multiplying formulas takes far longer."""
-    return bind(kind.with_shape(tuple([bind(n, dims) for n in kind.shape])).nbytes, dims)
+    shape = [n if type(n) is int else bind(n, dims) for n in kind.shape]
+    elements = math.prod(shape)
+    if kind.dtype.is_quantized or elements > MAX_ELEMENTS:  # the latter is an error, the type says which
+        return bind(kind.with_shape(tuple(shape)).nbytes, dims)
+    return elements * kind.dtype.np.itemsize
 
 
 def tagged(code: int, tag: int) -> int:
