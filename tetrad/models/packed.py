@@ -181,16 +181,17 @@ class Patterns:
 
     def __init__(self, order_of: Order) -> None:
         self.order_of = order_of
-        self.known: dict[tuple[ArrayType, int], tuple[np.ndarray | None, np.ndarray, np.ndarray]] = {}
+        self.known: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray, np.ndarray]] = {}
 
     def of(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
         order = self.order_of(place.tensor.name)
-        key = (place.kind, id(order))
+        key = id(place.kind), id(order)  # there is one object of each type; and the order is kept, so its id is its own
         if key not in self.known:
-            self.known[key] = order, place.row_starts(order), place.group_places()  # the order stays: so does its id
+            self.known[key] = order, place.row_starts(order), place.group_places()
         _, starts, places = self.known[key]
         moved = starts + place.tensor.offset
-        moved[-1][starts[-1] < 0] = -1
+        if starts[-1, -1] < 0:
+            moved[-1][starts[-1] < 0] = -1
         return moved, places + place.start
 
 
