@@ -467,7 +467,7 @@ def pad_batch(batched: Batched, x: Node, *, low: Shape, high: Shape, value: floa
     return result
 
 
-# -- elements: gather -------------------------------------------------------------------------------------------------
+# -- the same elements: copy, after, stop_gradient --------------------------------------------------------------------
 
 
 def copy_type(x: ArrayType, *, which: int = 0) -> ArrayType:
@@ -527,6 +527,9 @@ def stop_gradient_read(k: KernelBuilder, at: At, x: Reader) -> Val:
 
 stop_gradient.jvp_of_all(lambda tangents, y, x: None)
 stop_gradient.batch(batched_as_is(stop_gradient))
+
+
+# -- elements: gather -------------------------------------------------------------------------------------------------
 
 
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:
