@@ -200,7 +200,7 @@ def test_python_may_ask_for_values_in_eager_derivatives() -> None:
     def steps(x: td.Array) -> td.Array:
         while x < 100:
             x = x * x
-        return x if float(x) > 200 else 2 * x
+        return x if x.item() > 200 else 2 * x
 
     near(td.grad(steps)(wide(3.0)), 8 * 3.0**7)
     near(td.grad(td.grad(steps))(wide(3.0)), 56 * 3.0**6)
@@ -210,6 +210,36 @@ def test_python_may_ask_for_values_in_eager_derivatives() -> None:
             transformed(x)
     with pytest.raises(td.errors.TraceError, match="has no values yet"):
         td.grad(td.jit(steps))(wide(3.0))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: td.sum(np.sin(x)),
+        lambda x: td.sum(x) * float(x[0]),
+        lambda x: float(td.sum(x)),
+        lambda x: td.sum(x * np.asarray(x)),
+        lambda x: td.sum(td.asarray(np.mean(x))),
+        lambda x: td.grad(lambda y: td.sum(y * np.asarray(x)))(x)[0],  # of the outer function
+        lambda x: td.sum(x) + complex(td.sum(x)).real,
+    ],
+)
+def test_what_would_be_missing_in_a_derivative_is_refused(f: Any) -> None:
+    """NumPy and Python's floats would make a constant of it, and the derivative would be wrong without a word."""
+    x = wide([1.0, 2.0])
+    tried = (lambda: td.grad(f)(x), lambda: td.jvp(f, (x,), (x,)), lambda: td.vjp(f, x), lambda: td.linearize(f, x))
+    for derivative in tried:
+        with pytest.raises(td.errors.TraceError, match=r"being differentiated: f64(.|\n)*test_composition\.py"):
+            derivative()
+
+
+def test_what_is_constant_in_a_derivative_may_become_a_number() -> None:
+    x, data = wide([1.0, 2.0]), wide([3.0, 4.0])
+    near(td.grad(lambda x, d: td.sum(x * np.sin(d)) * float(d[0]))(x, data), 3 * np.sin([3.0, 4.0]))
+    near(td.grad(lambda x: td.sum(x * np.asarray(td.stop_gradient(x))))(x), [1.0, 2.0])
+    near(td.grad(lambda x: td.sum(x * np.asarray(td.argsort(x))))(x), [0.0, 1.0])
+    near(td.grad(lambda x: td.sum(x * x[0].item()))(x), [1.0, 1.0])
+    near(td.grad(lambda x: td.sum(x) * len(f"{td.sum(x):.2f}"))(x), [4.0, 4.0])
 
 
 def test_stopped_gradients() -> None:

@@ -229,8 +229,10 @@ def test_errors_of_rows() -> None:
 def test_errors_of_structure() -> None:
     with pytest.raises(TraceError, match=r"must return a pair \(carry, y\)"):
         td.scan(lambda c, x: c, 0.0, td.zeros(3))
-    with pytest.raises(TraceError, match=r"the carry has the leaves carry, <lambda> returns carry\[0\], carry\[1\]"):
+    with pytest.raises(TraceError, match=r"the carry is \*, <lambda> returns \(\*, \*\) for it"):
         td.scan(lambda c, x: ((c, c), None), 0.0, td.zeros(3))
+    with pytest.raises(TraceError, match=r"\(\*, \{'a': \*\}\), <lambda> returns \[\*, \{'a': \*\}\]"):
+        td.scan(lambda c, x: ([c[0], c[1]], None), (0.0, {"a": 0.0}), td.zeros(3))
     with pytest.raises(TraceError, match="arrays and numbers, not a str"):
         td.scan(lambda c, x: (c, "y"), 0.0, td.zeros(3))
     with pytest.raises(TraceError, match="checkpoint is 'all'"):
@@ -242,7 +244,7 @@ def test_errors_of_structure() -> None:
 def test_errors_of_branches_and_conditions() -> None:
     with pytest.raises(ShapeError, match=r"cond: result is f32\[4\] in .* and f32\[2\] in"):
         td.cond(True, lambda x: x, lambda x: td.concat([x, x]), td.zeros(2))
-    with pytest.raises(TraceError, match=r"returns result, <lambda> returns result\[0\], result\[1\]"):
+    with pytest.raises(TraceError, match=r"false_fun <lambda> returns \*, true_fun <lambda> returns \(\*, \*\)"):
         td.cond(True, lambda x: (x, x), lambda x: x, td.zeros(2))
     with pytest.raises(DtypeError, match=r"one bool without axes, got f32\[2\]"):
         td.cond(td.zeros(2), lambda: 1, lambda: 2)

@@ -222,3 +222,13 @@ def leaves(tree: Any) -> list[Any]:
 def structure(tree: Any) -> TreeDef:
     """The shape alone."""
     return flatten(tree)[1]
+
+
+class _Star:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def sketch(tree: TreeDef) -> str:
+    """A tree with stars for arrays, to be shown: {'w': (*, *)}."""
+    return repr(unflatten(tree, [_Star() for _ in tree.leaf_names()]))

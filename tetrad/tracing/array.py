@@ -518,9 +518,29 @@ class TracedArray(Array):
         self._refuse("an int", "compute with the array; static_argnums for plain settings")
 
     def __float__(self) -> float:
+        self._check_lasting("a float")
         if known_value(self) is not None:
             return super().__float__()
         self._refuse("a float", "compute with the array; static_argnums for plain settings")
+
+    def __complex__(self) -> complex:
+        self._check_lasting("a complex number")
+        return super().__complex__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        self._check_lasting("an array of NumPy")
+        return super().__array__(dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self._check_lasting("its memory")
+        return super().__dlpack__(**options)
+
+    def _check_lasting(self, wanted: str) -> None:
+        """What becomes a constant here would be missing in the derivative, and nobody would notice."""
+        if self.trace.active and is_changing(self) and known_value(self) is not None:
+            message = f"{self.trace.name} is being differentiated: {self.type} changes, but Python asked for {wanted}"
+            hint = "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() shows a number"
+            fail(TraceError, message, hint)
 
     def __index__(self) -> int:
         if known_value(self) is not None:
@@ -603,6 +623,22 @@ def known_value(x: TracedArray) -> np.ndarray | None:
             return None
         arrays.append(view)
     return evaluate_graph(make_graph(trace.name, parameters, [x.node]), arrays)[0]
+
+
+def is_changing(x: TracedArray) -> bool:
+    """Does a derivative that is being taken depend on it?"""
+    outside = {node: value for value, node in x.trace.captured.values()}
+    stack, seen = [x.node], {x.node}
+    while stack:
+        node = stack.pop()
+        if node.op.name == "stop_gradient" or not any(t.dtype.is_float or t.dtype.is_complex for t in node.types):
+            continue
+        if node in x.trace.changing or (isinstance(outer := outside.get(node), TracedArray) and is_changing(outer)):
+            return True
+        fresh = [i for i in node.inputs if i not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return False
 
 
 def node_of(x: Array, trace: Trace) -> Node:

@@ -22,10 +22,11 @@ _serial = itertools.count()
 class Trace:
     """One tracing. `captured` maps an outside value to the parameter that stands for it inside.
 
-    `values` are those the parameters have in this run, if it is a run on values: a derivative taken outside `jit`.
+    `values` are those the parameters have in this run, if it is a run on values: a derivative taken outside `jit`;
+    `changing` are the parameters by which it is taken.
     """
 
-    __slots__ = ("active", "captured", "constants", "name", "parent", "serial", "values")
+    __slots__ = ("active", "captured", "changing", "constants", "name", "parent", "serial", "values")
 
     def __init__(self, name: str, parent: Trace | None) -> None:
         self.name, self.parent, self.active = name, parent, True
@@ -33,6 +34,7 @@ class Trace:
         self.constants: dict[int, tuple[Any, Node]] = {}  # id(array) -> (array, so that the id stays its own)
         self.captured: dict[int, tuple[Any, Node]] = {}
         self.values: dict[Node, Any] = {}
+        self.changing: set[Node] = set()
 
     def parameters(self, kinds: Sequence[ArrayType]) -> list[Node]:
         return [make_parameter(kind, i, fresh=True) for i, kind in enumerate(kinds)]

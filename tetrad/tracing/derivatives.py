@@ -17,7 +17,7 @@ import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.record import record
-from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.derive.jvp import Flags
 from tetrad.derive.jvp import jvp as jvp_graph
@@ -57,24 +57,34 @@ class Recorded:
         return tuple(i in marked for i in range(len(self.arrays)))
 
 
-def record_call(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Recorded:
+def record_call(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int] | None = None
+) -> Recorded:
+    """The function traced on the arguments of this call; `numbers` are those by which it will be differentiated."""
     signature = signature_of(function, (), ())
     arguments = signature.arguments(args, kwargs)
     kinds = kinds_of(signature, arguments)
     leaves = [as_array(leaf) for leaf in arguments.leaves]
     strong = tuple(Kind(x.type) if k.weak is not None else k for k, x in zip(kinds, leaves, strict=True))
-    traced = trace_function(signature, function, arguments, strong, leaves)
+    changing = [i for i, mark in enumerate(marked_leaves(arguments.tree, numbers)) if mark]
+    traced = trace_function(signature, function, arguments, strong, leaves, changing)
     names = tuple(signature.leaf_names(arguments))
     return Recorded(signature.name, traced, (*leaves, *traced.captured), arguments, names)
 
 
+def marked_leaves(call: TreeDef, numbers: Sequence[int] | None) -> list[bool]:
+    """For each leaf of (args, kwargs): does it belong to an argument in `numbers`? None stands for all of args."""
+    args, kwargs = call.children
+    count = len(args.children)
+    chosen = set(range(count)) if numbers is None else {n % count for n in numbers if count}
+    marks = [i in chosen for i, child in enumerate(args.children) for _ in child.leaf_names()]
+    return marks + [False for _ in kwargs.leaf_names()]
+
+
 def inputs_of_call(args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]) -> list[bool]:
     """Which leaves of a call are inputs of the graph: those differentiated, and arrays."""
-    chosen = {n % len(args) for n in numbers if args}
     leaves, tree = flatten((tuple(args), kwargs))
-    marks = [i in chosen for i, child in enumerate(tree.children[0].children) for _ in child.leaf_names()]
-    marks += [False] * (len(leaves) - len(marks))
-    return [mark or is_values(leaf) for leaf, mark in zip(leaves, marks, strict=True)]
+    return [mark or is_values(leaf) for leaf, mark in zip(leaves, marked_leaves(tree, numbers), strict=True)]
 
 
 # -- which leaves change ----------------------------------------------------------------------------------------------
@@ -139,8 +149,9 @@ def value_and_grad(
     check_function("grad", fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        inputs = inputs_of_call(args, kwargs, checked_numbers(argnums, "grad"))
-        recorded = record_call(*without_settings(fun, args, kwargs, inputs))
+        numbers = checked_numbers(argnums, "grad")
+        inputs = inputs_of_call(args, kwargs, numbers)
+        recorded = record_call(*without_settings(fun, args, kwargs, inputs), numbers)
         groups, trees = leaves_of(recorded, argnums, "grad")
         marked = [i for group in groups for i in group]
         for i in marked:
@@ -336,16 +347,6 @@ def matching(tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, 
         fail(TraceError, message, "same containers, same keys")
     each = zip(leaves, kinds, wanted.leaf_names(), strict=True)
     return [_matching_leaf(leaf, kind, f"{what} of {name}{n}") for leaf, kind, n in each]
-
-
-class _Star:
-    def __repr__(self) -> str:
-        return "*"
-
-
-def sketch(tree: TreeDef) -> str:
-    """A tree with stars for arrays, to be shown: {'w': (*, *)}."""
-    return repr(unflatten(tree, [_Star() for _ in tree.leaf_names()]))
 
 
 def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:

@@ -17,7 +17,7 @@ from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
-from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph import loops
 from tetrad.graph.build import make_graph, make_parameter
@@ -198,8 +198,8 @@ def check_structure(name: str, f: Callable[..., Any], found: TreeDef, carry: Tre
         fail(TraceError, f"{name}: {called} must return a pair (carry, y)", "return carry, None when there is no y")
     given = found.children[0] if pair else found
     if given is not carry:
-        wanted, came = (", ".join(tree.leaf_names("carry")) or "nothing" for tree in (carry, given))
-        fail(TraceError, f"{name}: the carry has the leaves {wanted}, {called} returns {came}", "return the same tree")
+        message = f"{name}: the carry is {sketch(carry)}, {called} returns {sketch(given)} for it"
+        fail(TraceError, message, "return the same tree: same containers, same keys")
 
 
 def check_carries(name: str, slots: Sequence[Slot], body: Body, names: Sequence[str]) -> None:
@@ -397,9 +397,9 @@ def branch_graph(body: Body, shared: Captured) -> Graph:
 def check_branches(name: str, bodies: Sequence[Body]) -> None:
     for body in bodies[1:]:
         if body.tree is not bodies[0].tree:
-            wanted, came = (", ".join(b.tree.leaf_names("result")) or "nothing" for b in (bodies[0], body))
-            message = f"{name}: {bodies[0].name} returns {wanted}, {body.name} returns {came}"
-            fail(TraceError, message, "branches return the same tree")
+            first, other = branch_names(name, bodies, body)
+            message = f"{name}: {first} returns {sketch(bodies[0].tree)}, {other} returns {sketch(body.tree)}"
+            fail(TraceError, message, "branches return the same tree: same containers, same keys")
 
 
 def check_results(name: str, bodies: Sequence[Body]) -> None:
@@ -408,4 +408,12 @@ def check_results(name: str, bodies: Sequence[Body]) -> None:
         for leaf, a, b in zip(first.tree.leaf_names("result"), first.outputs, body.outputs, strict=True):
             if a.type != b.type:
                 error = DtypeError if a.type.shape == b.type.shape else ShapeError
-                fail(error, f"{name}: {leaf} is {a.type} in {first.name} and {b.type} in {body.name}")
+                names = branch_names(name, bodies, body)
+                fail(error, f"{name}: {leaf} is {a.type} in {names[0]} and {b.type} in {names[1]}")
+
+
+def branch_names(name: str, bodies: Sequence[Body], body: Body) -> tuple[str, str]:
+    """What to call the first branch and this one: lambdas have all the same name."""
+    places = (0, bodies.index(body))
+    roles = ("false_fun", "true_fun") if name == "cond" else tuple(f"branch {i}" for i in range(len(bodies)))
+    return tuple(f"{roles[i]} {bodies[i].name}" for i in places)  # type: ignore[return-value]

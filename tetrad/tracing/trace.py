@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -103,11 +103,14 @@ def trace_function(
     arguments: Arguments,
     kinds: Sequence[Kind],
     values: Sequence[Array] = (),
+    changing: Collection[int] = (),
 ) -> Traced:
-    """Record what the function does with arrays of these kinds. `values`: of the parameters, where Python may ask."""
+    """Record what the function does with arrays of these kinds. `values`: of the parameters, where Python may ask;
+    `changing`: those by which a derivative is taken, of which it may not ask for arrays and floats."""
     with too_deep(signature.name), new_trace(signature.name) as trace:
         parameters = trace.parameters([kind.type for kind in kinds])
         trace.values.update(zip(parameters, values, strict=False))
+        trace.changing.update(parameters[i] for i in changing)
         inputs = [_input(node, kind.weak, trace) for node, kind in zip(parameters, kinds, strict=True)]
         args, kwargs = arguments.rebuild(inputs)
         leaves, tree = flatten(function(*args, **kwargs))
