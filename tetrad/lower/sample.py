@@ -2,34 +2,24 @@
 
 Nothing is sorted. Filters keep a row's largest, so each is a threshold: it is found bit by bit, by counting (top_k) or
 adding up (top_p) what lies above. First a bound is found from the maxima of short stretches, and only what reaches it
-is gathered: a few tokens of a vocabulary, unless the settings let everything through.
+is gathered: a few tokens of a vocabulary, unless the settings let everything through. `lower.sample_row` has the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from tetrad.core.dtypes import bool_, f32, f64, i32, index, u32
 from tetrad.core.sizes import product
-from tetrad.graph.nodes import Node
 from tetrad.kernel import math
 from tetrad.kernel.build import LocalVar, Val
-from tetrad.kernel.nodes import Buffer
 from tetrad.kernel.philox import philox
 from tetrad.lower.frame import LANES, Frame
-from tetrad.lower.launch import Launch, TrapSite
-from tetrad.lower.reader import FIRST_TRAP
+from tetrad.lower.launch import Launch
+from tetrad.lower.sample_row import INF, LOWEST, NONE, STRETCH, EditedRow, Row, threshold
 from tetrad.ops.sample import (
-    BITS,
-    DYNAMIC_EXPONENT,
-    DYNAMIC_RANGE,
-    FREQUENCY,
     INDEX,
-    MESSAGES,
     MIN_P,
-    PRESENCE,
-    REPEAT,
     SEED,
     SEED_OF_ZERO,
     TEMPERATURE,
@@ -44,279 +34,71 @@ from tetrad.ops.sample import (
 )
 from tetrad.passes.fuse import Group
 
-STRETCH = 1024  # tokens whose maxima, one a lane, are remembered; also the tokens of a sum of weights
-PARTS = 4  # independent maxima on the way
-LOWEST = -3.4028234663852886e38  # the least finite f32
-INF = float("inf")
-SIGN = 0x80000000
 ONE = 0x3F800000  # bits of 1.0
 INFINITE = 0x7F800000  # bits of infinity
-NONE = 0x7FFFFFFF
 
 
 def lower_sample(frame: Frame, group: Group) -> Launch:
-    return Sampling(frame, group).launch()
+    node, k = group.root, frame.k
+    row = EditedRow(frame, node)
+    draw = Draw(row)
+    out = frame.output(frame.memory.slots[node])
+    row.fill()
+    top = row.find_top()
+    chosen = k.local(0, i32)
+    with k.when(row.setting(TEMPERATURE).eq(0.0)):
+        chosen.set(row.first_of(top))
+    with k.otherwise():
+        chosen.set(draw.drawn(top))
+    k.store(out, row.row, chosen.get())
+    return frame.finish(node.type.shape[0], group, flops=product(node.inputs[0].type.shape) * 8)
 
 
-class Row:
-    """What both ops begin with: where a row of logits lies, and how trouble is told."""
+class Draw:
+    """From a row to a token: `values` and `tokens` are the candidates, `weights` theirs, `sums` those of stretches."""
 
-    def __init__(self, frame: Frame, node: Node) -> None:
-        self.frame, self.k, self.node = frame, frame.k, node
-        self.vocab = int(node.inputs[0].type.shape[1])  # type: ignore[arg-type]
-        self.row = frame.k.group_id()
-
-    def logit(self, at: Val) -> Val:
-        return self.frame.reading.read(self.node.inputs[0], (self.row, at))
-
-    def trap(self, which: str, bad: Val, value: Val) -> None:
-        traps = self.frame.reading.traps
-        code = FIRST_TRAP + len(traps)
-        traps[code] = TrapSite(self.node.op.name, MESSAGES[which], self.node.source)
-        self.k.trap(bad, code, value)
-
-
-class Sampling(Row):
-    """The kernel of `sample`. `area` holds the edited logits of the row, padded, and behind them the maxima; `values`
-    and `tokens` the candidates; `weights` what they weigh."""
-
-    def __init__(self, frame: Frame, group: Group) -> None:
-        super().__init__(frame, group.root)
-        self.group = group
-        self.has_mask = len(group.root.inputs) == 7
-        self.stretches = -(-self.vocab // STRETCH)
-        self.padded = self.stretches * STRETCH
-        self.area = frame.scratch("area", f32, self.padded + self.stretches * LANES)
-        self.values = frame.scratch("values", f32, self.padded + LANES)
-        self.tokens = frame.scratch("tokens", i32, self.padded + LANES)
-        self.weights = frame.scratch("weights", f32, self.padded + LANES)
-        self.sums = frame.scratch("sums", f64, self.stretches + 1)
-        self.warm_first = dict(group.root.params).get("warm_first", False)
-
-    def launch(self) -> Launch:
-        k, node = self.k, self.node
-        out = self.frame.output(self.frame.memory.slots[node])
-        self.check_settings()
-        self.copy()
-        self.edit()
-        if self.warm_first:
-            self.warm()
-        top = self.find_top()
-        chosen = k.local(0, i32)
-        with k.when(self.setting(TEMPERATURE).eq(0.0)):
-            chosen.set(self.first_of(top))
-        with k.otherwise():
-            chosen.set(self.drawn(top))
-        k.store(out, self.row, chosen.get())
-        return self.frame.finish(node.type.shape[0], self.group, flops=product(node.inputs[0].type.shape) * 8)
-
-    # -- operands -----------------------------------------------------------------------------------------------------
-
-    def operand(self, position: int, *at: Val | int) -> Val:
-        """An element of this row of operand `position`."""
-        return self.frame.reading.read(self.node.inputs[position], (self.row, *(self.k.index(i) for i in at)))
-
-    def setting(self, which: int) -> Val:
-        return self.operand(1, which)
-
-    def number(self, which: int) -> Val:
-        return self.operand(2, which)
-
-    def check_settings(self) -> None:
-        temperature, top_p, min_p = (self.setting(i) for i in (TEMPERATURE, TOP_P, MIN_P))
-        bad = ~(temperature >= 0.0) | top_p.ne(top_p) | min_p.ne(min_p)
-        self.trap("settings", bad, self.row)
-
-    # -- the edited row -----------------------------------------------------------------------------------------------
-
-    def copy(self) -> None:
-        """The row in scratch, -inf behind it."""
-        k, whole = self.k, self.vocab // LANES * LANES
-        with k.loop(self.padded, whole, LANES) as at:
-            k.store(self.area, at + k.lane(), k.const(-INF, f32))
-        with k.loop(whole, 0, LANES) as at:
-            k.store(self.area, at + k.lane(), self.logit(at + k.lane()))
-        if whole < self.vocab:
-            at = k.index(whole) + k.lane()
-            with k.when(at < self.vocab, guard=True):
-                k.store(self.area, at, self.logit(at))
-
-    def edit(self) -> None:
-        """Bias, mask, penalties, the bias that comes after them."""
-        k = self.k
-        self.add_bias(0)
-        if self.has_mask:
-            self.every(lambda at, x: k.select(self.is_allowed(at), x, k.const(-INF, f32)))
-        with k.loop(self.frame.sizes.val(self.node.inputs[3].type.shape[1])) as i:
-            count = self.operand(3, i, 1)
-            with k.when(count > 0):
-                self.change(self.operand(3, i, 0), partial(self.penalised, count))
-        self.add_bias(1)
-
-    def add_bias(self, which: int) -> None:
-        with self.k.loop(self.frame.sizes.val(self.node.inputs[4].type.shape[1])) as i:
-            self.change(self.operand(4, i), lambda old: old + self.operand(5, i, which))
-
-    def change(self, token: Val, rule: Callable[[Val], Val]) -> None:
-        """The logit of one token; -1 is none."""
-        k, at = self.k, self.k.cast(token, index)
-        self.trap("token", at >= self.vocab, at)
-        with k.when((at >= 0) & (at < self.vocab)):
-            k.store(self.area, at, rule(k.load(self.area, at)))
-
-    def every(self, rule: Callable[[Val, Val], Val]) -> None:
-        with self.k.loop(self.padded, 0, LANES) as start:
-            at = start + self.k.lane()
-            self.k.store(self.area, at, rule(start, self.k.load(self.area, at)))
-
-    def is_allowed(self, start: Val) -> Val:
-        """Bits of the mask for sixteen tokens; what lies behind the vocabulary is -inf anyway."""
-        k, words = self.k, -(-self.vocab // BITS)
-        word = self.operand(6, k.min(start // BITS, k.index(words - 1)))
-        return ((word >> k.cast(start % BITS + k.lane(), u32)) & 1).ne(0)
-
-    def warm(self) -> None:
-        """The temperature, where it comes before the filters."""
-        k, top = self.k, self.k.local(-INF, f32)
-        with k.loop(self.padded, 0, LANES) as start:
-            top.set(k.max(top, k.load(self.area, start + k.lane())))
-        divisor = self.divisor(self.area, k.index(self.padded), k.reduce_lanes("max", top.get()))
-        self.every(lambda at, x: x / divisor)
-
-    def penalised(self, count: Val, old: Val) -> Val:
-        k, repeat = self.k, self.setting(REPEAT)
-        milder = k.select(old <= 0.0, old * repeat, old / repeat)
-        return milder - (k.cast(count, f32) * self.setting(FREQUENCY) + self.setting(PRESENCE))
-
-    def divisor(self, buffer: Buffer, count: Val, top: Val) -> Val:
-        """The temperature of `count` logits, -inf not counted, the largest of which is `top`."""
-        k, found = self.k, self.k.local(self.setting(TEMPERATURE))
-        reach = self.setting(DYNAMIC_RANGE)
-        with k.when(reach > 0.0):
-            least = k.max(found.get() - reach, 0.0)
-            even = self.evenness(buffer, count, top)
-            share = math.pow(k, even, self.setting(DYNAMIC_EXPONENT))
-            found.set(k.select(even >= 0.0, least + (found.get() + reach - least) * share, found.get()))
-        return k.max(found, 1e-6)
-
-    def evenness(self, buffer: Buffer, count: Val, top: Val) -> Val:
-        """Entropy in relation to the most that so many could have; NaN of a single one. Sums are f64, as in `weigh`."""
-        k = self.k
-        number, total, moment = (k.local(0.0, f64) for _ in range(3))
-        with k.loop(count, 0, LANES) as start:
-            x = k.load(buffer, start + k.lane())
-            shift = k.max(x, LOWEST) - top
-            weight = k.select(x > -INF, math.exp(k, shift), 0.0)
-            number.set(number.get() + k.select(x > -INF, k.const(1.0, f64), 0.0))
-            total.set(total.get() + k.cast(weight, f64))
-            moment.set(moment.get() + k.select(weight > 0.0, k.cast(weight * shift, f64), 0.0))
-        whole = k.reduce_lanes("add", total.get())
-        mean = k.cast(k.reduce_lanes("add", moment.get()) / whole, f32)
-        entropy = k.max(math.log(k, k.cast(whole, f32)) - mean, 0.0)
-        return entropy / math.log(k, k.cast(k.reduce_lanes("add", number.get()), f32))
-
-    # -- the largest --------------------------------------------------------------------------------------------------
-
-    def find_top(self) -> Val:
-        """The largest logit; on the way the maxima of stretches. A NaN anywhere is the maximum."""
-        k, top = self.k, self.k.local(-INF, f32)
-        with k.loop(self.stretches) as s:
-            parts = [k.local(-INF, f32) for _ in range(PARTS)]
-            with k.loop(STRETCH, 0, LANES * PARTS) as at:
-                for i, part in enumerate(parts):
-                    part.set(k.max(part, k.load(self.area, s * STRETCH + at + i * LANES + k.lane())))
-            found = k.max(k.max(parts[0], parts[1]), k.max(parts[2], parts[3]))
-            k.store(self.area, s * LANES + self.padded + k.lane(), found)
-            top.set(k.max(top, found))
-        highest = k.reduce_lanes("max", top.get())
-        self.trap("logits", highest.ne(highest) | highest.eq(INF), self.row)
-        self.trap("nothing", highest.eq(-INF), self.row)
-        return highest
-
-    def first_of(self, value: Val) -> Val:
-        """The first token with this logit."""
-        k, found = self.k, self.k.local(NONE, i32)
-        with k.loop(self.stretches) as s:
-            here = k.load(self.area, s * LANES + self.padded + k.lane()).eq(value)
-            with k.when(k.any(here) & found.get().eq(NONE)):
-                best = k.local(NONE, i32)
-                with k.loop(STRETCH, 0, LANES) as at:
-                    token = s * STRETCH + at + k.lane()
-                    best.set(k.min(best, k.select(k.load(self.area, token).eq(value), k.cast(token, i32), NONE)))
-                found.set(k.reduce_lanes("min", best.get()))
-        return found.get()
-
-    # -- the draw -----------------------------------------------------------------------------------------------------
+    def __init__(self, row: EditedRow) -> None:
+        self.row, self.k, frame = row, row.k, row.frame
+        self.values = frame.scratch("values", f32, row.padded + LANES)
+        self.tokens = frame.scratch("tokens", i32, row.padded + LANES)
+        self.weights = frame.scratch("weights", f32, row.padded + LANES)
+        self.sums = frame.scratch("sums", f64, row.stretches + 1)
 
     def drawn(self, top: Val) -> Val:
         """The filters in their order, each on the candidates that are left, then the draw among those."""
         k = self.k
-        has_top_k = self.number(TOP_K).ne(0) & (k.cast(self.number(TOP_K), index) < self.vocab)
-        is_typical = self.setting(TYPICAL_P) < 1.0
+        has_top_k = self.row.number(TOP_K).ne(0) & (k.cast(self.row.number(TOP_K), index) < self.row.vocab)
+        is_typical = self.row.setting(TYPICAL_P) < 1.0
         bound, whole, best = k.local(LOWEST, f32), k.local(0.0, f32), k.local(top)
-        with k.when(self.setting(TOP_N_SIGMA) > 0.0):
-            self.cut_by_sigma(top)
+        with k.when(self.row.setting(TOP_N_SIGMA) > 0.0):
+            self.row.cut_by_sigma(top)
         with k.when(has_top_k):
             bound.set(self.bound_of_top_k())
         with k.when(~has_top_k & ~is_typical):
             bound.set(self.bound_of_shares(top, whole))
         count = self.candidates_above(bound.get())
         with k.when(has_top_k):
-            self.cut_below(self.threshold(self.values, k.index(0), count.get(), self.number(TOP_K)), count)
+            self.cut_below(threshold(k, self.values, k.index(0), count.get(), self.row.number(TOP_K)), count)
         with k.when(is_typical):
             self.cut_untypical(count, best)
-        with k.when((self.setting(TOP_P) < 1.0) | (self.setting(MIN_P) > 0.0)):
+        with k.when((self.row.setting(TOP_P) < 1.0) | (self.row.setting(MIN_P) > 0.0)):
             self.weigh(best.get(), count, k.const(1.0, f32))
             with k.when(has_top_k | is_typical):
                 whole.set(self.sum_above(count, k.const(0.0, f32)))
             self.cut_shares(count, whole.get())
-        with k.when(self.setting(XTC_PROBABILITY) > 0.0):
+        with k.when(self.row.setting(XTC_PROBABILITY) > 0.0):
             self.cut_top_choices(count, best)
-        divisor = k.const(1.0, f32) if self.warm_first else self.divisor(self.values, count.get(), best.get())
+        divisor = k.const(1.0, f32) if self.row.warm_first else self.row.divisor(self.values, count.get(), best.get())
         self.weigh(best.get(), count, divisor)
         return self.pick(count)
 
-    def cut_by_sigma(self, top: Val) -> None:
-        """What lies so many standard deviations below the largest is -inf afterwards. Sums are f64, as in `weigh`."""
-        k = self.k
-        number = self.sum_of(lambda x: k.const(1.0, f64))
-        mean = self.sum_of(lambda x: x) / number
-        deviation = k.sqrt(self.sum_of(lambda x: (x - mean) * (x - mean)) / number)
-        least = top - self.setting(TOP_N_SIGMA) * k.cast(deviation, f32)
-        self.every(lambda at, x: k.select(x >= least, x, -INF))
-
-    def sum_of(self, rule: Callable[[Val], Val]) -> Val:
-        """Over the logits of the row that are finite."""
-        k, total = self.k, self.k.local(0.0, f64)
-        with k.loop(self.padded, 0, LANES) as at:
-            x = k.load(self.area, at + k.lane())
-            total.set(total.get() + k.select(x > -INF, rule(k.cast(k.max(x, LOWEST), f64)), 0.0))
-        return k.reduce_lanes("add", total.get())
-
     def bound_of_top_k(self) -> Val:
         """No more than the k-th largest logit: where there are as many maxima of stretches, the k-th of those."""
-        k, wanted = self.k, self.number(TOP_K)
-        maxima = self.stretches * LANES
+        k, wanted = self.k, self.row.number(TOP_K)
+        maxima = self.row.stretches * LANES
         few = k.cast(wanted, index) <= maxima
-        start, stop = k.select(few, k.index(self.padded), k.index(0)), k.select(few, k.index(maxima), k.index(0))
-        return self.threshold(self.area, start, k.index(self.padded) + stop, wanted)
-
-    def threshold(self, buffer: Buffer, start: Val, stop: Val, wanted: Val) -> Val:
-        """The `wanted`-th largest of some floats, found bit by bit; LOWEST where so many are not finite."""
-        k, key, need = self.k, self.k.local(0, u32), self.k.cast(wanted, i32)
-        with k.loop(32) as i:
-            trial = key.get() | (k.const(SIGN, u32) >> k.cast(i, u32))
-            least, count = self.float_of(trial), k.local(0, i32)
-            with k.loop(stop, start, LANES) as at:
-                count.set(count.get() + k.select(k.load(buffer, at + k.lane()) >= least, k.const(1, i32), 0))
-            key.set(k.select(k.reduce_lanes("add", count.get()) >= need, trial, key.get()))
-        found = self.float_of(key.get())
-        return k.select(found >= LOWEST, found, LOWEST)  # keys below all numbers are NaN
-
-    def float_of(self, key: Val) -> Val:
-        """Keys count as the floats do: with the sign bit set the rest is a positive float, else all bits are turned."""
-        k = self.k
-        return k.bitcast(k.select((key & SIGN).ne(0), key ^ SIGN, ~key), f32)
+        start, stop = k.select(few, k.index(self.row.padded), k.index(0)), k.select(few, k.index(maxima), k.index(0))
+        return threshold(k, self.row.area, start, k.index(self.row.padded) + stop, wanted)
 
     def bound_of_shares(self, top: Val, whole: LocalVar) -> Val:
         """What lies below can be in no share that top_p or min_p leaves, by a wide margin; `whole` is set to the sum.
@@ -324,13 +106,13 @@ class Sampling(Row):
         Were all V tokens below c = (1 - top_p) / V of the whole, top_p would still be reached without them.
         """
         k, bound = self.k, self.k.local(LOWEST, f32)
-        top_p, min_p = self.setting(TOP_P), self.setting(MIN_P)
+        top_p, min_p = self.row.setting(TOP_P), self.row.setting(MIN_P)
         with k.when(top_p < 1.0):
             total = k.local(0.0, f32)
-            with k.loop(self.padded, 0, LANES) as at:
-                total.set(total.get() + math.exp(k, k.load(self.area, at + k.lane()) - top))
+            with k.loop(self.row.padded, 0, LANES) as at:
+                total.set(total.get() + math.exp(k, k.load(self.row.area, at + k.lane()) - top))
             whole.set(k.reduce_lanes("add", total.get()))
-            share = (k.const(1.0, f32) - k.max(top_p, 0.0)) * whole.get() * (0.5 / self.vocab)
+            share = (k.const(1.0, f32) - k.max(top_p, 0.0)) * whole.get() * (0.5 / self.row.vocab)
             bound.set(k.max(bound, top + math.log(k, k.max(share, 1e-37))))
         with k.when(min_p > 0.0):
             bound.set(k.max(bound, top + math.log(k, k.min(min_p, 1.0)) - 0.01))
@@ -338,17 +120,17 @@ class Sampling(Row):
 
     def candidates_above(self, bound: Val) -> LocalVar:
         """How many tokens reach the bound; they are `values` and `tokens`, in order, -inf after the last."""
-        k, count = self.k, self.k.local(self.padded, index)
+        k, count = self.k, self.k.local(self.row.padded, index)
         with k.when(bound > LOWEST):
-            self.gather(k.index(self.padded), count, lambda at: k.load(self.area, at) >= bound, self.take)
-        with k.otherwise(), k.loop(self.padded, 0, LANES) as start:
+            self.gather(k.index(self.row.padded), count, lambda at: k.load(self.row.area, at) >= bound, self.take)
+        with k.otherwise(), k.loop(self.row.padded, 0, LANES) as start:
             self.take(start + k.lane(), start + k.lane())
         self.close(count)
         return count
 
     def take(self, at: Val, where: Val) -> None:
         """Token `at` becomes candidate `where`."""
-        self.k.store(self.values, where, self.k.load(self.area, at))
+        self.k.store(self.values, where, self.k.load(self.row.area, at))
         self.k.store(self.tokens, where, self.k.cast(at, i32))
 
     def close(self, count: LocalVar) -> None:
@@ -424,19 +206,19 @@ class Sampling(Row):
         self.candidates(count, add)
         whole = k.reduce_lanes("add", total.get())
         mean = k.cast(k.reduce_lanes("add", moment.get()) / whole, f32)
-        self.candidates(count, lambda at: k.store(self.area, at, k.abs(k.load(self.values, at) - top - mean)))
-        wanted = k.cast(self.setting(TYPICAL_P), f64) * whole
+        self.candidates(count, lambda at: k.store(self.row.area, at, k.abs(k.load(self.values, at) - top - mean)))
+        wanted = k.cast(self.row.setting(TYPICAL_P), f64) * whole
         with k.loop(31) as i:  # the largest distance such that those below it do not exceed what is wanted
             trial = edge.get() | (k.const(1 << 30, u32) >> k.cast(i, u32))
             fits = self.weight_nearer(count, k.bitcast(trial, f32)) <= wanted
             edge.set(k.select(fits & (trial <= INFINITE), trial, edge.get()))
-        self.keep(count, best, lambda at: k.load(self.area, at) <= k.bitcast(edge.get(), f32))
+        self.keep(count, best, lambda at: k.load(self.row.area, at) <= k.bitcast(edge.get(), f32))
 
     def weight_nearer(self, count: LocalVar, distance: Val) -> Val:
         k, total = self.k, self.k.local(0.0, f64)
 
         def rule(at: Val) -> None:
-            weight = k.select(k.load(self.area, at) < distance, k.load(self.weights, at), 0.0)
+            weight = k.select(k.load(self.row.area, at) < distance, k.load(self.weights, at), 0.0)
             total.set(total.get() + k.cast(weight, f64))
 
         self.candidates(count, rule)
@@ -456,8 +238,8 @@ class Sampling(Row):
 
     def cut_top_choices(self, count: LocalVar, best: LocalVar) -> None:
         """XTC, where the dice say so: of those that reach the threshold only the least likely stay."""
-        k, threshold = self.k, self.setting(XTC_THRESHOLD)
-        takes_part = self.uniform(XTC_STREAM) < k.cast(self.setting(XTC_PROBABILITY), f64)
+        k, threshold = self.k, self.row.setting(XTC_THRESHOLD)
+        takes_part = self.uniform(XTC_STREAM) < k.cast(self.row.setting(XTC_PROBABILITY), f64)
         with k.when(takes_part & (threshold <= XTC_MOST)):
             self.weigh(best.get(), count, k.const(1.0, f32))
             limit, least = threshold * self.sum_above(count, k.const(0.0, f32)), k.local(INF, f32)
@@ -483,9 +265,9 @@ class Sampling(Row):
     def cut_shares(self, count: LocalVar, whole: Val) -> None:
         """top_p and min_p: what is cut is -inf afterwards."""
         k = self.k
-        least = k.local(k.min(self.setting(MIN_P), 1.0))
-        with k.when(self.setting(TOP_P) < 1.0):
-            wanted = k.max(self.setting(TOP_P) * whole, 1e-30)
+        least = k.local(k.min(self.row.setting(MIN_P), 1.0))
+        with k.when(self.row.setting(TOP_P) < 1.0):
+            wanted = k.max(self.row.setting(TOP_P) * whole, 1e-30)
             bits = k.local(0, u32)
             self.find_edge(count, wanted, bits, range(29, 22, -1))
             self.narrow(count, k.bitcast(bits.get(), f32))
@@ -557,8 +339,8 @@ class Sampling(Row):
     def uniform(self, stream: int = 0) -> Val:
         """24 bits of word `index` of a stream of the seed, as a number in [0, 1)."""
         k = self.k
-        low, high = self.number(SEED), self.number(SEED + 1)
-        at, above = self.number(INDEX), self.number(INDEX + 1)
+        low, high = self.row.number(SEED), self.row.number(SEED + 1)
+        at, above = self.row.number(INDEX), self.row.number(INDEX + 1)
         low = k.select((low | high).eq(0), k.const(SEED_OF_ZERO, u32), low)
         counter = [(at >> 2) | (above << 30), above >> 2, k.const(stream, u32), k.const(0, u32)]
         words = philox(k, counter, (low, high))
