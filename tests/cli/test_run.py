@@ -99,6 +99,17 @@ def test_a_line_of_llama_cpp(invoke: Invoke, tiny_file: Path) -> None:
     assert found.stderr.count("note: ") == 7 and "eval rate" in found.stderr
 
 
+@pytest.mark.parametrize(("words", "said"), [
+    (("--lora", "a.gguf"), "--lora: adapters are not supported"),
+    (("-md", "draft.gguf"), "-md: draft models are not supported; --speculate N"),
+    (("--mmproj", "a.gguf"), "--mmproj: models of images are not supported"),
+])  # fmt: skip
+def test_what_llama_cpp_can_do_and_this_cannot(
+    invoke: Invoke, tiny_file: Path, words: tuple[str, str], said: str
+) -> None:
+    assert said in invoke("run", tiny_file, *words, "-p", "Hi", code=2).stderr
+
+
 def test_the_chain_of_samplers(invoke: Invoke, tiny_file: Path) -> None:
     words = ("run", tiny_file, "Hi", "-n30", "-c256", "-s7", "--temp", "3", "--ignore-eos")
     lines = ("", "--samplers top_k;temperature", "--samplers temperature;top_k;top_p;min_p", "--typical 0.3",
@@ -309,6 +320,31 @@ def test_text_that_is_not_utf_8_is_named(invoke: Invoke, tiny_file: Path) -> Non
     words = [sys.executable, "-c", RUN, "run", str(tiny_file), *GREEDY]
     run = subprocess.run(words, input=b"Hi \xff", capture_output=True)
     assert run.returncode == 2 and b"Error: stdin: byte 3 is not UTF-8" in run.stderr
+
+
+@pytest.mark.parametrize("words", [("run", *GREEDY, "-p"), ("tokenize", "-p"), ("embed", "-c", "64", "-p")])
+def test_words_are_utf_8_whatever_the_locale(invoke: Invoke, tiny_file: Path, words: tuple[str, ...]) -> None:
+    command, *rest = words
+    plain = invoke(command, tiny_file, *rest, "caf\u00e9").stdout
+    assert invoke(command, tiny_file, *rest, "caf\udcc3\udca9").stdout == plain
+    bad = invoke(command, tiny_file, *rest, "caf\udce9", code=2)
+    assert "the text: byte 3 is not UTF-8" in bad.stderr
+
+
+def test_a_message_that_is_no_utf_8_does_not_end_the_chat(tiny_file: Path) -> None:
+    words = [sys.executable, "-c", RUN, "chat", str(tiny_file), *GREEDY]
+    run = subprocess.run(words, input=b"Hi \xff\n/show messages\n", capture_output=True)
+    assert run.returncode == 0 and b"the message: byte 3 is not UTF-8" in run.stderr
+    assert b"nothing was said" in run.stdout
+
+
+def test_a_mark_before_the_text_is_no_part_of_the_prompt(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"Hi\r\nthere")
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbfHi\r\nthere")
+    plain, marked = (invoke("run", tiny_file, *GREEDY, "-f", tmp_path / n).stdout for n in ("plain", "marked"))
+    assert plain == marked
+    ids = json.loads(invoke("tokenize", tiny_file, "--ids", "-f", tmp_path / "plain").stdout)
+    assert ids == json.loads(invoke("tokenize", tiny_file, "--ids", "-p", "Hi\r\nthere").stdout)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -111,3 +111,18 @@ def test_without_the_library(model: Model, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "llguidance", None)  # as if it could not be found
     with pytest.raises(UnsupportedError, match="needs the package llguidance"):
         Grammars(model.tokenizer, 300).constraint("root ::= [a]")
+
+
+@pytest.mark.parametrize(
+    ("grammar", "text"),
+    [
+        (r'root ::= "\u0041\u00e9\U0001F600"', "Aé😀"),
+        (r'root ::= "\x41\u0022\u005c" "\n"', 'A"\\\n'),
+        (r'root ::= [\u65e5-\u65e5] [\U0000672c]', "日本"),
+        (r'root ::= "\\u0041"', r"\u0041"),
+    ],
+)
+def test_characters_named_by_their_numbers(model: Model, grammar: str, text: str) -> None:
+    assert model.generate("the", grammar=grammar, max_tokens=40).text == text
+    with pytest.raises(SettingError, match="grammar: expected one that is valid"):
+        model.generate("the", grammar=r'root ::= "\ud800"')

@@ -19,6 +19,7 @@ from tetrad.cli.console import notes
 from tetrad.cli.conversation import CommandError, Conversation, Ended
 from tetrad.cli.options import (
     Command,
+    as_text,
     escaping,
     load_options,
     load_settings,
@@ -87,15 +88,18 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
             return
 
 
-def respond(conversation: Conversation, text: str) -> None:
+def respond(conversation: Conversation, line: str) -> None:
     """One line of the user: a command, or a message that is answered. What goes wrong is said, and the chat goes on."""
     try:
+        text = as_text(line, "the message")
         if text.split()[0] == "/retry":
             text = conversation.retry()
         elif text.startswith("/"):
             print(conversation.command(text))
             return
         reply(conversation, text)
+    except click.UsageError as error:  # a message that is no text
+        notes.print(error.message, style="red")
     except CommandError as error:
         notes.print(str(error), style="red")
     except TetradError as error:

@@ -12,6 +12,7 @@ import click
 from tetrad.cli.options import (
     READABLE,
     Command,
+    as_text,
     load_options,
     load_settings,
     model_options,
@@ -62,7 +63,7 @@ def given_texts(words: list[str], source: Path | None, separator: str) -> list[s
     lines = [] if source is None else [line for line in read_text(source).split(separator) if line.strip()]
     if not words and not lines:
         raise click.UsageError("there is no text in it")
-    return [*words, *lines]
+    return [*map(as_text, words), *lines]
 
 
 COMMANDS = {"embed": embed}

@@ -28,6 +28,12 @@ from tetrad.hub.pull import SMALL, can_fetch, local, pull, unknown
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JOINED = re.compile(r"(-[a-zA-Z]+)([+-]?\d+(?:\.\d+)?)")  # -n3, -t2, -n-1
+ADAPTERS, DRAFTS = "adapters are not supported", "draft models are not supported; --speculate N guesses without one"
+NOT_HERE = {  # options of llama.cpp that cannot be left out of account
+    "--lora": ADAPTERS, "--lora-scaled": ADAPTERS, "--control-vector": ADAPTERS, "-md": DRAFTS, "--model-draft": DRAFTS,
+    "-hfd": DRAFTS, "--hf-repo-draft": DRAFTS, "-mm": "models of images are not supported",
+    "--mmproj": "models of images are not supported", "--image": "models of images are not supported",
+}  # fmt: skip
 LIKE_AN_OPTION = re.compile(r"-[a-zA-Z][\w-]+")
 
 
@@ -74,6 +80,8 @@ class Command(click.Command):
         return {name: valued[p] for p in options for name in (*p.opts, *p.secondary_opts)}
 
     def no_option(self, ctx: click.Context, name: str) -> click.UsageError:
+        if name in NOT_HERE:
+            return click.UsageError(f"{name}: {NOT_HERE[name]}", ctx)
         known = self.known(ctx)
         words = {spelling.lstrip("-"): spelling for spelling in known}
         close = [words[w] for w in get_close_matches(name.lstrip("-"), words, cutoff=0.5)]
@@ -375,7 +383,7 @@ def unescaped(text: str) -> str:
 
 def escaping(given: dict[str, Any]) -> Callable[[str], str]:
     """What is done to words of the command line; to those of `given` it has been done."""
-    escape = unescaped if given.pop("escape") else str
+    escape = (lambda text: unescaped(as_text(text))) if given.pop("escape") else as_text
     system, file = given["system"], given.pop("system_file")
     if system is not None and file is not None:
         raise click.UsageError("give one of --system-prompt and --system-prompt-file")
@@ -408,9 +416,22 @@ def parsed(schema: str) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """A file of text, or stdin for `-`."""
+    """A file of text, or stdin for `-`: its bytes as they are, so that tokens can be compared."""
+    is_piped = str(path) == "-"
+    return as_utf8(sys.stdin.buffer.read() if is_piped else path.read_bytes(), "stdin" if is_piped else str(path))
+
+
+def as_text(word: str, what: str = "the text") -> str:
+    r"""A word of the command line or a line of a terminal: its bytes are UTF-8, whatever the locale takes them for.
+
+    >>> as_text("caf\udcc3\udca9")
+    'café'
+    """
+    return word if word.isascii() else as_utf8(word.encode(errors="surrogateescape"), what)
+
+
+def as_utf8(data: bytes, what: str) -> str:
     try:
-        return sys.stdin.buffer.read().decode() if str(path) == "-" else path.read_text(encoding="utf-8")
+        return data.decode()
     except UnicodeDecodeError as error:
-        place = "stdin" if str(path) == "-" else path
-        raise click.UsageError(f"{place}: byte {error.start} is not UTF-8") from None
+        raise click.UsageError(f"{what}: byte {error.start} is not UTF-8; convert it, such as by iconv") from None

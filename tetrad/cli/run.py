@@ -40,6 +40,8 @@ from tetrad.hub.describe import describe
 from tetrad.hub.pull import local
 from tetrad.models.model import Model, load
 
+MARK = "\ufeff"  # what editors and shells of Windows begin a text with
+
 prompt_options = together(
     option("-p", "--prompt", default=None, help="The prompt, as PROMPT."),
     option("-f", "-bf", "--file", "--binary-file", "source", type=READABLE, default=None,
@@ -87,8 +89,8 @@ def prompt_of(words: list[str], source: Path | None) -> str | None:
     """The parts that were given, in order; None asks for a chat."""
     parts = [*words]
     if source is not None:
-        parts.append(read_text(source))
-    if not sys.stdin.isatty() and str(source) != "-" and (piped := read_text(Path("-"))):
+        parts.append(read_text(source).removeprefix(MARK))
+    if not sys.stdin.isatty() and str(source) != "-" and (piped := read_text(Path("-")).removeprefix(MARK)):
         parts.append(piped)
     if not parts and not sys.stdin.isatty():
         raise click.UsageError("which prompt? Give PROMPT, -p, -f FILE, or pipe it in")

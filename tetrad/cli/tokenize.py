@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tetrad.cli.options import READABLE, Command, model_options, model_path, names_model, option, read_text
+from tetrad.cli.options import READABLE, Command, as_text, model_options, model_path, names_model, option, read_text
 from tetrad.formats import gguf
 from tetrad.text.tokenizer import tokenizer_from_gguf
 
@@ -56,7 +56,7 @@ def given_text(text: str | None, source: Path | None) -> str:
     if source is not None:
         return read_text(source)
     if text is not None:
-        return text
+        return as_text(text)
     if sys.stdin.isatty():
         raise click.UsageError("which text? Give TEXT, -f FILE, or pipe it in")
     return read_text(Path("-"))

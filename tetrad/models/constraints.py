@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,25 @@ UNFOLLOWED = "it leads to a place from which no text completes it, or is too lar
 # Between the parts of JSON: as in llama.cpp, so that a model cannot write spaces for ever.
 JSON_SPACE = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})"}
 NEVER = (Kind.UNUSED, Kind.CONTROL, Kind.UNKNOWN)  # tokens that are no text
+
+
+ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|.)", re.DOTALL)
+
+
+def spelt_out(gbnf: str) -> str:
+    r"""Characters that GBNF names by numbers of four or eight digits, which the library does not know, as themselves.
+
+    >>> spelt_out(r'root ::= "\u00e9" [\u4e00-\u9fff] "\\u00e9"')
+    'root ::= "é" [一-鿿] "\\\\u00e9"'
+    """
+
+    def character(match: re.Match[str]) -> str:
+        number = int(match[1] or match[2] or "0", 16)
+        if number < 0x80:  # a quote, a bracket: two digits keep it apart
+            return f"\\x{number:02x}" if match[1] or match[2] else match[0]
+        return match[0] if number > sys.maxunicode or 0xD800 <= number < 0xE000 else chr(number)
+
+    return ESCAPE.sub(character, gbnf)
 
 
 class Constraint:
@@ -102,7 +123,7 @@ class Grammars:
         if kind not in KINDS or not isinstance(text, str) or len(given) != 1:
             raise SettingError("grammar", f"text, or a mapping with one of {', '.join(KINDS)}", grammar)
         try:
-            return self.library.grammar_from(kind, text)  # type: ignore[no-any-return]
+            return self.library.grammar_from(kind, spelt_out(text) if kind == "gbnf" else text)  # type: ignore[no-any-return]
         except ValueError as error:
             raise SettingError("grammar", "one that is valid", text, hint=str(error)[:300]) from None
 
