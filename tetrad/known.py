@@ -27,6 +27,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal, splat_of
 from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantised arrays)
 from tetrad.runtime.cache import cache_key
+from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array, array_type
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ MAKERS = (
     "", "codegen", "compiler", "core", "derive", "graph", "kernel", "lower", "models", "ops", "passes", "quant",
     "runtime", "tracing",
 )  # fmt: skip
+
+MOST_SIZES = 4096  # remembered by a function; more than that and the memory is dropped
 
 Marks = Mapping[int, SizeExpr]  # {axis: Dim}
 Types = tuple[ArrayType, ...]
@@ -78,6 +81,7 @@ class Known:
         self.donated, self.marks = donated, dims or {}
         self.found: dict[Types, Found | None] = {}
         self.noted: set[Types] = set()
+        self.quick: dict[tuple[int, ...], Sized] = {}  # by the ids of the arguments' types
         self.lock = threading.Lock()
 
     @cached_property
@@ -101,6 +105,18 @@ class Known:
             return self.traced(arguments, kinds)
         outputs = tuple([array_type(o.dtype, tuple([bind(n, values) for n in o.shape])) for o in found.outputs])
         return Sized(found.program.run, tuple(values.values()), outputs)
+
+    def __call__(self, *arguments: Array) -> Any:
+        """The results of a call; one alone as it is."""
+        key = tuple([id(x.type) for x in arguments])  # there is one object of each type, and it stays
+        program = self.quick.get(key)
+        if program is None:
+            if len(self.quick) >= MOST_SIZES:
+                self.quick.clear()
+            program = self.quick[key] = self.sized(*arguments)
+        storages = program.run([x._storage or x.storage(Storage.from_numpy) for x in arguments], program.dims)
+        made = [Array.from_storage(kind, storage) for kind, storage in zip(program.outputs, storages, strict=True)]
+        return made[0] if len(made) == 1 else made
 
     def recalled(self, kinds: Types, given: Types) -> Found | None:
         """The program noted for this name and these types, if the disk has both."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tetrad.core.choice import INDEX, SEED, TOP_K
 from tetrad.core.dtypes import bool_, f32, f64, i32, index, u32
 from tetrad.core.sizes import product
 from tetrad.kernel import math
@@ -18,12 +19,9 @@ from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
 from tetrad.lower.sample_row import INF, LOWEST, NONE, STRETCH, EditedRow, Row, threshold
 from tetrad.ops.sample import (
-    INDEX,
     MIN_P,
-    SEED,
     SEED_OF_ZERO,
     TEMPERATURE,
-    TOP_K,
     TOP_N_SIGMA,
     TOP_P,
     TYPICAL_P,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from tetrad.core.choice import BITS
 from tetrad.core.dtypes import f32, f64, i32, index, u32
 from tetrad.graph.nodes import Node
 from tetrad.kernel import math
@@ -18,7 +19,6 @@ from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import TrapSite
 from tetrad.lower.reader import FIRST_TRAP
 from tetrad.ops.sample import (
-    BITS,
     DYNAMIC_EXPONENT,
     DYNAMIC_RANGE,
     FREQUENCY,

@@ -6,6 +6,7 @@ Receives logits of one position, returns the token and, where asked for, what wa
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections import deque
@@ -17,11 +18,13 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
+from tetrad.core.choice import BITS, INDEX, NUMBERS, SEED, TOP_K
 from tetrad.core.errors import SettingError
+from tetrad.core.sizes import Dim
+from tetrad.known import Known
 from tetrad.models.checks import check_count, check_number, check_texts
 from tetrad.models.dry import BREAKERS, Dry, Heads
 from tetrad.models.mirostat import Mirostat
-from tetrad.ops.sample import BITS, INDEX, NUMBERS, SEED, TOP_K, draw_of, edited_row, sample, top_tokens
 from tetrad.tracing.array import Array
 
 MOST_LOGPROBS = 20
@@ -219,8 +222,9 @@ class Sampler:
     def _by_surprise(self, logits: Array, settings: Array, numbers: Array, *edits: Array) -> Array:
         """Mirostat in the place of the op."""
         assert self.mirostat is not None
-        row = edited_row(*(x.view[0] for x in (logits, settings, *edits)))
-        return Array.from_numpy(np.array([self.mirostat.choose(row, draw_of(numbers.view[0].tolist()))], np.int32))
+        op = op_module()
+        row = op.edited_row(*(x.view[0] for x in (logits, settings, *edits)))
+        return Array.from_numpy(np.array([self.mirostat.choose(row, op.draw_of(numbers.view[0].tolist()))], np.int32))
 
     def _with_logprobs(self, token: int, logits: Array) -> Choice:
         wanted, row = self.settings.logprobs, logits.view[0]
@@ -258,28 +262,34 @@ def bias_rows(
 
 
 @cache
-def compiled_sample(warm_first: bool = False) -> Any:
-    def choose(logits: Any, settings: Any, numbers: Any, seen: Any, biased: Any, bias: Any, *mask: Any) -> Any:
-        return sample(logits, settings, numbers, seen, biased, bias, *mask, warm_first=warm_first)
+def compiled_sample(warm_first: bool = False) -> Known:
+    def choose(*given: Any) -> Any:
+        return op_module().sample(*given, warm_first=warm_first)
 
-    biases = {1: td.Dim("biased", max=1 << 24)}
-    return td.jit(choose, dims={"seen": {1: td.Dim("seen", max=1 << 24)}, "biased": biases, "bias": biases})
-
-
-@cache
-def compiled_top(count: int) -> Any:
-    return td.jit(lambda logits: top_tokens(logits, count=count))
+    biases = {1: Dim("biased", max=1 << 24)}
+    dims = {3: {1: Dim("seen", max=1 << 24)}, 4: biases, 5: biases}
+    return Known(choose, lambda: f"sample, {warm_first=}", dims=dims)
 
 
 @cache
-def compiled_log_sum() -> Any:
+def compiled_top(count: int) -> Known:
+    return Known(lambda logits: op_module().top_tokens(logits, count=count), lambda: f"top_tokens, {count=}")
+
+
+@cache
+def compiled_log_sum() -> Known:
     """log of the sum of exp, of every row."""
 
     def log_sum(logits: Array) -> Array:
         top = td.max(logits, axis=-1, keepdims=True)
         return (td.log(td.sum(td.exp(logits - top), axis=-1, keepdims=True)) + top)[:, 0]  # type: ignore[no-any-return]
 
-    return td.jit(log_sum)
+    return Known(log_sum, lambda: "log_sum")
+
+
+def op_module() -> Any:
+    """Loaded where something of it is traced or evaluated, and with it every op: a recalled program needs none."""
+    return importlib.import_module("tetrad.ops.sample")
 
 
 def mask_words(vocab: int) -> int:

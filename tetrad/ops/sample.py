@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tetrad.core.choice import BITS, INDEX, NUMBERS, SEED, SETTINGS, TOP_K
 from tetrad.core.dtypes import f32, i32, u32
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.op import Case, op
@@ -18,9 +19,6 @@ from tetrad.ops.rules import Array
 
 TEMPERATURE, TOP_P, MIN_P, REPEAT, PRESENCE, FREQUENCY = range(6)  # columns of `settings`
 TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD, DYNAMIC_RANGE, DYNAMIC_EXPONENT = range(6, 12)
-TOP_K, SEED, INDEX = 0, 1, 3  # columns of `numbers`: seed and index take two each, low word first
-SETTINGS, NUMBERS = 12, 5
-BITS = 32  # of a word of a mask
 SEED_OF_ZERO = 0xDEADBEEF
 XTC_STREAM = 1  # whether XTC takes part is drawn from a stream of its own: the choice of the token stays the same draw
 XTC_MOST = 0.5  # no two tokens are likelier than that
