@@ -23,7 +23,8 @@ MODULES = ("functions", "kernel", "nn")  # names that `tetrad.names` itself impo
 def __getattr__(name: str) -> Any:
     if name in MODULES:
         return importlib.import_module(f"tetrad.{name}")
-    globals()[name] = found = getattr(importlib.import_module("tetrad.names"), name)
+    home = "tetrad.lm" if name == "load" else "tetrad.names"
+    globals()[name] = found = getattr(importlib.import_module(home), name)
     return found
 
 

@@ -58,11 +58,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found = importlib.import_module("tetrad.explain.bisect").bisect
         return found
     if name == "load":
-        try:
-            globals()[name] = found = importlib.import_module("tetrad.models.model").load
-        except ModuleNotFoundError as missing:
-            message = f"td.load needs the package {missing.name}, which is not installed"
-            raise errors.UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
+        globals()[name] = found = importlib.import_module("tetrad.lm").load
         return found
     globals()[name] = value = getattr(functions, name)
     return value

@@ -93,23 +93,27 @@ def test_a_second_start_traces_nothing(
         engine_logits(programs, context=300)  # caches of another size are another program
 
 
-FIRST_TOKEN = """
-import sys
+LOGITS = """
 import numpy as np
 from tetrad.models.engine import Engine
 from tetrad.models.load import load_parts
 engine = Engine(load_parts(sys.argv[1]).programs, context=64)
 engine.step([(engine.start(np.arange(5)), np.arange(5))])
-print(*sorted(sys.modules))
+"""
+TEXT = """
+import tetrad as td
+td.load(sys.argv[1], context=64).generate("a b", max_tokens=3, logprobs=1)
 """
 
 
-def test_a_second_start_loads_no_compiler(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", [LOGITS, TEXT], ids=["logits", "text"])
+def test_a_second_start_loads_no_compiler(tmp_path: Path, script: str) -> None:
     """Neither the ops, nor tracing, nor what knows bf16: half of the time of a start went into loading them."""
     gguf.write(tmp_path / "model.gguf", *tiny_model("llama"))
     kept = {name: value for name, value in os.environ.items() if name != "TETRAD_CHECK"}
     settings = {"cwd": ROOT, "env": kept | {"TETRAD_CACHE_DIR": str(tmp_path / "cache")}}
-    command = [sys.executable, "-c", FIRST_TOKEN, str(tmp_path / "model.gguf")]
+    whole = f"import sys\n{script}\nprint(*sorted(sys.modules))"
+    command = [sys.executable, "-c", whole, str(tmp_path / "model.gguf")]
     first, second = (
         set(subprocess.run(command, capture_output=True, text=True, check=True, **settings).stdout.split())
         for _ in range(2)
