@@ -31,6 +31,16 @@ def test_the_report_tells_kernels_memory_and_stages() -> None:
     assert story.origins.get("compiled", 0) + story.origins.get("disk", 0) + story.origins.get("process", 0) > 0
 
 
+def test_a_branch_that_is_not_taken_has_no_rates(tmp_path: Path) -> None:
+    function = lambda x: td.cond(x[0] > 0, lambda x: td.cumulative_sum(x), lambda x: td.sort(x), x)  # noqa: E731
+    story = td.explain(function)(td.ones(64))
+    (idle,) = (k for k in story.kernels if k.name == "sort")
+    assert idle.ns == 0 and idle.rates == ("-", "-") and idle.nbytes > 0
+    (line,) = (line for line in str(story).splitlines() if "/sort " in line)
+    assert line.endswith("0 ns       -       -  not run, or too short to time")
+    assert "not run, or too short to time" in story.html(tmp_path / "page.html").read_text()
+
+
 def test_scratch_is_told_for_each_thread() -> None:
     """Chains and sums that wait between blocks of k are the most of it; whatever the sizes, a few megabytes."""
     story = td.explain(lambda a, b: a @ b)(np.zeros((1040, 2050), np.float32), np.zeros((2050, 520), np.float32))

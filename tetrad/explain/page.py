@@ -182,13 +182,12 @@ def kernel_section(story: Explanation) -> str:
 def kernel_rows(story: Explanation, kernel: Kernel, longest: int) -> str:
     found = group_id(story, kernel.launch)
     group = f"{found[0]}.{found[1]}" if found else ""
-    ns, least = max(kernel.ns, 1), min(kernel.ns, max(kernel.memory_ns, kernel.arithmetic_ns))
-    bar = f'<div class=bar><i style="width:{100 * ns / longest:.2f}%"></i>'
+    least = min(kernel.ns, max(kernel.memory_ns, kernel.arithmetic_ns))
+    bar = f'<div class=bar><i style="width:{100 * kernel.ns / longest:.2f}%"></i>'
     bar += f'<i class=least style="width:{100 * least / longest:.2f}%"></i></div>'
-    limit = "starting" if kernel.bound == "starting" else f"{kernel.bound}, {kernel.share:.0%} of the roof"
     numbers = [
         str(kernel.groups), str(kernel.threads), bytes_text(kernel.nbytes), count_text(kernel.flops),
-        time_text(kernel.ns), f"{kernel.nbytes / ns:.1f}", f"{kernel.flops / ns:.1f}",
+        time_text(kernel.ns), *kernel.rates,
     ]  # fmt: skip
     name = escape("/".join((*kernel.path, kernel.name)))
     cells = "".join(f"<td class=num>{escape(n)}</td>" for n in numbers)
@@ -196,7 +195,7 @@ def kernel_rows(story: Explanation, kernel: Kernel, longest: int) -> str:
     first = f'<td class=name data-tip="{name}{escape(source)}"><span class=chip></span>{name}</td><td>{bar}</td>'
     style = colour(story, kernel.launch)
     text = f"<tr hidden><td colspan=10><pre>{escape(str(kernel.launch.program))}</pre></td></tr>"
-    return f'<tr class=kernel data-group="{group}" style="{style}">{first}{cells}<td>{limit}</td></tr>{text}'
+    return f'<tr class=kernel data-group="{group}" style="{style}">{first}{cells}<td>{kernel.limit}</td></tr>{text}'
 
 
 # -- the arena over time ----------------------------------------------------------------------------------------------
@@ -276,8 +275,8 @@ def roof_lines(story: Explanation) -> Iterator[str]:
 
 def kernel_points(story: Explanation) -> Iterator[str]:
     for kernel in story.kernels:
-        if kernel.flops and kernel.nbytes:
-            dense, rate = kernel.flops / kernel.nbytes, kernel.flops / max(kernel.ns, 1)
+        if kernel.flops and kernel.nbytes and kernel.ns:
+            dense, rate = kernel.flops / kernel.nbytes, kernel.flops / kernel.ns
             x, y = chart_point(dense, rate)
             tip = escape(f"{kernel.name}\n{dense:.2g} operations a byte, {rate:.1f} Gop/s")
             style = colour(story, kernel.launch)

@@ -79,11 +79,9 @@ def kernel_table(story: Explanation) -> Iterator[str]:
 def kernel_line(kernel: Kernel) -> str:
     name = "/".join((*kernel.path, kernel.name))
     name = name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
-    ns = max(kernel.ns, 1)
-    rates = f"{kernel.nbytes / ns:7.1f} {kernel.flops / ns:7.1f}"
-    limit = kernel.bound if kernel.bound == "starting" else f"{kernel.bound}, at {kernel.share:.0%} of the roof"
+    rates = " ".join(f"{rate:>7}" for rate in kernel.rates)
     size = f"{kernel.groups:8} {kernel.threads:3} {bytes_text(kernel.nbytes):>9} {count_text(kernel.flops):>8}"
-    return f"{name:{NAME_WIDTH}}{size} {time_text(kernel.ns):>9} {rates}  {limit}"
+    return f"{name:{NAME_WIDTH}}{size} {time_text(kernel.ns):>9} {rates}  {kernel.limit}"
 
 
 def memory(story: Explanation) -> Iterator[str]:

@@ -60,6 +60,18 @@ class Kernel:
         return "memory" if self.memory_ns >= self.arithmetic_ns else "arithmetic"
 
     @property
+    def limit(self) -> str:
+        """What bounds it and how near it comes, in words."""
+        if not self.ns:
+            return "not run, or too short to time"
+        return self.bound if self.bound == "starting" else f"{self.bound}, at {self.share:.0%} of the roof"
+
+    @property
+    def rates(self) -> tuple[str, str]:
+        """Bytes and operations a nanosecond."""
+        return (f"{self.nbytes / self.ns:.1f}", f"{self.flops / self.ns:.1f}") if self.ns else ("-", "-")
+
+    @property
     def share(self) -> float:
         """Of the roof that bounds it: 1 is as fast as the machine can."""
         return max(self.memory_ns, self.arithmetic_ns) / max(self.ns, 1)
