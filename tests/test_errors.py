@@ -13,6 +13,7 @@ from tests.tracing.engine import jit
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
 
 X = td.ones((2, 3))
+HUGE = td.Spec((1 << 24, 1)), td.Spec((1, 1 << 25))
 
 CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     # shapes
@@ -41,6 +42,9 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.tril(td.ones(3)), ShapeError, "at least two axes"),
     # sizes no machine has
     (lambda: td.zeros((1 << 30, 1 << 30)), ShapeError, r"zeros|full: \d+ elements exceed the limit"),
+    (lambda: td.trace(td.matmul)(*HUGE), ShapeError, r"matmul: \d+ elements exceed .* f32\[16777216,33554432\]"),
+    (lambda: td.trace(lambda x, y: td.sum(x * y))(*HUGE), ShapeError, r"expand: \d+ elements exceed the limit"),
+    (lambda: td.trace(lambda x, y: td.pad(x, (1 << 50, 0)))(*HUGE), ShapeError, r"pad: \d+ elements exceed the limit"),
     (lambda: td.arange(1 << 60), ShapeError, "exceed the limit"),
     (lambda: td.eye(1 << 25), ShapeError, "exceed the limit"),
     (lambda: td.linspace(0, 1, 1 << 60), ShapeError, "exceed the limit"),

@@ -6,6 +6,7 @@ Receives an op, operand nodes and settings; infers and checks the type; returns 
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import as_dtype
-from tetrad.core.errors import TetradError
+from tetrad.core.errors import ShapeError, TetradError
 from tetrad.core.op import REGISTRY, Op, op
+from tetrad.core.sizes import MAX_ELEMENTS
 from tetrad.core.source import Source, user_source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal, Node, ParamItems, topological
@@ -52,11 +54,22 @@ def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source
     inputs = tuple(a if isinstance(a, Node) else as_operand(op, a, partner) for a in args)
     try:
         result = op.type(*(i.type for i in inputs), **params)
+        for kind in result if isinstance(result, tuple) else (result,):
+            if kind is not inputs[0].type:
+                check_size(op, kind)
     except TetradError as error:
         raise error.located(source) from None
     if not isinstance(result, tuple):
         return intern(op, inputs, tuple(sorted(params.items())), (result,), source)
     return results(intern(op, inputs, tuple(sorted(params.items())), result, source))
+
+
+def check_size(op: Op, kind: ArrayType) -> None:
+    """Sizes whose product no machine holds are refused where they arise."""
+    known = [n for n in kind.shape if isinstance(n, int)]
+    if len(known) == len(kind.shape) and (total := math.prod(known)) > MAX_ELEMENTS:
+        message = f"{op.name}: {total} elements exceed the limit of 2**48: the result would be {kind}"
+        raise ShapeError(message, hint="check the shapes for a wrong size")
 
 
 def results(node: Node) -> tuple[Node, ...]:
