@@ -67,6 +67,13 @@ def test_a_seed_is_drawn_when_none_is_given() -> None:
     assert Settings(seed=0).used_seed == 0
 
 
+def test_seeds_have_64_bits() -> None:
+    assert Settings(seed=2**64 - 1).used_seed == 2**64 - 1
+    for seed in (2**64, -2):
+        with pytest.raises(SettingError, match="seed"):
+            Settings(seed=seed)
+
+
 def test_dry_comes_after_the_other_penalties() -> None:
     """4 is halved for having been said, then 1.75 ^ 1 is taken off: 0.25 is less than 0.3."""
     row = np.full((1, 500), -9, np.float32)
