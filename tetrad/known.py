@@ -19,10 +19,9 @@ import numpy as np
 
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import made_by
-from tetrad.compiler.reading import Recalled, Wanted, recall, size_from
-from tetrad.core.dtypes import named
+from tetrad.compiler.reading import Recalled, Wanted, recall, type_from
 from tetrad.core.record import record
-from tetrad.core.sizes import Size, SizeExpr, bind, dims_of
+from tetrad.core.sizes import SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal, splat_of
 from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantised arrays)
@@ -211,8 +210,3 @@ def sizes_of(kinds: Types, given: Types) -> dict[str, int] | None:
                 if values.setdefault(dim.name, int(n)) != n or not 1 <= n <= dim.max:  # type: ignore[arg-type]
                     return None
     return dict(sorted(values.items()))
-
-
-def type_from(dtype: str, shape: Sequence[Any]) -> ArrayType:
-    sizes: list[Size] = [size_from(n) for n in shape]
-    return ArrayType(named(dtype), tuple(sizes))

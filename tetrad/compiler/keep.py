@@ -17,6 +17,7 @@ from tetrad.compiler.driver import Compiled
 from tetrad.compiler.objects import Objects
 from tetrad.compiler.recall import large_literals, program_key
 from tetrad.core.sizes import Named, Size
+from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, Step, While
@@ -45,7 +46,7 @@ def note(key: str, graph: Graph, donated: tuple[int, ...], arrays: Sequence[np.n
     found = [places.get(place_of(literal.held), set()) for literal in large_literals(graph)]
     if program is None or objects.disk_cache().get(program) is None or any(len(which) != 1 for which in found):
         return  # a constant from elsewhere, or one of two arrays in one place: nobody could know which it is
-    outputs = [[o.type.dtype.name, [size_told(n) for n in o.type.shape]] for o in graph.outputs]
+    outputs = [type_told(o.type) for o in graph.outputs]
     objects.disk_cache().put(key, json.dumps([program, graph.name, outputs, [min(which) for which in found]]).encode())
 
 
@@ -62,13 +63,15 @@ class Telling:
         self.homes: dict[str, str] = {}
         self.constants: list[bytes] = []
         self.numbers: dict[object, int] = {}  # of slots, kernels and parts, each in their list
+        self.types: dict[ArrayType, int] = {}
         self.slots: list[Any] = []
         self.kernels: list[Any] = []
         self.parts: list[Any] = []
 
     def everything(self) -> dict[str, Any]:
         constants = [data.hex() for data in self.constants]
-        lists = {"slots": self.slots, "kernels": self.kernels, "parts": self.parts}
+        types = [type_told(kind) for kind in self.types]
+        lists = {"types": types, "slots": self.slots, "kernels": self.kernels, "parts": self.parts}
         return {"homes": self.homes, "constants": constants, **lists}
 
     def part(self, lowered: Lowered) -> int:
@@ -116,8 +119,8 @@ class Telling:
     def slot(self, slot: Slot) -> int:
         if slot not in self.numbers:
             self.numbers[slot] = len(self.slots)
-            shape = [size_told(n) for n in slot.type.shape]
-            self.slots.append([slot.name, slot.type.dtype.name, shape, slot.kind, slot.position, self.literal(slot)])
+            kind = self.types.setdefault(slot.type, len(self.types))
+            self.slots.append([slot.name, kind, slot.kind, slot.position, self.literal(slot)])
         return self.numbers[slot]
 
     def literal(self, slot: Slot) -> list[Any] | None:
@@ -136,6 +139,10 @@ class Telling:
             buffers = [[b.name, b.dtype.name, b.access, size_told(b.count)] for b in program.buffers]
             self.kernels.append([symbol, program.name, buffers, program.args, program.workgroup])
         return self.numbers[program]
+
+
+def type_told(kind: ArrayType) -> list[Any]:
+    return [kind.dtype.name, [size_told(n) for n in kind.shape]]
 
 
 def size_told(size: Size | None) -> Any:

@@ -108,6 +108,7 @@ class Reading:
     def __init__(self, told: Mapping[str, Any], large: Sequence[Literal]) -> None:
         own = [Literal(np.frombuffer(bytes.fromhex(data), np.uint8)) for data in told["constants"]]
         self.literals = {"graph": large, "own": own}
+        self.types = [type_from(*kind) for kind in told["types"]]
         self.slots = [self.slot(*slot) for slot in told["slots"]]
         self.kernels = [kernel_from(*rest) for _, *rest in told["kernels"]]
         symbols = [symbol for symbol, *_ in told["kernels"]]
@@ -117,11 +118,9 @@ class Reading:
             made = tuple([self.step(*step) for step in steps])
             self.parts.append(Lowered(Graph(name, (), ()), made, self.at(inputs), self.at(outputs)))
 
-    def slot(
-        self, name: str, dtype: str, shape: list[Any], kind: str, position: int, constant: tuple[str, int] | None
-    ) -> Slot:
+    def slot(self, name: str, type: int, kind: str, position: int, constant: tuple[str, int] | None) -> Slot:
         literal = None if constant is None else self.literals[constant[0]][constant[1]]
-        return Slot(name, ArrayType(named(dtype), tuple([size_from(n) for n in shape])), kind, position, literal)
+        return Slot(name, self.types[type], kind, position, literal)
 
     def at(self, numbers: Iterable[int]) -> tuple[Slot, ...]:
         return tuple([self.slots[i] for i in numbers])
@@ -168,6 +167,11 @@ def kernel_from(name: str, buffers: Iterable[Any], args: list[str], workgroup: l
     made = [Buffer(b, named(dtype), access, size_from(count)) for b, dtype, access, count in buffers]
     x, y, z = workgroup
     return Program(name, tuple(made), tuple(args), (x, y, z), ())
+
+
+def type_from(dtype: str, shape: Iterable[Any]) -> ArrayType:
+    """A type as `keep.type_told` wrote it."""
+    return ArrayType(named(dtype), tuple([size_from(n) for n in shape]))
 
 
 def size_from(told: Any) -> Any:

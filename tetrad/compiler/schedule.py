@@ -132,7 +132,7 @@ class Scheduler:
         args = [given[a] for a in launch.program.args]
         numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
-        spent = launch_ns(launch, dims)
+        spent = nanoseconds(launch_bytes(launch, dims), bind(launch.flops, dims))
         pieces = int(spent // SLICE_NS) + 1
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
@@ -235,9 +235,10 @@ class Cost:
         self.nanoseconds, self.bytes, self.flops = 0.0, 0, 0
 
     def add(self, launch: Launch, dims: Dims) -> None:
-        self.nanoseconds += launch_ns(launch, dims)
-        self.bytes += launch_bytes(launch, dims)
-        self.flops += bind(launch.flops, dims)
+        moved, flops = launch_bytes(launch, dims), bind(launch.flops, dims)
+        self.nanoseconds += nanoseconds(moved, flops)
+        self.bytes += moved
+        self.flops += flops
 
     def add_inner(self, inner: Scheduled, times: int) -> None:
         self.nanoseconds += inner.nanoseconds * times
@@ -255,8 +256,9 @@ def launch_bytes(launch: Launch, dims: Dims) -> int:
     return sum(min(n, most) if part else n for n, part in zip(sizes, in_part, strict=True))
 
 
-def launch_ns(launch: Launch, dims: Dims) -> float:
-    return max(launch_bytes(launch, dims) / BYTES_PER_NS, bind(launch.flops, dims) / FLOPS_PER_NS)
+def nanoseconds(moved: int, flops: int) -> float:
+    """Roughly, of one thread that moves so many bytes."""
+    return max(moved / BYTES_PER_NS, flops / FLOPS_PER_NS)
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------
