@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,15 @@ def readable(raw: bytes) -> str | bytes:
 def test_the_first_that_is_no_text(items: list[str | bytes]) -> None:
     want = next((i for i, one in enumerate(Strings.of(items)) if isinstance(one, bytes)), None)
     assert Strings.of(items).first_bytes() == want
+
+
+@pytest.mark.parametrize("at", [0, 255, 256, 700, 999])
+def test_one_among_many_that_is_no_text(at: int) -> None:
+    items: list[str | bytes] = ["word", "é" * 100] * 500
+    assert Strings.of(items).first_bytes() is None
+    items[at] = b"a\xc3"  # and the length that follows could be the rest of a character
+    items[(at + 1) % 1000] = "x" * 0xA9
+    assert Strings.of(items).first_bytes() == at
 
 
 def test_places_are_wide_enough_to_add() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tetrad.core.strings import Strings
 from tetrad.text import lookup
-from tetrad.text.lookup import Lookup, spans_of
+from tetrad.text.lookup import Lookup, spans, spans_of
 
 texts = st.text("ab\0é", max_size=4) | st.text("ab", min_size=7, max_size=17) | st.text("a", max_size=130)
 tables = st.lists(texts, max_size=60)
@@ -24,6 +24,18 @@ def found(table: list[str], wanted: list[str]) -> list[int]:
 def test_finds_what_a_dictionary_finds(table: list[str], wanted: list[str]) -> None:
     places = {text: i for i, text in enumerate(table)}
     assert found(table, wanted + table) == [places.get(text, -1) for text in wanted + table]
+
+
+@given(st.lists(st.tuples(texts, texts), max_size=30), tables)
+@settings(max_examples=200)
+def test_strings_with_a_gap_are_those_without_it(pairs: list[tuple[str, str]], others: list[str]) -> None:
+    whole = spans_of(Strings.of(f"{left} {right}" for left, right in pairs))
+    gaps = np.array([len(left.encode()) for left, _ in pairs], np.int64)
+    made = spans(whole.data, whole.starts, whole.lengths - 1, gaps)
+    table = others + [left + right for left, right in pairs[::2]]
+    places = {text: i for i, text in enumerate(table)}
+    got = Lookup(spans_of(Strings.of(table))).find(made).tolist()
+    assert got == [places.get(left + right, -1) for left, right in pairs]
 
 
 @given(tables, tables)

@@ -6,7 +6,6 @@ hundreds of thousands of strings, few are looked at, and a Python object for eac
 
 from __future__ import annotations
 
-import codecs
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -15,6 +14,7 @@ from typing import overload
 import numpy as np
 
 LENGTH_BYTES = 8
+BLOCK = 256  # strings that are decoded together
 
 
 def text_or_bytes(raw: bytes) -> str | bytes:
@@ -91,14 +91,19 @@ class Strings(Sequence[str | bytes]):
         return data[kept].tobytes()
 
     def first_bytes(self) -> int | None:
-        """Where the first string stands that is not UTF-8; None: there is none."""
-        data, (starts, lengths) = np.frombuffer(self.data, np.uint8).copy(), self.places()
-        for back in range(1, LENGTH_BYTES + 1):  # lengths up to 127 are ASCII themselves
-            data[starts[lengths > 127] - back] = 0
-        try:
-            codecs.utf_8_decode(data.data, "strict", True)
-        except UnicodeDecodeError:
-            return next(i for i in range(len(self)) if isinstance(self[i], bytes))
+        """Where the first string stands that is not UTF-8; None: there is none.
+
+        Blocks are decoded with the lengths in them: those up to 127 are ASCII. Small ones stay in the cache.
+        """
+        _, lengths = self.places()
+        unclear = set((np.flatnonzero(lengths > 127) // BLOCK).tolist())
+        for number, first in enumerate(range(0, len(self), BLOCK)):
+            last = min(first + BLOCK, len(self))
+            block = self.data[self.ends[first - 1] if first else 0 : self.ends[last - 1]]
+            if number in unclear or isinstance(text_or_bytes(block), bytes):
+                found = next((i for i in range(first, last) if isinstance(self[i], bytes)), None)
+                if found is not None:
+                    return found
         return None
 
     def __eq__(self, other: object) -> bool:

@@ -24,36 +24,48 @@ KEPT = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], np.uint64)  # masks
 
 @record(eq=False)
 class Spans:
-    """Strings that lie anywhere in one piece of memory, which goes on for a word after the last of them."""
+    """Strings that lie anywhere in one piece of memory, which goes on for a word after the last of them.
+
+    Those with a gap leave out the byte so far from their start.
+    """
 
     data: bytes
     starts: np.ndarray  # i64[count]
-    lengths: np.ndarray  # i64[count]
+    lengths: np.ndarray  # i64[count], without gaps
+    gaps: np.ndarray | None  # i64[count]
     first: np.ndarray  # u64[count], their first words; most strings have no other
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def raw(self, i: int) -> bytes:
-        return self.data[self.starts[i] : self.starts[i] + self.lengths[i]]
+        start, length = self.starts[i], self.lengths[i]
+        if self.gaps is None:
+            return self.data[start : start + length]
+        return self.data[start : start + self.gaps[i]] + self.data[start + self.gaps[i] + 1 : start + length + 1]
 
     def words(self, which: np.ndarray, at: int) -> np.ndarray:  # u64[len(which)]
-        return words_at(self.data, self.starts[which] + at, self.lengths[which] - at)
+        gaps = None if self.gaps is None else self.gaps[which] - at
+        return words_at(self.data, self.starts[which] + at, self.lengths[which] - at, gaps)
 
     def some(self, which: np.ndarray) -> Spans:
-        return Spans(self.data, self.starts[which], self.lengths[which], self.first[which])
+        gaps = None if self.gaps is None else self.gaps[which]
+        return Spans(self.data, self.starts[which], self.lengths[which], gaps, self.first[which])
 
 
-def words_at(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # u64[len(starts)]
+def words_at(data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndarray | None) -> np.ndarray:  # u64[count]
     """Eight bytes from each place on, zero where fewer are left."""
     anywhere = np.ndarray((len(data) - WORD + 1,), f"V{WORD}", data, 0, (1,))
     found: np.ndarray = anywhere[starts].view("<u8")
+    if gaps is not None:
+        before = KEPT[np.clip(gaps, 0, WORD)]
+        found = found & before | anywhere[starts + 1].view("<u8") & ~before
     found &= KEPT[np.minimum(lengths, WORD)]
     return found
 
 
-def spans(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> Spans:
-    return Spans(data, starts, lengths, words_at(data, starts, lengths))
+def spans(data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndarray | None = None) -> Spans:
+    return Spans(data, starts, lengths, gaps, words_at(data, starts, lengths, gaps))
 
 
 def spans_of(strings: Strings) -> Spans:
@@ -95,8 +107,8 @@ def are_same(a: Spans, b: Spans, places: np.ndarray) -> np.ndarray:  # bool[len(
 class Lookup:
     """Finds strings. Of equal strings the last counts, as in a dictionary made of them.
 
-    Hash tables on top of each other: who finds its slot taken by another string goes to the next. What is left after
-    the last of them, which takes a file made for that, goes into a dictionary.
+    Hash tables on top of each other: who finds its slot taken by another hash goes to the next. Other strings of the
+    same hash, and too many of the same slots, which takes a file made for that, are in a dictionary.
 
     >>> Lookup(spans_of(Strings.of(["b", "a", "b"]))).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
     [1, 2, -1]
@@ -105,16 +117,24 @@ class Lookup:
     def __init__(self, spans: Spans) -> None:
         self.spans, self.hashes = spans, hashes(spans)
         self.tables: list[np.ndarray] = []
-        left = np.arange(len(spans))
+        left, hidden = np.arange(len(spans)), [np.empty(0, np.int64)]
         while len(left) and len(self.tables) < LEVELS:
-            table = np.full(1 << (4 * len(left)).bit_length(), -1, np.int32)
-            slots = self.slots(self.hashes[left], len(self.tables), len(table))
-            np.maximum.at(table, slots, left.astype(np.int32))  # the last of those that meet
-            self.tables.append(table)
-            lost = np.flatnonzero(table[slots] != left)
-            kept = are_same(self.spans.some(left[lost]), self.spans, table[slots[lost]])
-            left = left[lost[~kept]]
-        self.rest = {self.spans.raw(i): i for i in left.tolist()}
+            taken = self.add_table(left)
+            lost = np.flatnonzero(taken != left)
+            left, taken = left[lost], taken[lost]
+            twins = np.flatnonzero(self.hashes[left] == self.hashes[taken])
+            hidden.append(left[twins[~are_same(spans.some(left[twins]), spans, taken[twins])]])
+            left = np.delete(left, twins)
+        self.rest = {spans.raw(i): i for i in np.concatenate([*hidden, left]).tolist()}
+
+    def add_table(self, places: np.ndarray) -> np.ndarray:  # i64[count] -> i64[count]
+        """Puts strings into a new table, the last of those that meet; who has the slot of each of them."""
+        table = np.full(1 << (4 * len(places)).bit_length(), -1, np.int32)
+        slots = self.slots(self.hashes[places], len(self.tables), len(table))
+        np.maximum.at(table, slots, places.astype(np.int32))
+        self.tables.append(table)
+        taken: np.ndarray = table[slots].astype(np.int64)
+        return taken
 
     @staticmethod
     def slots(hashes: np.ndarray, level: int, size: int) -> np.ndarray:  # i64[len(hashes)]
@@ -123,18 +143,22 @@ class Lookup:
 
     def find(self, wanted: Spans) -> np.ndarray:  # i64[count]
         """The place of each of the wanted strings, -1 for those that are not there."""
-        return self._find(wanted, hashes(wanted), 0)
+        if not len(self.spans):
+            return np.full(len(wanted), -1)
+        found = self.of_hashes(hashes(wanted), 0)
+        others = np.flatnonzero((found < 0) | ~are_same(wanted, self.spans, found))
+        found[others] = [self.rest.get(wanted.raw(i), -1) for i in others.tolist()] if self.rest else -1
+        return found
 
-    def _find(self, wanted: Spans, keys: np.ndarray, level: int) -> np.ndarray:
-        """In the table of a level, and what is not there in those after it."""
+    def of_hashes(self, keys: np.ndarray, level: int) -> np.ndarray:  # u64[count] -> i64[count]
+        """Places of strings with these hashes, -1 where there are none, in the tables from a level on."""
         if level == len(self.tables):
-            return np.array([self.rest.get(wanted.raw(i), -1) for i in range(len(wanted))], np.int64)
+            return np.full(len(keys), -1)
         table = self.tables[level]
         places: np.ndarray = table[self.slots(keys, level, len(table))].astype(np.int64)
-        places[(places < 0) | ~are_same(wanted, self.spans, places)] = -1
-        others = np.flatnonzero(places < 0)
+        others = np.flatnonzero((places >= 0) & (self.hashes[places] != keys))
         if len(others):
-            places[others] = self._find(wanted.some(others), keys[others], level + 1)
+            places[others] = self.of_hashes(keys[others], level + 1)
         return places
 
     def places(self, texts: Iterable[str]) -> list[int]:

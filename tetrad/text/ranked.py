@@ -121,11 +121,10 @@ def split_lines(lines: Strings) -> tuple[Spans, Spans, Spans]:
     stops = starts + lengths
     cuts = spaces[np.searchsorted(spaces, starts + 1)] if len(lines) else starts  # a token may begin with a space
     refuse_first(lines, cuts >= stops)
-    joined = np.delete(np.frombuffer(data, np.uint8), cuts).tobytes()
     return (
         spans(data, starts, cuts - starts),
         spans(data, cuts + 1, stops - cuts - 1),
-        spans(joined, starts - np.arange(len(lines)), lengths - 1),
+        spans(data, starts, lengths - 1, cuts - starts),
     )
 
 
