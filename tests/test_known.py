@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.compiler.caches import empty_cache
 from tetrad import known
 from tetrad.compiler import objects
 from tetrad.compiler.reading import Recalled
@@ -25,13 +26,8 @@ ROWS = {0: {0: td.Dim("rows", max=500)}}
 
 
 @pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ObjectCache]:
-    monkeypatch.delenv("TETRAD_CHECK", raising=False)
-    cache = ObjectCache(tmp_path / "cache")
-    monkeypatch.setattr(objects, "disk_cache", lambda: cache)
-    monkeypatch.setattr(objects.OBJECTS, "addresses", {})
-    monkeypatch.setattr(objects.OBJECTS, "homes", {})
-    yield cache
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ObjectCache:
+    return empty_cache(monkeypatch, tmp_path)
 
 
 def array(values: Any) -> Array:

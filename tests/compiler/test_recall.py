@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.compiler.caches import empty_cache
 from tests.explain.programs import loops
 from tests.modules import ROOT
 from tetrad.compiler import objects
@@ -34,13 +34,8 @@ from tetrad.tracing.array import Array
 
 
 @pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ObjectCache]:
-    monkeypatch.delenv("TETRAD_CHECK", raising=False)
-    cache = ObjectCache(tmp_path / "cache")
-    monkeypatch.setattr(objects, "disk_cache", lambda: cache)
-    monkeypatch.setattr(objects.OBJECTS, "addresses", {})
-    monkeypatch.setattr(objects.OBJECTS, "homes", {})
-    yield cache
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ObjectCache:
+    return empty_cache(monkeypatch, tmp_path)
 
 
 def spec(*shape: Any) -> td.Spec:

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tetrad as td
+from tests.compiler.caches import empty_cache
 from tests.models.tiny import TINY, tiny_model
 from tests.modules import ROOT
-from tetrad.compiler import objects, recall
+from tetrad.compiler import recall
 from tetrad.compiler.recall import program_key
 from tetrad.core.errors import FileFormatError, SettingError, TetradError, TraceError, UnsupportedError
 from tetrad.core.record import replace
@@ -30,7 +31,6 @@ from tetrad.models.arch import ARCHITECTURES
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.program import Programs
-from tetrad.runtime.cache import ObjectCache
 from tetrad.runtime.jobs import JOBS
 
 
@@ -66,9 +66,7 @@ WIDE = {"width": 1152, "head_size": 288, "layers": 1}  # a vector of this width 
 def test_a_second_start_compiles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arch: str, settings: dict[str, int]
 ) -> None:
-    monkeypatch.delenv("TETRAD_CHECK", raising=False)
-    cache = ObjectCache(tmp_path / "cache")
-    monkeypatch.setattr(objects, "disk_cache", lambda: cache)
+    empty_cache(monkeypatch, tmp_path)
     path = tmp_path / "model.gguf"
     gguf.write(path, *tiny_model(arch, **settings))
     first, second = (first_logits(load_parts(path).programs) for _ in range(2))
@@ -81,9 +79,7 @@ def test_a_second_start_compiles_nothing(
 def test_a_second_start_traces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arch: str, settings: dict[str, int]
 ) -> None:
-    monkeypatch.delenv("TETRAD_CHECK", raising=False)
-    cache = ObjectCache(tmp_path / "cache")
-    monkeypatch.setattr(objects, "disk_cache", lambda: cache)
+    empty_cache(monkeypatch, tmp_path)
     gguf.write(tmp_path / "model.gguf", *tiny_model(arch, **settings))
     want = engine_logits(load_parts(tmp_path / "model.gguf").programs)
     programs = load_parts(tmp_path / "model.gguf").programs
