@@ -60,6 +60,14 @@ def test_a_while_loop_runs_until_its_condition_fails() -> None:
     assert parse(to_text(graph, sources=False)) is graph
 
 
+def test_condition_and_body_of_a_while_loop_have_constants_of_their_own() -> None:
+    limit, factor, c = (param(f64, (), i) for i in range(3))
+    x, y = param(f64, (), 0), param(f64, (), 1)
+    condition, body = make_graph("below", [x, y], [less(y, x)]), make_graph("times", [x, y], [multiply(x, y)])
+    graph = make_graph("whole", [limit, factor, c], make_while(condition, body, [limit], [factor], [c]))
+    assert evaluate(graph, [np.float64(100), np.float64(3), np.float64(2)])[0] == 162
+
+
 @pytest.mark.parametrize("index, chosen", [(-5, 0), (0, 0), (1, 1), (9, 1)])
 def test_a_switch_clamps_its_index(index: int, chosen: int) -> None:
     x = param(f64, (2,), 0)
