@@ -154,6 +154,7 @@ def test_forward_rules_of_the_wrong_form() -> None:
 def test_a_forward_rule_may_call_its_function_in_a_batch() -> None:
     f = td.custom_vjp(lambda x, k: td.sin(x) * k)
     f.defvjp(lambda x, k: (f(x, k), (td.cos(x), k)), lambda kept, ct: (3 * ct * kept[0] * kept[1], td.sum(ct) * 5))
+
     def loss(rows: Any, k: Any) -> Any:
         return td.sum(td.vmap(td.vmap(lambda x: f(x, k)))(rows))
 
@@ -189,6 +190,7 @@ def test_checkpoints_change_no_value() -> None:
     for g in (td.grad(f, argnums=(0, 1)), td.jit(td.grad(td.checkpoint(f), argnums=(0, 1)))):
         for got, want in zip(g(x, w), td.grad(td.checkpoint(f), argnums=(0, 1))(x, w), strict=True):
             close(got, np.asarray(want))
+
     def twice(f: Any) -> Any:
         return td.grad(td.grad(f))(0.5)
 
@@ -285,3 +287,67 @@ def test_forward_rules_that_ask_what_changes(way: Any) -> None:
     scaled.defvjp(forward, lambda count, ct: ({"a": 10.0 * ct}, None), symbolic_zeros=True)
     close(way(td.grad(lambda a: td.sum(scaled({"a": a}, td.asarray(3)))))(td.asarray([1.0, 2.0])), [10, 10])
     assert set(seen) == {(True, False)}
+
+
+def doubling(kind: str, factor: Any) -> Any:
+    """x * factor, whose derivative is said to be twice as large; the factor comes from outside."""
+    if kind == "jvp":
+        f = td.custom_jvp(lambda x: x * factor)
+        f.defjvp(lambda p, t: (f(*p), 2 * t[0] * factor))
+        return f
+    g = td.custom_vjp(lambda x: x * factor)
+    g.defvjp(lambda x: (g(x), None), lambda _, ct: (2 * ct * factor,))
+    return g
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+@pytest.mark.parametrize("count", [3, 5000])  # a constant in the graph, or memory of its own
+def test_custom_functions_use_arrays_from_outside(kind: str, count: int) -> None:
+    x, factor = td.ones(count), td.arange(count, dtype=td.float32)
+    slope = td.grad(lambda x: td.sum(doubling(kind, factor)(x)))
+    for found in (slope(x), td.jit(slope)(x), td.vmap(slope)(td.stack([x, x]))[1]):
+        close(found, 2 * factor)
+    close(
+        td.grad(lambda x: td.sum(td.scan(lambda c, _: (doubling(kind, factor)(c), 0), x, None, 2)[0]))(x), 4 * factor**2
+    )
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_custom_functions_use_traced_values_from_outside(kind: str) -> None:
+    x, s = td.asarray([1.0, 2.0]), td.asarray([3.0, 5.0])
+
+    def slope(x: Any, s: Any) -> Any:
+        return td.grad(lambda x: td.sum(doubling(kind, s)(x)))(x)
+
+    close(td.jit(slope)(x, s), [6, 10])
+    close(td.vmap(slope)(x, s), [6, 10])
+    close(td.vmap(td.vmap(slope, (0, None)), (None, 0))(x, s), [[6, 6], [10, 10]])
+    close(td.grad(td.jit(lambda x, s: td.sum(doubling(kind, s)(x))))(x, s), [6, 10])
+    steps = lambda x, s: td.sum(td.scan(lambda c, r: (doubling(kind, r)(c), None), x, s)[0])  # noqa: E731
+    for way in (td.grad(steps), td.jit(td.grad(steps))):
+        close(way(x, td.stop_gradient(s)), [60, 60])
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_values_from_outside_that_change_are_refused(kind: str) -> None:
+    x, s = td.asarray([1.0, 2.0]), td.asarray([3.0, 5.0])
+    with pytest.raises(
+        td.errors.UnsupportedError, match=r"from outside that changes too(.|\n)*test_custom\.py(.|\n)*argument"
+    ):
+        td.grad(lambda s: td.sum(doubling(kind, s)(x)))(s)
+
+    @td.custom_jvp
+    def f(x: Any) -> Any:
+        return 2 * x
+
+    f.defjvp(lambda p, t: (f(*p), 2 * t[0] * hidden[0]))
+    hidden: list[Any] = []
+
+    def run(x: Any, s: Any) -> Any:
+        hidden[:] = [s]
+        return td.grad(lambda x: td.sum(f(x)))(x)
+
+    with pytest.raises(
+        TraceError, match=r"the rule of f uses a traced value from outside(.|\n)*pass it as an argument"
+    ):
+        td.jit(run)(x, s)

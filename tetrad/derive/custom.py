@@ -46,9 +46,13 @@ from tetrad.ops.calculus import reduce_sum
 
 @record(eq=False)
 class JvpRule:
-    """`derivative()`: operands..., a tangent for each -> results..., tangents of the results."""
+    """`derivative()`: operands..., a tangent for each -> results..., tangents of the results.
+
+    The first `given` operands are arguments; the function found the others outside, and its rule takes them as fixed.
+    """
 
     name: str
+    given: int
     derivative: Callable[[], Graph]
 
 
@@ -60,6 +64,7 @@ class VjpRule:
     """
 
     name: str
+    given: int
     forward: Callable[[], Graph]
     backward: Callable[[], Graph]
 
@@ -84,6 +89,7 @@ def pushed(
             source=node.source,
             hint="td.grad and td.vjp work; td.custom_jvp gives a rule for both",
         )
+    check_fixed(node, rule, tangents)
     moves = [filled(0, p.type) if t is None else t for p, t in zip(primals, tangents, strict=True)]
     made = spliced(seen(rule.derivative()), [*primals, *moves])
     count = len(node.types)
@@ -91,10 +97,17 @@ def pushed(
     return tuple(made[:count]), tuple(t if is_differentiable(kind) else None for t, kind in pairs)
 
 
+def check_fixed(node: Node, rule: Rule, tangents: Sequence[Tangent]) -> None:
+    if any(t is not None for t in tangents[rule.given :]):
+        message = f"{rule.name} uses a value from outside that changes too, which its rule does not know"
+        raise UnsupportedError(message, source=node.source, hint="pass it as an argument, or through td.stop_gradient")
+
+
 def linearize_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     rule: Rule = node.param("rule")
     if isinstance(rule, JvpRule):
         return pushed(node, rule, primals, tangents, without_calls)
+    check_fixed(node, rule, tangents)
     count = len(node.types)
     outputs = spliced(rule.forward(), primals)
     moving = [instantiate(t, p.type) for t, p in zip(tangents, primals, strict=True) if is_differentiable(p.type)]
@@ -134,7 +147,7 @@ def batch_custom(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
 
 def batched_rule(rule: Rule, batched: Flags, outputs: Flags, seeds: Flags, axis: Axis) -> Rule:
     if isinstance(rule, JvpRule):
-        return JvpRule(rule.name, lambda: batch(rule.derivative(), batched * 2, axis, outputs * 2).graph)
+        return JvpRule(rule.name, rule.given, lambda: batch(rule.derivative(), batched * 2, axis, outputs * 2).graph)
 
     def whole() -> Batch:  # made when asked for: a forward rule may call the function it belongs to
         kept = len(rule.forward().outputs) - len(outputs)
@@ -142,6 +155,7 @@ def batched_rule(rule: Rule, batched: Flags, outputs: Flags, seeds: Flags, axis:
 
     return VjpRule(
         rule.name,
+        rule.given,
         lambda: whole().graph,
         lambda: batched_backward(rule.backward(), whole().batched[len(outputs) :] + seeds, batched, axis),
     )

@@ -19,9 +19,9 @@ from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.derive.custom import JvpRule, Rule, VjpRule
 from tetrad.derive.walk import is_differentiable
-from tetrad.graph.build import make_constant, make_graph, rebuild
+from tetrad.graph.build import filled, fresh_like, make_constant, make_graph, make_parameter, rebuild
 from tetrad.graph.custom import make_checkpoint, make_custom
-from tetrad.graph.nodes import Graph
+from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of
 from tetrad.tracing.context import current_trace
@@ -148,6 +148,7 @@ class _Custom:
         self.fun = fun
         numbers = [nondiff_argnums] if isinstance(nondiff_argnums, int) else list(nondiff_argnums)
         self.fixed = tuple(sorted(numbers))
+        self.ahead = False  # a rule is being traced early
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.check_rule()
@@ -159,7 +160,20 @@ class _Custom:
         site, operands = record_site(inner, arrays, {})
         fixed = [args[i] for i in self.fixed]
         nodes = [node_of(x, outer) for x in operands]
-        return returned(site, make_custom(site.traced.graph, nodes, self.rule(site, fixed), site.source))
+        rule = self.rule(site, fixed)
+        if any(isinstance(value, TracedArray) for value in site.traced.captured):
+            self.look_ahead(rule)
+        return returned(site, make_custom(site.traced.graph, nodes, rule, site.source))
+
+    def look_ahead(self, rule: Rule) -> None:
+        """Traces the rule now, as long as the traces live whose values it uses; not what it calls itself, again."""
+        if self.ahead:
+            return
+        self.ahead = True
+        try:
+            rule.derivative() if isinstance(rule, JvpRule) else rule.backward()
+        finally:
+            self.ahead = False
 
     def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments in their places, defaults too: rules know places only."""
@@ -172,6 +186,22 @@ class _Custom:
         if named := ", ".join(name for name in bound.kwargs if name in kwargs):
             self.wrong(f"{named} cannot be passed by name here, it has no place", "rules know arguments by position")
         return bound.args
+
+    def with_held(self, site: Site, made: Traced) -> tuple[Traced, list[Node]]:
+        """A rule that takes what the function found outside as parameters of its own; all else is a constant."""
+        held = [make_parameter(value.type, -1, fresh=True) for value in site.traced.captured]
+        places = {identity(value): p for value, p in zip(site.traced.captured, held, strict=True)}
+        count = len(made.graph.inputs) - len(made.captured)
+        own, extra = made.graph.inputs[:count], made.graph.inputs[count:]
+        pairs = zip(extra, made.captured, strict=True)
+        known = {p: places[identity(v)] if identity(v) in places else self.constant(site, v) for p, v in pairs}
+        return Traced(make_graph(made.graph.name, own, rebuild(made.graph.outputs, known)), made.tree, ()), held
+
+    def constant(self, site: Site, value: Array) -> Node:
+        if isinstance(value, TracedArray):
+            message = f"{self.kind}: the rule of {site.name} uses a traced value from outside, {site.name} does not"
+            raise TraceError(message, source=site.source, hint="pass it as an argument")
+        return make_constant(value.view, value.type)
 
     def check_rule(self) -> None:
         raise NotImplementedError
@@ -229,12 +259,11 @@ class custom_jvp(_Custom):
             self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defjvp")
 
     def rule(self, site: Site, fixed: list[Any]) -> Rule:
-        return JvpRule(site.name, _once(lambda: self.derivative(site, fixed)))
+        return JvpRule(site.name, len(site.kinds), _once(lambda: self.derivative(site, fixed)))
 
     def derivative(self, site: Site, fixed: list[Any]) -> Graph:
         """operands..., tangents... -> results..., tangents of the results."""
         count = len(site.kinds)
-        refuse_captured(site, self.kind)
 
         def both(*leaves: Any) -> Any:
             given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
@@ -243,12 +272,14 @@ class custom_jvp(_Custom):
                 self.wrong(f"the rule of {site.name} must return a pair (value, tangent)")
             return found
 
-        made = closed(trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds]))
+        made, held = self.with_held(site, trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds]))
         value, tangent = made.tree.children
         outputs = [o.type for o in site.traced.graph.outputs]
         check_leaves(self, value, site, [o.type for o in made.graph.outputs[: len(outputs)]], outputs, "value")
         check_leaves(self, tangent, site, [o.type for o in made.graph.outputs[len(outputs) :]], outputs, "tangent")
-        return made.graph
+        own = made.graph.inputs
+        inputs = [*own[:count], *held, *own[count:], *fresh_like(held)]
+        return make_graph(made.graph.name, inputs, made.graph.outputs)
 
 
 @record(eq=False)
@@ -292,11 +323,11 @@ class custom_vjp(_Custom):
 
     def rule(self, site: Site, fixed: list[Any]) -> Rule:
         forward = _once(lambda: self.forward(site, fixed))
-        return VjpRule(site.name, lambda: forward().graph, _once(lambda: self.backward(site, fixed, forward())))
+        backward = _once(lambda: self.backward(site, fixed, forward()))
+        return VjpRule(site.name, len(site.kinds), lambda: forward().graph, backward)
 
     def forward(self, site: Site, fixed: list[Any]) -> Traced:
-        """operands... -> results..., residuals..."""
-        refuse_captured(site, self.kind)
+        """operands... -> results..., residuals..., what the function found outside."""
 
         def run(*leaves: Any) -> Any:
             given = [Primal(x, is_differentiable(x.type)) for x in leaves] if self.wraps else leaves
@@ -309,16 +340,18 @@ class custom_vjp(_Custom):
                 self.wrong(f"the forward rule of {site.name} must return a pair (value, what the backward rule needs)")
             return found
 
-        made = closed(trace_leaves(f"{site.name}.fwd", run, site.kinds))
+        made, held = self.with_held(site, trace_leaves(f"{site.name}.fwd", run, site.kinds))
         kinds = [o.type for o in site.traced.graph.outputs]
         found = [o.type for o in made.graph.outputs[: len(kinds)]]
         check_leaves(self, made.tree.children[0], site, found, kinds, "value")
-        return made
+        graph = make_graph(made.graph.name, [*made.graph.inputs, *held], [*made.graph.outputs, *held])
+        return Traced(graph, made.tree, ())
 
     def backward(self, site: Site, fixed: list[Any], forward: Traced) -> Graph:
         """residuals..., cotangents of the results that are floats -> a cotangent for each operand."""
         results = [o.type for o in site.traced.graph.outputs]
-        residuals = [o.type for o in forward.graph.outputs[len(results) :]]
+        outside = len(site.traced.captured)
+        residuals = [o.type for o in forward.graph.outputs[len(results) : len(forward.graph.outputs) - outside]]
         seeds = [kind for kind in results if is_differentiable(kind)]
 
         def run(*leaves: Any) -> Any:
@@ -328,7 +361,11 @@ class custom_vjp(_Custom):
             found = self.bwd(*fixed, kept, unflatten(site.traced.tree, given))  # type: ignore[misc]
             return self.cotangents(site, found)
 
-        return closed(trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds])).graph
+        made, held = self.with_held(site, trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds]))
+        own, count = made.graph.inputs, len(residuals)
+        none = [filled(0, p.type) for p in held]  # of what is fixed nobody asks for a cotangent
+        inputs = [*own[:count], *held, *own[count:]]
+        return make_graph(made.graph.name, inputs, [*made.graph.outputs, *none])
 
     def cotangents(self, site: Site, found: Any) -> list[Any]:
         """One for each operand leaf, of its type; None stands for zeros."""
@@ -372,10 +409,9 @@ def _once(make: Callable[[], Any]) -> Callable[[], Any]:
     return get
 
 
-def refuse_captured(site: Site, kind: str) -> None:
-    if any(isinstance(value, TracedArray) for value in site.traced.captured):
-        message = f"{kind}: {site.name} uses a traced value from outside, which its rule cannot know"
-        raise TraceError(message, source=site.source, hint="pass it as an argument")
+def identity(x: Array) -> int:
+    """Of a traced array its node, of any other itself."""
+    return id(x.node) if isinstance(x, TracedArray) else id(x)
 
 
 def trace_leaves(name: str, function: Function, kinds: Sequence[ArrayType]) -> Traced:
@@ -384,18 +420,6 @@ def trace_leaves(name: str, function: Function, kinds: Sequence[ArrayType]) -> T
     leaves, tree = flatten((tuple(kinds), {}))
     arguments = Arguments(leaves, tree, (), ())
     return trace_function(signature, function, arguments, [Kind(kind) for kind in kinds])
-
-
-def closed(made: Traced) -> Traced:
-    """With the values it captured as constants."""
-    if not made.captured:
-        return made
-    if any(isinstance(value, TracedArray) for value in made.captured):
-        raise TraceError(f"{made.graph.name}: a rule uses a traced value from outside", hint="pass it as an argument")
-    count = len(made.graph.inputs) - len(made.captured)
-    own, extra = made.graph.inputs[:count], made.graph.inputs[count:]
-    fixed = {p: make_constant(v.view, v.type) for p, v in zip(extra, made.captured, strict=True)}
-    return Traced(make_graph(made.graph.name, own, rebuild(made.graph.outputs, fixed)), made.tree, ())
 
 
 def check_leaves(
