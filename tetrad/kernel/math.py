@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tetrad.core.dtypes import DType, f32, f64, i32, i64
+from tetrad.core.dtypes import DType, f32, f64, i32, i64, u32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel import coefficients as c
 from tetrad.kernel.build import KernelBuilder, Val
@@ -555,13 +555,13 @@ def _nearest_quadrant(turn: Val) -> Val:
 
 def _window(k: KernelBuilder, position: Val, *, count: int, levels: int) -> list[Val]:
     """`count` words of 32 bits of the table of 2/pi from a bit position on, the first 2**levels words as start."""
-    words = [k.const(word, i64) for word in c.TWO_OVER_PI_WORDS]
+    words, start = [k.const(word, u32) for word in c.TWO_OVER_PI_WORDS], position.cast(i32)
     for level in reversed(range(levels)):
-        is_set = ((position >> (5 + level)) & 1).ne(0)
+        is_set = ((start >> (5 + level)) & 1).ne(0)
         kept = count + 1 + (1 << level) - 1
         words = [k.select(is_set, words[i + (1 << level)], words[i]) for i in range(kept)]
     shift = position & 31
-    return [_low_word((a << shift) | (b >> (32 - shift))) for a, b in pairwise(words)]
+    return [_low_word((a << shift) | (b >> (32 - shift))) for a, b in pairwise([word.cast(i64) for word in words])]
 
 
 def _low_word(x: Val) -> Val:
