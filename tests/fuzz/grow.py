@@ -440,7 +440,8 @@ def matmul(g: Grower) -> None:
     made = g.step("matmul", base, right)
     if g.rng.random() < 0.5:
         kind = g.types[made]
-        g.step("add", made, g.expanded(g.leaf(kind.dtype, (width,)), kind.shape))
+        bias = "add" if kind.dtype is not bool_ else "logical_or"
+        g.step(bias, made, g.expanded(g.leaf(kind.dtype, (width,)), kind.shape))
 
 
 def softmax(g: Grower) -> None:
