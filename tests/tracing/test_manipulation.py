@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.core.errors import ShapeError
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -23,3 +26,30 @@ def test_many_parts_of_symbolic_size_are_joined() -> None:
         x = np.arange(n, dtype=np.float32)
         np.testing.assert_array_equal(join(x), np.concatenate([x + np.float32(i) for i in range(20)]))
     assert join.compiles == 1
+
+
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_places_are_repeated_as_often_as_an_array_says(way: Any) -> None:
+    x, counts = np.arange(12.0).reshape(3, 4), np.array([2, 0, 1, 3])
+    for given in (counts, td.asarray(counts)):
+        np.testing.assert_array_equal(way(lambda x, g=given: td.repeat(x, g, axis=1))(x), np.repeat(x, counts, 1))
+    np.testing.assert_array_equal(way(lambda x: td.repeat(x, np.array([2]), axis=-2))(x), np.repeat(x, [2], 0))
+    np.testing.assert_array_equal(way(lambda x: td.repeat(x, np.arange(12)))(x), np.repeat(x, np.arange(12)))
+    slope = way(td.grad(lambda x: td.sum(td.repeat(x, counts, axis=1))))(x)
+    np.testing.assert_array_equal(slope, np.broadcast_to(counts, (3, 4)))
+    rows = way(td.vmap(lambda row: td.repeat(row, counts)))(x)
+    np.testing.assert_array_equal(rows, np.repeat(x, counts, 1))
+
+
+def test_repeats_that_make_no_sense() -> None:
+    x = td.zeros(3)
+    for repeats, message in (
+        (np.array([1, 2]), r"one for each of 3 places, got i64\[2\]"),
+        (np.array([1.0, 2.0, 3.0]), r"expected integers(.|\n)*f64\[3\]"),
+        (np.array([1, -2, 3]), r"at least 0, got \[1, -2, 3\]"),
+        (-1, "at least 0, or an array of such, got -1"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            td.repeat(x, repeats)
+    with pytest.raises(ShapeError, match=r"repeats that are traced give no shape(.|\n)*test_manipulation\.py"):
+        td.jit(lambda x, n: td.repeat(x, n))(x, np.array([1, 2, 3]))

@@ -14,8 +14,8 @@ import numpy as np
 
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
-from tetrad.tracing.array import Array, fail
-from tetrad.tracing.indexing import permuted, reshaped, sliced
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.indexing import permuted, reshaped, sliced, take_axis
 from tetrad.tracing.operands import (
     as_array,
     axes_of,
@@ -27,6 +27,7 @@ from tetrad.tracing.operands import (
     divide_size,
     dtype_of,
     expand,
+    is_operand,
     owned,
     run,
     scalar,
@@ -246,22 +247,39 @@ def _roll_axis(x: Array, shift: int, axis: int) -> Array:
     return concat([sliced(x, starts, after, ones), sliced(x, zeros, before, ones)], axis=axis)
 
 
-def repeat(x: Any, repeats: int, /, axis: int | None = None) -> Array:
-    """Each element `repeats` times.
+def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
+    """Each element `repeats` times; an array says how often for each place along the axis.
 
     >>> import tetrad as td
     >>> td.repeat(td.asarray([1, 2]), 2)
     Array([1, 1, 2, 2], int32)
+    >>> td.repeat(td.asarray([1, 2, 3]), td.asarray([2, 0, 1]))
+    Array([1, 1, 3], int32)
     """
     x = as_array(x)
-    if not isinstance(repeats, int | np.integer) or repeats < 0:
-        fail(ShapeError, f"repeat: repeats must be an int of at least 0, got {repeats!r}")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     at = axis_of("repeat", axis, x.ndim)
+    if is_operand(repeats) and as_array(repeats).ndim:
+        return take_axis(x, as_array(np.repeat(np.arange(x.shape[at]), counts_of(as_array(repeats), x.shape[at]))), at)
+    if not isinstance(repeats, int | np.integer) or repeats < 0:
+        fail(ShapeError, f"repeat: repeats must be an int of at least 0, or an array of such, got {repeats!r}")
     times = int(repeats)
     wide = expand(expand_dims(x, axis=at + 1), (*x.shape[: at + 1], times, *x.shape[at + 1 :]))
     return reshaped(wide, (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :]))
+
+
+def counts_of(repeats: Array, size: Size) -> np.ndarray:
+    """How often each place is repeated: known now, since the result has a shape."""
+    if not repeats.dtype.is_integer or repeats.ndim != 1 or repeats.shape[0] not in (1, size):
+        fail(ShapeError, f"repeat: expected integers, one for each of {size} places, got {repeats.type}")
+    if not isinstance(size, int):
+        fail(ShapeError, f"repeat: an array of repeats needs a size that is known, got {size}")
+    if isinstance(repeats, TracedArray):
+        fail(ShapeError, "repeat: repeats that are traced give no shape", "pass NumPy's integers, or a static argument")
+    if (repeats.view < 0).any():
+        fail(ShapeError, f"repeat: repeats must be at least 0, got {repeats.tolist()}")
+    return np.broadcast_to(repeats.view, (size,))
 
 
 def tile(x: Any, repetitions: Sequence[int], /) -> Array:
