@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.modules import ROOT
 from tetrad.core import dtypes as d
 from tetrad.core.errors import DtypeError
 
@@ -90,3 +93,15 @@ NOT_DTYPES = ["float33", "", np.clongdouble, object, ">f4", np.dtype(">f4"), [("
 def test_what_is_no_dtype_is_refused_with_the_known_ones(like: object) -> None:
     with pytest.raises(DtypeError, match="hint: known dtypes: float16, bfloat16, float32"):
         d.as_dtype(like)
+
+
+def test_what_knows_bf16_is_loaded_when_it_is_met() -> None:
+    script = """
+import sys
+from tetrad.core.dtypes import as_dtype
+names = [as_dtype(name).name for name in ("bfloat16", "float32")], "ml_dtypes" in sys.modules
+import ml_dtypes
+print(names, as_dtype(ml_dtypes.bfloat16), as_dtype(ml_dtypes.bfloat16).np)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(['bf16', 'f32'], False) bf16 bfloat16"
