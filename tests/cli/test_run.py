@@ -357,8 +357,18 @@ def test_a_full_disk_is_said_without_a_traceback(tiny_file: Path, words: tuple[s
 
 
 def test_a_page_in_a_folder_that_is_not_there(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
-    printed = invoke("inspect", tiny_file, "--html", tmp_path / "no/page.html", code=1).output
-    assert printed.endswith("/no/page.html: No such file or directory\n")
+    result = invoke("inspect", tiny_file, "--html", tmp_path / "no/page.html", code=1)
+    assert result.stderr.endswith("/no/page.html: No such file or directory\n") and result.stdout == ""
+
+
+def test_a_page_beside_json_leaves_it_json(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    result = invoke("inspect", tiny_file, "--json", "--html", tmp_path / "page.html")
+    assert json.loads(result.stdout)["architecture"] == "llama" and "wrote" in result.stderr
+
+
+def test_several_lines_without_an_end_are_said_to_be_dropped(invoke: Invoke, tiny_file: Path) -> None:
+    result = invoke("chat", tiny_file, *GREEDY, input='"""a\nb\n')
+    assert result.stdout == "" and '""" was not closed' in result.stderr
 
 
 def test_a_context_larger_than_the_models_is_noted(invoke: Invoke, tiny_file: Path) -> None:

@@ -148,10 +148,14 @@ def said(read: Reader) -> Iterator[str]:
 
 
 def block(first: str, read: Reader) -> str:
-    """Everything up to the closing quotes."""
+    """Everything up to the closing quotes; without them there is no message, which is said."""
     text = first
     while not text.rstrip().endswith(QUOTES):
-        text += "\n" + read(MORE)
+        try:
+            text += "\n" + read(MORE)
+        except EOFError:
+            notes.print(f"{QUOTES} was not closed: the message that it began is dropped")
+            raise
     return text.rstrip().removesuffix(QUOTES)
 
 

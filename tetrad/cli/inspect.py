@@ -5,14 +5,16 @@ Only the header is read; with --html the model is loaded, and one step of decodi
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from tetrad.cli.console import Columns, console
+from tetrad.cli.console import Columns, console, notes
 from tetrad.cli.inspect_page import write_model_page
 from tetrad.cli.models import facts, kind_table, memory_table
 from tetrad.cli.options import Command, model_options, model_path, option
@@ -37,6 +39,8 @@ BEFORE = 255  # tokens in the cache when the step is measured
 def inspect(model: str | None, context: int, as_json: bool, page: Path | None, **given: Any) -> None:
     """The keys and tensors of MODEL and the memory it needs; with --html also the kernels of one step."""
     path = model_path(model, given)
+    if page is not None and not page.parent.is_dir():  # said before the work, not after it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(page))
     with gguf.open_file(path) as file:
         found, typed = Description(file.path, file.metadata, file.tensors), file.typed
     if as_json:
@@ -45,7 +49,7 @@ def inspect(model: str | None, context: int, as_json: bool, page: Path | None, *
         print_all(found, typed, context)
     if page is not None:
         write_model_page(found, decode_step(path), context or found.context, page)
-        console.print(f"wrote {page}", soft_wrap=True)
+        notes.print(f"wrote {page}", soft_wrap=True)
 
 
 def everything(found: Description, typed: dict[str, gguf.Typed], context: int) -> dict[str, Any]:
