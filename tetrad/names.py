@@ -36,11 +36,12 @@ LAZY = ("bisect", "explain")
 SPACES = ("fft", "linalg", "optim", "random")  # namespaces, loaded when first used
 DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
+EXCHANGES = ("all_to_all", "ppermute", "psum_scatter")
 ROWS = ("associative_scan", "map")
 CUSTOM = ("checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
 TRANSFORMS = {  # name -> module in tracing
     **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
-    **dict.fromkeys(ROWS, "rows"),
+    **dict.fromkeys(EXCHANGES, "exchange"), **dict.fromkeys(ROWS, "rows"),
 }  # fmt: skip
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 

@@ -244,7 +244,15 @@ def pmax(x: Any, axis_name: Any) -> Any:
 
 def pmin(x: Any, axis_name: Any) -> Any:
     """The smallest over the examples of the batch."""
-    return over_tree(lambda leaf: -pmax(-as_array(leaf), axis_name), x)
+
+
+    def smallest(leaf: Any) -> Array:
+        array = as_array(leaf)  # of integers the complement turns the order around, and none is left out
+        is_whole = array.dtype.is_integer
+        turned = collective("pmax", ~array if is_whole else -array, axis_name)
+        return ~turned if is_whole else -turned
+
+    return over_tree(smallest, x)
 
 
 def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
