@@ -23,7 +23,7 @@ from tetrad.compat.llama_cpp import (
     MinTokensLogitsProcessor,
     StoppingCriteriaList,
 )
-from tetrad.core.errors import ContextError, SettingError, UnsupportedError
+from tetrad.core.errors import BusyError, ContextError, SettingError, UnsupportedError
 from tetrad.formats import gguf
 
 MESSAGES = [{"role": "user", "content": "Hi there"}]
@@ -305,6 +305,39 @@ def test_functions_are_the_older_name_of_tools(llm: Llama) -> None:
     assert "function_call" not in free["choices"][0]["message"]
     with pytest.raises(SettingError, match='"required" with one tool'):
         llm.create_chat_completion(MESSAGES, tools=tools * 2, tool_choice="required")
+
+
+def test_a_stream_that_was_left_makes_room_for_the_next_call(llm: Llama) -> None:
+    """As there: programs break off a loop over a stream, and ask again while they still hold it."""
+    want = llm("Hi", max_tokens=6, temperature=0.0)["choices"]
+    for ask in (lambda: llm("the", max_tokens=20, stream=True),
+                lambda: llm.create_chat_completion(MESSAGES, max_tokens=20, stream=True)):  # fmt: skip
+        left = ask()
+        next(left), next(left)
+        assert llm("Hi", max_tokens=6, temperature=0.0)["choices"] == want
+        with pytest.raises(BusyError, match="given up when another call began"):
+            list(left)
+    first, second = llm("the", max_tokens=20, stream=True), llm("Hi", max_tokens=6, temperature=0.0, stream=True)
+    next(first)
+    assert "".join(chunk["choices"][0]["text"] for chunk in second) == want[0]["text"]
+    left = llm("the", max_tokens=20, stream=True)
+    next(left)
+    llm.reset()
+    llm.eval(llm.tokenize(b"Hi"))
+    assert llm.n_tokens == len(llm.tokenize(b"Hi"))
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"response_format": "json"}, "response_format: expected a mapping"),
+    ({"response_format": {"type": "json_schema"}}, "json_schema.*schema"),
+    ({"tools": {"a": 1}}, "tools: expected a list of mappings"),
+    ({"functions": "f"}, "functions: expected a list of mappings"),
+    ({"grammar": "root ::= x"}, "grammar: expected a LlamaGrammar"),
+    ({"max_tokens": 5.0}, "max_tokens: expected a whole number, or None"),
+])  # fmt: skip
+def test_settings_of_the_wrong_kind_are_named(llm: Llama, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        llm.create_chat_completion(MESSAGES, **settings)
 
 
 def test_functions_of_the_logits(llm: Llama) -> None:

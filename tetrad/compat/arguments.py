@@ -145,13 +145,19 @@ def as_criterion(given: Processor | Sequence[Processor] | None) -> Processor | N
 
 
 def schema_of(response_format: Mapping[str, Any] | None) -> Any:
+    if not isinstance(response_format, Mapping | None):
+        raise SettingError("response_format", 'a mapping such as {"type": "json_object"}', response_format)
     kind = None if response_format is None else response_format.get("type")
     if response_format is None or kind == "text":
         return None
     if kind == "json_object":
         return closed(response_format.get("schema") or {"type": "object"})
     if kind == "json_schema":
-        return closed(response_format["json_schema"]["schema"])
+        named = response_format.get("json_schema")
+        if not isinstance(named, Mapping) or "schema" not in named:
+            expected = '{"type": "json_schema", "json_schema": {"schema": ...}}'
+            raise SettingError("response_format", expected, response_format)
+        return closed(named["schema"])
     raise UnsupportedError(f"response_format: type {kind!r}", hint="known: text, json_object, json_schema")
 
 
@@ -181,6 +187,9 @@ def closed_parts(parts: Any) -> Any:
 
 def as_tools(functions: Any, function_call: Any, tools: Any, tool_choice: Any) -> tuple[Any, Any]:
     """`functions` and `function_call`, the older names, as `tools` and `tool_choice`."""
+    for name, given in (("functions", functions), ("tools", tools)):
+        if given is not None and (isinstance(given, str) or not all(isinstance(one, Mapping) for one in given)):
+            raise SettingError(name, "a list of mappings", given)
     if functions is not None:
         tools = [{"type": "function", "function": function} for function in functions]
     if isinstance(function_call, Mapping):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 import uuid
 import warnings
@@ -17,6 +18,7 @@ from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -54,11 +56,10 @@ from tetrad.compat.llama_types import (
     MinTokensLogitsProcessor,
     StoppingCriteriaList,
 )
-from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.core.errors import BusyError, SettingError, UnsupportedError
 from tetrad.hub.extras import extra
 from tetrad.hub.pull import pull
-from tetrad.models.checks import check_count
-from tetrad.models.generation import Completion, Logprob, Piece, Processor
+from tetrad.models.generation import Completion, Logprob, Piece, Processor, Stream
 from tetrad.models.model import Model, load
 from tetrad.models.sampling import Chance, Sampler, Settings
 from tetrad.runtime.limits import available_threads
@@ -108,7 +109,7 @@ class Llama:
         take_loading(others)
         if draft_model is not None and not hasattr(draft_model, "num_pred_tokens"):
             raise UnsupportedError(f"Llama: draft_model={draft_model!r}", hint="known: LlamaPromptLookupDecoding")
-        if n_threads:  # 0 and None: what the machine has
+        if n_threads is not None and n_threads > 0:  # else what the machine has
             os.environ["TETRAD_THREADS"] = str(n_threads)
         if pooling_type > 0:
             rope["pooling_type"] = pooling_type
@@ -120,10 +121,11 @@ class Llama:
         self.seed, self.chat_format = seed, chat_format or "chat_template.default"
         self._drafts = 0 if draft_model is None else min(draft_model.num_pred_tokens, 64)
         self._keeps_all = logits_all
-        self.n_threads = self.n_threads_batch = n_threads or available_threads()
+        self.n_threads = self.n_threads_batch = available_threads()
         self.n_batch = min(self.n_ctx(), self._given.get("n_batch", 512))
         self.context_params = SimpleNamespace(**self._given | {"n_ctx": self.n_ctx(), "n_batch": self.n_batch})
         self.cache: LlamaRAMCache | None = None
+        self._streams: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()  # being read, and by which threads
         self._tokens: list[int] = []  # that `eval` was given
         self._rows: list[np.ndarray] = []  # logits after every one of them, where they are kept
         self._row: np.ndarray | None = None  # after the last
@@ -218,10 +220,9 @@ class Llama:
         text = prompt if isinstance(prompt, str) else self._model.tokenizer.decode(tokens[self._begins(tokens) :])
         shown = text if echo else ""
         if stream:
-            pieces = self._model.generate(tokens, stream=True, **settings)
-            noted = self._noted(tokens, pieces)
+            noted = self._noted(tokens, self._streamed(self._model.generate(tokens, stream=True, **settings)))
             return completion_chunks(self._model.tokenizer, head, shown, len(text), noted, logprobs or 0)
-        done = self._model.generate(tokens, **settings)
+        done = self._free.generate(tokens, **settings)
         self._evaluated(tokens, done)
         table = None
         if logprobs is not None:
@@ -229,6 +230,29 @@ class Llama:
             choices = [*before, *(done.logprobs or ())]
             table = legacy_logprobs(self._model.tokenizer, 0 if echo else len(text), choices, logprobs)
         return head | completion(shown + done.text, table, done.finish_reason) | {"usage": usage(done)}
+
+    @property
+    def _free(self) -> Model:
+        """The model, with room for a sequence."""
+        self._give_up()
+        return self._model
+
+    def _give_up(self) -> None:
+        """Ends streams that this thread has left: there is one place for a sequence; as there, the next call takes it."""
+        mine = [stream for stream, owner in self._streams.items() if owner == threading.get_ident()]
+        for stream in mine:
+            if not stream.pieces.gi_running:  # one that is running calls this from a function of the logits
+                stream.close()
+
+    def _streamed(self, stream: Stream) -> Iterator[Piece]:
+        """The pieces of a stream, until it ends or is given up, which is said to who still reads it."""
+        self._give_up()
+        self._streams[stream] = threading.get_ident()
+        for piece in stream:
+            yield piece
+            if piece.completion is not None:
+                return
+        raise BusyError("the stream was given up when another call began", hint="read a stream to its end first")
 
     def _noted(self, tokens: list[int], pieces: Iterator[Piece]) -> Iterator[Piece]:
         for piece in pieces:
@@ -245,7 +269,7 @@ class Llama:
         """How likely each token of a prompt was. As there, a token that begins every text is not shown, and the first
         that is has no chance."""
         found: list[Logprob | int] = []
-        rows = chain.from_iterable(self._model.logits_parts(tokens))
+        rows = chain.from_iterable(self._free.logits_parts(tokens))
         for row, token in zip(rows, tokens[1:], strict=False):  # nothing follows the last
             chances = row - np.logaddexp.reduce(row.astype(np.float64))
             top = np.argsort(-chances, kind="stable")[:count]
@@ -311,8 +335,9 @@ class Llama:
         }  # fmt: skip
         head = self._head("chatcmpl", "chat.completion.chunk" if stream else "chat.completion", model)
         if stream:
-            return chat_chunks(self._model.tokenizer, head, self._model.chat(messages, stream=True, **settings), tool)
-        done = self._model.chat(messages, **settings)
+            pieces = self._streamed(self._model.chat(messages, stream=True, **settings))
+            return chat_chunks(self._model.tokenizer, head, pieces, tool)
+        done = self._free.chat(messages, **settings)
         table = chat_logprobs(self._model.tokenizer, done.logprobs or ()) if logprobs else None
         return chat_completion(head, done, table, tool)
 
@@ -334,8 +359,10 @@ class Llama:
         response_format: Mapping[str, Any] | None,
     ) -> Json:
         """Settings whose values are spelt otherwise here."""
-        if max_tokens is not None:
-            check_count("max_tokens", max_tokens, -(1 << 62))
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer | None):
+            raise SettingError("max_tokens", "a whole number, or None for as many as fit", max_tokens)
+        if not isinstance(grammar, LlamaGrammar | None):
+            raise SettingError("grammar", "a LlamaGrammar", grammar, hint="LlamaGrammar.from_string(text)")
         chosen = self.seed if seed is None else seed
         schema = schema_of(response_format)
         return {
@@ -455,7 +482,7 @@ class Llama:
     def scores(self) -> np.ndarray:
         """f32[n_tokens, vocabulary]: the logits after every token; without `logits_all` they are evaluated now."""
         if len(self._rows) != len(self._tokens):
-            self._rows = list(self._model.logits(self._tokens)) if self._tokens else []
+            self._rows = list(self._free.logits(self._tokens)) if self._tokens else []
         return np.array(self._rows, np.float32).reshape(-1, self.n_vocab())
 
     _input_ids, _scores = input_ids, scores
@@ -475,17 +502,17 @@ class Llama:
         """Evaluates more tokens of a sequence; `eval_logits` are those after the last."""
         start, whole = len(self._tokens), [*self._tokens, *(int(t) for t in tokens)]
         if self._keeps_all:
-            rows = [*self.scores, *chain.from_iterable(self._model.logits_parts(whole, start))]
+            rows = [*self.scores, *chain.from_iterable(self._free.logits_parts(whole, start))]
             self._tokens, self._rows, self._row = whole, rows, rows[-1]
             return
-        self._row = np.asarray(self._model.logits(whole, last=True)).reshape(-1)
+        self._row = np.asarray(self._free.logits(whole, last=True)).reshape(-1)
         self._tokens, self._rows = whole, []
 
     def _last(self) -> np.ndarray:
         if not self._tokens:
             raise SettingError("sample", "tokens that were evaluated", "none")
         if self._row is None:
-            self._row = np.asarray(self._model.logits(self._tokens, last=True)).reshape(-1)
+            self._row = np.asarray(self._free.logits(self._tokens, last=True)).reshape(-1)
         return self._row
 
     def sample(
@@ -570,7 +597,7 @@ class Llama:
 
     def save_state(self) -> LlamaState:
         """The sequence that was evaluated, with its keys and values: `load_state` goes on from it at once."""
-        engine, row = self._model.engine, self._last()
+        engine, row = self._free.engine, self._last()
         sequence = engine.start(self._tokens)
         try:
             engine.step([(sequence, self._tokens[sequence.length :])])
@@ -583,7 +610,7 @@ class Llama:
         mark, held = state.llama_state[: len(self._mark())], state.llama_state[len(self._mark()) :]
         if mark != self._mark():
             raise SettingError("state", "one that a Llama of this model, with the same type_k, has saved", "another")
-        engine, tokens = self._model.engine, [int(token) for token in state.input_ids]
+        engine, tokens = self._free.engine, [int(token) for token in state.input_ids]
         sequence = engine.start(tokens)
         try:
             engine.put(sequence, tokens, held)
