@@ -15,6 +15,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -238,10 +239,10 @@ class Llama:
         return self._model
 
     def _give_up(self) -> None:
-        """Ends streams that this thread has left: there is one place for a sequence; as there, the next call takes it."""
+        """Ends streams that this thread has left: there is one place for a sequence, which the next call takes."""
         mine = [stream for stream, owner in self._streams.items() if owner == threading.get_ident()]
         for stream in mine:
-            if not stream.pieces.gi_running:  # one that is running calls this from a function of the logits
+            if getgeneratorstate(stream.pieces) != GEN_RUNNING:  # else a function of its logits has called
                 stream.close()
 
     def _streamed(self, stream: Stream) -> Iterator[Piece]:
