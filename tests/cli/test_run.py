@@ -62,6 +62,15 @@ def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(invoke: Invoke
     assert re.search(r"Error: .*6\d\d tokens, the context holds 512", printed)
 
 
+def test_an_answer_that_fills_the_context_says_so(invoke: Invoke, tiny_file: Path) -> None:
+    words = (tiny_file, "--temp", "0", "-c", "64", "--ignore-eos")
+    said = "note: the context of 64 tokens is full"
+    assert said in invoke("run", *words, "-p", "Hi").stderr
+    assert said in invoke("chat", *words, input="Hi\n").stderr
+    assert said not in invoke("run", *words, "-n", "4", "-p", "Hi").stderr
+    assert said not in invoke("run", *words, "-n", "80", "--context-shift", "-p", "Hi").stderr
+
+
 def test_no_prompt_and_nobody_to_ask(invoke: Invoke, tiny_file: Path) -> None:
     assert "which prompt?" in invoke("run", tiny_file, code=2).output
 

@@ -30,6 +30,13 @@ def prompt_lines(tokenizer: Tokenizer, tokens: Sequence[int]) -> Iterator[str]:
         yield f"{token:6} -> '{tokenizer.token_bytes(token).decode(errors='replace')}'"
 
 
+def full_context(completion: Completion, limit: int, context: int) -> str | None:
+    """What is said of an answer that neither the model nor `limit` has ended."""
+    if completion.finish_reason != "length" or len(completion.tokens) == limit:
+        return None
+    return f"note: the context of {context} tokens is full, the answer ends: -c N holds more, --context-shift goes on"
+
+
 def timing_lines(completion: Completion, load_seconds: float, total_seconds: float) -> Iterator[str]:
     """As `ollama run --verbose` prints them, and the seed that replays the answer."""
     t = completion.timings

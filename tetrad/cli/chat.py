@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tetrad.cli.answer import shown, timing_lines
+from tetrad.cli.answer import full_context, shown, timing_lines
 from tetrad.cli.console import notes
 from tetrad.cli.conversation import CommandError, Conversation, Ended
 from tetrad.cli.options import (
@@ -122,6 +122,9 @@ def reply(conversation: Conversation, text: str) -> None:
         sys.stdout.write(" ...")
     print("\n", flush=True)
     conversation.keep("".join(parts))
+    limit = conversation.settings["max_tokens"]
+    if completion is not None and (note := full_context(completion, limit, conversation.model.context)):
+        notes.print(note, soft_wrap=True)
     if conversation.is_verbose and completion is not None:
         lines = timing_lines(completion, 0.0, time.perf_counter() - start)
         notes.print("\n".join(line for line in lines if not line.startswith("load")), soft_wrap=True)

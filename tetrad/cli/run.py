@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tetrad.cli.answer import bandwidth_line, prompt_lines, shown, timing_lines
+from tetrad.cli.answer import bandwidth_line, full_context, prompt_lines, shown, timing_lines
 from tetrad.cli.chat import converse
 from tetrad.cli.console import notes
 from tetrad.cli.options import (
@@ -125,6 +125,8 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     completion = last.completion
     if completion is None or not completion.text.endswith("\n"):
         print()
+    if completion is not None and (note := full_context(completion, how["max_tokens"], loaded.context)):
+        notes.print(note, soft_wrap=True)
     if is_verbose and completion is not None:
         lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
         lines.append(bandwidth_line(describe(str(path)), completion, settings["kv"]))
