@@ -38,6 +38,7 @@ WORK = 1 << 25  # multiplications that make a workgroup worth having
 UNKNOWN = 256  # what a Dim is taken for
 SHARE = 2  # workgroups wanted for each thread
 STAGING_COLUMNS = 64
+LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
 UNROLL = 4  # steps of k written out
 
@@ -166,29 +167,41 @@ class Matmul:
 
     def fetch_ahead(self, top: Val, m: Val, column: Val, start: Val) -> None:
         """Memory is idle while tiles are computed: tile by tile it brings a piece of what is staged and packed next."""
-        if self.staged is not None and self.a in self.frame.reading.buffers and self.rows > self.stretch:
-            self.fetch_rows(top, m, column, start)
-        if self.packed is None and self.b in self.frame.reading.buffers and self.block is not None:
-            self.fetch_columns(m, column, start)
+        if self.staged is not None and self.rows > self.stretch and self.held(self.a):
+            self.fetch_rows(top, m, column // self.width, start)
+        if self.packed is None and self.block is not None and self.held(self.b):
+            self.fetch_columns(m, column // self.width, start)
 
-    def fetch_rows(self, top: Val, m: Val, column: Val, start: Val) -> None:
+    def held(self, side: Node) -> Node | None:
+        """The array in memory that a side is, as it is or turned."""
+        node = side.inputs[0] if self.is_turned(side) else side
+        return node if node in self.frame.reading.buffers else None
+
+    def fetch_rows(self, top: Val, m: Val, panel: Val, start: Val) -> None:
         """Of the next stretch; after the last one, of the first in the next block of k."""
-        k = self.k
+        k, line, tile = self.k, elements_of_line(self.a), (m - top) // self.tile.rows
         is_last = top + self.stretch >= self.m1
-        ahead = k.select(is_last, self.m0 - top, k.index(self.stretch)) + m
-        depth = k.select(is_last, start + self.depth, start) + column
-        with k.when(column < self.depth), k.loop(self.tile.rows, always=True) as row:
-            self.fetch(self.a, ahead + row, depth)
+        ahead = k.select(is_last, self.m0, top + self.stretch)
+        base = k.select(is_last, start + self.depth, start)
+        if self.is_turned(self.a):  # a step of k for each tile, all rows of the stretch
+            step = panel * (self.stretch // self.tile.rows) + tile
+            with k.when(step < self.depth), k.loop(self.stretch, 0, line, always=True) as row:
+                self.fetch(self.a, ahead + row, base + step)
+        else:  # the rows of a tile, as many steps of k as a line has
+            with k.when(panel * line < self.depth), k.loop(self.tile.rows, always=True) as row:
+                self.fetch(self.a, ahead + (m - top) + row, base + panel * line)
 
-    def fetch_columns(self, m: Val, column: Val, start: Val) -> None:
+    def fetch_columns(self, m: Val, panel: Val, start: Val) -> None:
         """Of the next block of k, in the order in which they lie in memory, some lines for each tile."""
+        line, is_turned = elements_of_line(self.b), self.is_turned(self.b)
         rows = min(self.rows, self.size.m) if isinstance(self.size.m, int) else self.rows
-        tiles, across = -(-rows // self.tile.rows), self.columns // LANES
-        lines = -(-self.depth * self.tile.vectors // tiles)
-        first = (column // self.width * tiles + (m - self.m0) // self.tile.rows) * lines
-        with self.k.loop(lines, always=True) as line:
-            at = first + line
-            self.fetch(self.b, start + self.depth + at // across, self.n0 + at % across * LANES)
+        tiles, run = -(-rows // self.tile.rows), (self.depth if is_turned else self.columns) // line
+        lines = -(-self.depth * self.width // line // tiles)
+        first = (panel * tiles + (m - self.m0) // self.tile.rows) * lines
+        with self.k.loop(lines, always=True) as i:
+            outer, inner = (first + i) // run, (first + i) % run * line
+            step, column = (inner, outer) if is_turned else (outer, inner)
+            self.fetch(self.b, start + self.depth + step, self.n0 + column)
 
     def fetch_beside(self, m: Val, column: Val) -> None:
         """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees."""
@@ -198,9 +211,13 @@ class Matmul:
                 self.fetch(node, m + row, self.n0 + column + v * LANES)
 
     def fetch(self, node: Node, row: Val, column: Val) -> None:
-        shape = node.type.shape
+        """The line in which an element of an operand lies."""
         at = operand_at(self.k, node, self.batch, row, column)
-        self.k.prefetch(self.frame.reading.buffers[node], offset(self.sizes, at, shape, row_strides(shape)))
+        if self.is_turned(node):
+            perm, node = node.param("perm"), node.inputs[0]
+            at = tuple(at[perm.index(axis)] for axis in range(len(perm)))
+        where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+        self.k.prefetch(self.frame.reading.buffers[node], where)
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -408,6 +425,10 @@ class Matmul:
         tile = [self.element(start + step + k.lane(), self.n0 + column + i) for i in range(LANES)]
         for i, vector in enumerate(turned(k, tile)):
             k.store(self.panels, self.panel_at(column, step + i), vector)
+
+
+def elements_of_line(node: Node) -> int:
+    return LINE_BYTES // node.type.dtype.nbytes
 
 
 def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
