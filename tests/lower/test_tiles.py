@@ -38,4 +38,5 @@ def test_the_inner_loop_does_not_spill(target: Target, dtype: DType) -> None:
     tile = target.f64_tile if dtype is f64 else target.f32_tile
     registers = tile.rows * tile.vectors * 16 * dtype.bits // target.vector_bits
     assert sum("vfmadd" in line for line in lines) % registers == 0
-    assert [line for line in lines if "(%rsp)" in line or "(%rbp)" in line] == []
+    touched = [line for line in lines if not line.lstrip().startswith("lea")]  # which computes, and reads nothing
+    assert [line for line in touched if "(%rsp)" in line or "(%rbp)" in line] == []
