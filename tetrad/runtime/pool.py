@@ -254,9 +254,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def compile_loop(target: Target) -> bytes:
-    """The object file of the native loop. Its text is loaded only here: a process that finds the file needs no text."""
+    """The object file of the native loop. Its text is loaded only here: a process that finds the file needs no text.
+
+    Not optimised: that would take four times as long, in the first process of all, to save 15 ns an entry.
+    """
     text: str = importlib.import_module("tetrad.runtime.native.text").native_text(target)
-    return compile_object(text, target)
+    return compile_object(text, target, optimise=False)
 
 
 def use_library(library: Library) -> None:

@@ -10,7 +10,6 @@ only through `agreed`, which the last worker to reach a barrier writes before it
 
 from __future__ import annotations
 
-import re
 from string import Template
 
 from tetrad.core.errors import CompileError
@@ -58,17 +57,6 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-COLD = ("wait", "announce", "agree", "share", "foreign", "copy", "begin", "settle", "loop", "branch")
-
-
-def cold(functions: str, names: tuple[str, ...] = ()) -> str:
-    """Code that runs once a call, or once a loop (by `names`): it is not worth the time to optimise it."""
-    if not names:
-        return functions.replace("nounwind {", "nounwind noinline optnone {")
-    header = re.compile(rf"^(define .*@tetrad\.(?:{'|'.join(names)})\(.*nounwind) {{$", re.MULTILINE)
-    return header.sub(r"\1 noinline optnone {", functions)
-
-
 def native_text(target: Target, futex: bool | None = None) -> str:
     """The module; `futex` False takes the portable way to sleep, None takes what the target's system has."""
     machine = MACHINES.get(target.triple.partition("-")[0])
@@ -81,6 +69,6 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         "PIECES_LESS": PIECES - 1,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
-    rare = cold((FUTEX if futex else NAP) + SIGNALS + RUNS)
-    body = INTRINSICS + machine["DECLARE"] + cold(WAITING + ENTRIES + LOOPS, COLD) + rare
+    sleeping = FUTEX if futex else NAP
+    body = INTRINSICS + machine["DECLARE"] + WAITING + ENTRIES + LOOPS + sleeping + SIGNALS + RUNS
     return f'target triple = "{target.triple}"\n' + Template(body).substitute(machine, **numbers)
