@@ -197,14 +197,14 @@ def test_a_note_about_a_lost_program_is_ignored(tmp_path: Path) -> None:
 def test_a_function_without_a_name_is_traced() -> None:
     for _ in range(2):
         made = layer()
-        results(Known(made.step, lambda: None, lambda: made.weights))  # noqa: B023
+        results(Known(made.step, lambda: None, lambda made=made: made.weights))
         assert made.traced == 1
 
 
 def test_a_constant_the_function_did_not_tell_of_is_traced() -> None:
     for _ in range(2):
         made = layer()
-        results(Known(made.step, lambda: "layer", lambda: made.weights[:1]))  # noqa: B023
+        results(Known(made.step, lambda: "layer", lambda made=made: made.weights[:1]))
         assert made.traced == 1
 
 
@@ -220,8 +220,8 @@ def test_one_array_used_twice_is_one_constant() -> None:
     for times in (1, 0):
         made = Layer(LARGE[0], LARGE[1], SMALL[:1])
         made.weights[1] = made.weights[0]
-        function = Known(made.step, lambda: "tied", lambda: [made.weights[0], made.weights[2]])  # noqa: B023
-        results(function)
+        told = [made.weights[0], made.weights[2]]
+        results(Known(made.step, lambda: "tied", lambda told=told: told))
         assert made.traced == times
 
 

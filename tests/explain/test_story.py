@@ -32,8 +32,7 @@ def test_the_report_tells_kernels_memory_and_stages() -> None:
 
 
 def test_a_branch_that_is_not_taken_has_no_rates(tmp_path: Path) -> None:
-    function = lambda x: td.cond(x[0] > 0, lambda x: td.cumulative_sum(x), lambda x: td.sort(x), x)  # noqa: E731
-    story = td.explain(function)(td.ones(64))
+    story = td.explain(lambda x: td.cond(x[0] > 0, td.cumulative_sum, td.sort, x))(td.ones(64))
     (idle,) = (k for k in story.kernels if k.name == "sort")
     assert idle.ns == 0 and idle.rates == ("-", "-") and idle.nbytes > 0
     (line,) = (line for line in str(story).splitlines() if "/sort " in line)

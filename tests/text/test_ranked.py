@@ -129,7 +129,7 @@ def test_the_library_is_made_when_there_is_much_to_do(monkeypatch: pytest.Monkey
 @pytest.fixture(scope="module")
 def smollm() -> tuple[Words, Any, Any]:
     if not SMOLLM.exists():
-        pytest.skip("the model is not here")
+        pytest.skip("needs the model that `tetrad pull smollm2` fetches; other vocabularies are tried without it")
     with gguf.open_file(SMOLLM) as file:
         vocabulary = read_vocabulary(file.metadata)
     pre = pre_tokenizer("smollm")

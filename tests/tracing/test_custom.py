@@ -323,7 +323,10 @@ def test_custom_functions_use_traced_values_from_outside(kind: str) -> None:
     close(td.vmap(slope)(x, s), [6, 10])
     close(td.vmap(td.vmap(slope, (0, None)), (None, 0))(x, s), [[6, 6], [10, 10]])
     close(td.grad(td.jit(lambda x, s: td.sum(doubling(kind, s)(x))))(x, s), [6, 10])
-    steps = lambda x, s: td.sum(td.scan(lambda c, r: (doubling(kind, r)(c), None), x, s)[0])  # noqa: E731
+
+    def steps(x: Any, s: Any) -> Any:
+        return td.sum(td.scan(lambda c, r: (doubling(kind, r)(c), None), x, s)[0])
+
     for way in (td.grad(steps), td.jit(td.grad(steps))):
         close(way(x, td.stop_gradient(s)), [60, 60])
 

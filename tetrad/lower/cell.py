@@ -22,12 +22,12 @@ from tetrad.lower.launch import Launch
 from tetrad.lower.product import accumulator, multiply_add
 from tetrad.lower.reader import At
 from tetrad.lower.recurrence import Loop, holds_arrays, loop_of, rounds
+from tetrad.lower.thin import CHUNK
 from tetrad.passes.fuse import Group, fuse
 
 DTYPES = (f32, f64, i32, i64)  # of what stays in scratch
 MOST_PRODUCTS = 1 << 16  # multiplications a step; with more, the workers share them
 MOST_ELEMENTS = 1 << 13  # of all that stays in scratch
-CHUNK = 1024  # of k: longer sums have chunks, which `lower.matmul` knows
 MOST_ROWS = 4
 VECTORS = 8  # of accumulators at a time
 UNROLLED = 2  # vectors of a walk that are written out
