@@ -63,9 +63,24 @@ def test_extremes_do_not_overflow() -> None:
     assert nn.log_softmax(x).tolist() == [-2000, -1000, 0]
     assert float(nn.logsumexp(x)) == 1000
     assert float(nn.logsumexp(td.asarray([-math.inf, -math.inf]))) == -math.inf
+    assert float(nn.logsumexp(td.asarray([1.0, math.inf, -math.inf]))) == math.inf
+    assert math.isnan(float(nn.logsumexp(td.asarray([math.nan, math.inf]))))
     assert nn.elu(x).tolist() == [-1, 0, 1000] and nn.sigmoid(x).tolist() == [0, 0.5, 1]
     assert nn.softplus(x).tolist()[2] == 1000
     assert math.isnan(float(nn.relu(td.asarray(math.nan))))
+
+
+@pytest.mark.parametrize("size", [3, 64, 1000])
+def test_rows_with_infinities_and_nan(size: int) -> None:
+    """A NaN spoils its row and no other; -inf weighs nothing; +inf is the sum; what is far below is subnormal."""
+    x = np.zeros((6, size), np.float32)
+    x[1, 1], x[2, 0], x[3, :], x[4, 2], x[5, 1:] = math.nan, -math.inf, -math.inf, math.inf, -100
+    total, parts = jit(lambda x: (nn.logsumexp(x, axis=1), nn.softmax(x)))(td.asarray(x))
+    want = [math.log(size), math.nan, math.log(size - 1), -math.inf, math.inf, 0]
+    np.testing.assert_allclose(total, want, rtol=1e-6, atol=1e-6)
+    assert np.isnan(parts).all(1).tolist() == [False, True, False, True, True, False]
+    assert float(parts[2, 0]) == 0 and float(parts[5, 0]) == 1
+    assert set(parts[5, 1:].tolist()) == {float(np.float32(math.exp(-100)))}
 
 
 def test_layer_norm_with_weight_and_bias() -> None:

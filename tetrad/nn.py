@@ -90,13 +90,6 @@ def _largest(x: Array, axis: Axis) -> Array:
     return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
-def _shifted(x: Array, axis: Axis) -> tuple[Array, Array]:
-    """x minus its largest element, and that element (0 where it is infinite, so that infinities do not meet)."""
-    top = _largest(x, axis)
-    top = td.where(td.isfinite(top), top, 0)
-    return x - top, top
-
-
 def softmax(x: Any, axis: Axis = -1) -> Array:
     """exp(x) over its sum along an axis.
 
@@ -128,8 +121,10 @@ def logsumexp(x: Any, axis: Axis | None = None, *, keepdims: bool = False) -> Ar
     """
     wide, dtype = _wide(x)
     axes = tuple(range(wide.ndim)) if axis is None else axis
-    apart, top = _shifted(wide, axes)
-    result = td.log(td.sum(td.exp(apart), axis=axes, keepdims=True)) + top
+    top = _largest(wide, axes)
+    finite = td.where(top == -math.inf, 0, top)  # infinities must not meet; +inf is the result where it is the largest
+    result = td.log(td.sum(td.exp(wide - finite), axis=axes, keepdims=True)) + finite
+    result = td.where(top == math.inf, top, result)
     result = result if keepdims else td.squeeze(result, axes)
     return td.astype(result, dtype) if dtype.is_float else result
 

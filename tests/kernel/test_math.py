@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.kernel.programs import edges, elementwise, same_bits
-from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, hard, spread, want, worst
+from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, errors, hard, spread, want, worst
 from tetrad.core.dtypes import REAL_DTYPES, DType, f16, f32, f64, i32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel import math as km
@@ -132,6 +132,7 @@ OVERFLOW = {
 }  # fmt: skip
 UNDERFLOW = {
     ("exp", f32): -103.97207, ("sigmoid", f32): -103.97207, ("exp2", f32): -149.99998, ("exp", f64): -745.13321,
+    ("exp_nonpositive", f32): -103.97207, ("exp_nonpositive", f64): -745.13321,
 }  # fmt: skip
 
 
@@ -149,6 +150,16 @@ def test_underflow_ends_in_the_smallest_subnormal(case: tuple[str, DType], last:
     name, dtype = case
     got = compute(name, dtype, np.array([last, last - 0.01], dtype.np))
     assert got.tolist() == [float(np.finfo(dtype.np).smallest_subnormal), 0.0]
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=ids)
+def test_exp_of_what_is_never_positive_is_as_precise(dtype: DType) -> None:
+    points = np.concatenate([hard(dtype, 200_000, seed=8), spread(dtype, 200_000, seed=9)])
+    points = -np.abs(np.concatenate([points, np.array(edges(dtype), dtype.np)]))
+    got, true = compute("exp_nonpositive", dtype, points), want("exp", dtype, points)
+    assert errors(got, true).max() <= km.ULPS["exp"][dtype]
+    at_zero = compute("exp_nonpositive", dtype, np.array([0.0, -0.0], dtype.np))
+    assert at_zero.tolist() == [1.0, 1.0]
 
 
 # The numbers of each type that lie closest to a multiple of pi/2 (J.-M. Muller, Elementary Functions, chapter 11).

@@ -12,7 +12,7 @@ import pytest
 
 import tetrad as td
 from tests.kernel.programs import same_bits
-from tests.kernel.ulps import CHUNK, OFTEN, Array, many, many_pairs, worst_compiled
+from tests.kernel.ulps import CHUNK, OFTEN, Array, errors, many, many_pairs, worst_compiled
 from tetrad.core.dtypes import f32
 from tetrad.kernel import math as km
 
@@ -28,6 +28,15 @@ def test_error_on_16_million_points(name: str, points: Array, record_property: C
     print(f"{name} f32: {error:.3f} ulp, {where}")
     record_property("ulps", error)
     assert error <= min(km.ULPS[name][f32], 4), where
+
+
+def test_error_of_exp_below_zero_on_16_million_points(points: Array) -> None:
+    run = td.jit(lambda x: td.exp(-td.abs(x)))
+    for i in range(0, len(points), CHUNK):
+        x = points[i : i + CHUNK]
+        with np.errstate(invalid="ignore"):
+            error = errors(np.asarray(run(td.asarray(x))), np.exp(-np.abs(x.astype(np.float64))))
+        assert error.max() <= 1, x[error.argmax()]
 
 
 def test_error_of_pow_on_22_million_pairs(record_property: Callable[[str, object], None]) -> None:

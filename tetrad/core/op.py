@@ -75,6 +75,7 @@ class Op:
     in_place: bool = False  # the result lies where operand 0 lay, changed in some places
     cost: int = 1  # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones only
     lower_rule: Callable[..., Any] | None = None
+    nonpositive_rule: Callable[..., Any] | None = None  # a cheaper `lower_rule` for an operand that is never positive
     read_rule: Callable[..., Any] | None = None
     monoid: Any = None
     jvp_rules: tuple[Rule | None, ...] | None = None
@@ -95,6 +96,11 @@ class Op:
     def lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attach: one element of the result from the operands' elements, in kernel instructions."""
         self.lower_rule = function
+        return function
+
+    def lower_nonpositive(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: the same function, as precise, where the operand is known to be never positive (or NaN)."""
+        self.nonpositive_rule = function
         return function
 
     def read(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -136,6 +136,20 @@ def _exp(k: KernelBuilder, fmt: Format, x: Val, factor: float = 1.0) -> Val:
     return first * (scale if factor == 1.0 else scale * factor)
 
 
+def exp_nonpositive(k: KernelBuilder, x: Val) -> Val:
+    """e**x for x that is not above 0, a quarter cheaper than `exp` and no less precise. (NaN stays NaN.)
+
+    The polynomial gives e**r * 2**-far and one scaling by 2**(n + far) the result, subnormal or not: with results above
+    1 as well, there would be more powers than a number has exponents.
+    """
+    fmt = _format("exp", x)
+    x, far = _at_least(k, x, fmt.exp_range[0]), fmt.bias - 27
+    shifted = k.fma(x, 1 / math.log(2), fmt.shifter)
+    n = shifted - fmt.shifter
+    r = k.fma(n, -fmt.ln2[1], k.fma(n, -fmt.ln2[0], x))
+    return _polynomial(k, r, [c * 2.0**-far for c in fmt.exp_near]) * _power_of_two(k, fmt, shifted, plus=far)
+
+
 def exp2(k: KernelBuilder, x: Val) -> Val:
     fmt = _format("exp2", x)
     return _exp2(k, fmt, _clamp(k, x, fmt.exp2_range))
@@ -178,8 +192,8 @@ def tanh(k: KernelBuilder, x: Val) -> Val:
 
 def sigmoid(k: KernelBuilder, x: Val) -> Val:
     """e**-|x| never overflows; its quotient by 1 + e**-|x| keeps the far left tail, down to subnormals."""
-    fmt = _format("sigmoid", x)
-    e = _exp(k, fmt, _at_least(k, -k.abs(x), fmt.exp_range[0]))
+    _format("sigmoid", x)
+    e = exp_nonpositive(k, -k.abs(x))
     return k.select(x < 0.0, e, 1.0) / (e + 1.0)
 
 

@@ -342,7 +342,7 @@ class Tile:
         shift, total = finite(k, k.load(self.area.here, row)), k.local(0.0, f32)
         with k.loop(end, start, LANES) as key:
             at = row * PITCH + key + k.lane()
-            weight = math.exp(k, k.load(scores, at) - shift)
+            weight = math.exp_nonpositive(k, k.load(scores, at) - shift)
             for copy in range(self.registers.copies):
                 k.store(scores, at + copy * self.rows * PITCH, weight)
             total.set(total.get() + weight)
@@ -437,5 +437,5 @@ class Merge:
 def merged(k: KernelBuilder, before: Val, total: Val, here: Val, mine: Val) -> Merge:
     after = greater(k, here, before)
     shift = finite(k, after)
-    keep, add = math.exp(k, before - shift), math.exp(k, here - shift)
+    keep, add = math.exp_nonpositive(k, before - shift), math.exp_nonpositive(k, here - shift)
     return Merge(after, k.fma(total, keep, mine * add), keep, add)

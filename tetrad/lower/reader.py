@@ -19,6 +19,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.complex import load_part
 from tetrad.lower.index import Sizes, Space, Span, offset
 from tetrad.lower.launch import TrapSite
+from tetrad.lower.signs import sign
 
 At = tuple[Val, ...]
 DEEP = 64  # levels of nodes in which operands are computed when they are asked for
@@ -104,7 +105,7 @@ class Reading:
             return self.part(node.inputs[0], at, **params)
         if node.op.kind == "elementwise":
             values = [self.wide(i, at) for i in node.inputs]
-            return self.k.cast(rule_of(node, "lower_rule")(self.k, *values, **params), node.type.dtype)
+            return self.k.cast(rule_of(node, elementwise_rule(node))(self.k, *values, **params), node.type.dtype)
         if node.op.name == "reshape":
             return self.read(node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape))
         if node.op.kind == "movement":
@@ -164,6 +165,11 @@ def rule_of(node: Node, which: str) -> Callable[..., Any]:
     if rule is None:
         raise UnsupportedError(f"{node.op.name} is not compiled yet", source=node.source, hint="call it outside jit")
     return rule  # type: ignore[no-any-return]
+
+
+def elementwise_rule(node: Node) -> str:
+    is_special = node.op.nonpositive_rule is not None and sign(node.inputs[0]) == -1
+    return "nonpositive_rule" if is_special else "lower_rule"
 
 
 def splat_value(node: Node) -> Any:

@@ -26,6 +26,7 @@ PARTIALS = 4  # vectors of partial results: 4 x 16 = 64
 KEEP_COST = 8  # operations above which a value used in a later sweep is kept, not computed again
 SPLIT_SIZE = 16384  # a row this long, in a group with few rows, is spread over workgroups
 FEW_ROWS = 32
+FETCHED = 16384  # elements of a row up to which the next one is fetched: both are in the second cache
 
 
 def lower_rows(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
@@ -46,14 +47,15 @@ class Sweeps:
         self.buffers = {node: self.frame.output(memory.slots[node]) for node in group.outputs}
         self.row = Space(self.k, self.frame.sizes, outer, self.k.group_id())
         self.stage = stages(group.members)
+        self.reductions = [m for m in group.members if m.op.kind == "reduce"]
+        self.last = max(self.stage[r] for r in self.reductions)
         self.column = self.k.index(0)
         self.kept = {n: self.frame.scratch("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
         self.frame.is_light = all(n in self.kept for n in group.members if self.is_dear(n))
 
     def launch(self) -> Launch:
-        reductions = [m for m in self.group.members if m.op.kind == "reduce"]
-        for stage in range(1 + max(self.stage[r] for r in reductions)):
-            self.reduce_sweep(stage, [r for r in reductions if self.stage[r] == stage])
+        for stage in range(1 + self.last):
+            self.reduce_sweep(stage, [r for r in self.reductions if self.stage[r] == stage])
         self.final_sweep([n for n in self.buffers if self.is_full(n)])
         return self.frame.finish(product(self.outer), self.group, flops=row_flops(self.group, self.outer, self.inner))
 
@@ -75,15 +77,26 @@ class Sweeps:
     def element(self, node: Node, column: Val) -> Val:
         """The operand of a reduction at a column; what a later sweep wants again goes to scratch on the way."""
         self.column, at = column, self.at(column)
+        if self.stage[node] == self.last:
+            self.fetch_ahead(column)
         value = self.reading.wide(node.inputs[0], at)
         for kept, buffer in self.kept.items():
             if kept in ancestors(node.inputs[0], self.group.members) and kept not in self.reading.provided:
                 self.k.store(buffer, column, self.reading.read(kept, at))
         return value
 
+    def fetch_ahead(self, column: Val) -> None:
+        """The next row on its way while the last sweep has this one at hand: processors stop at the end of a page."""
+        total = product(self.inner)
+        if not isinstance(total, int) or total > FETCHED:
+            return
+        for node, buffer in self.reading.buffers.items():
+            if node.type.shape == self.outer + self.inner:
+                self.k.prefetch(buffer, (self.k.group_id() + 1) * total + column)
+
     def worth_keeping(self) -> list[Node]:
         """Costly full-size members that more than one sweep needs."""
-        sweeps = [[r.inputs[0]] for r in self.group.members if r.op.kind == "reduce"]
+        sweeps = [[r.inputs[0]] for r in self.reductions]
         sweeps.append([n for n in self.buffers if self.is_full(n)])
         found = []
         for node in self.group.members:
@@ -114,7 +127,7 @@ class Sweeps:
     def last_reduction(self, output: Node) -> Node:
         """The reduction after which `output` can be computed: of the last sweep it depends on, the last one."""
         needed = ancestors(output, self.group.members)
-        reductions = [m for m in self.group.members if m.op.kind == "reduce" and m in needed]
+        reductions = [r for r in self.reductions if r in needed]
         return max(reversed(reductions), key=lambda m: self.stage[m])
 
     def row_at(self, node: Node) -> At:

@@ -60,6 +60,11 @@ def exp_lower(k: KernelBuilder, x: Val) -> Val:
     return km.exp(k, x)
 
 
+@exp.lower_nonpositive
+def exp_lower_nonpositive(k: KernelBuilder, x: Val) -> Val:
+    return km.exp_nonpositive(k, x)
+
+
 exp.jvp(times(lambda y, x: y))
 
 
@@ -195,7 +200,7 @@ def logaddexp_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     """f32 by f64: the larger operand may take away all digits that f32 has of the logarithm."""
     a, b = k.cast(x, f64), k.cast(y, f64)
     distance = k.select(a.eq(b), k.const(0.0, f64), -k.abs(a - b))  # equal infinities have no difference
-    return k.cast(k.max(a, b) + km.log1p(k, km.exp(k, distance)), x.dtype)
+    return k.cast(k.max(a, b) + km.log1p(k, km.exp_nonpositive(k, distance)), x.dtype)
 
 
 def _share_of_sum(x: Node, y: Node) -> Node:
@@ -533,7 +538,7 @@ def softplus(x: Array) -> Array:
 
 @softplus.lower
 def softplus_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.max(x, k.const(0.0, x.dtype)) + km.log1p(k, km.exp(k, -k.abs(x)))
+    return k.max(x, k.const(0.0, x.dtype)) + km.log1p(k, km.exp_nonpositive(k, -k.abs(x)))
 
 
 softplus.jvp(times(lambda y, x: sigmoid(x)))
