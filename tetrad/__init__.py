@@ -12,7 +12,12 @@ TYPE_CHECKING = False  # for type checkers it is true; to import `typing` for it
 if TYPE_CHECKING:
     from typing import Any
 
+    from tetrad import fft as fft
+    from tetrad import linalg as linalg
+    from tetrad import optim as optim
+    from tetrad import random as random
     from tetrad.functions import *  # noqa: F403
+    from tetrad.lm import load as load
     from tetrad.names import *  # noqa: F403
 
 __version__ = "0.1.0"
