@@ -21,7 +21,8 @@ def test_the_version_stands_in_one_place() -> None:
 
 def test_files_that_are_not_python_are_installed_too() -> None:
     others = [p for p in PACKAGE.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
-    assert sorted(str(p.relative_to(PACKAGE)) for p in others) == SETTINGS["tool"]["setuptools"]["package-data"]["tetrad"]
+    installed = SETTINGS["tool"]["setuptools"]["package-data"]["tetrad"]
+    assert sorted(str(p.relative_to(PACKAGE)) for p in others) == installed
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
