@@ -13,7 +13,7 @@ from tetrad.graph.nodes import Node
 from tetrad.lower.frame import TABLE, Memory
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.matmul import pack_constant
-from tetrad.lower.reader import splat_value
+from tetrad.lower.reader import elementwise_rule, splat_value
 from tetrad.passes.fuse import Group
 
 
@@ -60,7 +60,8 @@ def describe(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
         value = splat_value(node)  # a number is part of the code, even where it has memory too
         return ("memory", node.op.name == "constant", node.types) if value is None else (repr(value), node.types)
     operands = tuple(order[i] for i in node.inputs)
-    return (node.op.name, repr(node.params), node.params, node.types, operands)
+    rule = elementwise_rule(node)  # it may follow from what was computed before, beyond the leaves
+    return (node.op.name, repr(node.params), node.params, node.types, operands, rule)
 
 
 def reused(template: Template, group: Group, nodes: tuple[Node, ...], memory: Memory) -> list[Launch]:

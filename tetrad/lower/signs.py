@@ -7,14 +7,15 @@ alone, so the bits of a program do not depend on what is fused.
 
 from __future__ import annotations
 
-from math import inf
+from math import copysign, inf, isnan
 
 from tetrad.graph.nodes import Node
 from tetrad.passes.rewrite import constant_value
 
 DEPTH = 8  # of the expressions looked at: exp(-(x - m)**2 / (2 s**2)) needs five
 NEVER_NEGATIVE = frozenset({"abs", "square", "exp", "exp2", "sqrt", "sigmoid", "erfc"})
-AS_OPERAND = frozenset({"reshape", "expand", "transpose", "slice", "cast", "reduce_sum"})
+POSITIVE_ZEROS = NEVER_NEGATIVE - {"sqrt"}  # the root of -0 is -0
+MOVED = frozenset({"reshape", "expand", "transpose", "slice", "cast"})
 
 
 def sign(node: Node, depth: int = DEPTH) -> int:
@@ -27,12 +28,12 @@ def sign(node: Node, depth: int = DEPTH) -> int:
     name, operands = node.op.name, node.inputs
     if name in NEVER_NEGATIVE:
         return 1
-    if name in AS_OPERAND:
+    if name in MOVED or name == "reduce_sum":
         return sign(operands[0], depth - 1)
     if name == "negative":
         return -sign(operands[0], depth - 1)
     if name in ("multiply", "divide"):
-        return product_sign(operands, depth)
+        return product_sign(name, operands, depth)
     if name in ("add", "subtract"):
         return sum_sign(name, operands, depth)
     if name in ("maximum", "minimum"):
@@ -40,14 +41,34 @@ def sign(node: Node, depth: int = DEPTH) -> int:
     return 0
 
 
-def product_sign(operands: tuple[Node, ...], depth: int) -> int:
+def product_sign(name: str, operands: tuple[Node, ...], depth: int) -> int:
     """x * x is a square; x / x is 1, where it is a number."""
     a, b = operands
     if a is b:
         return 1
     if is_negative_of(a, b) or is_negative_of(b, a):
         return -1
-    return sign(a, depth - 1) * sign(b, depth - 1)
+    return sign(a, depth - 1) * (sign if name == "multiply" else divisor_sign)(b, depth - 1)
+
+
+def divisor_sign(node: Node, depth: int) -> int:
+    """The sign of all elements, zeros included: 1 / -0 is -inf. What is never positive may still be +0, as x - x is."""
+    if depth == 0 or not node.type.dtype.is_float:
+        return 0
+    value = constant_value(node)
+    if value is not None:
+        return 0 if isnan(value) else int(copysign(1, value))
+    name, operands = node.op.name, node.inputs
+    if name in POSITIVE_ZEROS:
+        return 1
+    if name in MOVED:
+        return divisor_sign(operands[0], depth - 1)
+    if name == "negative":
+        return -divisor_sign(operands[0], depth - 1)
+    if name == "multiply":
+        a, b = operands
+        return 1 if a is b else divisor_sign(a, depth - 1) * divisor_sign(b, depth - 1)
+    return 0
 
 
 def is_negative_of(a: Node, b: Node) -> bool:
