@@ -1,0 +1,219 @@
+"""The kernel language, angles: the circular functions and their inverses, as compositions of kernel instructions.
+
+Receives a builder and values, returns the value of the function; users find them in `kernel.math`. Straight-line code,
+except that huge angles sit in a branch that is skipped when no lane needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tetrad.core.dtypes import f32, f64, i32, i64, u32
+from tetrad.kernel import coefficients as c
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.coefficients import F32, F64, Format
+from tetrad.kernel.pieces import format_of, odd_function, polynomial
+
+INF, NAN = math.inf, math.nan
+
+
+def sin(k: KernelBuilder, x: Val) -> Val:
+    fmt = format_of("sin", x)
+    r, quadrant = _reduce_angle(k, fmt, x)
+    y = _by_quadrant(k, quadrant, *_sin_cos(k, fmt, r))
+    return _flip(k, fmt, y, k.bitcast(x, fmt.bits) ^ _sign_of(fmt, quadrant))
+
+
+def cos(k: KernelBuilder, x: Val) -> Val:
+    fmt = format_of("cos", x)
+    r, quadrant = _reduce_angle(k, fmt, x)
+    following = quadrant + 1
+    return _flip(k, fmt, _by_quadrant(k, following, *_sin_cos(k, fmt, r)), _sign_of(fmt, following))
+
+
+def tan(k: KernelBuilder, x: Val) -> Val:
+    """sin/cos in even quadrants, -cos/sin in odd ones."""
+    fmt = format_of("tan", x)
+    r, quadrant = _reduce_angle(k, fmt, x)
+    sine, cosine = _sin_cos(k, fmt, r)
+    y = _by_quadrant(k, quadrant, sine, -cosine) / _by_quadrant(k, quadrant, cosine, sine)
+    return _flip(k, fmt, y, k.bitcast(x, fmt.bits))
+
+
+def _sin_cos(k: KernelBuilder, fmt: Format, r: Val) -> tuple[Val, Val]:
+    """Sine and cosine of |r| <= pi/4."""
+    z = r * r
+    return odd_function(k, r, z, fmt.sin), k.fma(z, polynomial(k, z, fmt.cos), 1.0)
+
+
+def _by_quadrant(k: KernelBuilder, quadrant: Val, even: Val, odd: Val) -> Val:
+    return k.select((quadrant & 1).eq(0), even, odd)
+
+
+def _sign_of(fmt: Format, quadrant: Val) -> Val:
+    """Bit 1 of the quadrant as the sign bit."""
+    return quadrant << (fmt.dtype.bits - 2)
+
+
+def _flip(k: KernelBuilder, fmt: Format, y: Val, sign: Val) -> Val:
+    """y with its sign flipped where the top bit of `sign` is set; sets the sign of zeros too."""
+    return k.bitcast(k.bitcast(y, fmt.bits) ^ (sign & fmt.sign_bit), fmt.dtype)
+
+
+def _reduce_angle(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+    """|x| = n*pi/2 + r with |r| <= pi/4: r, and an integer equal to n modulo 4.
+
+    The product of n with the first part of pi/2 cancels exactly against |x|, the others reach far below r.
+    """
+    r, quadrant = k.once(("angle", x.node), lambda: _reduced_angle(k, fmt, k.abs(x)))  # sine and cosine share it
+    return r, quadrant
+
+
+def _reduced_angle(k: KernelBuilder, fmt: Format, a: Val) -> tuple[Val, Val]:
+    shifted = k.fma(a, c.TWO_OVER_PI, fmt.shifter)
+    n = shifted - fmt.shifter
+    r = a
+    for part in fmt.half_pi:
+        r = k.fma(n, -part, r)
+    angle, quadrant = k.local(r), k.local(k.bitcast(shifted, fmt.bits))
+    with k.when(a > fmt.near_angle):
+        far, far_quadrant = _reduce_far_32(k, a) if fmt is F32 else _reduce_far_64(k, a)
+        angle.set(k.select(a < INF, far, k.const(NAN, fmt.dtype)))
+        quadrant.set(far_quadrant)
+    return angle.get(), quadrant.get()
+
+
+# Payne and Hanek: a = m * 2**p with an integer m. Bits of 2/pi above position p - 2 only add full turns to a * 2/pi, so
+# the product of m with the window of bits that starts there, modulo 1, is a as a fraction of a full turn.
+
+
+def _reduce_far_32(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
+    """A 64-bit fraction from 96 bits of 2/pi: f32 angles come no closer than 2**-30 to a multiple of pi/2."""
+    bits = k.bitcast(a, i32)
+    m = ((bits & 0x7FFFFF) | 0x800000).cast(i64)
+    w = _window(k, (bits >> 23).cast(i64) - 120, count=3, levels=3)
+    turn = m * ((w[0] << 32) | w[1]) + ((m * w[2]) >> 32)
+    r = (turn << 2).cast(f64) * (math.pi / 2 * 2.0**-64)
+    return r.cast(f32), _nearest_quadrant(turn).cast(i32)
+
+
+def _reduce_far_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
+    """A 128-bit fraction from 192 bits of 2/pi: f64 angles come as close as 2**-61 to a multiple of pi/2."""
+    bits = k.bitcast(a, i64)
+    m = (bits & ((1 << 52) - 1)) | (1 << 52)
+    p = _fraction_of_turn(k, m, _window(k, (bits >> 52) - 1045, count=6, levels=5))
+    turn = (p[0] << 32) | p[1]
+    rest = (turn << 2) | (p[2] >> 30)
+    high = rest.cast(f64)
+    below = (((p[2] & 0x3FFFFFFF) << 23) | (p[3] >> 9)).cast(f64)  # the next 53 bits
+    low = k.fma(below, 2.0**-53, (rest - high.cast(i64)).cast(f64))  # and what the conversion rounded away
+    quarter = tuple(part * 2.0**-64 for part in F64.half_pi)
+    return k.fma(high, quarter[0], k.fma(high, quarter[1], low * quarter[0])), _nearest_quadrant(turn)
+
+
+def _nearest_quadrant(turn: Val) -> Val:
+    """2**64 is a full turn: the rest, turn << 2 as a signed number, is then at most half a quadrant."""
+    return (turn + (1 << 61)) >> 62
+
+
+def _window(k: KernelBuilder, position: Val, *, count: int, levels: int) -> list[Val]:
+    """`count` words of 32 bits of the table of 2/pi from a bit position on, the first 2**levels words as start."""
+    words, start = [k.const(word, u32) for word in c.TWO_OVER_PI_WORDS], position.cast(i32)
+    for level in reversed(range(levels)):
+        is_set = ((start >> (5 + level)) & 1).ne(0)
+        kept = count + 1 + (1 << level) - 1
+        words = [k.select(is_set, words[i + (1 << level)], words[i]) for i in range(kept)]
+    shift = position & 31
+    return [_low_word((a << shift) | (b >> (32 - shift))) for a, b in pairwise([word.cast(i64) for word in words])]
+
+
+def _low_word(x: Val) -> Val:
+    return x & 0xFFFFFFFF
+
+
+def _fraction_of_turn(k: KernelBuilder, m: Val, w: Sequence[Val]) -> list[Val]:
+    """The first four 32-bit digits after the point of m * 0.w0w1w2..., m < 2**53: long multiplication."""
+    m_low, m_high = _low_word(m), m >> 32
+    low, high = [m_low * x for x in w], [m_high * x for x in w]  # modulo 2**64, read as unsigned
+    digits, carry = [], k.const(0, i64)
+    for i in reversed(range(5)):
+        column = _low_word(low[i]) + _low_word(low[i + 1] >> 32) + _low_word(high[i + 1])
+        if i + 2 < len(w):
+            column = column + _low_word(high[i + 2] >> 32)
+        digits.append(_low_word(column + carry))
+        carry = (column + carry) >> 32
+    return digits[::-1][:4]
+
+
+def asin(k: KernelBuilder, x: Val) -> Val:
+    """Above 1/2: pi/2 - 2 asin(sqrt((1 - |x|) / 2)). NaN outside [-1, 1] by the square root."""
+    fmt = format_of("asin", x)
+    p, is_large = _asin_core(k, fmt, x)
+    return k.copysign(k.select(is_large, _minus(_half_pi(fmt), p + p), p), x)
+
+
+def acos(k: KernelBuilder, x: Val) -> Val:
+    fmt = format_of("acos", x)
+    p, is_large = _asin_core(k, fmt, x)
+    outer = k.select(x < 0.0, _minus(_pi(fmt), p + p), p + p)
+    return k.select(is_large, outer, _minus(_half_pi(fmt), k.copysign(p, x)))
+
+
+def _asin_core(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+    """asin(|x|) below 1/2, else asin(sqrt((1 - |x|) / 2)); and which."""
+    a = k.abs(x)
+    is_large = a > 0.5
+    z = k.select(is_large, k.fma(a, -0.5, 0.5), a * a)
+    s = k.select(is_large, k.sqrt(z), a)
+    return odd_function(k, s, z, fmt.asin), is_large
+
+
+def _half_pi(fmt: Format) -> tuple[float, float]:
+    return fmt.half_pi[:2]
+
+
+def _pi(fmt: Format) -> tuple[float, float]:
+    return 2 * fmt.half_pi[0], 2 * fmt.half_pi[1]
+
+
+def _minus(constant: tuple[float, float], x: Val) -> Val:
+    """A constant in two parts, minus x."""
+    return constant[0] - (x - constant[1])
+
+
+def atan(k: KernelBuilder, x: Val) -> Val:
+    fmt = format_of("atan", x)
+    a = k.abs(x)
+    is_large = a > 1.0
+    one = k.const(1.0, x.dtype)
+    p = _atan_quotient(k, fmt, k.select(is_large, one, a), k.select(is_large, a, one))
+    return k.copysign(k.select(is_large, _minus(_half_pi(fmt), p), p), x)
+
+
+def atan2(k: KernelBuilder, y: Val, x: Val) -> Val:
+    """The angle of the point (x, y): the octant by comparisons, the rest from the smaller over the larger."""
+    fmt = format_of("atan2", y)
+    a, b = k.abs(x), k.abs(y)
+    small, large = k.min(a, b), k.max(a, b)
+    both_infinite = small.eq(INF)
+    one = k.const(1.0, x.dtype)
+    p = _atan_quotient(k, fmt, k.select(both_infinite, one, small), k.select(both_infinite | large.eq(0.0), one, large))
+    p = k.select(b > a, _minus(_half_pi(fmt), p), p)
+    p = k.select(k.bitcast(x, fmt.bits) < 0, _minus(_pi(fmt), p), p)
+    return k.copysign(p, y)
+
+
+def _atan_quotient(k: KernelBuilder, fmt: Format, small: Val, large: Val) -> Val:
+    """atan(small / large), 0 <= small <= large. In f64 the polynomial covers a quarter of that; it turns by pi/4."""
+    if fmt is F32:
+        t = small / large
+        return odd_function(k, t, t * t, fmt.atan)
+    scale = k.select(large > 2.0**1000, k.const(0.25, f64), k.const(1.0, f64))  # the sum must not overflow
+    small, large = small * scale, large * scale
+    is_turned = small > large * c.TAN_PI_8
+    t = k.select(is_turned, small - large, small) / k.select(is_turned, small + large, large)
+    p = odd_function(k, t, t * t, fmt.atan)
+    quarter = tuple(part / 2 for part in _half_pi(fmt))
+    return k.select(is_turned, quarter[0] + (p + quarter[1]), p)
