@@ -20,9 +20,10 @@ from tetrad.graph.build import make_constant, make_graph
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.verify import verify
-from tetrad.ops.arithmetic import add, divide, multiply, square, subtract
+from tetrad.ops.arithmetic import add, multiply, square, subtract
 from tetrad.ops.cases import random_array
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
+from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import argmax, reduce_max, reduce_sum
 from tetrad.ops.special import cumsum, matmul, scatter_add
 from tetrad.ops.transcendental import exp

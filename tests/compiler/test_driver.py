@@ -21,7 +21,8 @@ from tetrad.graph.build import make_call, make_constant, make_graph, make_item
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.arithmetic import add, multiply, square, subtract
-from tetrad.ops.movement import expand, gather, reshape, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import expand, reshape, transpose
 from tetrad.ops.reduce import reduce_sum
 from tetrad.ops.special import matmul, scatter_add
 from tetrad.ops.transcendental import tanh

@@ -21,10 +21,12 @@ from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.lower.index import Sizes, Space
 from tetrad.lower.reader import index_key
-from tetrad.ops.arithmetic import add, divide, multiply, sqrt, square, subtract
+from tetrad.ops.arithmetic import add, multiply, sqrt, square, subtract
 from tetrad.ops.compare import logical_not
 from tetrad.ops.convert import cast
-from tetrad.ops.movement import concat, expand, gather, pad, reshape, slice_, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
+from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import argmax, reduce_max, reduce_sum
 from tetrad.ops.special import cumsum, matmul, scatter_add
 from tetrad.ops.transcendental import exp, tanh

@@ -16,7 +16,8 @@ from tetrad.core.sizes import Dim
 from tetrad.graph.build import intern, make_call, make_constant, make_graph, make_item
 from tetrad.graph.evaluate import evaluate, solve_dims
 from tetrad.ops.arithmetic import add, multiply, negative
-from tetrad.ops.movement import expand, gather, reshape, slice_, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import expand, reshape, slice_, transpose
 from tetrad.ops.reduce import reduce_sum
 from tetrad.ops.special import matmul
 

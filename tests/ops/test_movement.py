@@ -1,4 +1,4 @@
-"""ops.movement: symbolic sizes, traps and the errors of type rules."""
+"""ops.movement and ops.gather: symbolic sizes, traps and the errors of type rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tetrad.core.op import Case
 from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
 from tetrad.kernel.evaluate import KernelTrap
-from tetrad.ops.movement import after, concat, expand, gather, pad, reshape, slice_, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import after, concat, expand, pad, reshape, slice_, transpose
 
 seq = Dim("seq", max=100)
 X = np.arange(6, dtype=np.float32)

@@ -13,10 +13,12 @@ from tests.ops.close import assert_close
 from tetrad.core.dtypes import bool_, f32, i32, i64
 from tetrad.core.errors import BoundsError, ShapeError
 from tetrad.core.types import ArrayType
-from tetrad.ops.arithmetic import abs_, add, floor_divide, maximum, minimum, multiply, pow_, round_, rsqrt, subtract
+from tetrad.ops.arithmetic import abs_, add, maximum, minimum, multiply, pow_, round_, rsqrt, subtract
 from tetrad.ops.compare import greater, greater_equal, less, not_equal, where
 from tetrad.ops.convert import cast
-from tetrad.ops.movement import concat, expand, gather, reshape, slice_, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import concat, expand, reshape, slice_, transpose
+from tetrad.ops.quotients import floor_divide
 from tetrad.ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
 from tetrad.ops.special import cumsum, scatter_add
 from tetrad.ops.transcendental import atan, sigmoid, tanh

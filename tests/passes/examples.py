@@ -11,10 +11,12 @@ from tetrad.core.dtypes import bf16, bool_, f16, f32, f64, i8, i32, u8
 from tetrad.core.sizes import Dim
 from tetrad.graph.build import make_constant
 from tetrad.graph.nodes import Graph, Node
-from tetrad.ops.arithmetic import abs_, add, divide, maximum, multiply, negative, pow_, subtract
+from tetrad.ops.arithmetic import abs_, add, maximum, multiply, negative, pow_, subtract
 from tetrad.ops.compare import equal, greater, less, logical_and, logical_not, logical_or, not_equal, where
 from tetrad.ops.convert import cast
-from tetrad.ops.movement import concat, expand, gather, pad, reshape, slice_, stop_gradient, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
+from tetrad.ops.quotients import divide
 from tetrad.passes.rewrite import full
 
 EXAMPLES: dict[str, list[Graph]] = {}

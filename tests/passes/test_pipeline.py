@@ -16,8 +16,9 @@ from tetrad.core.sizes import Dim
 from tetrad.graph.build import call, make_call, make_constant, make_graph, make_item
 from tetrad.graph.nodes import Graph
 from tetrad.graph.verify import verify
-from tetrad.ops.arithmetic import add, divide, multiply, negative
+from tetrad.ops.arithmetic import add, multiply, negative
 from tetrad.ops.movement import expand, reshape, slice_, transpose
+from tetrad.ops.quotients import divide
 from tetrad.passes.pipeline import PIPELINE, optimise
 from tetrad.passes.rewrite import Trace
 

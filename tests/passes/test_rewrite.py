@@ -13,8 +13,9 @@ from tetrad.core.dtypes import bf16, f32, i32
 from tetrad.core.errors import CompileError
 from tetrad.graph.build import make_constant
 from tetrad.graph.nodes import Node
-from tetrad.ops.arithmetic import add, divide, multiply, negative, subtract
+from tetrad.ops.arithmetic import add, multiply, negative, subtract
 from tetrad.ops.movement import expand, transpose
+from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import reduce_sum
 from tetrad.passes.rewrite import Rules, Trace, constant_value, full, match, var
 

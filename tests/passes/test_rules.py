@@ -16,10 +16,12 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
 from tetrad.graph.verify import verify
-from tetrad.ops.arithmetic import abs_, add, divide, multiply, negative, pow_, subtract
+from tetrad.ops.arithmetic import abs_, add, multiply, negative, pow_, subtract
 from tetrad.ops.compare import equal, not_equal
 from tetrad.ops.convert import cast
-from tetrad.ops.movement import concat, expand, gather, pad, reshape, slice_, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
+from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import reduce_sum
 from tetrad.ops.special import matmul
 from tetrad.ops.transcendental import exp

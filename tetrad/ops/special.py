@@ -29,7 +29,8 @@ from tetrad.ops.calculus import (
     zeros_like,
 )
 from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices, random_shape, unit_array
-from tetrad.ops.movement import flipped, offset_indices
+from tetrad.ops.gather import offset_indices
+from tetrad.ops.movement import flipped
 from tetrad.ops.rules import (
     ANY_NUMBERS,
     EVERY,

@@ -21,7 +21,8 @@ from tetrad.ops.compare import equal, isfinite, isinf, isnan, logical_and, logic
 from tetrad.ops.complex import angle, complex_, conj, function_part, imag, join, part, real
 from tetrad.ops.convert import cast
 from tetrad.ops.dynamic import dynamic_slice, dynamic_update_slice
-from tetrad.ops.movement import concat, copy, expand, gather, pad, reshape, slice_, stop_gradient, transpose
+from tetrad.ops.gather import gather
+from tetrad.ops.movement import concat, copy, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum
 from tetrad.ops.special import cumprod, cumprod_parts, cumsum, matmul, product_parts, scatter_add
 from tetrad.ops.transcendental import atan2

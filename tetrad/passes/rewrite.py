@@ -26,8 +26,9 @@ from tetrad.core.source import taken_from
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
 from tetrad.graph.nodes import Graph, Node, topological
-from tetrad.ops.arithmetic import add, divide, multiply, negative, subtract
+from tetrad.ops.arithmetic import add, multiply, negative, subtract
 from tetrad.ops.movement import expand
+from tetrad.ops.quotients import divide
 
 Axes = tuple[int, ...]
 Number = bool | int | float

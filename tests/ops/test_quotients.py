@@ -1,0 +1,57 @@
+"""ops.quotients: the ends of the range, zeros and signs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ops.close import assert_close
+from tests.ops.kernels import run_elementwise
+from tetrad.core.op import Case
+from tetrad.ops.quotients import floor_divide, remainder
+
+I32 = np.int32
+MIN = np.iinfo(np.int32).min
+WIDTHS = {32: np.float32, 64: np.float64}
+
+
+@pytest.mark.parametrize("op", [floor_divide, remainder], ids=lambda op: op.name)
+@pytest.mark.parametrize("width", WIDTHS)
+@given(data=st.data())
+@settings(max_examples=40)
+def test_float_division_is_numpys_bit_for_bit(op, width, data) -> None:
+    floats = st.floats(width=width)
+    pairs = data.draw(st.lists(st.tuples(floats, floats), min_size=1, max_size=40))
+    x, y = np.array(pairs, WIDTHS[width]).T
+    assert_close(run_elementwise(op, Case((x, y))), op(x, y), what=pairs)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_float_division_across_the_whole_range(width) -> None:
+    info = np.finfo(WIDTHS[width])
+    ends = [info.max, 1.0, 3.0, 0.1, info.tiny, info.smallest_subnormal, info.smallest_subnormal * 3, info.max / 3]
+    x, y = (g.reshape(-1) for g in np.meshgrid(np.array(ends + [-e for e in ends], WIDTHS[width]), np.array(ends)))
+    y = y.astype(x.dtype)
+    for op in (floor_divide, remainder):
+        assert_close(run_elementwise(op, Case((x, y))), op(x, y))
+    exact = [math.fmod(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    same_sign = x >= 0
+    assert_close(remainder(x, y)[same_sign], np.array(exact, x.dtype)[same_sign])
+
+
+def test_integer_division_corners() -> None:
+    x, y = I32([MIN, MIN, 7, -7, 7, -7, 5]), I32([-1, 1, 3, 3, -3, -3, 0])
+    with np.errstate(divide="ignore"):
+        for op, want in ((floor_divide, [MIN, MIN, 2, -3, -3, 2, 0]), (remainder, [0, 0, 1, 2, -2, -1, 0])):
+            assert_close(op(x, y), I32(want))
+            assert_close(run_elementwise(op, Case((x, y))), I32(want))
+
+
+@pytest.mark.parametrize("op", [floor_divide, remainder], ids=lambda op: op.name)
+def test_integer_division_by_zero_warns(op) -> None:
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        op(I32([1]), I32([0]))
