@@ -9,20 +9,21 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tetrad.core.dtypes import DType, bool_, f16, f32, f64, i32, u8
+from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_constant, make_graph, make_parameter, parameter
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node, topological
-from tetrad.ops import arithmetic, compare
 from tetrad.ops.cases import random_array
+from tetrad.ops.compare import logical_not, where
 from tetrad.ops.convert import cast
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
 from tetrad.ops.reduce import reduce_sum
 
 DTYPES = (f32, f16, f64, i32, u8, bool_)
 NUMERIC = ("add", "subtract", "multiply", "maximum", "minimum")
-UNARY = ("negative", "abs_", "square")
+UNARY = ("negative", "abs", "square")
 COMPARE = ("less", "equal", "greater_equal")
 
 
@@ -103,23 +104,23 @@ def grow_binary(draw: st.DrawFn, nodes: list[Node]) -> Node:
     x = pick(draw, nodes)
     y = pick(draw, nodes, x)
     if x.type.dtype is bool_:
-        return getattr(compare, draw(st.sampled_from(("logical_and", "logical_or"))))(x, y)
+        return REGISTRY[draw(st.sampled_from(("logical_and", "logical_or")))](x, y)
     names = (*NUMERIC, "divide") if x.type.dtype.is_float else NUMERIC
-    return getattr(arithmetic, draw(st.sampled_from(names)))(x, y)
+    return REGISTRY[draw(st.sampled_from(names))](x, y)
 
 
 def grow_unary(draw: st.DrawFn, nodes: list[Node]) -> Node:
     x = pick(draw, nodes)
     if x.type.dtype is bool_:
-        return compare.logical_not(x)
-    return getattr(arithmetic, draw(st.sampled_from(UNARY)))(x)
+        return logical_not(x)
+    return REGISTRY[draw(st.sampled_from(UNARY))](x)
 
 
 def grow_choice(draw: st.DrawFn, nodes: list[Node]) -> Node:
     x = pick(draw, nodes)
     y = pick(draw, nodes, x)
-    test = x if x.type.dtype is bool_ else getattr(compare, draw(st.sampled_from(COMPARE)))(x, y)
-    return compare.where(test, x, y)
+    test = x if x.type.dtype is bool_ else REGISTRY[draw(st.sampled_from(COMPARE))](x, y)
+    return where(test, x, y)
 
 
 def grow_cast(draw: st.DrawFn, nodes: list[Node]) -> Node:
