@@ -1,8 +1,8 @@
 """Tracing, arrays: what users hold. `Array` has values now; `TracedArray` stands for a node of the graph being built.
 
 Receives ops applied to arrays (`__tetrad_op__`); returns arrays: evaluated at once with the op's own NumPy meaning when
-every operand is concrete, else recorded as a node of the current trace. Operators and methods are the functions of the
-public namespace, which `__array_namespace__` names.
+every operand is concrete, else recorded as a node of the current trace. What can be written on an array beside that is
+in `tracing.operators`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tetrad.graph.build import apply, make_constant, make_graph, parameter
 from tetrad.graph.evaluate import evaluate as evaluate_graph
 from tetrad.graph.nodes import Literal, Node, topological
 from tetrad.tracing.context import Trace, current_trace, stack
+from tetrad.tracing.operators import Operators
 
 
 class Storage(Protocol):
@@ -50,14 +51,8 @@ def array_type(dtype: DType, shape: Shape) -> ArrayType:
 
 
 @cache
-def _functions() -> Any:
-    # By name: the namespace is built on arrays, so it cannot be imported from here.
-    return importlib.import_module("tetrad.functions")
-
-
-@cache
 def _quantized() -> Any:
-    return importlib.import_module("tetrad.quantized")  # built on arrays, as the namespace is
+    return importlib.import_module("tetrad.quantized")  # by name: it is built on arrays
 
 
 def fail(error: type[TetradError], message: str, hint: str | None = None) -> NoReturn:
@@ -65,7 +60,7 @@ def fail(error: type[TetradError], message: str, hint: str | None = None) -> NoR
     raise error(message, source=user_source(), hint=hint) from None
 
 
-class Array:
+class Array(Operators):
     """An immutable, dense array of numbers or bools. Make one with `asarray`, `zeros`, `arange`, ...
 
     >>> import tetrad as td
@@ -227,8 +222,6 @@ class Array:
     def __format__(self, spec: str) -> str:
         return format(self.item() if spec and not self.ndim else str(self), spec)
 
-    __hash__ = None  # type: ignore[assignment]
-
     # what it is
 
     @property
@@ -285,6 +278,12 @@ class Array:
     def conj(self) -> Array:
         return self._call("conj")
 
+    def __pos__(self) -> Array:
+        return self
+
+    def __invert__(self) -> Array:
+        return self._call("logical_not" if self.dtype is bool_ else "bitwise_invert")
+
     def __len__(self) -> int:
         if not self.ndim:
             fail(ShapeError, "len: an array without axes has no length")
@@ -306,177 +305,6 @@ class Array:
     def at(self) -> Any:
         """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements changed."""
         return importlib.import_module("tetrad.tracing.at").Places(self)
-
-    # methods and operators: the namespace's functions
-
-    def _call(self, name: str, *args: Any, **settings: Any) -> Array:
-        result: Array = getattr(_functions(), name)(self, *args, **settings)
-        return result
-
-    def _operate(self, name: str, left: Any, right: Any) -> Any:
-        functions = _functions()
-        if not (functions.is_operand(left) and functions.is_operand(right)):
-            return NotImplemented
-        return getattr(functions, name)(left, right)
-
-    def astype(self, dtype: Any, /, *, copy: bool = True) -> Array:
-        return self._call("astype", dtype, copy=copy)
-
-    def reshape(self, *shape: Any) -> Array:
-        return self._call("reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
-
-    def transpose(self, *axes: Any) -> Array:
-        return self._call("transpose", *axes)
-
-    def flatten(self) -> Array:
-        return self._call("reshape", (-1,))
-
-    def squeeze(self, axis: Any = None) -> Array:
-        return self._call("squeeze", axis)
-
-    def take(self, indices: Any, axis: int | None = None) -> Array:
-        return self._call("take", indices, axis=axis)
-
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("mean", axis=axis, keepdims=keepdims)
-
-    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
-        return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
-
-    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
-        return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
-
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("max", axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("min", axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("any", axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("all", axis=axis, keepdims=keepdims)
-
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
-        return self._call("argmax", axis=axis, keepdims=keepdims)
-
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
-        return self._call("argmin", axis=axis, keepdims=keepdims)
-
-    def __neg__(self) -> Array:
-        return self._call("negative")
-
-    def __pos__(self) -> Array:
-        return self
-
-    def __abs__(self) -> Array:
-        return self._call("abs")
-
-    def __invert__(self) -> Array:
-        return self._call("logical_not" if self.dtype is bool_ else "bitwise_invert")
-
-    def __add__(self, other: Any) -> Any:
-        return self._operate("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._operate("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._operate("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._operate("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._operate("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._operate("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._operate("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._operate("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._operate("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._operate("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._operate("remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._operate("remainder", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._operate("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._operate("pow", other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return self._operate("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return self._operate("matmul", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return self._operate("bitwise_and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self._operate("bitwise_and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return self._operate("bitwise_or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self._operate("bitwise_or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return self._operate("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self._operate("bitwise_xor", other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return self._operate("bitwise_left_shift", self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return self._operate("bitwise_left_shift", other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return self._operate("bitwise_right_shift", self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return self._operate("bitwise_right_shift", other, self)
-
-    def __eq__(self, other: object) -> Any:
-        return self._operate("equal", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._operate("not_equal", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._operate("less", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._operate("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._operate("greater", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._operate("greater_equal", self, other)
 
 
 class TracedArray(Array):
@@ -561,7 +389,6 @@ class TracedArray(Array):
         return f"TracedArray({self.type})"
 
     __str__ = __repr__
-    __hash__ = None
 
 
 def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
