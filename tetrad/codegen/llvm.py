@@ -11,7 +11,8 @@ import importlib
 import itertools
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,7 @@ REPORT = "please report this with TETRAD_SHOW=llvm"
 
 _lock = threading.RLock()  # of loading; compiling needs none
 _libraries = itertools.count()
+_idle: dict[tuple[Target, bool], list[int]] = {}  # machines nobody uses now, as many as ever worked at once
 
 
 def compile_object(text: str, target: Target, optimise: bool = True) -> bytes:
@@ -55,7 +57,7 @@ def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> byte
     with (
         lib.owned(lib.ContextCreate(), "ContextDispose") as context,
         lib.owned(parsed(text, context), "DisposeModule") as module,
-        lib.owned(machine(target, optimise), "DisposeTargetMachine") as engine,
+        machine(target, optimise) as engine,
     ):
         optimised(module, engine)
         buffer, message = lib.told("TargetMachineEmitToMemory", engine, module, int(is_object))
@@ -82,12 +84,26 @@ def parsed(text: str, context: int) -> int:
     raise CompileError(f"generated LLVM is not valid: {message}", hint=REPORT)
 
 
-def machine(target: Target, optimise: bool) -> int:
-    """What emits code for a target.
+@contextmanager
+def machine(target: Target, optimise: bool) -> Iterator[int]:
+    """What emits code for a target; for this block alone, then for another: it is LLVM's knowledge of a processor, which
+    takes a millisecond to write down. After an error it is not used again."""
+    idle = _idle.setdefault((target, optimise), [])
+    try:
+        made = idle.pop()
+    except IndexError:
+        made = new_machine(target, optimise)
+    try:
+        yield made
+    except BaseException:
+        llvm().DisposeTargetMachine(made)
+        raise
+    idle.append(made)
 
-    Level 1 of code generation takes a fifth less time than level 3, for code that is as quick: what matters (what lies
-    in registers, the order of instructions) our kernels have settled.
-    """
+
+def new_machine(target: Target, optimise: bool) -> int:
+    """Level 1 of code generation takes a fifth less time than level 3, for code that is as quick: what matters (what
+    lies in registers, the order of instructions) our kernels have settled."""
     found, message = llvm().told("GetTargetFromTriple", target.triple.encode())
     if not found:
         raise CompileError(f"LLVM knows no target {target.triple}: {message}")
