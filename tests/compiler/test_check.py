@@ -13,7 +13,7 @@ import tetrad as td
 from tetrad.codegen import flow, memory
 from tetrad.codegen.emitter import Codegen, Emitted, form
 from tetrad.codegen.rules import rules
-from tetrad.compiler import check, driver, objects, ready, schedule, stations
+from tetrad.compiler import check, driver, objects, ready, schedule, stations, suspicion
 from tetrad.compiler.kernels import Kernels
 from tetrad.compiler.objects import Objects
 from tetrad.core.dtypes import f32, index
@@ -271,7 +271,7 @@ def test_invalid_kernels_are_found(checking: None) -> None:
     x = k.buffer("x", f32)
     bad = n.Program("wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),))
     with pytest.raises(VerifyError, match="K010"):
-        check.verify_programs([bad])
+        suspicion.verify_programs([bad])
 
 
 # -- launches made by hand --------------------------------------------------------------------------------------------

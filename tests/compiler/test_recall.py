@@ -63,6 +63,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[tuple[Any, ...], ...], tuple[int, ...]]] =
     "donated": (lambda x, y: x + y, ((50,), (50,)), (0,)),
     "empty": (lambda x: x[:0] + 1, ((9, 4),), ()),
     "large": (lambda x: (x * LARGE[0], td.asarray(LARGE[1])), ((40, 60),), ()),
+    "siblings": (lambda x, v, w: (x @ v) @ w, ((24, 784), (784, 512), (512, 512)), ()),
     "large called": (lambda x: layer(x.T, LARGE[0]) + layer(x.T, LARGE[1]), ((40, 9),), ()),
 }
 

@@ -86,8 +86,8 @@ def parsed(text: str, context: int) -> int:
 
 @contextmanager
 def machine(target: Target, optimise: bool) -> Iterator[int]:
-    """What emits code for a target; for this block alone, then for another: it is LLVM's knowledge of a processor, which
-    takes a millisecond to write down. After an error it is not used again."""
+    """What emits code for a target: for this block alone, then for another. It holds what LLVM knows of a processor,
+    which takes a millisecond to write down. After an error it is not used again."""
     idle = _idle.setdefault((target, optimise), [])
     try:
         made = idle.pop()

@@ -24,7 +24,6 @@ from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepa
 from tetrad.compiler.loops import NUMBER
 from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BoundsError, CheckError
-from tetrad.core.flags import flag, flag_words
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.kernel.nodes import STOP_WORD, TAG_SHIFT, Program
@@ -38,8 +37,6 @@ from tetrad.runtime.table import KernelEntry, Word
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
 
-Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
-
 ZONE = 256  # bytes of red zone before a block; behind it is the guard page
 RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A  # the evaluator's unwritten memory is 0xA5, so what both leave out differs
 MOST_INVOCATIONS = 1 << 22  # of a launch the evaluator runs in full; of larger ones it runs a sample
@@ -47,21 +44,9 @@ SAMPLED = 1 << 16  # invocations at the beginning, in the middle and at the end 
 DEFECT = "a defect of tetrad, please report it"
 
 
-def watch_of_flags() -> Watch | None:
-    """How programs are run instead of directly, if the flags ask for it."""
-    if flag("TETRAD_INTERPRET") == "1":
-        return run_interpreted
-    return run_checked if "1" in flag_words("TETRAD_CHECK") else None
-
-
-def wants_verified() -> bool:
-    return "1" in flag_words("TETRAD_CHECK")
-
-
 def verify_programs(programs: Sequence[Program]) -> None:
-    if wants_verified():
-        for program in programs:
-            verify(program)
+    for program in programs:
+        verify(program)
 
 
 def run_interpreted(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:

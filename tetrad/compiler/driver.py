@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from tetrad.codegen.targets.x86_64 import select_target
-from tetrad.compiler import check, stations
+from tetrad.compiler import stations, suspicion
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import host, loading_runtime
 from tetrad.compiler.outputs import Outputs
@@ -46,7 +46,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
         if stations.wants("kernel"):
             for program in programs:
                 stations.show("kernel", program.name, str(program))
-        check.verify_programs(programs)
+        suspicion.verify_programs(programs)
         with stations.timed("codegen"):
             addresses = KERNELS.load(programs, target)
             runtime.result()
@@ -55,7 +55,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
 
 def beginning(target: Target) -> Callable[[Program], None]:
     """What is done with a kernel as soon as it is lowered: it is compiled, unless it is verified or shown first."""
-    waits = check.wants_verified() or stations.wants("llvm", "asm")
+    waits = suspicion.wants_verified() or stations.wants("llvm", "asm")
     return (lambda program: None) if waits else (lambda program: KERNELS.begin(program, target))
 
 
@@ -113,7 +113,7 @@ class Runner:
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
         self.compiled, self.dims = compiled, dims
-        self.watch = check.watch_of_flags()
+        self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
         if stations.wants("schedule"):
@@ -139,5 +139,6 @@ class Runner:
     def explained(self, trap: Trapped) -> Exception:
         site: TrapSite | None = self.scheduled.traps.get(trap.code)
         if site is None:
-            return check.left_buffer(self.scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, self.dims)
+            launch = self.scheduled.launches[trap.code >> TAG_SHIFT]
+            return suspicion.left_buffer(launch, trap.code, trap.value, self.dims)
         return site.error(trap.value)

@@ -26,6 +26,7 @@ from tetrad.lower.recurrence import loop_of, lower_recurrence, walked_shape
 from tetrad.lower.reuse import Template, canonical, reused
 from tetrad.lower.rounds import in_rounds
 from tetrad.lower.rows import lower_rows
+from tetrad.lower.siblings import Siblings, Told, told
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
 from tetrad.lower.updates import home, updates_of, with_room_for_updates
@@ -53,6 +54,7 @@ class Lowerer:
         self.target, self.begin, self.threads = target, begin, threads
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.templates: dict[Hashable, Template] = {}
+        self.told: dict[Program, Told] = {}
 
     def lower_program(self, graph: Graph) -> Lowered:
         """A graph with all it holds."""
@@ -76,14 +78,18 @@ class Lowerer:
         slots = assign_slots(graph, groups)
         memory = Memory(slots, self.target, self.threads)
         kept = {o for g in groups for o in g.outputs}
+        siblings = Siblings(groups, self.told)
         steps: list[Step] = []
         for group in groups:
             if is_view(group, graph):
                 continue
-            steps.extend(self.steps_of(group, inputs_of(group, kept), memory))
+            steps.extend(self.steps_of(group, inputs_of(group, kept), memory, siblings))
+        for program in siblings.rest():
+            self.begin(program)
+        steps = [told(step, self.told) for step in steps]
         return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots), slots)
 
-    def steps_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Step]:
+    def steps_of(self, group: Group, inputs: list[Node], memory: Memory, siblings: Siblings) -> list[Step]:
         if group.kind == "call":
             node = group.root
             body = self.lower_called(node.param("graph"))
@@ -99,9 +105,9 @@ class Lowerer:
             raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
         if all(0 in kind.shape for kind in group.root.types):
             return []
-        return list(self.launches_of(group, inputs, memory))
+        return list(self.launches_of(group, inputs, memory, siblings))
 
-    def launches_of(self, group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+    def launches_of(self, group: Group, inputs: list[Node], memory: Memory, siblings: Siblings) -> list[Launch]:
         """From the generator of its kind, or, for a group like one before, that one's kernels on other slots."""
         nodes, key = canonical(group, inputs)
         is_single = len(group.root.types) == 1  # of several results, which have a reader is not in the key
@@ -109,8 +115,8 @@ class Lowerer:
             return reused(self.templates[key], group, nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
         launches = [made] if isinstance(made, Launch) else made
-        for launch in launches:
-            self.begin(launch.program)
+        for program in siblings.lowered(group, launches):
+            self.begin(program)
         if is_single and not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
             self.templates[key] = Template(nodes, memory, tuple(launches))
         return launches

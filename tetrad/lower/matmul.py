@@ -70,7 +70,7 @@ class Matmul:
         self.frame = Frame(group.name, memory)
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
-        self.depth = choose_depth(self.size.k, PANEL_BYTES // (self.width * self.dtype.nbytes))
+        self.depth = PANEL_BYTES // (self.width * self.dtype.nbytes)  # of a block of k
         self.rows, self.columns = choose_blocks(self.size, self.tile.rows, memory.threads)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
@@ -99,10 +99,6 @@ class Matmul:
     def panel_pitch(self) -> int:
         """Elements of scratch a packed column has, one more than its block of k for the same reason."""
         return self.depth + 1
-
-    @property
-    def blocks_of_chunk(self) -> int:
-        return -(-CHUNK // self.depth)
 
     def is_turned(self, side: Node) -> bool:
         """Is a side read in place from an array that lies the other way round?"""
@@ -315,7 +311,7 @@ class Matmul:
     def resume(self, accs: list[LocalVar], m: Val, column: Val) -> None:
         """A block that does not begin a chunk goes on where the one before stopped."""
         if self.block is not None:
-            with self.k.when((self.block % self.blocks_of_chunk).ne(0)):
+            with self.k.when((self.block % (CHUNK // self.depth)).ne(0)):
                 for i, acc in enumerate(accs):
                     acc.set(self.k.load(self.chains, self.waiting_at(m, column, i)))
 
@@ -324,7 +320,7 @@ class Matmul:
         if self.block is None:
             self.store_tile(accs, m, column)
             return
-        k, chunk = self.k, self.blocks_of_chunk
+        k, chunk = self.k, CHUNK // self.depth
         is_last = (self.block + 1).eq(self.blocks)
         closes = (self.block % chunk).eq(chunk - 1)
         if self.sums is not None:
@@ -442,14 +438,6 @@ def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
         return tile
     tiles = -(-max(m, 1) // tile.rows)
     return Tile(-(-max(m, 1) // tiles), tile.vectors)
-
-
-def choose_depth(k: Size, most: int) -> int:
-    """Steps of k in a block: all blocks of a single chunk alike (784 is 3 of 272, not 3 of 256 and one of 16)."""
-    if not isinstance(k, int) or k > CHUNK:
-        return most
-    blocks = max(1, -(-(k - most // 8) // most))  # an eighth more still fits
-    return max(1, -(-k // (blocks * LANES))) * LANES
 
 
 def choose_blocks(size: Extent, tile: int, threads: int) -> tuple[int, int]:

@@ -1,0 +1,125 @@
+"""Kernels that differ only in sizes become one that is told them, and what it computes stays the same to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tetrad.core.dtypes import f32
+from tetrad.kernel.alike import MOST, merged
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.evaluate import evaluate
+from tetrad.kernel.nodes import Program
+from tetrad.kernel.text import parse, to_text
+from tetrad.kernel.verify import verify
+
+Body = Callable[[KernelBuilder, Val, Val], Val]
+
+
+def rows(rows: int, pitch: int, *, name: str = "rows", factor: float = 2.0, step: int = 16) -> Program:
+    """y[group] = factor * the sum of a row of x; rows are `pitch` apart, and all of a row goes through scratch."""
+    k = KernelBuilder(name)
+    x, y = k.buffer("x", f32, "read", rows * pitch), k.buffer("y", f32, "write", rows)
+    kept = k.scratch("kept", f32, pitch)
+    total = k.local(0.0, f32)
+    with k.loop(pitch, 0, step) as column:
+        value = k.load(x, k.group_id() * pitch + column + k.lane())
+        k.store(kept, column + k.lane(), value)
+        total.set(total.get() + value * factor)
+    with k.when(k.group_id() < rows):
+        k.store(y, k.group_id(), k.reduce_lanes("add", total.get()))
+    return k.finish()
+
+
+def computed(program: Program, x: np.ndarray, numbers: dict[str, int]) -> np.ndarray:
+    y = np.zeros(len(x), np.float32)
+    evaluate(program, {"x": x.reshape(-1), "y": y}, numbers, (len(x), 1, 1))
+    return y
+
+
+def data(rows: int, pitch: int) -> np.ndarray:
+    return np.random.default_rng(rows).standard_normal((rows, pitch), np.float32)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[(3, 32), (5, 64)], [(64, 64), (3, 64), (64, 16)], [(7, 48), (48, 48)], [(2, 16), (2, 16)]]
+)
+def test_one_program_computes_what_each_did(sizes: list[tuple[int, int]]) -> None:
+    """In some of them rows and pitch are one literal, in others they are two."""
+    programs = [rows(*size) for size in sizes]
+    found = merged(programs)
+    assert found is not None
+    verify(found.program)
+    assert to_text(parse(to_text(found.program))) == to_text(found.program)
+    for program, numbers, size in zip(programs, found.numbers, sizes, strict=True):
+        want = computed(program, data(*size), {})
+        assert computed(found.program, data(*size), numbers).tobytes() == want.tobytes()
+
+
+def test_only_what_differs_is_an_argument() -> None:
+    found = merged([rows(3, 32), rows(5, 32)])
+    assert found is not None and found.numbers == ({"literal_0": 3}, {"literal_0": 5})
+    assert [b.count for b in found.program.buffers] == [None, None, 32]  # storage is what it is, scratch the largest
+    same = merged([rows(3, 32), rows(3, 32)])
+    assert same is not None and same.numbers == ({}, {}) and same.program.args == ()
+
+
+UNLIKE = {
+    "another number": rows(5, 64, factor=3.0),
+    "another step": rows(5, 64, step=32),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_differs_in_more_than_sizes_stays_two(name: str) -> None:
+    assert merged([rows(3, 32), UNLIKE[name]]) is None
+    assert merged([UNLIKE[name], rows(3, 32)]) is None
+
+
+def made(body: Body) -> Program:
+    k = KernelBuilder("made")
+    x, y = k.buffer("x", f32, "read"), k.buffer("y", f32, "write")
+    at = body(k, k.group_id(), k.lane())
+    k.store(y, k.group_id() * 16 + k.lane(), k.load(x, at))
+    return k.finish()
+
+
+def test_a_stride_of_lanes_stays_a_literal() -> None:
+    by_lane = [made(lambda k, group, lane, s=s: group * 64 + lane * s) for s in (2, 3)]
+    assert merged(by_lane) is None
+    by_division = [made(lambda k, group, lane, s=s: group * 64 + lane // s) for s in (2, 4)]
+    assert merged(by_division) is None
+    by_group = [made(lambda k, group, lane, s=s: group * s + lane) for s in (2, 3)]
+    assert merged(by_group) is not None
+
+
+def test_other_instructions_operands_and_buffers_are_seen() -> None:
+    plain = made(lambda k, group, lane: group * 5 + lane)
+    assert merged([plain, made(lambda k, group, lane: group - 5 + lane)]) is None
+    assert merged([plain, made(lambda k, group, lane: lane * 5 + group)]) is None
+    assert merged([plain, made(lambda k, group, lane: group * k.arg("n") + lane)]) is None
+    assert merged([plain, rows(3, 32)]) is None
+
+
+def test_many_differences_are_another_kernel() -> None:
+    def chain(shift: int, count: int) -> Program:
+        def body(k: KernelBuilder, group: Val, lane: Val) -> Val:
+            for i in range(count):
+                group = k.min(group * 2, 100 * i + shift)
+            return group + lane
+
+        return made(body)
+
+    assert merged([chain(1, MOST), chain(2, MOST)]) is not None
+    assert merged([chain(1, MOST + 1), chain(2, MOST + 1)]) is None
+
+
+def test_long_chains_of_operands() -> None:
+    def body(k: KernelBuilder, group: Val, lane: Val) -> Val:
+        for _ in range(3000):
+            group = k.min(group * 2, 77)
+        return group + lane
+
+    assert merged([made(body), made(body)]) is not None

@@ -1,0 +1,45 @@
+"""The driver, suspicion: do flags ask for programs to be checked? The checks are loaded when one does.
+
+They bring the verifier, the evaluator and the interpreter of kernels along, a fifth of what a first call would load.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tetrad.core.errors import TetradError
+from tetrad.core.flags import flag, flag_words
+from tetrad.kernel.nodes import Program
+from tetrad.lower.launch import Launch
+from tetrad.runtime.memory import Storage
+
+if TYPE_CHECKING:
+    from tetrad.compiler.driver import Runner
+
+Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
+
+
+def checks() -> Any:
+    return importlib.import_module("tetrad.compiler.check")
+
+
+def wants_verified() -> bool:
+    return "1" in flag_words("TETRAD_CHECK")
+
+
+def verify_programs(programs: Sequence[Program]) -> None:
+    if wants_verified():
+        checks().verify_programs(programs)
+
+
+def watch_of_flags() -> Watch | None:
+    """How programs are run instead of directly, if the flags ask for it."""
+    if flag("TETRAD_INTERPRET") == "1":
+        return checks().run_interpreted  # type: ignore[no-any-return]
+    return checks().run_checked if wants_verified() else None
+
+
+def left_buffer(launch: Launch, code: int, value: int, dims: Mapping[str, int]) -> TetradError:
+    return checks().left_buffer(launch, code, value, dims)  # type: ignore[no-any-return]
