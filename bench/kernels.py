@@ -33,7 +33,8 @@ KEYS = 256  # of an attention block: part of the meaning, not a tuning knob
 def lowbit(tokens: int) -> Program:
     """y[token, row] = sum of w[row, :] x[token, :], `tokens` at a time; a lane is a weight row.
 
-    Per block an exact dot, then acc = fma(sw*sx, dot, acc), then acc = fma(mw, sumx, acc); blocks ascend (design D6).
+    Per block an exact dot, then acc = fma(sw*sx, dot, acc), then acc = fma(mw, sumx, acc); blocks ascend
+    (docs/numerics.md).
     """
     k = KernelBuilder(f"lowbit_{tokens}")
     words, halves = k.buffer("words", u32), k.buffer("halves", f16)  # the same memory
@@ -100,7 +101,7 @@ def multiply_add(k: KernelBuilder, accs: list[list[LocalVar]], left: list[Val], 
 
 
 class Attention:
-    """softmax(q k^T) v for `tile.rows` queries a workgroup, in key blocks of 256 merged in order (design D6).
+    """softmax(q k^T) v for `tile.rows` queries a workgroup, in key blocks of 256 merged in order (docs/attention.md).
 
     Keys are f16 [keys / 16][channel][16 keys], values f16 [key][channel]; a lane is a key, then a channel.
     """

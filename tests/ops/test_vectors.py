@@ -1,6 +1,6 @@
 """The vectors of the specification (core, sections 2 to 6), at the level of ops.
 
-Where design.md section 3 overrules a vector, the value here is ours and the line says so. Broadcasting is the expand
+Where another standard wins (docs/numerics.md), the value here is ours and the line says so. Broadcasting is the expand
 op; relu, gelu and the like are compositions, tested where they are composed.
 """
 

@@ -1,4 +1,4 @@
-"""Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in order (design D6).
+"""Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in order.
 
 Two schedules give the same bits: `Whole` takes a tile of rows through all the blocks it sees; `Spread`, for a few
 tokens, gives every block a workgroup and merges in a second launch. What happens in a block is in

@@ -1,7 +1,7 @@
 """Lowering, columns: a reduction over axes that are not the last ones; lanes run along the kept last axis.
 
-Canonical order (design D6): chunks of 256 positions, sequential inside a chunk, chunks joined by the fixed pairwise
-tree. One kernel makes the chunk results, a second joins them; a single chunk needs no second.
+Canonical order (docs/numerics.md): chunks of 256 positions, sequential inside a chunk, chunks joined by the fixed
+pairwise tree. One kernel makes the chunk results, a second joins them; a single chunk needs no second.
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import Weight
 from tetrad.lower.product import output_buffers, store_result
+from tetrad.lower.thin import CHUNK
 from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK
-
-CHUNK = 1024  # of k: part of the meaning (design D6)
 
 
 def lower_decoded_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:

@@ -6,8 +6,8 @@ A workgroup takes a block of rows and a block of columns. It walks k in blocks s
 tiles of the stretch. A tile holds `rows` x `vectors` accumulators; each step of k broadcasts one element of the left
 side per row. So the inner loop reads the panel from the first cache, the staged rows in one long run from the second.
 
-Canonical order (design D6): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in order.
-Nothing here changes it: not tiles, blocks, packing or threads.
+Canonical order (docs/numerics.md): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in
+order. Nothing here changes it: not tiles, blocks, packing or threads.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A workgroup takes one row and sweeps over it as often as reductions depend on each other (softmax: maximum, then sum,
 then the result). Values too dear to compute twice stay in scratch between sweeps. The order of every sum is canonical
-(design D6): chunks of 4096, 64 interleaved partials in a chunk joined by a halving tree, chunks by a pairwise tree.
+(docs/numerics.md): chunks of 4096, 64 interleaved partials in a chunk joined by a halving tree, chunks by a pairwise
+tree.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tetrad.lower.product import accumulator, multiply_add, operand_at, output_b
 from tetrad.passes.fuse import Group
 
 MOST_ROWS = 4
-CHUNK = 1024  # of k: part of the meaning (design D6)
+CHUNK = 1024  # of k: part of the meaning (docs/numerics.md)
 STRETCH, LONG_STRETCH = 512, 2048  # columns of a workgroup; the long one where there are enough for several
 TOGETHER = 8  # steps of k in one pass over the stretch
 

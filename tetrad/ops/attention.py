@@ -1,6 +1,6 @@
 """Ops, attention over a key-value cache: queries of many sequences, each against the keys of its own slot.
 
-Here is its meaning, its type and its test cases. The order in which compiled code adds is design D6: key blocks of 256,
+Here is its meaning, its type and its test cases. Compiled code adds in one order: key blocks of 256,
 each with a maximum, a sum and an accumulator of its own, merged in ascending order (docs/attention.md).
 """
 

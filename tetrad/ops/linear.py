@@ -1,7 +1,7 @@
 """Products with float weights as model files hold them: a row of the weight for every output, used where it lies.
 
-The order of a sum is part of its meaning (design D6): column c goes to sum c % 16, each an fma chain over ascending
-columns, and the sixteen are joined by halving (i with i + 8, then 4, 2, 1).
+The order of a sum is part of its meaning (docs/numerics.md): column c goes to sum c % 16, each an fma chain over
+ascending columns, and the sixteen are joined by halving (i with i + 8, then 4, 2, 1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ops on low-bit weights: activations in 8 bits, the product of the two, rows of a weight as floats.
 
-Weights lie interleaved (`quant.lanes`). The order of the product is part of its meaning (design D6): for each sub-block
-of a weight row an exact integer dot, then acc = fma(sw * sx, dot, acc), then, where the format has mins,
+Weights lie interleaved (`quant.lanes`). The order of the product is part of its meaning (docs/numerics.md): for each
+sub-block of a weight row an exact integer dot, then acc = fma(sw * sx, dot, acc), then, where the format has mins,
 acc = fma(mw, sumx, acc); sub-blocks ascend. Rows in several terms have a sum for each, added in order.
 """
 

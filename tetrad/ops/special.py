@@ -1,6 +1,7 @@
 """Ops with a generator of their own in lowering: matrix product, running sum and product, scattered sum.
 
-Here they have their meaning, types and test cases; the order in which a compiled matrix product adds is design D6.
+Here they have their meaning, types and test cases; the order in which a compiled matrix product adds is in
+docs/numerics.md.
 """
 
 from __future__ import annotations

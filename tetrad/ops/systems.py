@@ -2,8 +2,8 @@
 other, so the forward and the backward solve share them, and those of a constant are made once.
 
 Every op works on the last two axes and treats leading axes alike; operands have the same leading axes. LAPACK does the
-work on matrices above `SMALL`, kernels with one system in each lane below; their orders differ (design D6 leaves LAPACK
-out), so results agree within rounding only.
+work on matrices above `SMALL`, kernels with one system in each lane below; their orders differ (of LAPACK's nothing is
+promised), so results agree within rounding only.
 """
 
 from __future__ import annotations
