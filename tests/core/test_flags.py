@@ -46,8 +46,17 @@ def test_bad_values_are_refused_with_the_allowed_ones(name: str, value: str) -> 
 
 
 def test_an_unknown_flag_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(FlagError, match=r"unknown flag TETRAD_SHOUT\n  hint: flags: TETRAD_SHOW, "):
-        check_environment({"TETRAD_SHOUT": "graph"})
+    with pytest.raises(FlagError, match=r"unknown flag TETRAD_MEOW\n  hint: flags: TETRAD_SHOW, "):
+        check_environment({"TETRAD_MEOW": "graph"})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("SHOWW", "SHOW"), ("CACHE", "CACHE_DIR"), ("THREAD", "THREADS"), ("TOPK", "TOP_K"), ("ARCH_TARGET", "TARGET")],
+)
+def test_an_unknown_flag_is_told_the_nearest_known_one(name: str, meant: str) -> None:
+    with pytest.raises(FlagError, match=rf"unknown flag TETRAD_{name}\n  hint: did you mean TETRAD_{meant}\? flags: "):
+        check_environment({f"TETRAD_{name}": ""})
 
 
 def test_other_programs_variables_are_none_of_our_business() -> None:

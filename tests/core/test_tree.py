@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tetrad.core import tree
 from tetrad.core.errors import TraceError
-from tetrad.core.tree import flatten, register, register_dataclass, tree_map, unflatten
+from tetrad.core.tree import flatten, refuse_cycle, register, register_dataclass, tree_map, unflatten
 
 
 class Point(NamedTuple):
@@ -114,3 +114,16 @@ def test_the_names_of_jax_tree() -> None:
     model = {"w": 1, "b": [2, None]}
     assert tree.map(lambda x: x + 1, model) == {"w": 2, "b": [3, None]} and tree.leaves(model) == [2, 1]
     assert tree.unflatten(tree.structure(model), [4, 5]) == {"w": 5, "b": [4, None]}
+
+
+def test_a_container_in_itself_is_refused() -> None:
+    inside: list[Any] = [1, {"here": []}]
+    inside[1]["here"].append(inside)
+    with pytest.raises(TraceError, match=r"^a (list|dict) contains itself\n  in .*\n  hint: trees of arrays end"):
+        flatten({"w": inside})
+
+
+def test_a_container_met_twice_is_no_circle() -> None:
+    shared = [1, 2]
+    refuse_cycle({"a": shared, "b": (shared, [shared])})
+    assert flatten((shared, shared))[0] == [1, 2, 1, 2]

@@ -188,3 +188,10 @@ def test_results_do_not_change_with_the_numpy_array_they_came_from(name: str) ->
     before = np.array(result)
     x[:] = 77
     np.testing.assert_array_equal(result, before)
+
+
+def test_a_list_in_itself_is_no_array() -> None:
+    endless: list[object] = [1.0]
+    endless.append(endless)
+    with pytest.raises(TraceError, match="a list contains itself"):
+        td.asarray(endless)

@@ -6,6 +6,7 @@ the compile cache. An unknown TETRAD_ variable or a bad value is an error that l
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 
@@ -142,10 +143,19 @@ def check_environment(environ: Mapping[str, str] | None = None) -> None:
     environ = os.environ if environ is None else environ
     for name in environ:
         if name.startswith("TETRAD_") and name not in FLAGS and name not in OPTIONS:
-            hint = "flags: " + ", ".join(FLAGS) + "; and the options of commands: `tetrad COMMAND --help`"
-            raise FlagError(f"unknown flag {name}", hint=hint)
+            known = "flags: " + ", ".join(FLAGS) + "; and the options of commands: `tetrad COMMAND --help`"
+            raise FlagError(f"unknown flag {name}", hint=did_you_mean(name) + known)
     for name in FLAGS:
         flag(name, environ)
+
+
+def did_you_mean(name: str) -> str:
+    """A question that names the known variable nearest to a misspelt one, or nothing."""
+    known = [known.removeprefix("TETRAD_") for known in (*FLAGS, *sorted(OPTIONS))]
+    word = name.removeprefix("TETRAD_")
+    near = [longer for longer in known if longer.startswith(f"{word}_")]
+    near += importlib.import_module("difflib").get_close_matches(word, known, n=1)
+    return f"did you mean TETRAD_{near[0]}? " if near else ""
 
 
 def code_key() -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
+from tetrad.core.source import user_source
 
 T = TypeVar("T")
 
@@ -167,7 +168,25 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
     {'a': None, 'b': (1, 2), 'c': [3]}
     """
     leaves: list[Any] = []
-    return leaves, _flatten_into(tree, leaves)
+    try:
+        return leaves, _flatten_into(tree, leaves)
+    except RecursionError:
+        refuse_cycle(tree)
+        raise
+
+
+def refuse_cycle(tree: Any) -> None:
+    """An error if a container holds itself, however deep. (Without recursion: no frames may be left.)"""
+    waiting: list[tuple[Any, frozenset[int]]] = [(tree, frozenset())]
+    while waiting:
+        part, around = waiting.pop()
+        node = _container(part)
+        if node is None:
+            continue
+        if id(part) in around:
+            message = f"a {type(part).__name__} contains itself"
+            raise TraceError(message, source=user_source(), hint="trees of arrays end in arrays or numbers") from None
+        waiting.extend((child, around | {id(part)}) for child in node.flatten(part)[0])
 
 
 def _flatten_into(tree: Any, leaves: list[Any]) -> TreeDef:

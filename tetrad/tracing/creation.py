@@ -16,6 +16,7 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
+from tetrad.core.tree import refuse_cycle
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.manipulation import expand_dims, reshape, stack
@@ -67,7 +68,11 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
 
 
 def _from_python(obj: Any, dtype: DType | None) -> Array:
-    kinds = _leaf_types(obj)
+    try:
+        kinds = _leaf_types(obj)
+    except RecursionError:
+        refuse_cycle(obj)
+        raise
     if not kinds <= WEAK.keys():
         return stack([asarray(part) for part in obj])
     try:
