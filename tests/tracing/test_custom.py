@@ -354,3 +354,54 @@ def test_values_from_outside_that_change_are_refused(kind: str) -> None:
         TraceError, match=r"the rule of f uses a traced value from outside(.|\n)*pass it as an argument"
     ):
         td.jit(run)(x, s)
+
+
+@pytest.mark.parametrize("settings", [{"nondiff_argnums": -1}, {"nondiff_argnames": "how"}, {"nondiff_argnums": [1]}])
+def test_settings_by_place_from_the_end_and_by_name(settings: Any) -> None:
+    f = td.custom_vjp(lambda x, how: how(x), **settings)
+    f.defvjp(lambda x, how: (how(x), x), lambda how, x, ct: (10 * how(x) * ct,))
+    close(td.grad(f)(0.5, td.sin), 10 * np.sin(0.5))
+    g = td.custom_jvp(lambda x, how: how(x), **settings)
+    g.defjvp(lambda how, primals, tangents: (how(*primals), 10 * how(*primals) * tangents[0]))
+    close(td.jit(td.grad(lambda x: g(x, how=td.sin)))(0.5), 10 * np.sin(0.5))
+
+
+def test_settings_that_are_no_arguments() -> None:
+    with pytest.raises(TraceError, match="nondiff_argnums has 5, there are 1 positional parameters"):
+        td.custom_vjp(lambda x: x, nondiff_argnums=5)
+    with pytest.raises(TraceError, match="static_argnums has 7, there are 1 positional parameters"):
+        td.checkpoint(lambda x: x, static_argnums=7)
+
+
+def test_a_static_argument_that_is_not_passed_is_no_other() -> None:
+    """Its place was once counted from the end, so that the array in front of it became static."""
+    f = td.checkpoint(lambda x, n=2: td.sin(x) ** n, static_argnums=1)
+    close(td.grad(f)(0.5), 2 * np.sin(0.5) * np.cos(0.5))
+    close(td.grad(f)(0.5, 3), 3 * np.sin(0.5) ** 2 * np.cos(0.5))
+    assert td.checkpoint_policies.checkpoint_dots == td.checkpoint_policies.dots_saveable
+
+
+@pytest.mark.parametrize("zeros", [None, {"w": None, "b": None}, {"w": None, "b": (None, 0.0)}])
+def test_none_stands_for_zeros_of_any_part(zeros: Any) -> None:
+    f = td.custom_vjp(lambda p, x: p["w"] * x + p["b"][0])
+    f.defvjp(lambda p, x: (p["w"] * x + p["b"][0], None), lambda _, ct: (zeros, ct))
+    two = td.asarray(np.float64(2.0))
+    gradient, by_x = td.grad(f, argnums=(0, 1))({"w": two, "b": (two, two)}, two)
+    assert (td.tree.leaves(gradient), by_x.item()) == ([0, 0, 0], 1)
+    assert gradient["b"][1].dtype == td.float64
+
+
+def test_rules_return_numbers_and_lists() -> None:
+    f = td.custom_jvp(lambda x, y: x * y)
+    f.defjvp(lambda primals, tangents: [f(*primals), 0.0])
+    assert td.jvp(f, (td.asarray(np.float64(2.0)), 3.0), (td.asarray(np.float64(1.0)), 1.0))[1].dtype == td.float64
+    f.defjvps(lambda t, value, x, y: t)
+    with pytest.raises(TraceError, match="defjvps got 1 rules, <lambda> was called with 2 arguments"):
+        td.grad(f)(1.0, 2.0)
+
+
+def test_a_cotangent_of_another_tree_shows_both() -> None:
+    f = td.custom_vjp(lambda p: p["w"])
+    f.defvjp(lambda p: (p["w"], None), lambda _, ct: ([ct],))
+    with pytest.raises(TraceError, match=r"the tree of argument 0, \{'w': \*\}, it returned \[\*\]"):
+        td.grad(f)({"w": 1.0})

@@ -69,3 +69,10 @@ def test_errors() -> None:
     ):
         with pytest.raises(error, match=message):
             mapped(call)(X)
+
+
+@WAYS
+def test_shuffled_examples(way: Any) -> None:
+    np.testing.assert_array_equal(way(mapped(lambda x: td.pshuffle(x, "i", [2, 0, 1])))(X), X[[2, 0, 1]])
+    with pytest.raises(ShapeError, match=r"pshuffle: \[0, 0, 1\] is no order of 3 examples"):
+        way(mapped(lambda x: td.pshuffle(x, "i", [0, 0, 1])))(X)

@@ -256,3 +256,26 @@ def test_errors_of_branches_and_conditions() -> None:
         td.fori_loop(0, 1.5, lambda i, v: v, 0.0)
     with pytest.raises(TraceError, match="unroll is 2, but how many steps"):
         td.fori_loop(0, td.asarray(3), lambda i, v: v, 0.0, unroll=2)
+
+
+@ways
+def test_operands_in_every_form(way: Callable[..., Any]) -> None:
+    x = numbers(3)
+    up, down = lambda a: a + 1.0, lambda a: a - 1.0
+    for choice in (True, False):
+        want = x + 1 if choice else x - 1
+        same(way(lambda p, x: td.cond(p, up, down, operand=x))(choice, x), want)
+        same(way(lambda p, x: td.cond(p, lambda _: x + 1.0, lambda _: x - 1.0, operand=None))(choice, x), want)
+        same(way(lambda p, x: td.cond(p, x, up, 2 * x, down))(choice, x), want if choice else 2 * x - 1)
+        same(way(lambda p, x: td.switch(p + 0, [down, up], operand=x))(np.int32(choice), x), want)
+
+
+def test_errors_name_the_function_that_was_called() -> None:
+    with pytest.raises(ShapeError, match=r"fori_loop: carry is f32\[3\] before a step and f32\[2\] after it"):
+        td.fori_loop(0, 3, lambda i, c: c[:2], td.zeros(3))
+    with pytest.raises(TraceError, match="switch: the branches must be a list of functions, got a function"):
+        td.switch(1, lambda x: x, 1.0)
+    with pytest.raises(TraceError, match="cond: operand= beside 1 other operands"):
+        td.cond(True, lambda x: x, lambda x: x, 1.0, operand=2.0)
+    with pytest.raises(DtypeError, match="convert one of them with astype"):
+        td.cond(True, lambda x: x, lambda x: x.astype(td.int32), td.zeros(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable
@@ -102,3 +103,47 @@ def test_shared_settings_are_passed_on_as_they_are() -> None:
     np.testing.assert_allclose(np.asarray(found), np.sin(np.asarray(X)) ** 2 + [[1.0], [2.0]], rtol=1e-6)
     gradient = td.vmap(td.grad(lambda a, mode: td.sum(a**2) if mode == "square" else a[0]), in_axes=(0, None))
     np.testing.assert_allclose(np.asarray(gradient(X, "square")), 2 * np.asarray(X), rtol=1e-6)
+
+
+@td.tree.register_dataclass
+@dataclasses.dataclass
+class Layer:
+    weight: Any
+    bias: Any
+
+
+def test_axes_in_a_class_of_the_users() -> None:
+    rows = td.vmap(lambda p: p.weight + p.bias, in_axes=(Layer(0, None),))(Layer(X, X[0]))
+    np.testing.assert_array_equal(np.asarray(rows), np.asarray(X) + np.asarray(X)[0])
+    made = td.vmap(lambda a: Layer(a, td.sum(a)), out_axes=Layer(1, 0))(X)
+    assert (made.weight.shape, made.bias.shape) == ((3, 2), (2,))
+
+
+WAYS = pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+
+
+@WAYS
+def test_several_names_together(way: Any) -> None:
+    def f(a: Any) -> Any:
+        assert td.axis_size(("i", "j")) == 6
+        return td.axis_index(("i", "j")), td.all_gather(a, ("j", "i")), td.psum(a, ("i", "j"))
+
+    index, gathered, total = way(td.vmap(td.vmap(f, axis_name="j"), axis_name="i"))(X)
+    np.testing.assert_array_equal(np.asarray(index), np.arange(6).reshape(2, 3))
+    np.testing.assert_array_equal(np.asarray(gathered[1, 2]), np.asarray(X).T.ravel())
+    np.testing.assert_array_equal(np.asarray(total), np.full((2, 3), 21.0))
+
+
+@WAYS
+def test_the_sum_of_a_number_is_known_while_tracing(way: Any) -> None:
+    """JAX programs ask for the size of an axis in this way."""
+
+    def f(a: Any) -> Any:
+        assert td.psum(1, "i") == 2
+        return a * td.ones(td.psum(1, "i")) + td.psum(0.5, "i")
+
+    np.testing.assert_array_equal(np.asarray(way(td.vmap(f, axis_name="i"))(X[:, 0])), [[2.0, 2.0], [5.0, 5.0]])
+
+
+def test_the_name_of_a_mesh_axis_changes_nothing() -> None:
+    np.testing.assert_array_equal(np.asarray(td.vmap(total, spmd_axis_name="data")(X)), [6.0, 15.0])

@@ -338,7 +338,8 @@ class TracedArray(Array):
     def __bool__(self) -> bool:
         if known_value(self) is not None:
             return super().__bool__()
-        self._refuse("its truth value (if, while, and, or)", "choose with td.where; static_argnums for plain settings")
+        hint = "choose with td.where or td.cond; static_argnums for plain settings"
+        self._refuse("its truth value (if, while, and, or)", hint)
 
     def __int__(self) -> int:
         if known_value(self) is not None:

@@ -7,15 +7,16 @@ outside it just runs. A rule is traced when a derivative asks for it. Names and 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.source import Source, user_source
-from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.derive.custom import JvpRule, Rule, VjpRule
 from tetrad.derive.walk import is_differentiable
@@ -25,12 +26,13 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of
 from tetrad.tracing.context import current_trace
-from tetrad.tracing.operands import as_array, traced
-from tetrad.tracing.signature import Arguments, Signature, check_function, signature_of
+from tetrad.tracing.operands import as_array, convert, traced
+from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 
 Function = Callable[..., Any]
-Positions = Sequence[int]
+Positions = int | Sequence[int]
+Names = str | Sequence[str]
 
 
 def stop_gradient(x: Any) -> Any:
@@ -83,7 +85,10 @@ def returned(site: Site, nodes: Sequence[Any]) -> Any:
 POLICIES = (
     "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
 )  # fmt: skip
-checkpoint_policies = SimpleNamespace(**{name: name for name in POLICIES})
+OTHER_NAMES = {  # JAX has these too
+    "checkpoint_dots": "dots_saveable", "checkpoint_dots_with_no_batch_dims": "dots_with_no_batch_dims_saveable",
+}  # fmt: skip
+checkpoint_policies = SimpleNamespace(**{name: name for name in POLICIES}, **OTHER_NAMES)
 
 
 def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = ()) -> Function:
@@ -102,7 +107,7 @@ def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, s
     if policy == "everything_saveable":
         return fun
     kept = policy if policy != "nothing_saveable" else None
-    fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    fixed, _ = chosen(fun, static_argnums, (), "static")
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         outer = current_trace()
@@ -120,9 +125,9 @@ def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, s
 remat = checkpoint  # JAX has both names
 
 
-def without(fun: Function, args: Sequence[Any], fixed: set[int]) -> tuple[Function, list[Any]]:
+def without(fun: Function, args: Sequence[Any], fixed: Iterable[int]) -> tuple[Function, list[Any]]:
     """The function of the arguments that are not fixed, and those arguments."""
-    places = {p % len(args) for p in fixed} if args else set()
+    places = {p for p in fixed if p < len(args)}  # what is not passed has a default
 
     def inner(*rest: Any, **kwargs: Any) -> Any:
         values = iter(rest)
@@ -142,12 +147,11 @@ class _Custom:
 
     kind = ""
 
-    def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
+    def __init__(self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()) -> None:
         check_function(self.kind, fun)
         update_wrapper(self, fun)
         self.fun = fun
-        numbers = [nondiff_argnums] if isinstance(nondiff_argnums, int) else list(nondiff_argnums)
-        self.fixed = tuple(sorted(numbers))
+        self.fixed = tuple(sorted(chosen(fun, nondiff_argnums, nondiff_argnames, "nondiff")[0]))
         self.ahead = False  # a rule is being traced early
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -156,7 +160,7 @@ class _Custom:
         if outer is None:
             return self.fun(*args, **kwargs)
         args = self.positional(args, kwargs)
-        inner, arrays = without(self.fun, args, set(self.fixed))
+        inner, arrays = without(self.fun, args, self.fixed)
         site, operands = record_site(inner, arrays, {})
         fixed = [args[i] for i in self.fixed]
         nodes = [node_of(x, outer) for x in operands]
@@ -229,8 +233,8 @@ class custom_jvp(_Custom):
 
     kind = "custom_jvp"
 
-    def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
-        super().__init__(fun, nondiff_argnums)
+    def __init__(self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Function | None = None
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
@@ -245,6 +249,9 @@ class custom_jvp(_Custom):
         """Give one rule for each argument: jvp(tangent, value, *arguments) -> what it adds to the change."""
 
         def whole(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            if len(jvps) != len(primals):
+                name = getattr(self.fun, "__name__", "the function")
+                self.wrong(f"defjvps got {len(jvps)} rules, {name} was called with {len(primals)} arguments")
             value = self(*primals)
             parts = [rule(t, value, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             total = parts[0] if parts else 0 * as_array(value)
@@ -268,9 +275,11 @@ class custom_jvp(_Custom):
         def both(*leaves: Any) -> Any:
             given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
             found = self.jvp(*fixed, *given)  # type: ignore[misc]
-            if not isinstance(found, tuple) or len(found) != 2:
+            if not isinstance(found, tuple | list) or len(found) != 2:
                 self.wrong(f"the rule of {site.name} must return a pair (value, tangent)")
-            return found
+            changes, shape = flatten(found[1])
+            kinds = [o.type for o in site.traced.graph.outputs]
+            return found[0], unflatten(shape, [as_kind(x, k) for x, k in zip_longest(changes, kinds[: len(changes)])])
 
         made, held = self.with_held(site, trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds]))
         value, tangent = made.tree.children
@@ -304,8 +313,8 @@ class custom_vjp(_Custom):
 
     kind = "custom_vjp"
 
-    def __init__(self, fun: Function, nondiff_argnums: Positions = ()) -> None:
-        super().__init__(fun, nondiff_argnums)
+    def __init__(self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
         self.wraps = False
@@ -375,10 +384,10 @@ class custom_vjp(_Custom):
             self.wrong(f"the backward rule of {site.name} must return {wanted}, it returned {came}")
         leaves: list[Any] = []
         for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):
-            count = len(list(tree.leaf_names()))
-            given, shape = ([None] * count, tree) if part is None else flatten(part)
-            if shape is not tree:
-                self.wrong(f"the backward rule of {site.name} must return the tree of argument {number}")
+            given = leaves_below(tree, part)
+            if given is None:
+                wanted = f"the tree of argument {number}, {sketch(tree)}, it returned {sketch(flatten(part)[1])}"
+                self.wrong(f"the backward rule of {site.name} must return {wanted}", "None stands for zeros")
             leaves += given
         return [self.cotangent(site, i, leaf) for i, leaf in enumerate(leaves)]
 
@@ -386,10 +395,29 @@ class custom_vjp(_Custom):
         kind = site.kinds[i]
         if leaf is None or not is_differentiable(kind):
             return zeros_in_trace(kind)
-        array = as_array(leaf)
+        array = as_array(as_kind(leaf, kind))
         if array.type != kind:
             self.wrong(f"the backward rule of {site.name} returned {array.type} for an argument leaf that is {kind}")
         return array
+
+
+def leaves_below(tree: TreeDef, part: Any) -> list[Any] | None:
+    """The leaves of a tree that must have this shape, where None may stand for any part of it; None if it has not."""
+    if part is None:
+        return [None for _ in tree.leaf_names()]
+    if tree.container is not type(part):
+        return [part] if tree.container is None and flatten(part)[1] is LEAF else None
+    children, data = NODES[type(part)].flatten(part)
+    if data != tree.data or len(children) != len(tree.children):
+        return None
+    below = [leaves_below(shape, child) for shape, child in zip(tree.children, children, strict=True)]
+    return None if None in below else [leaf for leaves in below for leaf in leaves or ()]
+
+
+def as_kind(x: Any, kind: ArrayType | None) -> Any:
+    """A number of Python takes the dtype of what it stands for."""
+    is_number = type(x) in (int, float) and kind is not None and is_differentiable(kind)
+    return convert(x, kind.dtype) if is_number and kind is not None else x
 
 
 def zeros_in_trace(kind: ArrayType) -> Array:

@@ -30,7 +30,7 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.inline import run_graph
 from tetrad.tracing.operands import as_array, convert, run
 from tetrad.tracing.settings import is_values, without_settings
-from tetrad.tracing.signature import Arguments, check_function, signature_of
+from tetrad.tracing.signature import Arguments, an, check_function, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 from tetrad.tracing.vmap import vmap
 
@@ -210,7 +210,8 @@ def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
         fail(TraceError, f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else)")
     value = tree.children[0] if has_aux else tree
     if value.container is not None:
-        fail(TraceError, f"grad: {recorded.name} must return one number, it returns a {value.container.__name__}")
+        hint = "has_aux=True if it is (value, anything else)" if value.container is tuple else None
+        fail(TraceError, f"grad: {recorded.name} must return one number, it returns a {value.container.__name__}", hint)
     kind = outputs[0].type
     if kind.shape:
         message = f"grad: {recorded.name} must return one number, it returns {kind}"
@@ -364,7 +365,7 @@ def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:
 
 def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, tuple | list):
-        fail(TraceError, f"{what} must be a tuple with one entry for each argument, got a {type(value).__name__}")
+        fail(TraceError, f"{what} must be a tuple with one entry for each argument, got {an(type(value).__name__)}")
     return tuple(value)
 
 

@@ -42,6 +42,18 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return over_tree(taken, x)
 
 
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """The examples in another order: number i gets what number perm[i] has.
+
+    >>> import tetrad as td
+    >>> td.vmap(lambda x: td.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(td.asarray([1.0, 3.0, 5.0]))
+    Array([5., 1., 3.], float32)
+    """
+    if sorted(perm) != list(range(known_size("pshuffle", axis_name))):
+        fail(ShapeError, f"pshuffle: {list(perm)} is no order of {known_size('pshuffle', axis_name)} examples")
+    return ppermute(x, axis_name, [(source, taker) for taker, source in enumerate(perm)])
+
+
 def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
     """Of the sum over the examples, to each its part along an axis; `tiled` keeps the axis."""
     size = known_size("psum_scatter", axis_name)

@@ -27,11 +27,12 @@ from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, 
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.creation import arange
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
-from tetrad.tracing.signature import check_function
+from tetrad.tracing.signature import an, check_function
 
 Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet
 STRATEGIES = ("every", "bisect", "binomial")
+ABSENT: Any = object()  # an argument that was not given, where None is one
 ROUNDS = 4  # a number may become an int, then a float, then the float of an array
 
 
@@ -156,12 +157,26 @@ def scan(
     >>> td.scan(lambda c, x: (c + x, c * x), 0.0, td.asarray([1.0, 2.0, 3.0]))
     (Array(6., float32), Array([0., 2., 9.], float32))
     """
+    return steps("scan", f, init, xs, length, reverse, unroll, checkpoint)
+
+
+def steps(
+    name: str,
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    checkpoint: loops.Checkpoint = None,
+) -> tuple[Any, Any]:
+    """A scan, called `name` in what is said of it."""
     carries, carry_tree = flatten(init)
     columns, xs_tree = flatten(xs)
-    arrays = [as_array(checked_column(x, name)) for x, name in zip(columns, xs_tree.leaf_names("xs"), strict=True)]
+    arrays = [as_array(checked_column(x, leaf)) for x, leaf in zip(columns, xs_tree.leaf_names("xs"), strict=True)]
     count = steps_of(arrays, list(xs_tree.leaf_names("xs")), length)
     rows = [Slot(array_type(x.type.dtype, x.type.shape[1:])) for x in arrays]
-    slots, body = settle("scan", f, carries, (carry_tree, xs_tree), rows, pair=True)
+    slots, body = settle(name, f, carries, (carry_tree, xs_tree), rows, pair=True)
     params = {
         "body": body.graph(), "consts": len(body.captured), "carries": len(carries), "length": count,
         "reverse": bool(reverse), "unroll": unrolled(unroll, count), "checkpoint": checked_strategy(checkpoint),
@@ -295,7 +310,7 @@ def fori_loop(
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
         numbers = arange(int(lower), max(int(lower), int(upper)), dtype=i32)
         step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))
-        return scan(step, init_val, numbers, unroll=1 if unroll is None else unroll)[0]
+        return steps("fori_loop", step, init_val, numbers, unroll=1 if unroll is None else unroll)[0]
     if unroll is True or unroll not in (None, False, 1):
         fail(TraceError, f"fori_loop: unroll is {unroll!r}, but how many steps there are is unknown", "use Python ints")
     start, end = (bound_array(bound) for bound in (lower, upper))
@@ -320,13 +335,21 @@ def named_like(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Cal
 # -- branches ---------------------------------------------------------------------------------------------------------
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = ABSENT
+) -> Any:
     """`true_fun(*operands)` if pred holds, else `false_fun(*operands)`; only one of them runs.
+
+    `operand=` gives the only one by name. The old form of JAX, `cond(pred, x, true_fun, y, false_fun)`, works too.
 
     >>> import tetrad as td
     >>> td.cond(td.asarray(3.0) > 2, lambda x: x + 1, lambda x: x * 10, 5.0)
     Array(6., float32)
     """
+    if len(operands) == 2 and callable(false_fun) and callable(operands[1]) and not callable(true_fun):
+        other, when_true, when_false = operands[0], false_fun, operands[1]
+        return cond(pred, lambda x, _: when_true(x), lambda _, y: when_false(y), true_fun, other)
+    operands = with_operand("cond", operands, operand)
     chosen = as_array(pred) if is_operand(pred) else None
     if chosen is None or chosen.type.shape:
         came = type(pred).__name__ if chosen is None else chosen.type
@@ -335,7 +358,16 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     return branch("cond", index, (false_fun, true_fun), operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def with_operand(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    """The operands of a call; one given by name stands alone."""
+    if operand is ABSENT:
+        return operands
+    if operands:
+        fail(TraceError, f"{name}: operand= beside {len(operands)} other operands", "give all of them in order")
+    return (operand,)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ABSENT) -> Any:
     """`branches[index](*operands)`; an index out of range takes the nearest branch. Only one branch runs.
 
     >>> import tetrad as td
@@ -346,6 +378,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if chosen is None or chosen.type.shape or not chosen.type.dtype.is_integer:
         came = type(index).__name__ if chosen is None else chosen.type
         fail(DtypeError, f"switch: the index must be an integer without axes, got {came}")
+    operands = with_operand("switch", operands, operand)
+    if not isinstance(branches, Sequence):
+        fail(TraceError, f"switch: the branches must be a list of functions, got {an(type(branches).__name__)}")
     if not branches:
         fail(ShapeError, "switch: there are no branches")
     clamped = run("minimum", run("maximum", chosen, scalar(0, chosen.dtype)), last_branch(chosen, branches))
@@ -409,7 +444,8 @@ def check_results(name: str, bodies: Sequence[Body]) -> None:
             if a.type != b.type:
                 error = DtypeError if a.type.shape == b.type.shape else ShapeError
                 names = branch_names(name, bodies, body)
-                fail(error, f"{name}: {leaf} is {a.type} in {names[0]} and {b.type} in {names[1]}")
+                hint = "convert one of them with astype" if error is DtypeError else None
+                fail(error, f"{name}: {leaf} is {a.type} in {names[0]} and {b.type} in {names[1]}", hint)
 
 
 def branch_names(name: str, bodies: Sequence[Body], body: Body) -> tuple[str, str]:

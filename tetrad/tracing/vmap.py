@@ -6,6 +6,7 @@ example and asks `derive.batch` for the graph of all. Names and arguments are JA
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,15 +18,15 @@ import tetrad.derive.collective
 import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
-from tetrad.core.sizes import Size
-from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.sizes import Size, product
+from tetrad.core.tree import NODES, TreeDef, flatten, unflatten
 from tetrad.derive.batch import Axis
 from tetrad.derive.batch import batch as batch_graph
 from tetrad.ops.collective import axis_index_node
 from tetrad.tracing.array import Array, TracedArray, array_type, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.inline import run_graph
-from tetrad.tracing.operands import as_array, run, traced
+from tetrad.tracing.operands import as_array, run, size_array, traced
 from tetrad.tracing.settings import is_values, without_settings
 from tetrad.tracing.signature import check_function, signature_of
 from tetrad.tracing.trace import Kind, kinds_of, trace_function
@@ -39,6 +40,7 @@ def vmap(
     out_axes: Axes = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
+    spmd_axis_name: Any = None,
 ) -> Callable[..., Any]:
     """A function that applies `fun` to every example of a batch, as one batched program.
 
@@ -47,6 +49,7 @@ def vmap(
     out_axes    where the batch goes in the results
     axis_name   a name for `td.psum` and its like inside `fun`
     axis_size   the number of examples, where no argument tells it
+    spmd_axis_name   JAX places arrays on devices by it; there is one here, so it changes nothing
 
     >>> import tetrad as td
     >>> vmap(lambda x, y: x @ y, in_axes=(0, None))(td.ones((2, 3)), td.ones(3))
@@ -124,6 +127,10 @@ def entries(axes: Any, tree: TreeDef, what: str) -> list[Any]:
             return [axes[key] for key in keys]
     elif isinstance(axes, tuple | list) and len(axes) == len(tree.children):
         return list(axes)
+    elif tree.container is type(axes):  # a class of the user's
+        children, data = NODES[type(axes)].flatten(axes)
+        if data == tree.data and len(children) == len(tree.children):
+            return list(children)
     kind = tree.container.__name__ if tree.container else "array"
     fail(TraceError, f"{what}: {axes!r} does not fit a {kind} of {len(tree.children)}", "same containers, same keys")
 
@@ -207,29 +214,40 @@ def size_of_axis(what: str, name: Any) -> Any:
     fail(TraceError, f"{what}: there is no axis named {name!r} here, bound are: {known}", "td.vmap(axis_name=...)")
 
 
+def names_of(axis_name: Any) -> Sequence[Any]:
+    return axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
+
+
 def collective(name: str, x: Any, axis_name: Any) -> Array:
     """A collective op on one array, over one axis or several."""
-    names = axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
     made = traced(as_array(x))
-    for each in names:
+    for each in names_of(axis_name):
         size_of_axis(name, each)
         made = run(name, made, axis_name=each)
     return made
 
 
-def over_tree(function: Callable[[Any], Array], tree: Any) -> Any:
+def over_tree(function: Callable[[Any], Any], tree: Any) -> Any:
     leaves, shape = flatten(tree)
     return unflatten(shape, [function(leaf) for leaf in leaves])
 
 
 def psum(x: Any, axis_name: Any) -> Any:
-    """The sum over the examples of the batch that `vmap` names `axis_name`.
+    """The sum over the examples of the batch that `vmap` names `axis_name`; of a number of Python it is one as well.
 
     >>> import tetrad as td
     >>> vmap(lambda x: x / td.psum(x, "i"), axis_name="i")(td.asarray([1.0, 3.0]))
     Array([0.25, 0.75], float32)
     """
-    return over_tree(lambda leaf: collective("psum", leaf, axis_name), x)
+
+    def total(leaf: Any) -> Any:
+        if type(leaf) not in (int, float, complex):
+            return collective("psum", leaf, axis_name)
+        sizes = [size_of_axis("psum", name) for name in names_of(axis_name)]
+        known = all(isinstance(size, int) for size in sizes)
+        return leaf * math.prod(sizes) if known else collective("psum", leaf, axis_name)
+
+    return over_tree(total, x)
 
 
 def pmean(x: Any, axis_name: Any) -> Any:
@@ -245,7 +263,6 @@ def pmax(x: Any, axis_name: Any) -> Any:
 def pmin(x: Any, axis_name: Any) -> Any:
     """The smallest over the examples of the batch."""
 
-
     def smallest(leaf: Any) -> Array:
         array = as_array(leaf)  # of integers the complement turns the order around, and none is left out
         is_whole = array.dtype.is_integer
@@ -257,10 +274,14 @@ def pmin(x: Any, axis_name: Any) -> Any:
 
 def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
     """The values of all examples, along a new axis; `tiled` joins them along an existing one."""
-    size = size_of_axis("all_gather", axis_name)
+    sizes = [size_of_axis("all_gather", name) for name in names_of(axis_name)]
 
     def gathered(leaf: Any) -> Array:
-        rows = run("all_gather", traced(as_array(leaf)), axis_name=axis_name, size=size)
+        rows = traced(as_array(leaf))
+        inner = rows.type.shape
+        for name, size in reversed([*zip(names_of(axis_name), sizes, strict=True)]):
+            rows = run("all_gather", rows, axis_name=name, size=size)
+        rows = run("reshape", rows, shape=(product(sizes), *inner))
         place = axis % (rows.ndim - 1 if tiled else rows.ndim)
         order = [*range(1, rows.ndim)]
         order.insert(place, 0)
@@ -274,14 +295,18 @@ def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) ->
 
 
 def axis_index(axis_name: Any) -> Array:
-    """Which example of the batch this is."""
-    size_of_axis("axis_index", axis_name)
+    """Which example of the batch this is; of several batches they are counted together, the last name fastest."""
+    sizes = [size_of_axis("axis_index", name) for name in names_of(axis_name)]
     trace = current_trace()
     if trace is None:
         fail(TraceError, "axis_index: nothing is being traced")
-    return TracedArray.of(axis_index_node(axis_name), trace)
+    first, *others = [TracedArray.of(axis_index_node(name), trace) for name in names_of(axis_name)]
+    place: Array = first
+    for index, size in zip(others, sizes[1:], strict=True):
+        place = run("add", run("multiply", place, size_array(size, place.dtype)), index)
+    return place
 
 
 def axis_size(axis_name: Any) -> Any:
-    """How many examples the batch has."""
-    return size_of_axis("axis_size", axis_name)
+    """How many examples the batch has, or several together."""
+    return product([size_of_axis("axis_size", name) for name in names_of(axis_name)])
