@@ -472,6 +472,20 @@ def test_a_singular_matrix_is_named(rows: int, how: Callable[..., Any]) -> None:
     assert np.isnan(x[1, 2]).all() and (np.delete(x.reshape(6, -1), 5, axis=0) == 1).all()
 
 
+@pytest.mark.parametrize("rows", [3, 20])
+def test_the_singular_matrix_of_a_batch_of_any_size_is_named(rows: int) -> None:
+    n, batch = td.Dim("n", max=40), td.Dim("batch", max=9)
+    a = np.broadcast_to(np.eye(rows), (2, 4, rows, rows)).copy()
+    a[1, 2, 1, 1] = 0
+    for inner in ({}, {2: n, 3: n}):
+        f = td.jit(linalg.inv, dims=({1: batch, **inner},))
+        with pytest.raises(SingularError, match=rf"matrix \[1, 2\] of the batch is singular: pivot 1 of {rows}"):
+            f(array(a))
+    g = td.jit(linalg.cholesky, dims=({0: batch, 1: n, 2: n},))
+    with pytest.raises(FactorError, match=r"matrix \[2\] of the batch is not positive definite: .* of 2 rows"):
+        g(array(a[1]))
+
+
 @HOW
 def test_a_singular_matrix_in_a_later_step_of_a_loop_is_named(how: Callable[..., Any]) -> None:
     """The first step of a loop outside `jit` is evaluated in another way than those after it."""
@@ -507,10 +521,43 @@ def test_an_indefinite_matrix_is_named(rows: int, how: Callable[..., Any]) -> No
 
 
 @HOW
-@pytest.mark.parametrize("name", ["svd", "svdvals"])
-def test_what_is_not_a_number_has_no_singular_values(name: str, how: Callable[..., Any]) -> None:
-    with pytest.raises(FactorError, match=f"{name}: the iteration did not converge(.|\n)*are there NaN"):
-        how(getattr(linalg, name))(array(np.full((3, 3), np.nan)))
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1j * np.inf], ids=str)
+@pytest.mark.parametrize("name", ["svd", "svdvals", "eigh", "eigvalsh"])
+def test_what_is_not_finite_is_named_before_lapack_iterates_on_it(
+    name: str, bad: complex, how: Callable[..., Any]
+) -> None:
+    """With an infinity of a 3 x 3 matrix, LAPACK's gesdd does not return."""
+    a = np.broadcast_to(np.eye(3, dtype=type(bad)), (2, 3, 3)).copy()
+    a[1, 1, 0], a[1, 0, 1] = bad, np.conj(bad)
+    with pytest.raises(FactorError, match=rf"{name}: matrix \[1\] of the batch holds NaN or infinities") as caught:
+        how(getattr(linalg, name))(td.asarray(a))
+    assert caught.value.batch == (1,)
+
+
+@HOW
+def test_values_of_hermitian_matrices_do_not_depend_on_what_is_not_read(how: Callable[..., Any]) -> None:
+    a = np.array([[2.0, np.nan], [1.0, 2.0]])
+    np.testing.assert_allclose(np.asarray(how(linalg.eigh)(array(a)).eigenvalues), [1, 3], rtol=1e-6)
+
+
+@HOW
+@pytest.mark.parametrize("rows", [3, 20])
+def test_what_is_not_a_number_is_not_positive(rows: int, how: Callable[..., Any]) -> None:
+    a = np.broadcast_to(np.eye(rows), (2, rows, rows)).copy()
+    a[1, 2, 1] = np.nan
+    with pytest.raises(FactorError, match=r"matrix \[1\] of the batch is not positive definite") as caught:
+        how(linalg.cholesky)(array(a))
+    assert caught.value.pivot == 2
+
+
+@HOW
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 0, 3)], ids=str)
+def test_norms_of_nothing_are_zero(shape: tuple[int, ...], how: Callable[..., Any]) -> None:
+    for order in (1, 2, np.inf, "fro", "nuc"):
+        got = np.asarray(how(lambda x, order=order: linalg.matrix_norm(x, ord=order))(td.zeros(shape)))
+        np.testing.assert_array_equal(got, np.zeros(shape[:-2]))
+    for order in (0, 1, 2, 3, np.inf):
+        assert float(how(lambda x, order=order: linalg.vector_norm(x, ord=order))(td.zeros(shape))) == 0
 
 
 @HOW

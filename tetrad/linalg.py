@@ -434,7 +434,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     axes = axes_of("vector_norm", axis, a.ndim)
     size = _apply("abs", a) if ord != 2 or a.dtype.is_complex else a
     if math.isinf(ord):
-        found = (largest if ord > 0 else smallest)(size, axis=axes, keepdims=keepdims) if axes else size
+        found = _extreme(size, ord, axes, keepdims) if axes else size
     elif ord == 0:
         found = total(convert(_apply("not_equal", size, 0), a.dtype.real), axis=axes, keepdims=keepdims)
     elif ord == 1:
@@ -444,6 +444,16 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     else:
         found = _apply("pow", total(_apply("pow", size, float(ord)), axis=axes, keepdims=keepdims), 1 / ord)
     return convert(found, dtype.real)
+
+
+def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool = False) -> Array:
+    """The largest of magnitudes, which of none is 0, or for a negative sign the smallest, which of none is inf."""
+    if sign < 0:
+        return smallest(size, axis=axes, keepdims=keepdims)
+    around = [a % size.ndim for a in ([axes] if isinstance(axes, int) else axes)]
+    if all(isinstance(size.shape[a], int) and size.shape[a] for a in around):
+        return largest(size, axis=axes, keepdims=keepdims)
+    return _apply("maximum", largest(size, axis=axes, keepdims=keepdims), 0)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
@@ -458,10 +468,11 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     if ord in ("fro", None):
         found = vector_norm(a, axis=(-2, -1))
     elif ord in ("nuc", 2, -2):
-        found = {"nuc": total, 2: largest, -2: smallest}[ord](svdvals(a), axis=-1)
+        values = svdvals(a)
+        found = _extreme(values, ord, -1) if isinstance(ord, int | float) else total(values, axis=-1)
     elif ord in (1, -1, math.inf, -math.inf):
         sums = total(_apply("abs", a), axis=-2 if abs(ord) == 1 else -1)
-        found = (largest if ord > 0 else smallest)(sums, axis=-1)
+        found = _extreme(sums, ord, -1)
     else:
         raise SettingError("matrix_norm: ord", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf", ord)
     found = convert(found, dtype.real)

@@ -7,6 +7,7 @@ Batches are spread over workers like any other workgroups. Kernels see complex n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tetrad.core import lapack
@@ -28,7 +29,7 @@ from tetrad.lower.systems import (
     trap_at,
 )
 from tetrad.ops.factors import convergence_error
-from tetrad.ops.systems import LETTERS, SMALL, definite_error, singular_error
+from tetrad.ops.systems import LETTERS, SMALL, definite_error, finite_error, singular_error
 from tetrad.passes.fuse import Group
 
 COLUMNS = 64  # of a right side that one workgroup solves for
@@ -123,8 +124,19 @@ class Matrices:
     def check(self, info: Buffer, explain: Explain, *, counts_rows: bool = False) -> None:
         """What LAPACK reports in `info` stops the program; some routines count rows in it, from 1."""
         code = self.k.cast(self.k.load(info, 0), index)
-        value = self.system * self.size(self.a.type.shape[-1])
-        trap_at(self.frame, self.node, code.ne(0), value + code - 1 if counts_rows else value, explain)
+        row = code - 1 if counts_rows else self.k.index(0)
+        trap_at(self.frame, self.node, code.ne(0), self.system, row, explain)
+
+    def check_finite(self, work: Buffer, rows: Size, columns: Size, *, lower: bool = False) -> None:
+        """NaN or infinities at the beginning of work, by rows, stop the program: on them an iteration may never end."""
+        k, n = self.k, self.size(columns * self.parts)
+        with k.loop(self.size(rows)) as i:
+
+            def look(j: Val) -> None:
+                is_finite = k.abs(k.load(work, i * n + j)) < k.const(math.inf, self.real)
+                trap_at(self.frame, self.node, ~is_finite, self.system, k.index(0), finite_error)
+
+            self.each((i + 1) * self.parts if lower else n, look)
 
     def finish(self, flops: Size) -> Launch:
         return self.frame.finish(product(self.grid), self.group, flops=product(self.lead) * flops)
@@ -213,7 +225,7 @@ class RightSide:
         first = None if params.get("unit", False) else self.first_zero()
         policy = params.get("singular", "raise")
         if first is not None and policy == "raise":
-            trap_at(self.m.frame, self.m.node, first < self.n, self.m.system * self.n + first, singular_error)
+            trap_at(self.m.frame, self.m.node, first < self.n, self.m.system, first, singular_error)
         self.fill_in()
         for step in steps:
             if callable(step):
@@ -287,6 +299,9 @@ def lower_cholesky(frame: Frame, group: Group) -> Launch:
     m.call("potrf", "Uimim", n, (out, begin), n, (info, 0))
     m.check(info, definite_error, counts_rows=True)
     pitch = m.size(rows * m.parts)
+    with k.loop(n) as i:  # LAPACK lets NaN pass
+        is_positive = k.load(out, begin + i * pitch + i * m.parts) > k.const(0, m.real)
+        trap_at(frame, m.node, ~is_positive, m.system, i, definite_error)
     with k.loop(n) as i:
         m.each(pitch, lambda j: k.store(out, begin + i * pitch + j, k.const(0, m.real)), start=(i + 1) * m.parts)
     return m.finish(rows * rows * rows * m.parts)
@@ -348,6 +363,7 @@ def lower_eigh(frame: Frame, group: Group) -> Launch:
     size: Size = 2 * rows * rows + (6 + BLOCK) * rows + 1
     room, more = m.scratch("room", size), m.integers("more", 5 * rows + 3)
     m.copy(work, k.index(0), m.a, rows, rows)
+    m.check_finite(work, rows, rows, lower=True)
     reals = (m.frame.scratch("reals", m.real, 2 * rows * rows + 5 * rows + 1), 0)
     middle = (reals, m.size(2 * rows * rows + 5 * rows + 1)) if is_complex else ()
     form = f"{'V' if has_vectors else 'N'}Uimimmi{'mi' if is_complex else ''}mim"
@@ -377,6 +393,7 @@ def lower_svd(frame: Frame, group: Group) -> Launch:
     u = (m.output(slots[0], "readwrite"), m.start(tall, left)) if has_vectors else (nothing, k.index(0))
     vh = (m.output(slots[2], "readwrite"), m.start(right, wide)) if has_vectors else (nothing, k.index(0))
     m.copy(work, k.index(0), m.a, tall, wide)
+    m.check_finite(work, tall, wide)
     reals = m.frame.scratch("reals", m.real, least * (5 * least + 2 * most + 7) if is_complex else 1)
     job = ("A" if full else "S") if has_vectors else "N"
     m.call(

@@ -134,15 +134,40 @@ def trap_first(frame: Frame, node: Node, bad: list[Val], system: Val, explain: E
     first = k.index(rows)
     for i in reversed(range(rows)):
         first = k.select(bad[i], k.index(i), first)
-    trap_at(frame, node, first < rows, system * rows + first, explain)
+    trap_at(frame, node, first < rows, system, first, explain)
 
 
-def trap_at(frame: Frame, node: Node, bad: Val, value: Val, explain: Explain) -> None:
-    shape = [n if isinstance(n, int) else n.max for n in node.inputs[0].type.shape]
-    batch, rows = tuple(shape[:-2]), shape[-1]
+def trap_at(frame: Frame, node: Node, bad: Val, system: Val, row: Val, explain: Explain) -> None:
+    """Stop the program at a row of a system. One number is reported: the row counted in arrays as large as Dims allow,
+    and, where a Dim is the number of rows, this number."""
+    *lead, _, count = node.inputs[0].type.shape
+    batch, rows = tuple(limit(n) for n in lead), limit(count)
+    value = position_within(frame, system, tuple(lead)) * rows + row
     code, name = FIRST_TRAP + len(frame.reading.traps), node.op.name
-    frame.reading.traps[code] = TrapSite(name, "", node.source, lambda value: explain(name, value, batch, rows))
+
+    def complain(value: int) -> TetradError:
+        position, own = (value, rows) if isinstance(count, int) else divmod(value, rows + 1)
+        which, row = divmod(position, max(rows, 1))
+        return explain(name, which * own + row, batch, own)
+
+    if not isinstance(count, int):
+        value = value * (rows + 1) + frame.sizes.val(count)
+    frame.reading.traps[code] = TrapSite(name, "", node.source, complain)
     frame.k.trap(bad, code, value)
+
+
+def limit(size: Size) -> int:
+    return size if isinstance(size, int) else size.max
+
+
+def position_within(frame: Frame, system: Val, lead: tuple[Size, ...]) -> Val:
+    """The number of a system if each leading axis were as long as it can be."""
+    if all(isinstance(n, int) for n in lead[1:]):
+        return system
+    space, value = Space(frame.k, frame.sizes, lead, system), frame.k.index(0)
+    for axis, n in enumerate(lead):
+        value = value * limit(n) + space.span(axis, axis + 1)
+    return value
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------

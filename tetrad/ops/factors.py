@@ -23,6 +23,7 @@ from tetrad.ops.rules import Array
 from tetrad.ops.systems import (
     FREE,
     adjoint,
+    check_finite,
     check_matrix,
     check_square,
     diagonal,
@@ -78,7 +79,7 @@ def svdvals_type(a: ArrayType) -> ArrayType:
 
 
 def convergence_error(name: str, *_: Any) -> FactorError:
-    return FactorError(f"{name}: the iteration did not converge", hint="are there NaN or infinities in the matrix?")
+    return FactorError(f"{name}: the iteration did not converge", hint="are the numbers far apart in size? try f64")
 
 
 # -- orthogonal times triangular --------------------------------------------------------------------------------------
@@ -143,6 +144,7 @@ def eigh(a: Array) -> tuple[Array, Array]:
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[0]
     array([1., 2.])
     """
+    check_finite("eigh", np.tril(a))
     try:
         values, vectors = np.linalg.eigh(a)
     except np.linalg.LinAlgError:
@@ -183,6 +185,7 @@ def eigvalsh(a: Array) -> Array:
     >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
     array([1., 2.])
     """
+    check_finite("eigvalsh", np.tril(a))
     try:
         return np.linalg.eigvalsh(a)
     except np.linalg.LinAlgError:
@@ -209,6 +212,7 @@ def svd(a: Array, *, full: bool = False) -> tuple[Array, Array, Array]:
     >>> svd(np.array([[3.0, 0.0], [0.0, 4.0]]))[1]
     array([4., 3.])
     """
+    check_finite("svd", a)
     try:
         u, s, vh = np.linalg.svd(a, full_matrices=full)
     except np.linalg.LinAlgError:
@@ -262,6 +266,7 @@ def svdvals(a: Array) -> Array:
     >>> svdvals(np.array([[3.0, 0.0], [0.0, 4.0]]))
     array([4., 3.])
     """
+    check_finite("svdvals", a)
     try:
         return np.linalg.svd(a, compute_uv=False)
     except np.linalg.LinAlgError:

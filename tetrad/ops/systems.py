@@ -145,6 +145,19 @@ def definite_error(name: str, position: int, batch: tuple[int, ...], rows: int) 
     return FactorError(message, batch=which, pivot=pivot, hint="add a small multiple of the identity")
 
 
+def finite_error(name: str, position: int, batch: tuple[int, ...], rows: int) -> FactorError:
+    which, _ = place_of(position, batch, rows)
+    where_ = f"matrix {list(which)} of the batch" if batch else "the matrix"
+    return FactorError(f"{name}: {where_} holds NaN or infinities", batch=which, hint="td.isfinite finds them")
+
+
+def check_finite(name: str, a: Array) -> None:
+    """On infinities LAPACK's iterations may run for ever."""
+    is_finite = np.isfinite(a).all(axis=(-2, -1))
+    if not is_finite.all():
+        raise finite_error(name, int(np.argmin(is_finite)) * a.shape[-1], a.shape[:-2], a.shape[-1])
+
+
 # -- factors ----------------------------------------------------------------------------------------------------------
 
 
@@ -396,22 +409,29 @@ def cholesky(a: Array) -> Array:
     array([[2., 0.],
            [1., 2.]])
     """
+    lower = lower_factor(a)
+    if lower is None:
+        raise definite_error("cholesky", first_indefinite(a), a.shape[:-2], a.shape[-1])
+    return lower
+
+
+def lower_factor(a: Array) -> Array | None:
+    """None if a matrix is not positive definite. LAPACK lets NaN pass, which is not positive either."""
     try:
-        return np.linalg.cholesky(a)
+        lower = np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
-        raise definite_error("cholesky", first_indefinite(a), a.shape[:-2], a.shape[-1]) from None
+        return None
+    return lower if (np.diagonal(lower, axis1=-2, axis2=-1).real > 0).all() else None
 
 
 def first_indefinite(a: Array) -> int:
     """The first leading minor that is not positive, as a position in all rows of all matrices."""
     rows = int(a.shape[-1])
     for i, matrix in enumerate(stack(a, 2)):
-        for size in range(1, rows + 1):
-            try:
-                np.linalg.cholesky(matrix[:size, :size])
-            except np.linalg.LinAlgError:
-                return i * rows + size - 1
-    raise AssertionError("cholesky failed on the whole, but on no part")
+        if lower_factor(matrix) is None:
+            sizes = range(1, rows)  # of the whole it is known
+            return i * rows + next((n - 1 for n in sizes if lower_factor(matrix[:n, :n]) is None), rows - 1)
+    raise AssertionError("cholesky failed on the batch, but on no matrix")
 
 
 @cholesky.jvp
