@@ -41,7 +41,7 @@ ROWS = ("associative_scan", "map")
 CUSTOM = ("checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
 TRANSFORMS = {  # name -> module in tracing
     **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
-    **dict.fromkeys(EXCHANGES, "exchange"), **dict.fromkeys(ROWS, "rows"),
+    **dict.fromkeys(EXCHANGES, "exchange"), **dict.fromkeys(ROWS, "rows"), "linear_transpose": "turned",
 }  # fmt: skip
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 
