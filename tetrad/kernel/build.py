@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tetrad.core.dtypes import DType, bool_, i32, index
 from tetrad.core.errors import VerifyError
@@ -136,8 +137,7 @@ class _Scope:
 
     kind: str = "body"
     instrs: list[n.Instr] = field(default_factory=list)
-    known: dict[tuple[object, ...], Val] = field(default_factory=dict)
-    made: dict[tuple[object, ...], tuple[Val, ...]] = field(default_factory=dict)  # by `once`
+    known: list[tuple[object, ...]] = field(default_factory=list)  # keys of what is known until the block ends
 
 
 class KernelBuilder:
@@ -149,6 +149,7 @@ class KernelBuilder:
         self._buffers: list[n.Buffer] = []
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
+        self._known: dict[tuple[object, ...], Any] = {}  # values that the scopes around have, by what they are
         self._depth: dict[n.Instr, int] = {}  # scope each value was placed in
         self._varying: set[n.Instr] = set()  # may differ between lanes (conservative)
 
@@ -176,6 +177,8 @@ class KernelBuilder:
     # -- values ---------------------------------------------------------------------------------------------------
 
     def const(self, value: bool | int | float, dtype: DType) -> Val:
+        if dtype is index:
+            return self._shared((index, value), lambda: n.Const(index, int(value)), ())
         if dtype is bool_:
             value = bool(value)
         elif dtype.is_float:
@@ -328,7 +331,7 @@ class KernelBuilder:
         self._scopes.append(_Scope("always" if always else "loop"))
         self._depth[counter] = len(self._scopes) - 1
         yield Val(self, counter)
-        body = tuple(self._scopes.pop().instrs)
+        body = self._leave()
         self._append(n.For(counter, first.node, last.node, step, body))
 
     @contextmanager
@@ -337,7 +340,7 @@ class KernelBuilder:
         inside it is as valid outside."""
         self._scopes.append(_Scope("guard" if guard else "branch"))
         yield
-        body = tuple(self._scopes.pop().instrs)
+        body = self._leave()
         self._append(n.If(cond.node, body))
 
     @contextmanager
@@ -348,7 +351,7 @@ class KernelBuilder:
             raise VerifyError("K010", f"{self.name}: otherwise() must follow when()")
         self._scopes.append(_Scope("branch"))
         yield
-        body = tuple(self._scopes.pop().instrs)
+        body = self._leave()
         self._append(n.If(before.cond, before.then, body))
 
     @contextmanager
@@ -365,11 +368,26 @@ class KernelBuilder:
     def once(self, key: tuple[object, ...], make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
         """Values whose computation is more than instructions that share by themselves, such as a branch: made once in a
         scope, for itself and those inside it."""
-        for scope in self._scopes:
-            if key in scope.made:
-                return scope.made[key]
-        self._scopes[-1].made[key] = made = make()
+        made: tuple[Val, ...] | None = self.known(key)
+        if made is None:
+            made = make()
+            self.remember(key, made)
         return made
+
+    def known(self, key: tuple[object, ...]) -> Any:
+        """What `remember` was told in this scope or in one around it, else None."""
+        return self._known.get(key)
+
+    def remember(self, key: tuple[object, ...], value: object, depth: int = -1) -> None:
+        """Until the scope ends."""
+        self._known[key] = value
+        self._scopes[depth].known.append(key)
+
+    def forget(self, word: str) -> None:
+        """What was remembered in this scope under keys that begin with a word."""
+        for key in self._scopes[-1].known:
+            if key[0] == word:
+                self._known.pop(key, None)
 
     def barrier(self) -> None:
         self._append(n.Barrier())
@@ -410,6 +428,13 @@ class KernelBuilder:
         right = self._val(rhs)
         return self.value(lhs, right.dtype), right
 
+    def _leave(self) -> n.Block:
+        """End the innermost scope: its instructions."""
+        scope = self._scopes.pop()
+        for key in scope.known:
+            self._known.pop(key, None)
+        return tuple(scope.instrs)
+
     def _append(self, instr: n.Instr) -> None:
         self._scopes[-1].instrs.append(instr)
 
@@ -422,9 +447,9 @@ class KernelBuilder:
         self, key: tuple[object, ...], make: Callable[[], n.Value], operands: tuple[n.Instr, ...], memory: bool = False
     ) -> Val:
         """The value of a pure instruction: found in an enclosing scope, or made as far out as `_place` allows."""
-        for scope in self._scopes:
-            if key in scope.known:
-                return scope.known[key]
+        found: Val | None = self._known.get(key)
+        if found is not None:
+            return found
         node = make()
         varying = any(o in self._varying for o in operands) and not isinstance(node, n.Broadcast)
         if varying or isinstance(node, n.Shuffle):
@@ -435,7 +460,7 @@ class KernelBuilder:
         self._scopes[depth].instrs.append(node)
         self._depth[node] = depth
         made = Val(self, node)
-        self._scopes[depth].known[key] = made
+        self.remember(key, made, depth)
         return made
 
     def _place(self, operands: tuple[n.Instr, ...], *, stay: bool, fragile: bool, varying: bool) -> int:

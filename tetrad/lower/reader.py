@@ -67,23 +67,20 @@ class Reading:
 
     def shared(self, node: Node, at: At) -> Val:
         key = ("read", node, tuple(index_key(i) for i in at))
-        for scope in self.k._scopes:
-            if key in scope.known:
-                return scope.known[key]
-        scope = self.k._scopes[-1]
+        found: Val | None = self.k.known(key)
+        if found is not None:
+            return found
         self.depth += 1
         if self.depth % DEEP == 0:
             self.read_ahead(node, at)
         value = self.compute(node, at)
         self.depth -= 1
-        scope.known[key] = value
+        self.k.remember(key, value)
         return value
 
     def forget(self) -> None:
         """What was read in this scope is to be read anew: what is provided, or lies in scratch, changes."""
-        known = self.k._scopes[-1].known
-        for key in [key for key in known if key[0] == "read"]:
-            del known[key]
+        self.k.forget("read")
 
     def read_ahead(self, node: Node, at: At) -> None:
         """Everything elementwise below the node, operands first: Python's stack does not bear a thousand levels."""
