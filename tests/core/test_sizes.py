@@ -21,6 +21,7 @@ from tetrad.core.sizes import (
     ceil_div,
     dims_of,
     is_static,
+    plain,
     product,
 )
 
@@ -148,3 +149,9 @@ def test_python_cannot_ask_for_the_value_of_a_symbolic_size() -> None:
     for ask in (lambda: n * 0.5, lambda: 0.5 + n, lambda: n - 1.5, lambda: 1.5 - n, lambda: 1 / n, lambda: n % 2.0):
         with pytest.raises(ShapeError, match=r"(?s)symbolic size n.*td.asarray\(x.shape\[0\]\) is a number"):
             ask()
+
+
+def test_a_size_without_dims_is_a_plain_number() -> None:
+    assert plain(7) == 7
+    with pytest.raises(TraceError, match=r"the size 2\*n is only known when the program runs"):
+        plain(2 * Dim("n", max=9))

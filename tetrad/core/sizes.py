@@ -8,6 +8,7 @@ by structure, and become ints once the Dims are bound.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import TYPE_CHECKING
 
 from tetrad.core.errors import ShapeError, TraceError
@@ -152,6 +153,15 @@ def is_size(x: object) -> bool:
 
 def is_static(shape: Iterable[Size]) -> bool:
     return all(isinstance(n, int) for n in shape)
+
+
+def plain(size: Size) -> int:
+    """A size without Dims as the number it is; a Dim is an error that names it.
+
+    >>> plain(3)
+    3
+    """
+    return index(size)  # type: ignore[arg-type]  # a SizeExpr answers with that error
 
 
 def product(sizes: Iterable[Size]) -> Size:

@@ -12,7 +12,7 @@ from functools import partial
 
 from tetrad.core.dtypes import f32, index
 from tetrad.core.record import record
-from tetrad.core.sizes import Size
+from tetrad.core.sizes import Size, plain
 from tetrad.core.target import Tile as RegisterTile
 from tetrad.graph.nodes import Node
 from tetrad.kernel import math
@@ -63,7 +63,7 @@ class Extent:
 def extent_of(node: Node) -> Extent:
     tokens, heads, channels = node.inputs[0].type.shape
     layers, slots, groups, keys, _ = node.inputs[2].type.shape
-    return Extent(tokens, *(int(n) for n in (heads, channels, layers, slots, groups, keys)))  # type: ignore[arg-type]
+    return Extent(tokens, *(plain(n) for n in (heads, channels, layers, slots, groups, keys)))
 
 
 # -- operands ---------------------------------------------------------------------------------------------------------

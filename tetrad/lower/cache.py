@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tetrad.core.dtypes import f16, i8, index
-from tetrad.core.sizes import product
+from tetrad.core.sizes import plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame
@@ -48,9 +48,9 @@ class CachePlace:
         k, shape = frame.k, node.type.shape
         _, self.rows, layer, slot, position = node.inputs
         self.dtype, self.out = node.type.dtype, frame.output(frame.memory.slots[node], "readwrite")
-        self.heads, self.channels = int(shape[2]), int(shape[4])  # type: ignore[arg-type]
+        self.heads, self.channels = plain(shape[2]), plain(shape[4])
         is_interleaved = len(shape) == 6
-        length = int(shape[3]) * (LANES if is_interleaved else 1)  # type: ignore[arg-type]
+        length = plain(shape[3]) * (LANES if is_interleaved else 1)
         self.token, self.head = k.group_id() // self.heads, k.group_id() % self.heads
         at_layer = checked(frame, node, layer, (), shape[0])
         at_slot = checked(frame, node, slot, (self.token,), shape[1])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from tetrad.core.dtypes import f32, f64, i32, i64
 from tetrad.core.record import replace
-from tetrad.core.sizes import Shape, product
+from tetrad.core.sizes import Shape, plain, product
 from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
@@ -137,7 +137,7 @@ class Cell:
 
     def vectors(self, shape: Shape) -> Iterator[Val]:
         """Flat positions, sixteen at a time; what is done with each is built inside loop and mask."""
-        k, count = self.k, int(product(shape))  # type: ignore[arg-type]
+        k, count = self.k, plain(product(shape))
         full = count // LANES
         if full > UNROLLED:
             with k.loop(full * LANES, 0, LANES, always=True) as first:
@@ -171,7 +171,7 @@ class Cell:
 
     def product(self, group: Group, results: dict[Node, Buffer]) -> None:
         """Lanes along the columns; full vectors several at a time, the rest under a mask."""
-        rows, columns = (int(n) for n in group.root.type.shape)  # type: ignore[arg-type]
+        rows, columns = (plain(n) for n in group.root.type.shape)
         k, at_once = self.k, max(1, VECTORS // rows)
         full = [k.index(v * LANES) + k.lane() for v in range(columns // LANES)]
         for first in range(0, len(full), at_once):
@@ -184,7 +184,7 @@ class Cell:
     def tile(self, group: Group, rows: int, columns: list[Val], results: dict[Node, Buffer]) -> None:
         k, node = self.k, group.root
         a, b = node.inputs
-        dtype, depth = accumulator(node.type.dtype), int(a.type.shape[-1])  # type: ignore[arg-type]
+        dtype, depth = accumulator(node.type.dtype), plain(a.type.shape[-1])
         sums = [[k.local(0, dtype) for _ in columns] for _ in range(rows)]
         together = next(n for n in (4, 2, 1) if depth % n == 0)
         with k.loop(depth, 0, together, always=True) as start:

@@ -7,7 +7,7 @@ registers hold.
 from __future__ import annotations
 
 from tetrad.core.dtypes import f32
-from tetrad.core.sizes import ceil_div, product
+from tetrad.core.sizes import ceil_div, plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.lower.frame import LANES, Frame, Memory
@@ -36,7 +36,7 @@ class DecodedMatmul:
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
         self.tile = memory.target.f32_tile.rows
-        self.depth = int(w.type.shape[1])  # type: ignore[arg-type]
+        self.depth = plain(w.type.shape[1])
 
     def launch(self) -> Launch:
         k = self.k
@@ -79,7 +79,7 @@ def lower_dequantize(frame: Frame, group: Group) -> Launch:
     weight = Weight(frame, node.inputs[0])
     out = frame.output(frame.memory.slots[node])
     rows, columns = node.type.shape
-    blocks = int(columns) // BLOCK  # type: ignore[arg-type]
+    blocks = plain(columns) // BLOCK
     sixteen, b = k.group_id() // blocks, k.group_id() % blocks
     area = frame.scratch("block", f32, BLOCK * LANES)
     for i, number in enumerate(weight.block(weight.group(sixteen), b).numbers()):

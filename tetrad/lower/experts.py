@@ -8,7 +8,7 @@ each weight is then read once. Either way a token's sum has the order of `ops.ex
 from __future__ import annotations
 
 from tetrad.core.dtypes import f32, i32, index
-from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -28,7 +28,7 @@ def lower_top_experts(frame: Frame, group: Group) -> Launch:
     """One token a workgroup, lanes along the experts; one that was taken is less likely than any."""
     node, k = group.root, frame.k
     likelihood, used = node.inputs[0], int(node.param("used"))
-    experts = int(likelihood.type.shape[1])  # type: ignore[arg-type]
+    experts = plain(likelihood.type.shape[1])
     out = frame.output(frame.memory.slots[node])
     left = frame.scratch("left", f32, -(-experts // LANES) * LANES)
     token = k.group_id()
@@ -86,7 +86,7 @@ def lower_expert_matmul(frame: Frame, group: Group) -> Launch | list[Launch]:
 def expert_of(frame: Frame, node: Node, pair: Val) -> Val:
     """The expert of a pair; stops the program when there is no such expert."""
     k, expert = frame.k, node.inputs[2]
-    used = int(expert.type.shape[1])  # type: ignore[arg-type]
+    used = plain(expert.type.shape[1])
     number = k.cast(frame.reading.wide(expert, (pair // used, pair % used)), index)
     experts = int(node.param("experts"))
     message = f"expert {{value}} is out of range for {experts} of them"
@@ -140,9 +140,9 @@ class ExpertMatmul:
         x, w, expert = self.node.inputs
         self.k, self.sums = frame.k, Sums(frame, x, w)
         self.out = frame.output(frame.memory.slots[self.node])
-        self.used, self.pairs = int(expert.type.shape[1]), product(expert.type.shape)  # type: ignore[arg-type]
+        self.used, self.pairs = plain(expert.type.shape[1]), product(expert.type.shape)
         self.experts = int(self.node.param("experts"))
-        self.outputs = int(self.node.type.shape[2])  # type: ignore[arg-type]
+        self.outputs = plain(self.node.type.shape[2])
         self.groups = self.outputs // LANES  # of one expert
         self.tile = frame.memory.target.lowbit_tokens
 
@@ -195,8 +195,8 @@ def lower_float_experts(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     x, w, expert = node.inputs
     out = frame.output(frame.memory.slots[node])
-    pairs, used = product(expert.type.shape), int(expert.type.shape[1])  # type: ignore[arg-type]
-    outputs, columns = int(node.type.shape[2]), int(x.type.shape[1])  # type: ignore[arg-type]
+    pairs, used = product(expert.type.shape), plain(expert.type.shape[1])
+    outputs, columns = plain(node.type.shape[2]), plain(x.type.shape[1])
     parts = ceil_div(outputs, LANES)
     pair, part = k.group_id() // parts, k.group_id() % parts
     number = expert_of(frame, node, pair)

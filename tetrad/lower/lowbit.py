@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
 from tetrad.core.record import record
-from tetrad.core.sizes import product
+from tetrad.core.sizes import plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.lower.frame import LANES, Frame
@@ -38,7 +38,7 @@ class Weight:
         self.words, self.halves = frame.view(slot, u32), frame.view(slot, f16)
         small = i8 if self.lanes.signed_scales else u8
         self.bytes = frame.view(slot, small) if self.lanes.scale_bytes == 1 else None
-        self.supers = int(node.type.shape[1]) // self.lanes.format.block  # type: ignore[arg-type]
+        self.supers = plain(node.type.shape[1]) // self.lanes.format.block
 
     def group(self, index: Val) -> Val:
         """The byte at which a group of sixteen rows begins."""
@@ -123,7 +123,7 @@ class Rows:
 
     def __init__(self, frame: Frame, node: Node) -> None:
         slot = frame.memory.slots[node]
-        self.k, self.columns = frame.k, int(node.type.shape[1])  # type: ignore[arg-type]
+        self.k, self.columns = frame.k, plain(node.type.shape[1])
         self.words, self.floats = frame.view(slot, u32), frame.view(slot, f32)
         self.blocks = self.columns // BLOCK
         self.pitch = self.blocks * (WORDS + FIELDS)  # words of a row
@@ -194,7 +194,7 @@ def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
     """One row a workgroup, 32 columns at a time in two vectors."""
     node, k = group.root, frame.k
     x, terms = node.inputs[0], int(dict(node.params).get("terms", 1))
-    blocks = int(x.type.shape[1]) // BLOCK  # type: ignore[arg-type]
+    blocks = plain(x.type.shape[1]) // BLOCK
     slot = frame.memory.slots[node]
     codes, floats = (frame.view(slot, kind, "write") for kind in (i8, f32))
     row = k.group_id()
@@ -250,7 +250,7 @@ def lower_lowbit_rows(frame: Frame, group: Group) -> Launch:
     weight = Weight(frame, w)
     out = frame.output(frame.memory.slots[node])
     rows, columns = node.type.shape
-    blocks = int(columns) // BLOCK  # type: ignore[arg-type]
+    blocks = plain(columns) // BLOCK
     t, b = k.group_id() // blocks, k.group_id() % blocks
     row = k.cast(frame.reading.wide(indices, (t,)), index)
     size = frame.sizes.val(w.type.shape[0])

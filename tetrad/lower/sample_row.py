@@ -11,6 +11,7 @@ from functools import partial
 
 from tetrad.core.choice import BITS
 from tetrad.core.dtypes import f32, f64, i32, index, u32
+from tetrad.core.sizes import plain
 from tetrad.graph.nodes import Node
 from tetrad.kernel import math
 from tetrad.kernel.build import KernelBuilder, Val
@@ -44,7 +45,7 @@ class Row:
 
     def __init__(self, frame: Frame, node: Node) -> None:
         self.frame, self.k, self.node = frame, frame.k, node
-        self.vocab = int(node.inputs[0].type.shape[1])  # type: ignore[arg-type]
+        self.vocab = plain(node.inputs[0].type.shape[1])
         self.row = frame.k.group_id()
 
     def logit(self, at: Val) -> Val:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
-from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
@@ -135,7 +135,7 @@ def lower_argsort(frame: Frame, group: Group) -> Launch:
         k.store(out, row * rows.length + where, k.cast(place, i64))
 
     if is_short(rows):
-        return sort_short(rows, group, int(rows.size), put)  # type: ignore[arg-type]
+        return sort_short(rows, group, plain(rows.size), put)
     return RadixSort(rows, group).places(put)
 
 
@@ -241,7 +241,7 @@ class Items:
     shortest rows only or for blocks: all of it unrolled would take seconds to compile."""
 
     def __init__(self, rows: Rows, kinds: tuple[DType, ...]) -> None:
-        self.k, self.size = rows.k, int(rows.size)  # type: ignore[arg-type]
+        self.k, self.size = rows.k, plain(rows.size)
         self.block, most = (8, 16) if len(kinds) == 1 else (4, 8)
         self.is_small = self.size <= most
         self.padded = self.size if self.is_small else 1 << (self.size - 1).bit_length()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tetrad.core.dtypes import DType, i32
 from tetrad.core.errors import TetradError
-from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.complex import hypot
@@ -174,8 +174,7 @@ def position_within(frame: Frame, system: Val, lead: tuple[Size, ...]) -> Val:
 
 
 def known_rows(node: Node) -> int:
-    rows: int = node.type.shape[-2]  # type: ignore[assignment]  # small systems have no Dims
-    return rows
+    return plain(node.type.shape[-2])  # small systems have no Dims
 
 
 def lower_small_lu(frame: Frame, group: Group) -> Launch:

@@ -7,7 +7,7 @@ to the bit.
 
 from __future__ import annotations
 
-from tetrad.core.sizes import Shape, ceil_div, product
+from tetrad.core.sizes import Shape, ceil_div, plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -45,7 +45,7 @@ class Thin:
         self.outputs = output_buffers(self.frame, group)
         self.dtype = accumulator(self.a.type.dtype)
         *self.batch_shape, rows, self.columns = self.node.type.shape
-        self.rows = int(rows)  # type: ignore[arg-type]  # is_thin saw a plain number
+        self.rows = plain(rows)  # is_thin saw a plain number
         self.depth = self.a.type.shape[-1]
         is_wide = isinstance(self.columns, int) and self.columns >= 2 * LONG_STRETCH
         self.stretch = LONG_STRETCH if is_wide else STRETCH

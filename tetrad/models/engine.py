@@ -19,6 +19,7 @@ import numpy as np
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
 from tetrad.core.record import record
+from tetrad.core.sizes import plain
 from tetrad.known import Known
 from tetrad.models.caches import SCALED
 from tetrad.models.checks import check_count
@@ -261,7 +262,7 @@ class Engine:
     @property
     def positions(self) -> int:
         """Positions the cache has room for."""
-        return int(self.caches[1].kind.shape[3])  # type: ignore[arg-type]
+        return plain(self.caches[1].kind.shape[3])
 
     def free(self, sequence: Sequence) -> None:
         """The sequence is over; what it held may be the beginning of another."""

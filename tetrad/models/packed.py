@@ -20,7 +20,7 @@ from tetrad.core.dtypes import u8
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.memory import check_memory
 from tetrad.core.record import record
-from tetrad.core.sizes import Dim
+from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import File, Tensor
 from tetrad.known import Known
@@ -57,11 +57,11 @@ class Place:
     @property
     def blocks(self) -> int:
         """Of a row."""
-        return int(self.kind.shape[1]) // self.lanes.format.block  # type: ignore[arg-type]
+        return plain(self.kind.shape[1]) // self.lanes.format.block
 
     def rows(self, order: np.ndarray | None) -> np.ndarray:
         """The rows wanted, i64[n]."""
-        return np.arange(self.kind.shape[0]) if order is None else order  # type: ignore[arg-type]
+        return np.arange(plain(self.kind.shape[0])) if order is None else order
 
     def row_starts(self, order: np.ndarray | None) -> np.ndarray:
         """The bytes of the tensor where the rows wanted begin, i64[groups, 16]; -1 fills the last group."""
@@ -127,7 +127,7 @@ def laid_out(format: str, shape: tuple[int, ...]) -> tuple[ArrayType, tuple[int,
     *outer, columns = shape
     kind = array_type(DTYPES[format], (math.prod(outer), columns))
     rows, nbytes = kind.storage_shape
-    return kind, (int(rows), int(nbytes))  # type: ignore[arg-type]
+    return kind, (plain(rows), plain(nbytes))
 
 
 def small_formats(file: File) -> set[str]:
@@ -221,7 +221,7 @@ def interleaver(format: str) -> Known:
 
 def lay_out_slowly(file: File, place: Place, order: np.ndarray | None, target: np.ndarray) -> None:
     """With NumPy, some rows at a time."""
-    rows, raw = place.rows(order), file.data(place.tensor.name).reshape(place.kind.shape[0], -1)  # type: ignore[arg-type]
+    rows, raw = place.rows(order), file.data(place.tensor.name).reshape(plain(place.kind.shape[0]), -1)
     step = max(1, STAGE // raw.shape[1] // ROWS) * ROWS
     for start in range(0, len(rows), step):
         part = place.lanes.interleave(raw[rows[start : start + step]])

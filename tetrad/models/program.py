@@ -15,7 +15,7 @@ import numpy as np
 import tetrad as td
 from tetrad import models
 from tetrad.core.dtypes import DType, f16
-from tetrad.core.sizes import Dim
+from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
 from tetrad.known import Known
 from tetrad.models.arch import Architecture
@@ -124,7 +124,7 @@ class Programs:
         try:
             return tuple(zeros(kind) for kind in kinds)
         except MemoryError:
-            sizes = [int(kind.nbytes) for kind in kinds]  # type: ignore[arg-type]
+            sizes = [plain(kind.nbytes) for kind in kinds]
             message = f"{sum(sizes) / 2**30:.2f} GiB for keys and values, {context} tokens a sequence"
             hint = "\n  hint: load with a smaller context, or kv='q8_0'"
             raise MemoryError(f"tetrad: cannot allocate {message}{hint}") from None
@@ -132,7 +132,7 @@ class Programs:
 
 def zeros(kind: ArrayType) -> Array:
     """An array of zeros in memory that compiled code may take over."""
-    nbytes = int(kind.nbytes)  # type: ignore[arg-type]
+    nbytes = plain(kind.nbytes)
     raw = np.zeros(nbytes + 64, np.uint8)
     start = raw.__array_interface__["data"][0]
     return Array.from_storage(array_type(kind.dtype, kind.shape), Storage(start + -start % 64, nbytes, raw))

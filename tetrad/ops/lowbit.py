@@ -12,6 +12,7 @@ import numpy as np
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
+from tetrad.core.sizes import plain
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import Array, check_index_dtype, ieee
 from tetrad.quant.lanes import BLOCK, FIELDS, ROWS, Lanes, lanes_of, q8_row
@@ -86,7 +87,7 @@ def check_weight(name: str, w: ArrayType) -> Lanes:
 
 def weight_parts(w: Array, kind: ArrayType) -> tuple[Array, Array, Array | None]:
     """Codes minus offset i32[n, k], scales and what is added f32[n, sub-blocks], from interleaved bytes."""
-    lanes, (n, columns) = lanes_of(kind.dtype), (int(kind.shape[0]), int(kind.shape[1]))  # type: ignore[arg-type]
+    lanes, (n, columns) = lanes_of(kind.dtype), (plain(kind.shape[0]), plain(kind.shape[1]))
     groups, supers = -(-n // ROWS), columns // lanes.format.block
     whole = np.ascontiguousarray(w).reshape(groups, supers, lanes.super_bytes)
     head = whole[..., : lanes.head_bytes].copy().view(np.float16).reshape(groups, supers, lanes.supers, ROWS)
@@ -129,7 +130,7 @@ def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
     >>> lowbit_matmul(quantize_rows(td.ones((1, 32))), w)
     Array([[32., 32.]], float32)
     """
-    codes, scales, sums = row_parts(x, int(types[0].shape[1]))  # type: ignore[arg-type]
+    codes, scales, sums = row_parts(x, plain(types[0].shape[1]))
     weights, factors, lows = weight_parts(w, types[1])
     count = factors.shape[1]
     size = weights.shape[1] // count
