@@ -184,7 +184,11 @@ def test_division_by_an_index_that_is_zero_does_no_harm() -> None:
     x, y, by = k.buffer("x", i64, count=16), k.buffer("y", i64, "write", 16), k.arg("by")
     varying, uniform = k.cast(k.load(x, k.lane()), index), k.group_id() + 7
     k.store(y, k.lane(), k.cast(varying % varying + uniform // by + varying // by, i64))
-    td.dispatch(k.finish(), [bytes(128)], (1, 1, 1), args={"by": 0})
+    program, zeros = k.finish(), np.zeros(16, np.int64)
+    (harmless,) = td.dispatch(program, [zeros.tobytes()], (1, 1, 1), args={"by": 0})
+    assert len(harmless) == zeros.nbytes
+    with pytest.raises(BoundsError, match="divide: index mod of 0 by 0: needs >= 0 by > 0"):
+        evaluate(program, {"x": zeros, "y": zeros.copy()}, {"by": 0}, grid=(1, 1, 1))
 
 
 def test_bools_are_bytes_and_any_but_zero_is_true() -> None:
