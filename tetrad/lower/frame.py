@@ -103,15 +103,13 @@ class Frame:
         with self.k.when(lane < end, guard=True):
             yield
 
-    def write(self, buffer: Buffer, node: Node, at: At, value: Val) -> None:
-        """buffer[at] = value, where the buffer holds all of `node`."""
+    def write(self, buffer: Buffer, node: Node, at: At, *value: Val) -> None:
+        """buffer[at] = value, where the buffer holds all of `node`. A complex number has two parts."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
-        self.k.store(buffer, where, value, self.hint(node))
-
-    def write_parts(self, buffer: Buffer, node: Node, at: At, re: Val, im: Val) -> None:
-        """The same for a complex number."""
-        where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
-        store_parts(self.k, buffer, where, re, im, self.hint(node))
+        if len(value) == 2:
+            store_parts(self.k, buffer, where, *value, self.hint(node))
+        else:
+            self.k.store(buffer, where, value[0], self.hint(node))
 
     def hint(self, node: Node) -> str:
         nbytes = node.type.nbytes

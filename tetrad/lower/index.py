@@ -26,10 +26,16 @@ class Sizes:
         if isinstance(size, int):
             return self.k.index(size)
         if size not in self._names:
-            name = str(size) if str(size).isidentifier() else f"size_{len(self._names)}"
+            name = str(size) if str(size).isidentifier() else f"size_{len(self.formulas)}"
             self._names[size] = name
             self.formulas[name] = size
         return self.k.arg(self._names[size])
+
+    def argument(self, size: Size) -> Val:
+        """The same, but numbers are arguments too: kernels that differ in them alone are one kernel."""
+        name = f"size_{len(self.formulas)}"
+        self.formulas[name] = size
+        return self.k.arg(name)
 
     def need(self, size: Size) -> None:
         """The Dims of a scratch count, each an argument under its own name: kernels state such counts by them."""

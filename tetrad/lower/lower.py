@@ -15,6 +15,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
 from tetrad.lower.cell import groups_of, lower_cell
 from tetrad.lower.columns import lower_columns
+from tetrad.lower.concat import lower_concat
 from tetrad.lower.decoded import lower_decoded_matmul
 from tetrad.lower.frame import Memory
 from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
@@ -38,6 +39,7 @@ GENERATORS: dict[str, Generator] = {
     "rows": lower_rows,
     "columns": lower_columns,
     "transpose": lower_transpose,
+    "concat": lower_concat,
     "matmul": lower_matmul,
     "lowbit": lower_lowbit_matmul,
     "decoded": lower_decoded_matmul,

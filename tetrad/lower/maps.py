@@ -33,7 +33,7 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     shape = group.root.type.shape
     flat = is_flat(group, set(inputs)) or not shape
     frame.is_light = sum(map(weight, nodes)) <= LIGHT
-    groups = walk_flat(frame, outputs, shape) if flat else walk_rows(frame, outputs, shape)
+    groups = (walk_flat if flat else walk_rows)(frame, shape, lambda at: store_all(frame, outputs, at))
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
     return frame.finish(groups, group, inplace=pairs, partly=hardly_read(group, inputs, memory), flops=map_flops(nodes))
 
@@ -76,16 +76,16 @@ def map_flops(nodes: list[Node]) -> Size:
     return total
 
 
-def walk_flat(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) -> Size:
+def walk_flat(frame: Frame, shape: Shape, store: Callable[[At], None]) -> Size:
     k, total = frame.k, product(shape)
     if not shape:
-        store_all(frame, outputs, ())
+        store(())
         return 1
     count = FLAT_VECTORS if frame.is_light else 1
     first = k.group_id() * (LANES * count)
 
     def body(position: Val) -> None:
-        store_all(frame, outputs, Space(k, frame.sizes, shape, position).axes())
+        store(Space(k, frame.sizes, shape, position).axes())
 
     guarded_vectors(frame, first, total, count, body)
     return ceil_div(total, LANES * count)
@@ -113,7 +113,7 @@ def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Cal
             body(position)
 
 
-def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) -> Size:
+def walk_rows(frame: Frame, shape: Shape, store: Callable[[At], None]) -> Size:
     k = frame.k
     rows, last = shape[:-1], shape[-1]
     blocks = ceil_div(last, STRETCH)
@@ -125,7 +125,7 @@ def walk_rows(frame: Frame, outputs: list[tuple[Node, Buffer]], shape: Shape) ->
     with k.loop(stop, first, LANES, always=True) as column:
         position = column + k.lane()
         with frame.within(position, stop, last):
-            store_all(frame, outputs, (*outer, position))
+            store((*outer, position))
     return product(rows) * blocks
 
 
@@ -133,10 +133,7 @@ def store_all(frame: Frame, outputs: list[tuple[Node, Buffer]], at: At) -> None:
     """Everything is read before anything is written: an output may lie where an input of another one lay."""
     values = [parts_of(frame, node, at) for node, _ in outputs]
     for (node, buffer), value in zip(outputs, values, strict=True):
-        if len(value) == 2:
-            frame.write_parts(buffer, node, at, *value)
-        else:
-            frame.write(buffer, node, at, value[0])
+        frame.write(buffer, node, at, *value)
 
 
 def parts_of(frame: Frame, node: Node, at: At) -> tuple[Val, ...]:

@@ -7,6 +7,7 @@ node is computed inside the kernels that read it. Kinds of group:
     rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
+    concat    of many parts, one after the other
     matmul    a contraction with the elementwise work on its result
     lowbit    the same with a low-bit weight, rows in 8 bits;  decoded  with a weight decoded as it is read
     special   an op with a generator of its own
@@ -15,7 +16,7 @@ node is computed inside the kernels that read it. Kinds of group:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from tetrad.core.record import record
@@ -33,6 +34,8 @@ MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the k
 # that is read and written between two kernels. Rows repeat their work for every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 FOLD_WORK, STORE_WORK = 8, 4
+PARTS = 8  # of a concat that the kernels of its readers look through ...
+DEPTH = 4  # ... and how far down it is looked whether more are alike
 WORTH = 32  # less work than that is not worth memory of its own
 
 
@@ -227,7 +230,7 @@ class _Fusion:
         inside: dict[Node, frozenset[Node]] = {}  # node without memory -> itself and what is computed along with it
         bound: dict[Node, int] = {}  # its weight is not more than that; counting what is shared once takes longer
         for node in self.nodes:
-            if node.op.name in LEAVES:
+            if node.op.name in LEAVES or group_kind(node) == "concat":  # each part has a kernel of its own
                 continue
             most = ROW_WORK // 4 if node in absorbed or node.op.kind == "reduce" else MAP_WORK - weight(node)
             parts = {i: inside[i] for i in node.inputs if i in inside}
@@ -372,7 +375,21 @@ def group_kind(node: Node) -> str:
         return "special"
     if node.op.name == "transpose" and moves_last_axis(node):
         return "transpose"
-    return "map"
+    return "concat" if node.op.name == "concat" and is_concat_of_alike(node) else "map"
+
+
+def is_concat_of_alike(node: Node) -> bool:
+    """Of many parts, but of few kinds: each kind is a kernel."""
+    return len(node.inputs) > PARTS and len({looks(part) for part in node.inputs}) <= PARTS
+
+
+def looks(node: Node, depth: int = DEPTH) -> Hashable:
+    """What tells the code that computes a part from that of others; what goes deeper is like nothing else."""
+    if node.op.name in LEAVES or group_kind(node) != "map":
+        return node.types
+    if depth == 0:
+        return node
+    return (node.op.name, repr(node.params), node.types, *(looks(i, depth - 1) for i in node.inputs))
 
 
 def moves_last_axis(node: Node) -> bool:
