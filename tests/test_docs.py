@@ -183,6 +183,7 @@ def test_every_file_of_the_package_is_on_the_page_of_its_folder_or_named_in_full
         home, page = ROOT / "tetrad" / folder, (DOCS / f"{folder}.md").read_text()
         names = [str(path.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"]
         lost += [f"{folder}/{n}" for n in sorted(names) if f"`{n}`" not in page and f"{folder}/{n}" not in everything]
+    lost += [f.name for f in sorted((ROOT / "tetrad").glob("[!_]*.py")) if f"`tetrad/{f.name}`" not in everything]
     assert lost == []
 
 

@@ -1,4 +1,4 @@
-"""The demonstration that `make run` shows: two small programs from Python function to machine code, with every number
+"""The demonstration that `make demo` shows: two small programs from Python function to machine code, with every number
 measured here and now.
 
 Receives nothing, prints a report and writes `tetrad-demo.html`. NumPy runs the same expressions, with its own threads.
