@@ -232,6 +232,8 @@ def test_limits(model: Model) -> None:
         ({"speculate": 65}, "speculate"),
         ({"logit_bias": {300: 1.0}}, "logit_bias: expected a whole number from 0 to 299, got 300"),
         ({"logit_bias": {3: float("nan")}}, "logit_bias: expected a number or -inf for token 3"),
+        ({"logit_bias": {3: float("inf")}}, "logit_bias: expected a number or -inf for token 3, got inf"),
+        ({"logit_bias": {3: True}}, "logit_bias: expected a number or -inf for token 3, got True"),
         ({"grammar": 5}, "grammar: expected text, or a mapping with one of gbnf, lark, regex, got 5"),
     ],
     ids=str,
