@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, UnsupportedError
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TraceError, UnsupportedError
 
 WAYS = pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
 RNG = np.random.default_rng(6)
@@ -182,3 +182,98 @@ def test_out_of_range_where_elements_are_named_several_times() -> None:
         td.jit(lambda x, i: x.at[i].max(1.0))(np.zeros(3), np.array([0, 9]))
     with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_at\.py"):
         td.zeros(3).at[np.array([9, 9])].max(1.0)
+
+
+WIDE = RNG.standard_normal((4, 5, 3))
+AWAY = np.array([0, 7, -1, -9, 3]), np.array([1, 2, 9, 0, -5]), np.array([2, 1, 0, 0, -7])
+MODED: dict[str, Any] = {
+    "a row": lambda i, j, k: i[1],
+    "a row that is there": lambda i, j, k: i[2],
+    "a known row": lambda i, j, k: -9,
+    "an element": lambda i, j, k: (i[0], j[2], 1),
+    "a part of a row": lambda i, j, k: (i[1], slice(1, 4)),
+    "rows": lambda i, j, k: i,
+    "columns": lambda i, j, k: (slice(1, 3), j),
+    "elements": lambda i, j, k: (i, j, k),
+    "pairs": lambda i, j, k: (slice(None), j, k),
+    "pairs apart": lambda i, j, k: (i, slice(None, None, 2), k),
+    "beside a number": lambda i, j, k: (i, 9),
+    "a grid": lambda i, j, k: (i[:, None], j),
+    "a new axis": lambda i, j, k: (None, i, None, j),
+}
+
+
+def by_assignment(key: tuple[Any, ...], mode: str, name: str, value: float) -> np.ndarray:
+    """One element after the other, in Python."""
+    flat = np.arange(WIDE.size).reshape(WIDE.shape)
+    padded = np.pad(flat, 9, constant_values=-1)  # out of range is -1
+    shifted, axis = [], 0
+    for item in key:
+        if item is None or isinstance(item, slice):
+            start, stop, step = (slice(None) if item is None else item).indices(WIDE.shape[axis])
+            shifted.append(item if item is None else slice(start + 9, stop + 9, step))
+        else:
+            at = np.where(np.less(item, 0), np.add(item, WIDE.shape[axis]), item)
+            shifted.append(np.clip(at, 0, WIDE.shape[axis] - 1) + 9 if mode == "clip" else at + 9)
+        axis += item is not None
+    shifted += [slice(9, n + 9) for n in WIDE.shape[axis:]]
+    picked = padded[tuple(shifted)]
+    if name == "get":
+        return np.where(picked >= 0, WIDE.ravel()[picked], np.nan)
+    made = WIDE.ravel().copy()
+    for place in picked.ravel():
+        if place >= 0:
+            made[place] = {"set": value, "add": made[place] + value, "max": max(made[place], value)}[name]
+    return made.reshape(WIDE.shape)
+
+
+@WAYS
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+@pytest.mark.parametrize("part", MODED)
+def test_what_is_out_of_range_in_every_mode(way: Any, mode: str, part: str) -> None:
+    known = MODED[part](*AWAY)
+    known = known if isinstance(known, tuple) else (known,)
+
+    def all_ways(x: Any, *index: Any) -> list[Any]:
+        place = x.at[MODED[part](*index)]
+        read = "fill" if mode == "drop" else mode  # one for what is read, one for what is written
+        return [place.get(mode=read), *(getattr(place, name)(0.5, mode=mode) for name in ("set", "add", "max"))]
+
+    found = way(all_ways)(td.asarray(WIDE), *map(td.asarray, AWAY))
+    for name, got in zip(("get", "set", "add", "max"), found, strict=True):
+        np.testing.assert_allclose(np.asarray(got), by_assignment(known, mode, name, 0.5), rtol=1e-14, err_msg=name)
+
+
+@WAYS
+def test_modes_are_differentiated_batched_and_kept_in_loops(way: Any) -> None:
+    x, index = td.asarray(X[0]), td.asarray([4, 9, -7, 0])
+
+    def loss(x: Any, v: Any) -> Any:
+        return td.sum(x.at[index].set(v, mode="drop") ** 2) + td.sum(x.at[index].get(mode="fill", fill_value=0.0))
+
+    by_x, by_v = way(td.grad(loss, argnums=(0, 1)))(x, td.asarray([1.0, 2.0, 3.0, 4.0]).astype(td.float64))
+    np.testing.assert_allclose(np.asarray(by_x), [1, *(2 * X[0, 1:4]), 1])
+    assert by_v.tolist() == [2, 0, 0, 8]
+    rows = way(td.vmap(lambda row, i: row.at[i].add(1.0, mode="drop")))(X, np.array([0, 9, -1, -7]))
+    np.testing.assert_array_equal(np.asarray(rows), X + np.array([[1, 0, 0, 0, 0], [0] * 5, [0, 0, 0, 0, 1], [0] * 5]))
+    filled = way(lambda x: td.fori_loop(0, 8, lambda i, b: b.at[i].set(i, mode="drop"), x))(np.zeros(5, np.int32))
+    assert filled.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_what_stands_for_elements_that_are_not_there() -> None:
+    for dtype, want in [("int8", -128), ("uint8", 255), ("bool", True), ("float32", np.nan)]:
+        got = td.ones(3, dtype=getattr(td, dtype)).at[td.asarray([5])].get(mode="fill")
+        np.testing.assert_array_equal(np.asarray(got), [want])
+    assert td.arange(3).at[5].get(mode="fill", fill_value=7).item() == 7
+    assert td.arange(3).at[td.asarray([1, 5])].apply(lambda v: v * 10, mode="drop").tolist() == [0, 10, 2]
+
+
+def test_a_promise_is_checked_and_settings_are_named() -> None:
+    x = td.arange(3)
+    assert x.at[1].set(5, mode="promise_in_bounds", indices_are_sorted=True, unique_indices=True).tolist() == [0, 5, 2]
+    with pytest.raises(BoundsError, match="7 is out of range"):
+        x.at[7].set(5, mode="promise_in_bounds")
+    with pytest.raises(TraceError, match=r"at\[...\].add: mode is 'wrap'(.|\n)*'clip', 'drop', 'fill'"):
+        x.at[7].add(5, mode="wrap")
+    with pytest.raises(TraceError, match=r"there is no setting 'modes'(.|\n)*it takes mode, indices_are_sorted"):
+        x.at[7].max(5, modes="clip")

@@ -2,12 +2,13 @@
 
 Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of elements (ints, also
 traced ones, and slices) is a `dynamic_update_slice`, which compiled code does in place; a mask is a `where`; anything
-else goes row by row, or by the flat positions that the index selects. An index out of range is an error, as everywhere.
+else goes row by row, or by the flat positions that the index selects. An index out of range is an error, as everywhere,
+unless `mode=` says what else it is (`tracing.bounds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tetrad.core.promotion import result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
+from tetrad.tracing.bounds import Kept, filling, kept_inside, mode_of
 from tetrad.tracing.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.tracing.indexing import Item, _items, box_of, getitem, is_plain, permuted, reshaped, take_axis
 from tetrad.tracing.loops import scan
@@ -39,53 +41,74 @@ class Places:
 
 @record(eq=False)
 class Place:
-    """`x.at[key]`. Every method gives a new array."""
+    """`x.at[key]`. Every method gives a new array.
+
+    `mode=` says what an index out of range does: nothing said, it is an error; "drop" leaves it out, "clip" takes the
+    nearest in range, "fill" gives NaN (`get`, or its `fill_value=`), "promise_in_bounds" is an error too.
+    `indices_are_sorted=` and `unique_indices=` are JAX's, and without effect.
+    """
 
     x: Array
     key: Any
 
-    def get(self) -> Array:
-        return getitem(self.x, self.key)
+    def get(self, *, fill_value: Any = None, **settings: Any) -> Array:
+        mode = mode_of("get", settings)
+        return getitem(self.x, self.key) if mode is None else looked_up(self.x, self.key, mode, fill_value)
 
-    def set(self, values: Any) -> Array:
+    def set(self, values: Any, **settings: Any) -> Array:
         """The elements replaced; of several values for one element the last remains."""
-        return changed(self.x, self.key, values, "set", None)
+        return changed(self.x, self.key, values, "set", None, settings)
 
-    def add(self, values: Any) -> Array:
+    def add(self, values: Any, **settings: Any) -> Array:
         """Values added to the elements; all of several for one element."""
-        return changed(self.x, self.key, values, "add", "add")
+        return changed(self.x, self.key, values, "add", "add", settings)
 
-    def subtract(self, values: Any) -> Array:
-        return self.add(elementwise(REGISTRY["negative"], (values,), {}))
+    def subtract(self, values: Any, **settings: Any) -> Array:
+        return self.add(elementwise(REGISTRY["negative"], (values,), {}), **settings)
 
-    def multiply(self, values: Any) -> Array:
-        return changed(self.x, self.key, values, "multiply", "multiply")
+    def multiply(self, values: Any, **settings: Any) -> Array:
+        return changed(self.x, self.key, values, "multiply", "multiply", settings)
 
-    def divide(self, values: Any) -> Array:
-        return changed(self.x, self.key, values, "divide", "divide")
+    mul = multiply
 
-    def power(self, values: Any) -> Array:
-        return changed(self.x, self.key, values, "power", "pow")
+    def divide(self, values: Any, **settings: Any) -> Array:
+        return changed(self.x, self.key, values, "divide", "divide", settings)
 
-    def min(self, values: Any) -> Array:
-        return changed(self.x, self.key, values, "min", "minimum")
+    def power(self, values: Any, **settings: Any) -> Array:
+        return changed(self.x, self.key, values, "power", "pow", settings)
 
-    def max(self, values: Any) -> Array:
-        return changed(self.x, self.key, values, "max", "maximum")
+    def min(self, values: Any, **settings: Any) -> Array:
+        return changed(self.x, self.key, values, "min", "minimum", settings)
 
-    def apply(self, function: Callable[[Array], Array]) -> Array:
+    def max(self, values: Any, **settings: Any) -> Array:
+        return changed(self.x, self.key, values, "max", "maximum", settings)
+
+    def apply(self, function: Callable[[Array], Array], **settings: Any) -> Array:
         """The elements replaced by a function of them."""
-        return self.set(function(self.get()))
+        near = "clip" if mode_of("apply", settings) else None
+        return self.set(function(self.get(mode=near)), **settings)
 
 
-def changed(x: Array, key: Any, values: Any, name: str, op: str | None) -> Array:
+def looked_up(x: Array, key: Any, mode: str, fill_value: Any) -> Array:
+    """x[key] with a mode for what is out of range."""
+    kept = kept_inside(x, _items(x, key if isinstance(key, tuple) else (key,)), mode)
+    found = getitem(x, tuple(kept.items))
+    inside = kept.along(found.ndim)
+    if inside is None:
+        return found
+    fill = written(x, filling(x.type) if fill_value is None else fill_value, "get")
+    return elementwise(REGISTRY["where"], (inside, found, fill), {})
+
+
+def changed(x: Array, key: Any, values: Any, name: str, op: str | None, settings: Mapping[str, Any]) -> Array:
+    mode = mode_of(name, settings)
     mask = mask_of(key)
     if mask is not None and as_array(values).ndim <= x.ndim - mask.ndim:
         return masked(x, mask, written(x, values, name), op)
-    items = _items(x, key if isinstance(key, tuple) else (key,))
-    if all(is_plain(item) for item in items):
-        return in_box(x, items, written(x, values, name), name, op)
-    return scattered(x, items, written(x, values, name), name, op)
+    kept = kept_inside(x, _items(x, key if isinstance(key, tuple) else (key,)), mode)
+    if all(is_plain(item) for item in kept.items):
+        return in_box(x, kept, written(x, values, name), name, op)
+    return scattered(x, kept, written(x, values, name), name, op)
 
 
 def written(x: Array, values: Any, name: str) -> Array:
@@ -130,35 +153,41 @@ def masked(x: Array, mask: Array, values: Array, op: str | None) -> Array:
 # -- boxes ------------------------------------------------------------------------------------------------------------
 
 
-def in_box(x: Array, items: Sequence[Item], values: Array, name: str, op: str | None) -> Array:
-    starts, sizes, shape = box_of(x, items)
+def in_box(x: Array, kept: Kept, values: Array, name: str, op: str | None) -> Array:
+    starts, sizes, shape = box_of(x, kept.items)
     new = reshaped(spread(values, shape, name), sizes)
-    if op is not None:
-        new = joined(op, dynamic_slice(x, starts, sizes), new)  # type: ignore[arg-type]
+    if op is not None or kept.inside is not None:
+        before = dynamic_slice(x, starts, sizes)  # type: ignore[arg-type]
+        new = joined(op, before, new)
+        new = new if kept.inside is None else elementwise(REGISTRY["where"], (kept.inside, new, before), {})
     return dynamic_update_slice(x, new, starts)
 
 
 # -- anywhere ---------------------------------------------------------------------------------------------------------
 
 
-def scattered(x: Array, items: Sequence[Item], values: Array, name: str, op: str | None) -> Array:
+def scattered(x: Array, kept: Kept, values: Array, name: str, op: str | None) -> Array:
     """Whole rows where one array names them, else single elements by their flat positions."""
+    items = kept.items
     listed = [axis for axis, item in enumerate(items) if not is_whole(item)]
     if None not in items and len(listed) == 1 and isinstance(items[listed[0]], Array):
-        return rows_along(x, listed[0], items[listed[0]], values, name, op)  # type: ignore[arg-type]
+        return rows_along(x, listed[0], kept, values, name, op)
     total = x.type.size
     if not isinstance(total, int):
         fail(UnsupportedError, f"at[...].{name}: {x.type} has a symbolic size", "ints, slices and masks work")
     picked = picked_places(x, items, total)
-    new, count = spread(values, picked.shape, name), picked.size
-    return reshaped(put(reshaped(x, (total,)), reshaped(picked, (count,)), reshaped(new, (count,)), name, op), x.shape)
+    new, count, inside = spread(values, picked.shape, name), picked.size, kept.along(picked.ndim)
+    flat = None if inside is None else reshaped(expand(inside, picked.shape), (count,))
+    places, updates = reshaped(picked, (count,)), reshaped(new, (count,))
+    return reshaped(put_inside(reshaped(x, (total,)), places, updates, name, op, flat), x.shape)
 
 
 def is_whole(item: Item) -> bool:
     return isinstance(item, slice) and item == slice(None)
 
 
-def rows_along(x: Array, axis: int, index: Array, values: Array, name: str, op: str | None) -> Array:
+def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: str | None) -> Array:
+    index: Array = kept.items[axis]  # type: ignore[assignment]
     before, after, size = x.shape[:axis], x.shape[axis + 1 :], x.shape[axis]
     if not isinstance(size, int):
         fail(UnsupportedError, f"at[...].{name}: axis {axis} of {x.type} is symbolic", "ints, slices and masks work")
@@ -167,8 +196,22 @@ def rows_along(x: Array, axis: int, index: Array, values: Array, name: str, op: 
     new = spread(values, (*before, *index.shape, *after), name)
     count, rest = product(index.shape), range(axis + 1, axis + 1 + len(after))
     updates = permuted(reshaped(new, (*before, count, *after)), [axis, *range(axis), *rest])
-    found = put(permuted(x, [axis, *range(axis), *rest]), reshaped(index, (count,)), updates, name, op)
+    inside = None if kept.inside is None else reshaped(kept.inside, (count,))
+    rows = permuted(x, [axis, *range(axis), *rest])
+    found = put_inside(rows, reshaped(index, (count,)), updates, name, op, inside)
     return permuted(found, [*range(1, axis + 1), 0, *rest])
+
+
+def put_inside(
+    rows: Array, places: Array, updates: Array, name: str, op: str | None, inside: Array | None
+) -> Array:
+    """Rows with updates in their places; those that are not inside go to a spare row, which is cut off again."""
+    if inside is None:
+        return put(rows, places, updates, name, op)
+    size = rows.shape[0]
+    spare = expand(scalar(0, rows.dtype), (1, *rows.shape[1:]))
+    places = elementwise(REGISTRY["where"], (inside, places, scalar(size, places.dtype)), {})
+    return put(concat([rows, spare]), places, updates, name, op)[:size]
 
 
 def put(rows: Array, places: Array, updates: Array, name: str, op: str | None) -> Array:
