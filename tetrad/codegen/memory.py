@@ -49,10 +49,17 @@ def load(cg: Codegen, node: n.Load) -> Emitted:
         return Emitted(from_memory(cg, load_neighbours(cg, wide, pointer, dtype), dtype, True), None)
     if stride == 2 and cg.mask is None and cg.lanes > 1:
         return Emitted(from_memory(cg, every_second(cg, node, wide), dtype, True), None)
-    pointers = cg.pointers(node.buffer, cg.vector(node.at))
+    pointers = cg.pointers(node.buffer, cg.vector(node.at)) if stride is None else pointers_apart(cg, node, stride)
     name = f"llvm.masked.gather.{cg.suffix(wide)}.v{cg.lanes}p0"
     raw = masked_load(cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype)
     return Emitted(from_memory(cg, raw, dtype, True), None)
+
+
+def pointers_apart(cg: Codegen, node: n.Load, stride: int) -> str:
+    """To elements a constant number apart: from one scalar address, where LLVM would make sixteen in vectors."""
+    kind, first = cg.memory_type(node.dtype), cg.pointer(node.buffer, cg.scalar(node.at))
+    offsets = ", ".join(f"i64 {stride * lane}" for lane in range(cg.lanes))
+    return cg.new(f"getelementptr {kind}, ptr {first}, <{cg.lanes} x i64> <{offsets}>")
 
 
 def load_neighbours(cg: Codegen, wide: str, pointer: str, dtype: DType) -> str:

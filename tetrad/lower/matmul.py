@@ -396,6 +396,9 @@ class Matmul:
         """16 columns that may not all be there."""
         k = self.k
         lane = self.n0 + column + k.lane()
+        if is_multiple(self.size.n, self.width):
+            k.store(self.panels, self.panel_at(column, step), self.element(start + step, lane))
+            return
         value = k.local(0, self.dtype)
         with k.when(lane < self.sizes.val(self.size.n), guard=True):
             value.set(self.element(start + step, lane))
