@@ -1,0 +1,149 @@
+"""runtime.memory: blocks are aligned, large enough, used again, given back, and live as long as anybody sees them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tetrad.runtime import memory
+from tetrad.runtime.memory import ALIGNMENT, Storage, release_kept_blocks, shelf, size_class
+
+ODD = 3 << 20  # bytes of a size class that nothing else uses here
+
+
+@pytest.fixture(autouse=True)
+def empty_shelves() -> Iterator[None]:
+    gc.collect()
+    release_kept_blocks()
+    yield
+    release_kept_blocks()
+
+
+# -- size classes -----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_class_holds_what_is_asked_for_with_little_waste(nbytes: int) -> None:
+    size = size_class(nbytes)
+    assert size >= max(nbytes, ALIGNMENT) and size % ALIGNMENT == 0
+    assert size < max(2 * nbytes, ALIGNMENT + 1) or size - nbytes < 65536
+    assert size_class(size) == size  # a class serves itself
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "size"),
+    [(0, 64), (1, 64), (64, 64), (65, 128), (1000, 1024), (65536, 65536), (65537, 131072), (131072, 131072)],
+)
+def test_classes(nbytes: int, size: int) -> None:
+    assert size_class(nbytes) == size
+
+
+@given(st.lists(st.integers(0, 300_000), max_size=8))
+def test_blocks_are_aligned_and_apart(sizes: list[int]) -> None:
+    held = [Storage.allocate(n) for n in sizes]
+    assert all(s.ptr % ALIGNMENT == 0 and s.nbytes == n for s, n in zip(held, sizes, strict=True))
+    ends = sorted((s.ptr, s.ptr + size_class(s.nbytes)) for s in held)
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+
+
+# -- the shelves ------------------------------------------------------------------------------------------------------
+
+
+def test_a_freed_block_serves_the_next_request_of_its_class() -> None:
+    first = Storage.allocate(ODD)
+    place = first.ptr
+    del first
+    assert shelf(ODD).free == [place]
+    again = Storage.allocate(ODD - 5)
+    assert (again.ptr, again.nbytes, shelf(ODD).free) == (place, ODD - 5, [])
+    assert Storage.allocate(ODD).ptr != place
+
+
+def test_kept_bytes_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "KEEP_BYTES", ODD)
+    held = [Storage.allocate(ODD) for _ in range(4)]
+    assert memory._kept[0] == 0
+    while held:
+        held.pop()
+    assert memory._kept[0] == 2 * ODD and len(shelf(ODD).free) == 2  # the block that passes the bound is the last
+    taken = Storage.allocate(ODD)
+    assert memory._kept[0] == ODD
+    del taken
+    release_kept_blocks()
+    assert memory._kept[0] == 0 and shelf(ODD).free == []
+
+
+def failing(times: int) -> Callable[[int, int], int | None]:
+    """An allocator that has nothing so many times."""
+    real, left = memory._aligned_alloc, [times]
+
+    def allocate(alignment: int, size: int) -> Any:
+        left[0] -= 1
+        return None if left[0] >= 0 else real(alignment, size)
+
+    return allocate
+
+
+def test_kept_blocks_go_back_before_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    Storage.allocate(ODD)  # kept at once
+    assert len(shelf(ODD).free) == 1
+    monkeypatch.setattr(memory, "_aligned_alloc", failing(1))
+    assert Storage.allocate(2 * ODD).ptr
+    assert shelf(ODD).free == []
+
+
+def test_no_memory_is_an_error_with_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_aligned_alloc", failing(2))
+    with pytest.raises(MemoryError, match=f"tetrad: cannot allocate {5 * ODD} bytes"):
+        Storage.allocate(5 * ODD)
+
+
+def test_threads_never_share_a_block() -> None:
+    def work(number: int) -> bool:
+        good = True
+        for _ in range(200):
+            view = Storage.allocate(ODD // 16).as_numpy(np.dtype(np.uint8), (64,))
+            view[:] = number
+            good = good and bool((view == number).all())
+        return good
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [True] * 4
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_view_keeps_its_block() -> None:
+    storage = Storage.allocate(ODD)
+    place, seen = storage.ptr, weakref.ref(storage)
+    view = storage.as_numpy(np.dtype(np.float32), (3, 5))[1:]
+    del storage
+    assert seen() is not None and shelf(ODD).free == [] and view.ctypes.data == place + 20
+    del view
+    assert seen() is None and shelf(ODD).free == [place]
+
+
+def test_the_bytes_of_an_array_in_place() -> None:
+    array = np.arange(6, dtype=np.int16)
+    storage = Storage.from_numpy(array)
+    storage.as_numpy(np.dtype(np.int16), (2, 3))[1, 2] = 50
+    assert array[5] == 50 and storage.nbytes == 12 and storage.owner is array
+    assert storage.as_numpy(np.dtype(np.float64), (0, 3)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("ask", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_memory_is_not_copied(ask: Callable[[Storage], Any]) -> None:
+    with pytest.raises(TypeError, match="memory is neither copied nor pickled"):
+        ask(Storage.allocate(8))
