@@ -38,6 +38,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FOLDERS = sorted(p.parent.name for p in (ROOT / "tetrad").glob("*/__init__.py"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
+WORD = re.compile(r"[A-Za-z_]\w*")
+ELSEWHERE = {"dgetrf_", "dgetrf_64_", "scipy_dgetrf_64_", "yarn_", "q4_kx16"}  # of other libraries, or put together
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -163,6 +166,23 @@ def test_rules_of_both_languages_are_on_their_pages() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = [link.partition("#")[0] for link in LINK.findall(page.read_text()) if "://" not in link]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def words_of_the_source() -> set[str]:
+    files = [ROOT / "Makefile", ROOT / "pyproject.toml"]
+    files += [p for folder in ("tetrad", "tests", "bench") for p in (ROOT / folder).rglob("*.py")]
+    return {word.lower() for file in files for word in (file.stem, *WORD.findall(file.read_text()))}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_names_exists(page: Path, words_of_the_source: set[str]) -> None:
+    """A name in backticks is a word of the source, or of a program on the page; nothing else tells when it goes."""
+    text = page.read_text()
+    own = {word.lower() for match in FENCE.finditer(text) for word in WORD.findall(match[2])}
+    known = words_of_the_source | ELSEWHERE | own
+    named = {word for name in NAME.findall(FENCE.sub("", text)) for word in name.split(".") if word}
+    assert sorted(word for word in named - {"md", "py"} if word.lower() not in known) == []
 
 
 def test_every_page_is_in_the_index() -> None:
