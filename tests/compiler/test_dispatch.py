@@ -254,6 +254,8 @@ def symbolic() -> n.Program:
 
 def test_sizes_may_come_from_arguments() -> None:
     assert td.dispatch(symbolic(), [], args={"size": 3}) == [np.arange(6, dtype=np.int32).tobytes()]
+    assert td.dispatch(symbolic(), [], args={"size": 0}) == [b""]
+    assert td.dispatch(symbolic(), [], (2, 1, 1), args={"size": 0}) == [b""]  # nothing to write to, and no harm
 
 
 @pytest.mark.parametrize(
