@@ -85,3 +85,16 @@ def test_numbers_that_have_codes_come_back() -> None:
     np.testing.assert_array_equal(found, codes.reshape(1, 256))
     np.testing.assert_array_equal(fit.scales[0], scales)
     np.testing.assert_array_equal(fit.mins[0], mins)
+
+
+@pytest.mark.parametrize(("half", "scale_half"), [(4, 32), (8, 128)])
+def test_signed_numbers_that_have_codes_come_back(half: int, scale_half: int) -> None:
+    """Every code, and both ends of the scales: the greatest code and the greatest scale are one less than the least."""
+    codes = np.resize(np.arange(2 * half), (1, 16, 16)).astype(np.float32)
+    scales = np.resize(np.float32([-scale_half, scale_half - 1, 1 - scale_half, scale_half - 2]), 16)
+    x = ((codes - half) * scales[None, :, None] / 64).reshape(1, 256)
+    with np.errstate(all="ignore"):
+        fit, found = fit_signed(x, 16, half, scale_half)
+    np.testing.assert_array_equal(found, codes.reshape(1, 256))
+    np.testing.assert_array_equal(fit.scales[0], scales)
+    assert fit.factor[0, 0] == 1 / 64
