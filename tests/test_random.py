@@ -338,3 +338,105 @@ def test_truncated_draws_follow_their_bounds() -> None:
 
 def test_a_long_row_of_words_conforms() -> None:
     conformance.conforms(REGISTRY["random_bits"], Case((np.array([3, 9], np.uint32),), {"shape": (2, 2100)}))
+
+
+# -- the ends of dtypes and of distributions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int16", "uint8"])
+def test_integers_reach_the_ends_of_their_dtype(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    least, most = int(info.min), int(info.max)
+    for low, high in ((least, most + 1), (most - 1, most + 1), (least, least + 2), (most // 3, most), (least, least)):
+
+        def draw(key: td.Array, low: int = low, high: int = high) -> td.Array:
+            return td.random.randint(key, (400,), low, high, dtype)
+
+        x = draw(KEY)
+        assert bits_of(x) == bits_of(td.jit(draw)(KEY))
+        found = np.asarray(x).astype(object)
+        assert (found >= low).all() and (found < max(high, low + 1)).all()
+        assert len(set(found)) >= min(high - low, 100)
+
+
+@pytest.mark.parametrize("share", [1.1, 1.5, 9.22])
+def test_wide_ranges_of_integers_are_even(share: float) -> None:
+    """The remainder of 63 bits by two thirds of 2**63 would be twice as often in the lower half."""
+    span = int(2.0**63 / share)
+    for low, high in ((0, span), (td.asarray(0), td.asarray(span, dtype="int64"))):
+        x = np.asarray(td.random.randint(KEY, (20000,), low, high, "int64"))
+        assert stats.kstest(x / span, "uniform").pvalue > 1e-4
+
+
+def test_bounds_of_u64_are_compared_without_a_sign() -> None:
+    low, high = (td.asarray(np.array(x, np.uint64)) for x in ([0, 2**64 - 3], [2**63, 2**64 - 1]))
+    x = np.asarray(td.random.randint(KEY, (500, 2), low, high, "uint64"))
+    assert int(x[:, 0].max()) < 2**63 and int(x[:, 0].max()) > 2**62
+    assert set(x[:, 1].tolist()) == {2**64 - 3, 2**64 - 2}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bounds", [(11.5, 12.0), (37.0, 38.0), (-40.0, -39.0), (50.0, np.inf)], ids=str)
+def test_truncated_numbers_where_probabilities_are_too_small(bounds: tuple[float, float], dtype: str) -> None:
+    def draw(key: td.Array) -> td.Array:
+        return td.random.truncated_normal(key, *bounds, (20000,), dtype)
+
+    x = draw(KEY)
+    assert bits_of(x) == bits_of(td.jit(draw)(KEY))
+    near, far = sorted(abs(b) for b in bounds)
+    log_near, log_far = special.log_ndtr(-near), special.log_ndtr(-far)
+    exceeded = np.exp(special.log_ndtr(-np.abs(np.asarray(x, np.float64))) - log_near)
+    whole = np.exp(log_far - log_near)
+    assert stats.kstest((exceeded - whole) / (1 - whole), "uniform").pvalue > 1e-3
+    given = td.random.truncated_normal(KEY, *(td.asarray(b, dtype=dtype) for b in bounds), (20000,), dtype)
+    np.testing.assert_allclose(np.asarray(given), np.asarray(x), rtol=4 * np.finfo(dtype).eps)
+
+
+def test_a_range_that_a_dtype_cannot_hold_is_refused() -> None:
+    with pytest.raises(DtypeError, match="further than f32 reaches"):
+        td.random.uniform(KEY, (2,), minval=-3e38, maxval=3e38)
+
+
+def test_no_dtype_is_the_default_one() -> None:
+    assert td.random.normal(KEY, (2,), None).dtype is td.float32
+    assert td.random.gamma(KEY, 1.0, (2,), None).dtype is td.float32
+    assert td.random.randint(KEY, (2,), 0, 3, None).dtype is td.int32
+    assert td.random.poisson(KEY, 1.0, (2,), None).dtype is td.random.rademacher(KEY, (2,), None).dtype is td.int32
+    assert td.random.bits(KEY, (2,), None).dtype is td.uint32
+
+
+def test_words_of_64_bits_are_two_words() -> None:
+    high, low = np.asarray(td.random.bits(KEY, (2, 5))).astype(np.uint64)
+    assert np.asarray(td.random.bits(KEY, (5,), "uint64")).tolist() == (high << np.uint64(32) | low).tolist()
+
+
+def test_complex_normal_numbers() -> None:
+    def draw(key: td.Array) -> td.Array:
+        return td.random.normal(key, (20000,), td.complex64)
+
+    z = draw(KEY)
+    assert bits_of(z) == bits_of(td.jit(draw)(KEY))
+    for part in (np.asarray(z).real, np.asarray(z).imag):
+        assert stats.kstest(part, stats.norm(scale=0.5**0.5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_independent_permutations(axis: int) -> None:
+    x = np.arange(600).reshape(20, 6, 5)
+    order = np.asarray(td.random.permutation(KEY, td.asarray(x), axis, independent=True))
+    np.testing.assert_array_equal(np.sort(order, axis), x)
+    first = np.moveaxis(order - x, axis, -1)
+    assert len({tuple(row) for row in first.reshape(-1, first.shape[-1]).tolist()}) > 20
+
+
+def test_categories_that_are_drawn_once() -> None:
+    chances = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    logits = td.asarray(np.log(chances), dtype="float32")
+    keys = td.random.split(KEY, 20000)
+    x = np.asarray(td.vmap(lambda k: td.random.categorical(k, logits, shape=(2, 2), replace=False))(keys))
+    assert (x[:, 0] != x[:, 1]).all()
+    for row in range(2):
+        found = np.bincount(x[:, 0, row], minlength=3)
+        assert stats.chisquare(found, chances[row] * len(x)).pvalue > 1e-3
+    with pytest.raises(ShapeError, match="cannot draw 4 of 3"):
+        td.random.categorical(KEY, logits, shape=(4, 2), replace=False)

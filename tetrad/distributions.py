@@ -62,7 +62,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = i32) -> Array:
     Array([ 1, -1, -1, -1, -1], int32)
     """
     signs = where(bernoulli(key, 0.5, check_shape("rademacher", shape)), scalar(1, i32), scalar(-1, i32))
-    return convert(signs, dtype_of(dtype))
+    return convert(signs, i32 if dtype is None else dtype_of(dtype))
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
@@ -118,7 +118,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = i32) -> Array:
     """How many trials, each with probability p, until the first succeeds: 1, 2, ..."""
-    wanted = dtype_of(dtype)
+    wanted = i32 if dtype is None else dtype_of(dtype)
     if not wanted.is_integer:
         fail(DtypeError, f"geometric: expected an integer dtype, got {wanted}")
     (chance,), sizes = _settings("geometric", (p,), shape, f64)
@@ -156,7 +156,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = f32) -> Array:
     >>> td.random.gamma(td.random.key(0), 3.0, (2,))
     Array([0.99626875, 7.5945764 ], float32)
     """
-    return convert(_exp(loggamma(key, a, shape, _wide(_float("gamma", dtype)))), dtype_of(dtype))
+    return convert(_exp(loggamma(key, a, shape, _wide(_float("gamma", dtype)))), _float("gamma", dtype))
 
 
 def _log_gamma(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
@@ -245,7 +245,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = i32) -> Array:
     >>> td.random.poisson(td.random.key(0), 3.0, (5,))
     Array([3, 2, 5, 1, 4], int32)
     """
-    wanted = dtype_of(dtype)
+    wanted = i32 if dtype is None else dtype_of(dtype)
     if not wanted.is_integer:
         fail(DtypeError, f"poisson: expected an integer dtype, got {wanted}")
     (rate,), sizes = _settings("poisson", (lam,), shape, f64)

@@ -12,10 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32
+from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, product
-from tetrad.functions import argmax, argsort, clip, cumulative_sum, searchsorted, take, topk, where
+from tetrad.functions import (
+    argmax,
+    argsort,
+    clip,
+    cumulative_sum,
+    moveaxis,
+    searchsorted,
+    take,
+    take_along_axis,
+    topk,
+    where,
+)
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
 from tetrad.tracing.manipulation import reshape, stack
@@ -42,6 +53,8 @@ WORD = 0xFFFFFFFF
 LEAST = -(1 << 63)  # of i64: the sign alone
 PRECISION = {f32: 24, f16: 11, bf16: 8}  # bits of a significand: so many of a word make a uniform number
 ROOT_HALF = math.sqrt(0.5)
+BF16_MOST = 3.3895313892515355e38
+TAIL = {f32: 11.0, f64: 36.0}  # beyond, probabilities of exceeding a number are too small, or nearly
 
 
 def __getattr__(name: str) -> Any:
@@ -116,15 +129,17 @@ def fold_in(key: Any, data: Any) -> Array:
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Array:
-    """Random words: element i is word i % 4 of the Philox block i // 4 of the key.
+    """Random words: element i is word i % 4 of the Philox block i // 4 of the key. 64 bits are two words.
 
     >>> bits(key(42), 2)
     Array([2632642643, 2012563771], uint32)
     """
-    wanted = dtype_of(dtype)
-    if not wanted.is_integer or wanted.bits > 32:
-        fail(DtypeError, f"bits: expected an integer dtype of at most 32 bits, got {wanted}")
-    words = _words("bits", key, check_shape("bits", shape))
+    wanted, sizes = u32 if dtype is None else dtype_of(dtype), check_shape("bits", shape)
+    if not wanted.is_integer:
+        fail(DtypeError, f"bits: expected an integer dtype, got {wanted}")
+    if wanted.bits == 64:
+        return convert(_wide_words("bits", key, sizes), wanted)
+    words = _words("bits", key, sizes)
     return words if wanted is u32 else convert(words >> (32 - wanted.bits), wanted)
 
 
@@ -146,7 +161,7 @@ def _wide_words(name: str, key: Any, shape: Shape) -> Array:
 
 
 def _float(name: str, dtype: Any) -> DType:
-    wanted = dtype_of(dtype)
+    wanted = f32 if dtype is None else dtype_of(dtype)
     if wanted is not f64 and wanted not in PRECISION:
         fail(DtypeError, f"{name}: expected a real float dtype, got {wanted}")
     return wanted
@@ -169,6 +184,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxv
     Array([0.61295986, 0.4685865 , 0.0732317 ], float32)
     """
     wanted, sizes = _float("uniform", dtype), check_shape("uniform", shape)
+    _check_range(minval, maxval, wanted)
     unit = _unit("uniform", key, sizes, wanted)
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
         return unit
@@ -176,6 +192,15 @@ def uniform(key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxv
     drawn = unit * (high - low) + low
     # What was rounded up to the bound starts again from below: maxval itself is no result.
     return _shaped("uniform", where(drawn >= high, low, drawn), sizes)
+
+
+def _check_range(minval: Any, maxval: Any, dtype: DType) -> None:
+    """Bounds that are numbers are within a distance the dtype can hold."""
+    if all(type(x) in (int, float) for x in (minval, maxval)):
+        most = float(np.finfo(dtype.np).max) if dtype is not bf16 else BF16_MOST
+        if not math.isnan(maxval - minval) and abs(maxval - minval) > most:
+            message = f"uniform: from {minval} to {maxval} is further than {dtype} reaches"
+            fail(DtypeError, message, "draw a part of the range, or choose a wider dtype")
 
 
 def _shaped(name: str, x: Array, shape: Shape) -> Array:
@@ -186,26 +211,38 @@ def _shaped(name: str, x: Array, shape: Shape) -> Array:
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) -> Array:
-    """Integers in [minval, maxval), all equally likely (to 1 in 2**30, for dtype int64 to the size of the range in
-    2**63); minval where the range is empty.
+    """Integers in [minval, maxval), all equally likely (to 1 in 2**30); minval where the range is empty.
 
     >>> randint(key(42), 5, 0, 10)
     Array([6, 4, 0, 3, 9], int32)
     """
-    wanted, sizes = dtype_of(dtype), check_shape("randint", shape)
+    wanted, sizes = i32 if dtype is None else dtype_of(dtype), check_shape("randint", shape)
     if not wanted.is_integer:
         fail(DtypeError, f"randint: expected an integer dtype, got {wanted}")
-    low, high = (_bound(name, x, wanted) for name, x in (("minval", minval), ("maxval", maxval)))
-    span = where(high > low, high - low, 1)
-    offset = _wide_below(key, sizes, span) if wanted is i64 else _below(key, sizes, span)
+    low, top, is_some = _bounds(minval, maxval, wanted)
+    span = where(is_some, top - low, 0) + 1
+    is_short = isinstance(minval, int) and isinstance(maxval, int) and maxval - minval <= 1 << 32
+    below = _below if wanted.bits < 64 else _remainder if is_short else _wide_below
+    offset = below(key, sizes, span)
     return _shaped("randint", convert(low + offset, wanted), sizes)
+
+
+def _bounds(minval: Any, maxval: Any, dtype: DType) -> tuple[Array, Array, Array]:
+    """The least and the greatest number as the bits of i64, and whether there are any. The end of a range may be one
+    more than the dtype holds."""
+    low, high = _bound("minval", minval, dtype), _bound("maxval", maxval, dtype)
+    sign = LEAST if dtype.bits == 64 and not dtype.is_signed else 0  # u64 is compared without a sign
+    if isinstance(maxval, int):
+        top = high if maxval == np.iinfo(dtype.np).min else high - 1  # from the least number to itself: minval again
+        return low, top, (top ^ sign) >= (low ^ sign)
+    return low, high - 1, (high ^ sign) > (low ^ sign)
 
 
 def _bound(name: str, x: Any, dtype: DType) -> Array:
     info = np.iinfo(dtype.np)
-    if isinstance(x, int) and not info.min <= x <= min(int(info.max) + 1, (1 << 63) - 1):
+    if isinstance(x, int) and not info.min <= x <= int(info.max) + (name == "maxval"):
         fail(DtypeError, f"randint: {name} {x} is out of range for {dtype}", "choose a wider dtype")
-    given = scalar(x, i64) if isinstance(x, int) else as_array(x)
+    given = scalar(((x - LEAST) % (1 << 64)) + LEAST, i64) if isinstance(x, int) else as_array(x)
     if not given.dtype.is_integer:
         fail(DtypeError, f"randint: {name} must be an integer, got {given.type}")
     return convert(given, i64)
@@ -218,12 +255,22 @@ def _below(key: Any, shape: Shape, span: Array) -> Array:
     return below
 
 
+def _remainder(key: Any, shape: Shape, span: Array) -> Array:
+    """Of 63 random bits: for spans of up to 2**32."""
+    rest: Array = (_wide_words("randint", key, shape) & ~LEAST) % span
+    return rest
+
+
 def _wide_below(key: Any, shape: Shape, span: Array) -> Array:
-    """Remainders of 63 random bits. A span of 2**63 and more came out negative: twice it is more than any 64 bits,
-    so their remainder is one subtraction."""
-    words = _wide_words("randint", key, shape)
-    is_below = (words ^ LEAST) < (span ^ LEAST)  # compared without a sign
-    below: Array = where(span < 0, where(is_below, words, words - span), (words & ~LEAST) % span)
+    """Integers in [0, span) as the bits of i64: 128 random bits times any span, over 2**128, a word at a time. What is
+    carried stays below the span. A span of 2**64 came out as 0: all bits."""
+    words, factor = _words("randint", key, (4, *shape)), convert(span, u64)
+    carried = convert(words[0], u64) & 0
+    for i in range(4):
+        word = convert(words[i], u64)
+        low = word * (factor & WORD) + (carried & WORD)
+        carried = word * (factor >> 32) + (carried >> 32) + (low >> 32)
+    below: Array = where(span == 0, (convert(words[0], i64) << 32) | convert(words[1], i64), convert(carried, i64))
     return below
 
 
@@ -253,11 +300,14 @@ def _from_words(op: str, name: str, key: Any, shape: Any, dtype: Any) -> Array:
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
-    """Normal numbers of mean 0 and variance 1.
+    """Normal numbers of mean 0 and variance 1, half of it in each part of complex ones.
 
     >>> normal(key(42), 3)
     Array([-1.2109363 ,  0.07882346,  1.4521374 ], float32)
     """
+    if dtype is not None and (wanted := dtype_of(dtype)).is_complex:
+        real, imag = (normal(k, shape, wanted.real) * ROOT_HALF for k in split(key))
+        return run("complex", real, imag)
     return _from_words("normal_bits", "normal", key, shape, dtype)
 
 
@@ -313,7 +363,11 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     is_left = low + high < 0.0
     near, far = run("where", is_left, -high, low), run("where", is_left, -low, high)
     least, most = (run("erfc", x * ROOT_HALF) * 0.5 for x in (far, near))
-    z = run("normal_upper", _shaped("truncated_normal", least + _open(key, sizes, inner) * (most - least), sizes))
+    unit = _open(key, sizes, inner)
+    z = run("normal_upper", _shaped("truncated_normal", least + unit * (most - least), sizes))
+    a, b = (clip(x, TAIL[inner], None) for x in (near, far))
+    share = run("exp", (a - b) * (a + b) * 0.5) * (a / b) * (_tail_factor(b) / _tail_factor(a))
+    z = run("where", expand(near > TAIL[inner], sizes), _in_tail(a, share, unit), z)
     z = run("where", expand(is_left, sizes), -z, z)
     return convert(clip(z, low, high), wanted)
 
@@ -324,8 +378,33 @@ def _truncated(key: Any, lower: float, upper: float, shape: Any, inner: DType, w
     near, far = (-upper, -lower) if is_left else (lower, upper)
     least, most = (0.5 * math.erfc(x * ROOT_HALF) for x in (far, near))
     sizes = check_shape("truncated_normal", () if shape is None else shape)
-    z = run("normal_upper", _open(key, sizes, inner) * (most - least) + least)
+    unit = _open(key, sizes, inner)
+    if TAIL[inner] < near <= far:
+        share = math.exp((near - far) * (near + far) / 2) * (near / far) * (_tail_factor(far) / _tail_factor(near))
+        z = _in_tail(near, share, unit)
+    else:
+        z = run("normal_upper", unit * (most - least) + least)
     return convert(clip(-z if is_left else z, lower, upper), wanted)
+
+
+def _tail_factor(x: Any) -> Any:
+    """The probability of exceeding x is exp(-x^2 / 2) / (x sqrt(2 pi)) times this, for a large x."""
+    y = 1 / (x * x)
+    return 1 - y * (1 - y * (3 - y * (15 - y * 105)))
+
+
+def _in_tail(a: Any, share: Any, unit: Array) -> Array:
+    """Beyond a, where probabilities are too small for the dtype; `share` is that of exceeding the other bound, given
+    that a is exceeded. With z = a + d and t = -log P(> z) / P(> a): d (a + d / 2) = t - log(z / a) + log of factors,
+    which is solved for d again and again; each time the error is a^2 times smaller."""
+    t = -_log(unit * (1 - share) + share)
+    d, known = t / a, _tail_factor(a)
+    for _ in range(5):
+        z = a + d
+        rest = t - _log(z / a * (known / _tail_factor(z)))
+        d = 2 * rest / (a + run("sqrt", a * a + 2 * rest))
+    beyond: Array = a + d
+    return beyond
 
 
 def _open(key: Any, shape: Shape, dtype: DType) -> Array:
@@ -340,10 +419,11 @@ def _open(key: Any, shape: Shape, dtype: DType) -> Array:
 # -- choices ----------------------------------------------------------------------------------------------------------
 
 
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Array:
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Array:
     """Indices along an axis, drawn with probabilities proportional to exp(logits).
 
-    shape   of the result; it ends with the shape of logits without the axis, which is the default
+    shape     of the result; it ends with the shape of logits without the axis, which is the default
+    replace   whether an index may be drawn again along the axes of shape before that
 
     >>> categorical(key(42), as_array(np.float32([0, 0, 9, 0])), shape=(5,))
     Array([2, 2, 2, 2, 2], int64)
@@ -357,18 +437,33 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Arr
     if sizes[len(sizes) - len(rows) :] != rows:
         fail(ShapeError, f"categorical: shape {list(sizes)} does not end with the rows {list(rows)} of {given.type}")
     before = sizes[: len(sizes) - len(rows)]
+    if not replace:
+        return reshape(_drawn_apart(key, moveaxis(given, at, -1), product(before)), sizes)
     noise = gumbel(key, (*before, *given.shape), f64 if given.dtype is f64 else f32)
     return argmax(noise + convert(given, noise.dtype), axis=len(before) + at)
 
 
-def permutation(key: Any, x: Any, axis: int = 0) -> Array:
+def _drawn_apart(key: Any, logits: Array, count: Size) -> Array:
+    """[count, ...]: the indices of the greatest of logits with Gumbel numbers added, along the last axis."""
+    size = logits.shape[-1]
+    if not isinstance(count, int) or not isinstance(size, int) or count > size:
+        fail(ShapeError, f"categorical: cannot draw {count} of {size} without drawing one again")
+    noise = gumbel(key, logits.shape, f64 if logits.dtype is f64 else f32)
+    return moveaxis(topk(noise + convert(logits, noise.dtype), count)[1], -1, 0)
+
+
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Array:
     """The elements along an axis in random order; of an int, the numbers below it.
+
+    independent   whether each line along the axis has an order of its own
 
     >>> permutation(key(42), 5)
     Array([4, 2, 3, 1, 0], int32)
     """
     given = _elements("permutation", x)
     at = axis_of("permutation", axis, given.ndim)
+    if independent:
+        return moveaxis(take_along_axis(moved := moveaxis(given, at, -1), _order(key, *moved.shape), axis=-1), -1, at)
     return take(given, _order(key, given.shape[at]), axis=at)
 
 
@@ -382,14 +477,15 @@ def _elements(name: str, x: Any) -> Array:
     return given
 
 
-def _order(key: Any, size: Size) -> Array:
-    """Positions in random order: sorted by random words, often enough that equal words (a draw that is not fair) in
-    all rounds are rarer than one in the size."""
+def _order(key: Any, *shape: Size) -> Array:
+    """Positions along the last axis in random order: sorted by random words, often enough that equal words (a draw that
+    is not fair) in all rounds are rarer than one in the size."""
+    size = shape[-1]
     most = size if isinstance(size, int) else size.max
-    order, now = convert(positions(size), i64), as_key("permutation", key)
+    order, now = expand(convert(positions(size), i64), shape), as_key("permutation", key)
     for _ in range(max(1, math.ceil(3 * math.log(max(most, 1)) / math.log(WORD)))):
         now, used = split(now)
-        order = take(order, argsort(_words("permutation", used, (size,))))
+        order = take_along_axis(order, argsort(_words("permutation", used, shape)), axis=-1)
     return order
 
 
@@ -415,7 +511,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
 
 def _drawn(key: Any, size: Size, count: Size, p: Any) -> Array:
     if p is None:
-        return randint(key, (count,), 0, size_array(size, i64), i64)
+        return randint(key, (count,), 0, size if isinstance(size, int) else size_array(size, i64), i64)
     sums = cumulative_sum(_chances(p))
     drawn = _unit("choice", key, (count,), sums.dtype) * sums[-1]
     last = searchsorted(sums, sums[-1])  # where the product was rounded up to the whole
