@@ -61,7 +61,11 @@ def __getattr__(name: str) -> Any:
     if name == "load":
         globals()[name] = found = importlib.import_module("tetrad.lm").load
         return found
-    globals()[name] = value = getattr(functions, name)
+    try:
+        globals()[name] = value = getattr(functions, name)
+    except AttributeError as error:
+        advice = importlib.import_module("tetrad.elsewhere").advice(name, __dir__())
+        raise AttributeError(f"{error}{advice}") from None
     return value
 
 

@@ -1,0 +1,27 @@
+"""Names of NumPy and JAX that are not ours: the error says what is, and that exists."""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+
+import pytest
+
+import tetrad as td
+from tetrad.elsewhere import EXPRESSIONS, NAMES
+
+
+@pytest.mark.parametrize("name", [*NAMES, *EXPRESSIONS])
+def test_what_is_named_instead_exists(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"tetrad has no function '{name}'; here it is ") as caught:
+        getattr(td, name)
+    for found in re.findall(r"td\.([\w.]*\w)", str(caught.value)):
+        attrgetter(found)(td)
+
+
+def test_a_name_that_is_spelt_alike() -> None:
+    with pytest.raises(AttributeError, match=r"no function 'fori_lop'; there is td\.fori_loop$"):
+        td.fori_lop  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no function 'something_else'$"):
+        td.something_else  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(td, "__wrapped__")

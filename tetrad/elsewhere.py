@@ -1,0 +1,43 @@
+"""The public names: what NumPy and JAX call otherwise. Loaded when a name is asked for that is not here.
+
+Receives a name, returns what to say of it: the name or the expression that stands for it, or one that is spelt alike.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+NAMES = {
+    "ShapeDtypeStruct": "Spec", "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "around": "round",
+    "array": "asarray", "bitwise_not": "bitwise_invert", "broadcast_in_dim": "broadcast_to", "clamp": "clip",
+    "concatenate": "concat", "conjugate": "conj", "cumprod": "cumulative_prod", "cumsum": "cumulative_sum",
+    "div": "divide", "dot": "matmul", "eq": "equal", "eval_shape": "trace", "fabs": "abs", "ge": "greater_equal",
+    "gt": "greater", "invert": "bitwise_invert", "is_finite": "isfinite", "jacobian": "jacrev", "le": "less_equal",
+    "left_shift": "bitwise_left_shift", "logistic": "nn.sigmoid", "lt": "less", "make_jaxpr": "trace",
+    "mod": "remainder", "mul": "multiply", "ne": "not_equal", "neg": "negative", "pmap": "vmap", "power": "pow",
+    "promote_types": "result_type", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod",
+    "reduce_sum": "sum", "rem": "remainder", "rev": "flip", "right_shift": "bitwise_right_shift", "rint": "round",
+    "select": "where", "select_n": "where", "sub": "subtract", "tree_map": "tree.map", "tree_util": "tree",
+    "true_divide": "divide", "unique": "unique_values",
+}  # fmt: skip
+EXPRESSIONS = {
+    "PRNGKey": "td.random.key", "convert_element_type": "x.astype(dtype)", "copy": "td.asarray(x, copy=True)",
+    "cross": "td.linalg.cross", "custom_gradient": "td.custom_vjp", "device_put": "td.asarray(x)",
+    "diagonal": "td.linalg.diagonal", "dot_general": "td.einsum", "hstack": "td.concat(..., axis=1)",
+    "identity": "td.eye", "iota": "td.arange", "lax": "td itself: td.scan, td.cond, ...", "ndim": "x.ndim",
+    "numpy": "td itself: td.sum, td.einsum, ...", "outer": "td.linalg.outer", "ravel": "td.reshape(x, (-1,))",
+    "shape": "x.shape", "size": "x.size", "swapaxes": "td.moveaxis, or x.mT for the last two",
+    "vstack": "td.concat(..., axis=0)",
+}  # fmt: skip
+
+
+def advice(name: str, known: Sequence[str]) -> str:
+    """What to write instead, to be put behind the message; nothing if nobody knows."""
+    if name in EXPRESSIONS:
+        return f"; here it is {EXPRESSIONS[name]}"
+    if name in NAMES:
+        return f"; here it is td.{NAMES[name]}"
+    near = difflib.get_close_matches(name, known, 1, 0.8) if not name.startswith("_") else []
+    return f"; there is td.{near[0]}" if near else ""
