@@ -27,7 +27,7 @@ from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.lower.thin import CHUNK, is_thin, lower_thin
-from tetrad.lower.transpose import is_below, is_multiple, turned
+from tetrad.lower.transpose import exchanged_fours, is_below, is_multiple, turned_fours
 from tetrad.passes.fuse import Group
 
 PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the nearest cache
@@ -413,6 +413,7 @@ class Matmul:
         k, depth = self.k, stop - start
         whole, full = depth // LANES * LANES, self.here // LANES * LANES
         if not is_below(self.size.k, LANES):
+            self.half_turned = self.scratch("turned", LANES * LANES)
             with k.loop(full, 0, LANES) as column, k.loop(whole, 0, LANES) as step:
                 self.pack_tile(column, start, step)
         if is_multiple(self.size.n, self.width) and is_multiple(self.size.k, LANES):
@@ -423,11 +424,16 @@ class Matmul:
                 self.pack_edge(column, start, step)
 
     def pack_tile(self, column: Val, start: Val, step: Val) -> None:
-        """Read along k, turned in registers."""
-        k = self.k
-        tile = [self.element(start + step + k.lane(), self.n0 + column + i) for i in range(LANES)]
-        for i, vector in enumerate(turned(k, tile)):
-            k.store(self.panels, self.panel_at(column, step + i), vector)
+        """Read along k, turned in two loops of four rounds: in one piece it would be half of the kernel's code."""
+        k, half = self.k, self.half_turned
+        with k.loop(4, always=True) as four:
+            rows = [self.element(start + step + k.lane(), self.n0 + column + four * 4 + row) for row in range(4)]
+            for i, vector in enumerate(turned_fours(k, rows)):
+                k.store(half, (i * 4 + four) * LANES + k.lane(), vector)
+        with k.loop(4, always=True) as first:
+            quads = [k.load(half, (first * 4 + i) * LANES + k.lane()) for i in range(4)]
+            for i, vector in enumerate(exchanged_fours(k, quads)):
+                k.store(self.panels, self.panel_at(column, step + first + i * 4), vector)
 
 
 def elements_of_line(node: Node) -> int:

@@ -112,32 +112,25 @@ def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
     Each of the four rounds takes its lanes in a pattern that processors have one instruction for; exchanging blocks of
     8, 4, 2 and 1 as the textbooks do takes more of them (a transpose of 1024 x 1024 a tenth longer).
     """
-    pairs = [k.shuffle(tile[i + j], tile[i + j + 1], LOW_ONES if low else HIGH_ONES) for i, j, low in rounds()]
-    quads = [_paired(k, pairs[i : i + 4]) for i in range(0, LANES, 4)]  # quads[g][c]: column 4L + c of rows 4g..4g+3
-    columns: list[Val | None] = [None] * LANES
-    for c in range(4):
-        a, b, d, e = (quads[g][c] for g in range(4))
-        for odd, mask in enumerate((EVEN_FOURS, ODD_FOURS)):
-            first, second = k.shuffle(a, b, mask), k.shuffle(d, e, mask)
-            columns[4 * odd + c] = k.shuffle(first, second, LOW_HALVES)
-            columns[8 + 4 * odd + c] = k.shuffle(first, second, HIGH_HALVES)
-    return [column for column in columns if column is not None]
+    quads = [turned_fours(k, tile[i : i + 4]) for i in range(0, LANES, 4)]
+    columns = [exchanged_fours(k, [quad[c] for quad in quads]) for c in range(4)]
+    return [columns[i % 4][i // 4] for i in range(LANES)]
 
 
-def rounds() -> list[tuple[int, int, bool]]:
-    """Rows in fours: low lanes of the first two, high lanes of them, then the same of the last two."""
-    return [(i, j, low) for i in range(0, LANES, 4) for j in (0, 2) for low in (True, False)]
+def turned_fours(k: KernelBuilder, rows: list[Val]) -> list[Val]:
+    """Of four rows, columns c, c + 4, c + 8, c + 12 of all four beside each other, for c from 0 to 3."""
+    first, second, third, fourth = rows
+    low, high = k.shuffle(first, second, LOW_ONES), k.shuffle(first, second, HIGH_ONES)
+    low_below, high_below = k.shuffle(third, fourth, LOW_ONES), k.shuffle(third, fourth, HIGH_ONES)
+    pairs = ((low, low_below), (high, high_below))
+    return [k.shuffle(above, below, mask) for above, below in pairs for mask in (LOW_TWOS, HIGH_TWOS)]
 
 
-def _paired(k: KernelBuilder, pairs: list[Val]) -> list[Val]:
-    """Four columns of four rows, from pairs of elements of two rows each."""
-    low, high, low_below, high_below = pairs
-    return [
-        k.shuffle(low, low_below, LOW_TWOS),
-        k.shuffle(low, low_below, HIGH_TWOS),
-        k.shuffle(high, high_below, LOW_TWOS),
-        k.shuffle(high, high_below, HIGH_TWOS),
-    ]
+def exchanged_fours(k: KernelBuilder, quads: list[Val]) -> list[Val]:
+    """Columns c, c + 4, c + 8, c + 12 of all rows, from what `turned_fours` has of them."""
+    a, b, d, e = quads
+    parts = [(k.shuffle(a, b, mask), k.shuffle(d, e, mask)) for mask in (EVEN_FOURS, ODD_FOURS)]
+    return [k.shuffle(first, second, mask) for mask in (LOW_HALVES, HIGH_HALVES) for first, second in parts]
 
 
 def _by_fours(pattern: tuple[int, int, int, int]) -> tuple[int, ...]:
