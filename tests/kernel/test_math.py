@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.kernel.programs import edges, elementwise, same_bits
-from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, errors, hard, spread, want, worst
+from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, hard, spread, want, worst
 from tetrad.core.dtypes import REAL_DTYPES, DType, f16, f32, f64, i32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel import math as km
@@ -153,11 +153,10 @@ def test_underflow_ends_in_the_smallest_subnormal(case: tuple[str, DType], last:
 
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=ids)
-def test_exp_of_what_is_never_positive_is_as_precise(dtype: DType) -> None:
+def test_exp_of_what_is_never_positive_has_the_same_bits(dtype: DType) -> None:
     points = np.concatenate([hard(dtype, 200_000, seed=8), spread(dtype, 200_000, seed=9)])
     points = -np.abs(np.concatenate([points, np.array(edges(dtype), dtype.np)]))
-    got, true = compute("exp_nonpositive", dtype, points), want("exp", dtype, points)
-    assert errors(got, true).max() <= km.ULPS["exp"][dtype]
+    np.testing.assert_array_equal(compute("exp_nonpositive", dtype, points), compute("exp", dtype, points))
     at_zero = compute("exp_nonpositive", dtype, np.array([0.0, -0.0], dtype.np))
     assert at_zero.tolist() == [1.0, 1.0]
 

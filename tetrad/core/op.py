@@ -99,7 +99,7 @@ class Op:
         return function
 
     def lower_nonpositive(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach: the same function, as precise, where the operand is known to be never positive (or NaN)."""
+        """Attach: the same function, to the bit, where the operand is known to be never positive (or NaN)."""
         self.nonpositive_rule = function
         return function
 

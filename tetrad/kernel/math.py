@@ -23,6 +23,7 @@ from tetrad.kernel.pieces import (
     format_of,
     keep_tiny,
     polynomial,
+    power_of_bits,
     power_of_two,
     short_chain,
 )
@@ -44,32 +45,35 @@ def exp(k: KernelBuilder, x: Val) -> Val:
     return _exp(k, fmt, clamp(k, x, fmt.exp_range))
 
 
-def _exp(k: KernelBuilder, fmt: Format, x: Val, factor: float = 1.0) -> Val:
-    """e**x * factor for x inside exp_range, factor a power of two.
+def _exp(k: KernelBuilder, fmt: Format, x: Val, plus: int = 0) -> Val:
+    """e**x * 2**plus for x inside exp_range.
 
-    x = 2m ln2 + r, |r| <= ln2: two equal scalings by 2**m cost less than two different ones by 2**(n//2), 2**(n-n//2),
-    for one more coefficient. The first is exact, so a subnormal result is rounded once.
+    Two scalings by about 2**(n/2), as there are more powers than a number has exponents. The first is exact, so a
+    subnormal result is rounded once.
     """
-    shifted = k.fma(x, 0.5 / math.log(2), fmt.shifter)
-    m = shifted - fmt.shifter
-    r = k.fma(m, -2 * fmt.ln2[1], k.fma(m, -2 * fmt.ln2[0], x))
-    scale = power_of_two(k, fmt, shifted)
-    first = short_chain(k, r, fmt.exp) * scale
-    return first * (scale if factor == 1.0 else scale * factor)
+    shifted, r = _nearest_power(k, fmt, x)
+    n = k.bitcast(shifted, fmt.bits)
+    half = n >> 1
+    first = polynomial(k, r, fmt.exp) * power_of_bits(k, fmt, half)
+    return first * power_of_bits(k, fmt, n - half, plus)
 
 
 def exp_nonpositive(k: KernelBuilder, x: Val) -> Val:
-    """e**x for x that is not above 0, a quarter cheaper than `exp` and no less precise. (NaN stays NaN.)
+    """e**x for x that is not above 0, cheaper than `exp` and the same bits. (NaN stays NaN.)
 
-    The polynomial gives e**r * 2**-far and one scaling by 2**(n + far) the result, subnormal or not: with results above
-    1 as well, there would be more powers than a number has exponents.
+    The polynomial gives e**r * 2**-far and one scaling by 2**(n + far) the result, subnormal or not.
     """
     fmt = format_of("exp", x)
-    x, far = at_least(k, x, fmt.exp_range[0]), fmt.bias - 27
+    far = fmt.bias - 27
+    shifted, r = _nearest_power(k, fmt, at_least(k, x, fmt.exp_range[0]))
+    return polynomial(k, r, [c * 2.0**-far for c in fmt.exp]) * power_of_two(k, fmt, shifted, plus=far)
+
+
+def _nearest_power(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+    """n + fmt.shifter and r, where x = n ln2 + r and |r| is hardly above ln2 / 2."""
     shifted = k.fma(x, 1 / math.log(2), fmt.shifter)
     n = shifted - fmt.shifter
-    r = k.fma(n, -fmt.ln2[1], k.fma(n, -fmt.ln2[0], x))
-    return polynomial(k, r, [c * 2.0**-far for c in fmt.exp_near]) * power_of_two(k, fmt, shifted, plus=far)
+    return shifted, k.fma(n, -fmt.ln2[1], k.fma(n, -fmt.ln2[0], x))
 
 
 def exp2(k: KernelBuilder, x: Val) -> Val:
@@ -78,7 +82,7 @@ def exp2(k: KernelBuilder, x: Val) -> Val:
 
 
 def _exp2(k: KernelBuilder, fmt: Format, x: Val, rest: Val | None = None) -> Val:
-    """2**(x + rest) for x inside exp2_range, a rest far below x; scaled as in `_exp`."""
+    """2**(x + rest) for x inside exp2_range, a rest far below x. x = 2m + r, |r| <= 1: two equal scalings by 2**m."""
     shifted = k.fma(x, 0.5, fmt.shifter)
     r = k.fma(shifted - fmt.shifter, -2.0, x)
     scale = power_of_two(k, fmt, shifted)
@@ -129,7 +133,7 @@ def sinh(k: KernelBuilder, x: Val) -> Val:
 
 def cosh(k: KernelBuilder, x: Val) -> Val:
     fmt = format_of("cosh", x)
-    quarter = _exp(k, fmt, at_most(k, k.abs(x), fmt.expm1_range[1]), factor=0.25)
+    quarter = _exp(k, fmt, at_most(k, k.abs(x), fmt.expm1_range[1]), plus=-2)
     return k.fma(quarter, 2.0, 0.125 / quarter)
 
 

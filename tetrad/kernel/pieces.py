@@ -90,8 +90,12 @@ def clamp(k: KernelBuilder, x: Val, limits: tuple[float, float]) -> Val:
 
 def power_of_two(k: KernelBuilder, fmt: Format, shifted: Val, plus: int = 0) -> Val:
     """2**(n + plus), where `shifted` is n + fmt.shifter: n lies in its low bits, everything else is shifted out."""
-    exponent = (k.bitcast(shifted, fmt.bits) << fmt.mantissa) + ((fmt.bias + plus) << fmt.mantissa)
-    return k.bitcast(exponent, fmt.dtype)
+    return power_of_bits(k, fmt, k.bitcast(shifted, fmt.bits), plus)
+
+
+def power_of_bits(k: KernelBuilder, fmt: Format, n: Val, plus: int = 0) -> Val:
+    """2**(n + plus) for an integer of whose bits only the low ones count."""
+    return k.bitcast((n << fmt.mantissa) + ((fmt.bias + plus) << fmt.mantissa), fmt.dtype)
 
 
 def keep_tiny(k: KernelBuilder, fmt: Format, x: Val, y: Val) -> Val:

@@ -1,8 +1,8 @@
 """Lowering, signs: which values are known to be never positive, or never negative, from how they are computed.
 
 Receives a graph node, returns its sign or 0 for "not known". NaN has no sign: what is said holds for all other
-elements. An op may have a cheaper kernel for such operands (`Op.lower_nonpositive`). The answer follows from the graph
-alone, so the bits of a program do not depend on what is fused.
+elements. An op may have a cheaper kernel for such operands (`Op.lower_nonpositive`), which gives the same bits: what is
+known may depend on where a function ends.
 """
 
 from __future__ import annotations
