@@ -127,3 +127,18 @@ def test_a_container_met_twice_is_no_circle() -> None:
     shared = [1, 2]
     refuse_cycle({"a": shared, "b": (shared, [shared])})
     assert flatten((shared, shared))[0] == [1, 2, 1, 2]
+
+
+def test_parts_that_are_leaves_as_they_are() -> None:
+    model = {"a": None, "b": (1, [2])}
+    assert tree.leaves(model, is_leaf=lambda part: part is None) == [None, 1, 2]
+    assert tree.map(lambda x: 0 if x is None else x, model, is_leaf=lambda x: x is None) == {"a": 0, "b": (1, [2])}
+    assert tree.map(lambda p, q: (p, q), model, model, is_leaf=lambda x: isinstance(x, tuple))["b"] == ((1, [2]),) * 2
+    assert tree.structure(model, is_leaf=lambda part: isinstance(part, dict)) == tree.structure(0)
+
+
+def test_leaves_joined() -> None:
+    assert tree.reduce(lambda a, b: a + b, {"b": 2, "a": [1, None]}) == 3
+    assert tree.reduce(lambda a, b: [*a, b], {"b": 2, "a": [1]}, []) == [1, 2]
+    assert tree.all({"a": True, "b": []})
+    assert not tree.all([True, (0,)])

@@ -147,3 +147,25 @@ def test_the_sum_of_a_number_is_known_while_tracing(way: Any) -> None:
 
 def test_the_name_of_a_mesh_axis_changes_nothing() -> None:
     np.testing.assert_array_equal(np.asarray(td.vmap(total, spmd_axis_name="data")(X)), [6.0, 15.0])
+
+
+def test_a_compiled_function_inside_knows_the_axes_of_each_call() -> None:
+    """It once kept what it had recorded for another size, and for a name that was no longer there."""
+    inner = td.jit(lambda a: td.all_gather(a, "i") * td.psum(1, "i"))
+    for row in (X[0], X[0, :2]):
+        found = td.vmap(inner, axis_name="i")(row)
+        np.testing.assert_array_equal(np.asarray(found), np.tile(np.asarray(row) * len(row), (len(row), 1)))
+    with pytest.raises(TraceError, match=r"no axis named 'i' here, bound are: 'j'(.|\n)*test_vmap.py line"):
+        td.vmap(inner, axis_name="j")(X[0])
+
+
+@WAYS
+def test_rules_of_custom_functions_use_names_of_axes(way: Any) -> None:
+    """A rule is traced when a derivative asks for it, which may be outside the vmap."""
+    f = td.custom_jvp(lambda a: a * td.psum(a, "i"))
+    f.defjvp(lambda primals, tangents: (f(*primals), 10 * td.psum(primals[0], "i") * tangents[0]))
+    g = td.custom_vjp(lambda a: a * td.psum(a, "i"))
+    g.defvjp(lambda a: (g(a), td.psum(a, "i")), lambda total, ct: (10 * total * ct + 0 * td.psum(ct, "i"),))
+    for function in (f, g):
+        slope = way(td.grad(lambda x, function=function: td.sum(td.vmap(function, axis_name="i")(x))))(X[0])
+        np.testing.assert_array_equal(np.asarray(slope), [60.0, 60.0, 60.0])

@@ -7,6 +7,7 @@ builds the tree again. None is a tree without leaves; whatever is not a known co
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from tetrad.core.record import record
 from tetrad.core.source import user_source
 
 T = TypeVar("T")
+Question = Callable[[Any], bool]
 
 
 @record(eq=False)
@@ -158,8 +160,10 @@ def _container(tree: Any) -> Container | None:
     return found
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
+def flatten(tree: Any, is_leaf: Question | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves, left to right (dicts by sorted key), and the shape of the tree.
+
+    is_leaf   asked of every part: where it holds, the part is a leaf as it is
 
     >>> leaves, shape = flatten({"b": (1, 2), "a": None, "c": [3]})
     >>> leaves
@@ -169,6 +173,8 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
     """
     leaves: list[Any] = []
     try:
+        if is_leaf is not None:
+            return leaves, _flatten_until(tree, leaves, is_leaf)
         return leaves, _flatten_into(tree, leaves)
     except RecursionError:
         refuse_cycle(tree)
@@ -198,6 +204,15 @@ def _flatten_into(tree: Any, leaves: list[Any]) -> TreeDef:
     return tree_def(type(tree), data, tuple([_flatten_into(child, leaves) for child in children]))
 
 
+def _flatten_until(tree: Any, leaves: list[Any], is_leaf: Question) -> TreeDef:
+    node = None if is_leaf(tree) else _container(tree)
+    if node is None:
+        leaves.append(tree)
+        return LEAF
+    children, data = node.flatten(tree)
+    return tree_def(type(tree), data, tuple([_flatten_until(child, leaves, is_leaf) for child in children]))
+
+
 def unflatten(shape: TreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of this shape with these leaves."""
     return _unflatten_from(shape, iter(leaves))
@@ -210,16 +225,16 @@ def _unflatten_from(shape: TreeDef, leaves: Iterator[Any]) -> Any:
     return NODES[shape.container].unflatten(shape.data, children)
 
 
-def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Question | None = None) -> Any:
     """Apply a function to every leaf (and the matching leaves of trees of the same shape).
 
     >>> tree_map(lambda a, b: a + b, {"w": 1, "b": [2]}, {"w": 10, "b": [20]})
     {'b': [22], 'w': 11}
     """
-    leaves, shape = flatten(tree)
+    leaves, shape = flatten(tree, is_leaf)
     columns = [leaves]
     for other in others:
-        other_leaves, other_shape = flatten(other)
+        other_leaves, other_shape = flatten(other, is_leaf)
         if other_shape != shape:
             raise TraceError("tree_map: the trees have different shapes", hint="same containers, same keys")
         columns.append(other_leaves)
@@ -229,18 +244,32 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
 map = tree_map  # the names of jax.tree
 
 
-def leaves(tree: Any) -> list[Any]:
+def leaves(tree: Any, is_leaf: Question | None = None) -> list[Any]:
     """The leaves alone.
 
     >>> leaves({"w": 1, "b": [2, None]})
     [2, 1]
     """
-    return flatten(tree)[0]
+    return flatten(tree, is_leaf)[0]
 
 
-def structure(tree: Any) -> TreeDef:
+def structure(tree: Any, is_leaf: Question | None = None) -> TreeDef:
     """The shape alone."""
-    return flatten(tree)[1]
+    return flatten(tree, is_leaf)[1]
+
+
+def reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: Question | None = None) -> Any:
+    """The leaves joined two at a time, from the left, beginning with a value if one is given.
+
+    >>> reduce(lambda a, b: a + b, {"w": 1, "b": [2, 3]}, 10)
+    16
+    """
+    return functools.reduce(function, flatten(tree, is_leaf)[0], *initial)
+
+
+def all(tree: Any, *, is_leaf: Question | None = None) -> bool:
+    """Whether every leaf is true."""
+    return builtins.all(flatten(tree, is_leaf)[0])
 
 
 class _Star:

@@ -1,4 +1,4 @@
-"""Tracing, context: which function is being traced on this thread, and what it takes from outside.
+"""Tracing, context: which function is being traced on this thread, what it takes from outside, and names of axes.
 
 A `Trace` is one run of one Python function on traced arrays. It owns the parameters, the constants and the captured
 values of the graph under construction; traces nest when one jitted function calls another.
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_parameter
 from tetrad.graph.nodes import Node
@@ -49,6 +50,7 @@ class Trace:
 class _Stack(threading.local):
     def __init__(self) -> None:
         self.traces: list[Trace] = []
+        self.axes: tuple[tuple[Any, Size], ...] = ()  # names that `vmap` has given, outermost first
 
 
 stack = _Stack()
@@ -56,6 +58,16 @@ stack = _Stack()
 
 def current_trace() -> Trace | None:
     return stack.traces[-1] if stack.traces else None
+
+
+@contextmanager
+def with_axes(axes: tuple[tuple[Any, Size], ...]) -> Iterator[None]:
+    """These names of axes, and no others, until the block ends."""
+    before, stack.axes = stack.axes, axes
+    try:
+        yield
+    finally:
+        stack.axes = before
 
 
 @contextmanager

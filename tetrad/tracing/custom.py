@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
+from tetrad.core.sizes import Size
 from tetrad.core.source import Source, user_source
 from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
@@ -25,7 +26,7 @@ from tetrad.graph.custom import make_checkpoint, make_custom
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of
-from tetrad.tracing.context import current_trace
+from tetrad.tracing.context import current_trace, stack, with_axes
 from tetrad.tracing.operands import as_array, convert, traced
 from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
@@ -55,6 +56,7 @@ class Site:
     arguments: Arguments
     kinds: tuple[ArrayType, ...]
     source: Source | None
+    axes: tuple[tuple[Any, Size], ...]  # names that `vmap` had given there
 
     @property
     def tree(self) -> TreeDef:
@@ -69,7 +71,7 @@ def record_site(function: Function, args: Sequence[Any], kwargs: dict[str, Any])
     leaves = [as_array(leaf) for leaf in arguments.leaves]
     made = trace_function(signature, function, arguments, [Kind(x.type) for x in leaves])
     kinds = tuple(x.type for x in leaves)
-    return Site(signature.name, made, arguments, kinds, user_source()), [*leaves, *made.captured]
+    return Site(signature.name, made, arguments, kinds, user_source(), stack.axes), [*leaves, *made.captured]
 
 
 def returned(site: Site, nodes: Sequence[Any]) -> Any:
@@ -266,7 +268,7 @@ class custom_jvp(_Custom):
             self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defjvp")
 
     def rule(self, site: Site, fixed: list[Any]) -> Rule:
-        return JvpRule(site.name, len(site.kinds), _once(lambda: self.derivative(site, fixed)))
+        return JvpRule(site.name, len(site.kinds), _once(lambda: self.derivative(site, fixed), site))
 
     def derivative(self, site: Site, fixed: list[Any]) -> Graph:
         """operands..., tangents... -> results..., tangents of the results."""
@@ -331,8 +333,8 @@ class custom_vjp(_Custom):
             self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defvjp")
 
     def rule(self, site: Site, fixed: list[Any]) -> Rule:
-        forward = _once(lambda: self.forward(site, fixed))
-        backward = _once(lambda: self.backward(site, fixed, forward()))
+        forward = _once(lambda: self.forward(site, fixed), site)
+        backward = _once(lambda: self.backward(site, fixed, forward()), site)
         return VjpRule(site.name, len(site.kinds), lambda: forward().graph, backward)
 
     def forward(self, site: Site, fixed: list[Any]) -> Traced:
@@ -425,13 +427,14 @@ def zeros_in_trace(kind: ArrayType) -> Array:
     return zero if not kind.shape else zero._call("broadcast_to", kind.shape)
 
 
-def _once(make: Callable[[], Any]) -> Callable[[], Any]:
-    """The same result for every call, made by the first."""
+def _once(make: Callable[[], Any], site: Site) -> Callable[[], Any]:
+    """The same result for every call, made by the first, with the names of axes that are known at the site."""
     found: list[Any] = []
 
     def get() -> Any:
         if not found:
-            found.append(make())
+            with with_axes(site.axes):
+                found.append(make())
         return found[0]
 
     return get

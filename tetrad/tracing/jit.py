@@ -289,7 +289,7 @@ class Jitted:
 
     def _inline(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Any:
         """Record a call of this function's graph in the current trace."""
-        key = (arguments.key, kinds)
+        key = (arguments.key, kinds, stack.axes)
         traced = self._traces.get(key)
         if traced is None:
             traced = self._trace(arguments, kinds)

@@ -7,9 +7,8 @@ example and asks `derive.batch` for the graph of all. Names and arguments are JA
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import update_wrapper
 from typing import Any
 
@@ -24,7 +23,7 @@ from tetrad.derive.batch import Axis
 from tetrad.derive.batch import batch as batch_graph
 from tetrad.ops.collective import axis_index_node
 from tetrad.tracing.array import Array, TracedArray, array_type, fail
-from tetrad.tracing.context import current_trace
+from tetrad.tracing.context import current_trace, stack, with_axes
 from tetrad.tracing.inline import run_graph
 from tetrad.tracing.operands import as_array, run, size_array, traced
 from tetrad.tracing.settings import is_values, without_settings
@@ -186,28 +185,12 @@ def put_back(x: Array, batched: bool, place: int | None, size: Size, name: str) 
 # -- between the rows -------------------------------------------------------------------------------------------------
 
 
-class _Bound(threading.local):
-    def __init__(self) -> None:
-        self.axes: list[tuple[Any, Size]] = []  # outermost first
-
-
-_bound = _Bound()
-
-
-@contextmanager
-def bound_axis(name: Any, size: Size) -> Iterator[None]:
-    if name is None:
-        yield
-        return
-    _bound.axes.append((name, size))
-    try:
-        yield
-    finally:
-        _bound.axes.pop()
+def bound_axis(name: Any, size: Size) -> AbstractContextManager[None]:
+    return nullcontext() if name is None else with_axes((*stack.axes, (name, size)))
 
 
 def size_of_axis(what: str, name: Any) -> Any:
-    bound = dict(_bound.axes)
+    bound = dict(stack.axes)
     if name in bound:
         return bound[name]
     known = ", ".join(map(repr, bound)) or "none"
