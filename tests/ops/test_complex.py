@@ -222,3 +222,30 @@ def test_function_part_is_a_part_of_the_function() -> None:
     parts = [make_parameter(ArrayType(f32, (2,)), i) for i in range(2)]
     with pytest.raises(DtypeError, match="unknown function 'gamma'"):
         function_part(*parts, function="gamma", which=0)
+
+
+@BOTH
+def test_beside_a_pole(how: Function) -> None:
+    """Where the square of the distance vanishes: log(2 / y) / 2, from the least number on."""
+    y = np.array([2.0**-1074, 1e-310, 1e-250, 1e-180, 1e-160, 1e-121, 1e-119, 1e-60, 1e-9])
+    want = (np.log(2) - np.log(y)) / 2
+    for sign in (1, -1):
+        got = np.asarray(how(td.atanh)(td.asarray(sign + 1j * y)))
+        np.testing.assert_allclose(got.real, sign * want, rtol=1e-14)
+        turned = np.asarray(how(td.atan)(td.asarray(y + 1j * sign)))
+        np.testing.assert_allclose(turned.imag, sign * want, rtol=1e-14)
+
+
+@BOTH
+def test_what_is_not_a_number_has_no_angle(how: Function) -> None:
+    got = np.asarray(how(td.atanh)(td.asarray([complex(np.nan, 1e300), complex(np.nan, np.inf)], dtype="complex128")))
+    assert np.isnan(got[0].imag) and got[1].imag == np.pi / 2
+
+
+@BOTH
+def test_expm1_is_finite_where_the_exponential_is(how: Function) -> None:
+    z = np.array([709.9 + 1j, 709.9 - 1.2j, 709.75 + 3j, 300 + 1j])
+    with np.errstate(over="ignore"):  # NumPy says so on its way to a finite result
+        want = np.exp(z)
+    assert np.isfinite(want).all()
+    np.testing.assert_allclose(np.asarray(how(td.expm1)(td.asarray(z))), want, rtol=1e-12)

@@ -343,16 +343,17 @@ def atanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
     """(log1p(4a / ((1 - a)**2 + b*b)) / 4, atan2(2b, (1 - a)(1 + a) - b*b) / 2), for |a|, which has the sign of a."""
     x = k.abs(a)
     m, n = larger_and_smaller(k, a, b)
-    beside = x.eq(1.0) & (k.abs(b) < 2.0**-400)  # b*b would vanish; the logarithm of what b is scaled by is added
-    y = k.select(beside, b * 2.0**600, b)
-    ordinary = km.log1p(k, 4.0 * x / k.fma(y, y, (1.0 - x) * (1.0 - x))) * 0.25
-    ordinary = ordinary + k.select(beside, k.const(300.0 * LN2, f64), 0.0)
+    beside = x.eq(1.0) & (k.abs(b) < 2.0**-400)  # b*b would vanish: log(2 / |b|) / 2, where b is scaled from its least
+    above = k.select(beside, k.const(2.0, f64), 4.0 * x)
+    below = k.select(beside, k.abs(b) * 2.0**60, k.fma(b, b, (1.0 - x) * (1.0 - x)))
+    ordinary = km.log1p(k, above / below) * k.select(beside, k.const(0.5, f64), 0.25)
+    ordinary = ordinary + k.select(beside, k.const(30.0 * LN2, f64), 0.0)
     far, quotient = (x > 2.0**60) | (k.abs(b) > 2.0**60), n / m
     faint = k.select(is_infinite(k, a, b), 0.0, x / m / m / k.fma(quotient, quotient, 1.0))
     re = k.copysign(k.select(far, faint, ordinary), a)
     turned = km.atan2(k, 2.0 * b, k.fma(-b, b, (1.0 - x) * (x + 1.0))) * 0.5
     right = k.copysign(k.const(math.pi / 2, f64), b)
-    im = k.select(far & b.eq(b), right, turned)
+    im = k.select(far & b.eq(b) & (a.eq(a) | k.abs(b).eq(INF)), right, turned)
     return k.select(a.eq(0.0), a, re), im
 
 

@@ -76,8 +76,10 @@ def powered(x: Array, y: Array) -> Array:
 @precise
 def less_one(x: Array) -> Array:
     """exp(x) - 1, without the loss near 0."""
-    half = np.sin(x.imag / 2)
-    return joined(np.asarray(np.expm1(x.real) * np.cos(x.imag) - 2 * half * half), np.exp(x).imag.copy())
+    half, whole = np.sin(x.imag / 2), np.exp(x)
+    small = np.expm1(x.real) * np.cos(x.imag) - 2 * half * half
+    is_large = (x.real > 700) & np.isfinite(x.real)  # exp(x.real) may overflow where the product does not
+    return joined(np.where(is_large, whole.real, small), whole.imag.copy())
 
 
 @precise
