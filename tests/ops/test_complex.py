@@ -244,7 +244,7 @@ def test_what_is_not_a_number_has_no_angle(how: Function) -> None:
 
 @BOTH
 def test_expm1_is_finite_where_the_exponential_is(how: Function) -> None:
-    z = np.array([709.9 + 1j, 709.9 - 1.2j, 709.75 + 3j, 300 + 1j])
+    z = np.array([709.9 + 1j, 709.9 - 0.9j, 709.75 + 3j, 300 + 1j])
     with np.errstate(over="ignore"):  # NumPy says so on its way to a finite result
         want = np.exp(z)
     assert np.isfinite(want).all()
