@@ -42,6 +42,9 @@ SOUND: list[tuple[Callable[..., Any], list[np.ndarray]]] = [
     (lambda c, xs: td.scan(lambda c, x: (td.tanh(c * x), c), c, xs), arrays((6,), (5, 6))),
     (lambda x: td.floor(td.exp(x) * 10).astype(td.int32) % 7 == 3, arrays((100,))),
     (lambda x: td.sqrt(x - 1) / 0, arrays((100,))),
+    (lambda x: (x * 2).at[2].set(5.0) + 1, arrays((8, 4))),
+    (lambda x: td.scan(lambda c, i: (c.at[i].add(7.0), td.sum(c)), x * 3, td.arange(4)), arrays((8, 4))),
+    (lambda x: td.concat([x + 1] * 20 + [x], axis=1) * 2, arrays((3, 5))),
 ]
 
 
@@ -136,6 +139,20 @@ def test_a_wrong_emitter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = bisect(lambda x: x * (x - 3))(*arrays((37,)))
     assert found.station == "codegen" and found.difference is not None
     assert "one thread" in found.difference.what and "37 of 37 elements differ" in found.difference.detail
+
+
+@pytest.mark.parametrize(("at", "where"), [(40, "12 bytes after its end"), (-2, "8 bytes before it")])
+def test_a_write_beside_an_array_is_named(monkeypatch: pytest.MonkeyPatch, at: int, where: str) -> None:
+    sound = rules.table[n.Store]
+
+    def strays(cg: Any, node: Any) -> Any:
+        cg.line(f"store float 1.0, ptr {cg.pointer(node.buffer, str(at))}")
+        return sound(cg, node)
+
+    monkeypatch.setitem(rules.table, n.Store, strays)
+    found = bisect(lambda x: x * 2)(*arrays((37,)))
+    assert found.station == "codegen" and found.difference is not None
+    assert "out0: f32[37]" in found.difference.what and where in found.difference.detail
 
 
 def test_a_wrong_memory_plan_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,21 +15,22 @@ from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat
 
 Dims = Mapping[str, int]
 Memory = dict[Slot, np.ndarray]
-Watch = Callable[[Launch, Memory], None]
+Watch = Callable[[Launch, Memory, Memory], None]
 
 
 def interpret(
     lowered: Lowered, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
 ) -> list[np.ndarray]:
-    """The outputs of a lowered graph; `watch` sees memory after every launch."""
+    """The outputs of a lowered graph; `watch` sees memory before and after every launch."""
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
     for step in lowered.steps:
         if isinstance(step, Control):
             run_control(step, memory, dims, lambda body, given: interpret(body, given, dims, watch))
             continue
+        before = memory if watch is None else memory.copy()  # of the table: no array in it is ever changed
         run_launch(step, memory, dims)
         if watch is not None:
-            watch(step, memory)
+            watch(step, before, memory)
     return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
 
 

@@ -6,7 +6,7 @@ inputs, kernel by kernel, so a fault shows where it is made and not where it is 
     trace     the traced graph on the evaluator, against the function run eagerly
     passes    the graph after each pass, against the graph before it: exact, unless a rule that fired has a licence
     lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the ULPs that the ops state
-    codegen   each kernel as machine code, against the kernel evaluator: to the bit
+    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing written beside it
     schedule  the whole program in its arena, with all threads, against the kernel evaluator: to the bit
 """
 
@@ -34,6 +34,7 @@ from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.launch import Launch, Lowered, Slot, Step
 from tetrad.passes import pipeline
+from tetrad.passes.fuse import Group
 from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
 from tetrad.runtime.memory import Storage
@@ -42,6 +43,7 @@ from tetrad.runtime.table import Entry, Table, Word
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
 FILL = 0xA5  # of memory that a kernel is about to write, as in the interpreter
+FENCE = 4096  # bytes on both sides of it, where nobody may write
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,7 @@ class Look:
 
     call: Call
     owners: dict[Launch, Lowered] = field(init=False)
+    last: dict[tuple[Group, Slot], Launch] = field(init=False)  # that writes to a slot for a group
     wrong_lowering: Difference | None = None
     wrong_code: Difference | None = None
     memory: Memory = field(default_factory=dict)  # of the outermost graph, after its last kernel
@@ -215,6 +218,7 @@ class Look:
     def __post_init__(self) -> None:
         lowered = self.call.compiled.lowered
         self.owners = dict(owned_launches(lowered))
+        self.last = {(launch.group, s): launch for launch in self.owners if launch.group for s in launch.writes}
         self.results = interpret(lowered, self.call.arrays, self.call.dims, self.watch)
 
     def lower(self) -> Checked:
@@ -225,22 +229,23 @@ class Look:
         what = f"{len(self.owners)} kernels as machine code against the kernel evaluator"
         return Checked("codegen", what, self.wrong_code)
 
-    def watch(self, launch: Launch, memory: Memory) -> None:
+    def watch(self, launch: Launch, before: Memory, memory: Memory) -> None:
         lowered = self.owners[launch]
         if lowered is self.call.compiled.lowered:
             self.memory = memory
-        self.wrong_lowering = self.wrong_lowering or self.compare_nodes(launch, lowered, memory)
-        self.wrong_code = self.wrong_code or self.compare_code(launch, memory)
+        self.wrong_lowering = self.wrong_lowering or self.compare_nodes(launch, lowered, before, memory)
+        self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
-    def compare_nodes(self, launch: Launch, lowered: Lowered, memory: Memory) -> Difference | None:
+    def compare_nodes(self, launch: Launch, lowered: Lowered, before: Memory, memory: Memory) -> Difference | None:
         """Against the graph evaluator, given the same memory; only nodes that are complete after this launch."""
         dims, group = self.call.dims, launch.group
         if group is None:
             return self.compare_copy(launch, lowered, memory)
-        written = [node for node in group.outputs if lowered.slots.get(node) in launch.writes]
+        places = {node: lowered.slots[node] for node in group.outputs if node in lowered.slots}
+        written = [node for node, slot in places.items() if self.last.get((group, slot)) is launch]
         inside = set(group.members)
         known = {
-            node: exact(value_of(slot, memory, dims))
+            node: exact(value_of(slot, before if is_changed(launch, slot) else memory, dims))
             for node, slot in lowered.slots.items()
             if node not in inside and (slot in memory or slot.literal is not None)
         }
@@ -262,19 +267,26 @@ class Look:
                     return Difference(f"copy {launch.name} of {lines_of(lowered.graph)[node]}", node.source, detail)
         return None
 
-    def compare_code(self, launch: Launch, memory: Memory) -> Difference | None:
+    def compare_code(self, launch: Launch, before: Memory, memory: Memory) -> Difference | None:
         """The same kernel as machine code, alone and with all threads, on copies of the same memory."""
         dims = self.call.dims
         for threads in (1, None):
-            own = run_alone(self.call, launch, memory, threads)
-            for slot in (s for s in launch.slots if s in launch.writes):
-                got = own[slot].as_numpy(slot.type.dtype.np, value_of(slot, memory, dims).shape)
-                detail = told_apart(got, value_of(slot, memory, dims))
+            own = run_alone(self.call, launch, before, threads)
+            for slot in launch.slots:
+                detail = strayed(own[slot])
+                if slot in launch.writes and detail is None:
+                    got = own[slot].as_numpy(slot.type.dtype.np, value_of(slot, memory, dims).shape)
+                    detail = told_apart(got, value_of(slot, memory, dims))
                 if detail is not None:
                     how = "one thread" if threads == 1 else "all threads"
                     what = f"kernel {launch.name} with {how}, {slot.name}: {slot.type}"
                     return Difference(what, launch.source, detail)
         return None
+
+
+def is_changed(launch: Launch, slot: Slot) -> bool:
+    """Does a launch change a part of what a slot held?"""
+    return slot in launch.updates and slot in launch.writes
 
 
 def owned_launches(lowered: Lowered) -> Iterator[tuple[Launch, Lowered]]:
@@ -295,20 +307,43 @@ class Fixed:
         return Word(NUMBER, self.storages[slot].ptr)
 
 
-def run_alone(call: Call, launch: Launch, memory: Memory, threads: int | None) -> dict[Slot, Storage]:
-    """Machine code of one launch on copies: what it reads as it is, what it writes filled with a pattern."""
+def run_alone(call: Call, launch: Launch, before: Memory, threads: int | None) -> dict[Slot, Storage]:
+    """Machine code of one launch on copies: what it reads or changes as it was, what is new filled with a pattern."""
     own: dict[Slot, Storage] = {}
     for slot in launch.slots:
-        array = value_of(slot, memory, call.dims)
-        own[slot] = Storage.allocate(array.nbytes)
-        if array.size:
-            raw = own[slot].as_numpy(np.dtype(np.uint8), (array.nbytes,))
-            raw[:] = FILL if slot in launch.writes else np.ravel(array).view(np.uint8)
+        array = value_of(slot, before, call.dims)
+        is_new = slot in launch.writes and slot not in launch.updates
+        own[slot] = fenced(np.full(array.nbytes, FILL, np.uint8) if is_new else array)
     scratch = scratch_layout(launch.program, call.dims)
     entry = call.compiled.scheduler.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
     if entry is not None:
         run(Table([entry], scratch[-1], heavy=True), [], threads)
     return own
+
+
+def fenced(array: np.ndarray) -> Storage:
+    """A copy of an array's bytes inside a larger block, whose other bytes are the fences."""
+    block = Storage.allocate(array.nbytes + 2 * FENCE)
+    raw = bytes_of(block)
+    raw[:] = FILL
+    raw[FENCE : FENCE + array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+    return Storage(block.ptr + FENCE, array.nbytes, block)
+
+
+def bytes_of(storage: Storage) -> np.ndarray:
+    return storage.as_numpy(np.dtype(np.uint8), (storage.nbytes,))
+
+
+def strayed(inner: Storage) -> str | None:
+    """Where the fences around a copy were written to, if they were."""
+    raw = bytes_of(inner.owner)
+    outside = np.concatenate([raw[:FENCE], raw[FENCE + inner.nbytes : inner.nbytes + 2 * FENCE]])
+    found = np.flatnonzero(outside != FILL)
+    if not found.size:
+        return None
+    at = int(found[0])
+    where = f"{FENCE - at} bytes before it" if at < FENCE else f"{at - FENCE} bytes after its end"
+    return f"{found.size} bytes outside it were written to, the first {where}"
 
 
 # -- the whole program ------------------------------------------------------------------------------------------------
@@ -335,11 +370,12 @@ def results_of(call: Call) -> list[np.ndarray]:
 
 def misplaced(call: Call, look: Look) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever longer parts of it."""
-    entries = call.runner.table.entries
-    for i, step in enumerate(running(call.compiled.lowered, call.dims)):
+    entries, steps = call.runner.table.entries, list(running(call.compiled.lowered, call.dims))
+    last = {slot: step for step in steps for slot in step.writes}  # memory is as it leaves it
+    for i, step in enumerate(steps):
         slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
         contents = run_part(call, entries[: i + 1], slots)
-        for slot in (s for s in slots if s in step.writes):
+        for slot in (s for s in slots if last.get(s) is step):
             detail = told_apart(contents[slot], value_of(slot, look.memory, call.dims))
             if detail is not None:
                 return Difference(f"step {i}, {step_name(step)}, {slot.name}: {slot.type}", step.source, detail)

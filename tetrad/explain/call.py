@@ -21,6 +21,7 @@ from tetrad.core.tree import flatten
 from tetrad.graph.nodes import Graph
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array
+from tetrad.tracing.creation import asarray
 from tetrad.tracing.jit import Jitted, Program
 from tetrad.transforms import NATIVE
 
@@ -49,8 +50,10 @@ class Call:
         return [Storage.from_numpy(np.array(a) if i in donated else a) for i, a in enumerate(self.arrays)]
 
     def eager(self) -> list[np.ndarray]:
-        """What the function gives when it is not compiled."""
-        results, _ = flatten(self.jitted.function(*self.args, **self.kwargs))
+        """What the function gives when it is not compiled, of arrays as compiled functions get them."""
+        arguments = self.jitted.signature.arguments(self.args, self.kwargs)
+        args, kwargs = arguments.rebuild([asarray(x) if isinstance(x, np.ndarray) else x for x in arguments.leaves])
+        results, _ = flatten(self.jitted.function(*args, **kwargs))
         return [np.asarray(r.view if isinstance(r, Array) else r) for r in results]
 
 
