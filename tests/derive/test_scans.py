@@ -232,6 +232,36 @@ def test_while_loops_go_forward_only() -> None:
         td.grad(f)(array(3.0))
 
 
+def test_while_loops_that_no_gradient_goes_through() -> None:
+    """A root found by halving, then one step of Newton that is differentiated: the loop itself needs no way back."""
+
+    def root(a: td.Array) -> td.Array:
+        def halved(s: Any) -> Any:
+            middle = (s[0] + s[1]) / 2
+            above = middle**3 + a * middle - 1 > 0
+            return td.where(above, s[0], middle), td.where(above, middle, s[1])
+
+        low, high = td.while_loop(lambda s: s[1] - s[0] > 1e-13, halved, (0 * a - 2, 0 * a + 2))
+        x = td.stop_gradient((low + high) / 2)
+        return x - (x**3 + a * x - 1) / td.stop_gradient(3 * x**2 + a)
+
+    a = np.array([0.5, 1.0, 2.0])
+    x = np.array([max(np.roots([1, 0, n, -1]).real) for n in a])
+    for f in (root, td.checkpoint(root), lambda a: td.scan(lambda c, _: (c, root(c)), a, None, length=1)[1][0]):
+        for g in ways(td.vmap(td.grad(f))):
+            close(g(array(a)), -x / (3 * x**2 + a), 1e-12)
+
+
+def test_the_change_of_a_while_loop_is_a_function() -> None:
+    def f(x: td.Array) -> td.Array:
+        return td.while_loop(lambda c: c < 100, lambda c: c * x, x)
+
+    for g in ways(lambda x, t: td.linearize(f, x)[1](t)):
+        close(g(array(3.0), array(2.0)), 10 * 3.0**4)
+    value, back = td.vjp(lambda x: (f(x), 2 * x)[1], array(3.0))
+    close(back(value)[0], 12.0)
+
+
 def test_rows_of_a_while_loop_end_by_themselves() -> None:
     def f(x: td.Array) -> td.Array:
         return td.while_loop(lambda c: c < 100, lambda c: c * 2, x)

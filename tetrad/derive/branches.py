@@ -20,6 +20,7 @@ from tetrad.derive.parts import spread_reached
 from tetrad.derive.transpose import Cotangents, transpose
 from tetrad.derive.walk import Both, Tangent, instantiate, is_differentiable
 from tetrad.graph.build import fresh_like, make_graph, spliced
+from tetrad.graph.build import results as results_of
 from tetrad.graph.loops import make_switch, make_while, switch, while_loop
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import full_like, run, spread, where, zeros_like
@@ -187,6 +188,11 @@ def grouped(inputs: Sequence[Node], consts: int, carries: int, moved_consts: int
 
 
 def linearize_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
+    """The change walks forward in a loop that computes the values again: it may be asked for, or stopped behind it."""
+    return results_of(node), jvp_while(node, primals, tangents)[1]
+
+
+def transpose_while(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
     raise UnsupportedError(
         "while_loop has no reverse derivative: how many steps it takes is only known afterwards",
         source=node.source,
@@ -230,5 +236,5 @@ def guarded_step(
 
 forward.NESTED |= {switch: jvp_switch, while_loop: jvp_while}
 linearizing.NESTED |= {switch: linearize_switch, while_loop: linearize_while}
-transposing.NESTED |= {switch: transpose_switch}
+transposing.NESTED |= {switch: transpose_switch, while_loop: transpose_while}
 batching.NESTED |= {switch: batch_switch, while_loop: batch_while}
