@@ -1,3 +1,5 @@
+"""runtime.limits: threads by flag, affinity and quotas of both versions of cgroups, on trees of files made here."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -90,3 +92,17 @@ def test_the_flag_is_taken_at_its_word(tmp_path: Path, monkeypatch: pytest.Monke
 def test_this_machine_has_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TETRAD_THREADS", raising=False)
     assert 1 <= limits.available_threads() <= limits.affinity()
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(6, 6), (None, 1)])
+def test_systems_without_an_affinity_have_all_their_cores(
+    cores: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(limits.os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: cores)
+    assert limits.affinity() == threads
+
+
+def test_the_affinity_of_the_calling_thread_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits.os, "sched_getaffinity", lambda who: {0, 3, 5} if who == 0 else set(), raising=False)
+    assert limits.affinity() == 3

@@ -1,3 +1,5 @@
+"""runtime.native: the text compiles for every level, other machines are refused, and it sleeps without a futex too."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""runtime.table: entries become records, barriers stand where they must, and what cannot run is refused."""
+
 from __future__ import annotations
 
 import pytest
