@@ -13,7 +13,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tests.text.naive import score_metadata
 from tetrad.core.errors import TemplateError
-from tetrad.text.chat import ChatTemplate, default_template, template_from_gguf
+from tetrad.text.budget import DEPTH
+from tetrad.text.chat import ChatTemplate, default_template, plain, template_from_gguf
 from tetrad.text.tokenizer import tokenizer_from_gguf
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -232,10 +233,17 @@ def test_wrong_messages_are_refused(messages: Any, match: str) -> None:
 
 def test_deep_data_is_refused() -> None:
     deep: list[Any] = []
-    for _ in range(100):
+    for _ in range(DEPTH - 1):
         deep = [deep]
+    assert nested(plain([deep], "extra")) == DEPTH + 1  # its own level, and 64 below
     with pytest.raises(TemplateError, match="nested more than 64 deep"):
-        default_template().render(HI, extra=deep)
+        plain([[deep]], "extra")
+    with pytest.raises(TemplateError, match="nested more than 64 deep"):
+        default_template().render(HI, extra=[[deep]])
+
+
+def nested(value: Any) -> int:
+    return 1 + nested(value[0]) if value else 1
 
 
 @pytest.mark.parametrize("name", ["bos_token", "raise_exception", "range"])
