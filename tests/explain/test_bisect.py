@@ -44,6 +44,7 @@ SOUND: list[tuple[Callable[..., Any], list[np.ndarray]]] = [
     (lambda x: td.sqrt(x - 1) / 0, arrays((100,))),
     (lambda x: (x * 2).at[2].set(5.0) + 1, arrays((8, 4))),
     (lambda x: td.scan(lambda c, i: (c.at[i].add(7.0), td.sum(c)), x * 3, td.arange(4)), arrays((8, 4))),
+    (lambda a, b: td.linalg.solve(a + 9 * td.eye(4), b), arrays((4, 4), (4,))),
     (lambda x: td.concat([x + 1] * 20 + [x], axis=1) * 2, arrays((3, 5))),
 ]
 

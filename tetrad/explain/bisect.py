@@ -245,7 +245,7 @@ class Look:
         written = [node for node, slot in places.items() if self.last.get((group, slot)) is launch]
         inside = set(group.members)
         known = {
-            node: exact(value_of(slot, before if is_changed(launch, slot) else memory, dims))
+            node: exact(shaped(node, value_of(slot, before if is_changed(launch, slot) else memory, dims), dims))
             for node, slot in lowered.slots.items()
             if node not in inside and (slot in memory or slot.literal is not None)
         }
@@ -282,6 +282,11 @@ class Look:
                     what = f"kernel {launch.name} with {how}, {slot.name}: {slot.type}"
                     return Difference(what, launch.source, detail)
         return None
+
+
+def shaped(node: Node, array: np.ndarray, dims: Mapping[str, int]) -> np.ndarray:
+    """What a slot holds as a node sees it: a reshape of something in memory is the same memory."""
+    return array.reshape([bind(n, dims) for n in node.type.storage_shape])
 
 
 def is_changed(launch: Launch, slot: Slot) -> bool:
