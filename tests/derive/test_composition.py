@@ -454,6 +454,41 @@ def test_symbolic_sizes() -> None:
         near(batch(x), td.vmap(lambda x: td.sum(td.cumulative_sum(x) * x))(x))
 
 
+FLAT: dict[str, Callable[..., Any]] = {
+    "a sum": td.grad(td.sum),
+    "a mean": td.grad(td.mean),
+    "a sum in a function": td.grad(td.jit(lambda x: td.sum(x))),
+    "a row": lambda x: td.vjp(lambda x: 2 * x[0], x)[1](td.ones(3)),
+    "no change": lambda x: td.jvp(td.ones_like, (x,), (x,)),
+    "stopped": td.grad(lambda x: td.sum(td.stop_gradient(x))),
+    "not needed": lambda x: td.grad(lambda x, y: td.sum(x), argnums=(0, 1))(x, 2 * x),
+    "integers": lambda x: td.grad(lambda n: td.sum(x * n), allow_int=True)(td.astype(x, td.int32)),
+    "rows": td.vmap(td.grad(lambda row: td.sum(row))),
+    "twice": lambda x: td.jvp(td.grad(td.sum), (x,), (x,)),
+    "by a number": lambda x: td.grad(lambda s: td.sum(s * td.ones_like(x)))(2.0),
+    "of numbers": lambda x: td.vmap(lambda s: td.sum(s * td.ones_like(x)))(td.ones(2)),
+    "none for zeros": lambda x: td.grad(lambda x: td.sum(without_second()(x, x)))(x),
+    "turned around": lambda x: td.linear_transpose(lambda x: td.sum(x, axis=0), x)(td.ones(3)),
+    "grid": lambda x: td.meshgrid(x[:, 0], td.arange(2)),
+}
+
+
+def without_second() -> Any:
+    f = td.custom_vjp(lambda x, y: x * y)
+    f.defvjp(lambda x, y: (x * y, None), lambda _, ct: (ct, None))
+    return f
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_results_of_symbolic_size_that_depend_on_no_values(name: str) -> None:
+    """Only the size of what comes out is unknown while tracing; it was once asked for."""
+    compiled = td.jit(FLAT[name], dims=({0: td.Dim("rows", max=16)},))
+    for rows in (2, 5):
+        x = td.asarray(np.arange(3.0 * rows).reshape(rows, 3).astype(np.float32))
+        for got, want in zip(td.tree.leaves(compiled(x)), td.tree.leaves(FLAT[name](x)), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
 def test_batches_of_indices_into_tables_of_symbolic_size() -> None:
     rows, width = td.Dim("rows", max=16), td.Dim("width", max=64)
 

@@ -26,6 +26,7 @@ from tetrad.tracing.operands import (
     convert,
     dtype_of,
     elementwise,
+    expand,
     filled,
     is_operand,
     run,
@@ -269,6 +270,6 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
     sizes = [x.size for x in axes]
     shape = tuple(sizes[i] for i in order)
     flat = [reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape))) for j, x in enumerate(axes)]
-    return [run("expand", x, shape=shape) if x.shape != shape else x for x in flat]
+    return [expand(x, shape) for x in flat]
 
 

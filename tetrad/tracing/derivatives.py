@@ -28,7 +28,7 @@ from tetrad.derive.walk import is_differentiable
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.inline import run_graph
-from tetrad.tracing.operands import as_array, convert, run
+from tetrad.tracing.operands import as_array, convert, expand, run
 from tetrad.tracing.settings import is_values, without_settings
 from tetrad.tracing.signature import Arguments, an, check_function, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
@@ -199,8 +199,7 @@ def as_gradient(found: dict[int, Array], recorded: Recorded, i: int) -> Array:
 
 
 def zeros_of(kind: ArrayType) -> Array:
-    zero = convert(0.0 if kind.dtype.is_float else 0, kind.dtype)
-    return run("expand", zero, shape=kind.shape) if kind.shape else zero
+    return expand(convert(0.0 if kind.dtype.is_float else 0, kind.dtype), kind.shape)
 
 
 def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:

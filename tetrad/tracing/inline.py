@@ -12,13 +12,14 @@ from tetrad.graph.build import spliced
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, TracedArray, array_type, node_of, trace_of
+from tetrad.tracing.context import current_trace
 
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     traced = next((a for a in arrays if isinstance(a, TracedArray)), None)
-    if traced is None:
-        return evaluated(graph, arrays)
-    trace = trace_of(traced)
+    trace = trace_of(traced) if traced is not None else current_trace()
+    if trace is None or (traced is None and all(kind.is_static for node in graph.nodes() for kind in node.types)):
+        return evaluated(graph, arrays)  # (a size that is a Dim has no number here, even where all values are known)
     return [TracedArray.of(node, trace) for node in spliced(graph, [node_of(a, trace) for a in arrays])]
 
 
