@@ -14,7 +14,7 @@ import tetrad as td
 from tests.explain.programs import arrays, loops, mix, mix_arguments, softmax
 from tetrad.explain.recompile import parts_of, why_compiled
 from tetrad.explain.roofs import Roofs, measure_roofs
-from tetrad.explain.story import explain
+from tetrad.explain.story import best_times, explain
 
 
 def test_the_report_tells_kernels_memory_and_stages() -> None:
@@ -179,3 +179,8 @@ def test_names_on_the_page_are_escaped(tmp_path: Path) -> None:
 
     f.__name__ = "<script>alert(1)</script>"
     assert "<script>alert" not in explain(f)(td.ones(3)).html(tmp_path / "page.html").read_text()
+
+
+def test_a_run_that_was_held_up_does_not_count() -> None:
+    usual = [[100, 50], [110, 52], [105, 51], [101, 49]]
+    assert best_times([*usual, [400, 3], *usual]) == [100, 49]
