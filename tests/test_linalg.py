@@ -370,6 +370,18 @@ def test_batches_of_any_size_are_one_program(rows: int) -> None:
         close(det, np.linalg.det(a), 1e-8)
 
 
+@pytest.mark.parametrize("rows", [5, 20])
+@pytest.mark.parametrize("lead", [(), (3,)], ids=str)
+def test_right_sides_of_any_number_are_one_program(rows: int, lead: tuple[int, ...]) -> None:
+    columns = td.Dim("columns", max=100)
+    f = td.jit(linalg.solve, dims=(None, {len(lead) + 1: columns}))
+    a = posed(rows, *lead, rows, rows)
+    for count in (1, 3, 40):
+        b = draw(count, *lead, rows, count)
+        close(f(array(a), array(b)), np.linalg.solve(a, b), 1e-8)
+    assert f.compiles == 1
+
+
 def test_matrices_of_any_size_are_one_program() -> None:
     n = td.Dim("n", max=100)
     f = td.jit(linalg.solve, dims=({0: n, 1: n}, {0: n}))

@@ -135,6 +135,8 @@ def test_the_seed_of_the_model_and_of_a_call(llm: Llama) -> None:
         return str(llm("Hi", max_tokens=12, temperature=2.0, **settings)["choices"][0]["text"])
 
     assert text() == text() == text(seed=7) and text(seed=8) != text()
+    for random in (-1, 0xFFFFFFFF):  # "draw one", in Python and in C
+        assert len({text(seed=random) for _ in range(4)}) > 1
 
 
 def test_a_chat_format(path: Path) -> None:

@@ -34,7 +34,9 @@ def test_replacing() -> None:
     assert replace_graphs(top, {leaf: leaf}) is top
     changed = replace_graphs(top, {leaf: other})
     assert innermost_first(changed) == (leaf, middle, other, changed)
-    assert replace_graphs(replace_graphs(middle, {leaf: other}), {other: leaf}) is middle
+    every = replace_graphs(middle, {leaf: other})
+    assert innermost_first(every) == (other, every)
+    assert replace_graphs(every, {other: leaf}) is middle
 
 
 def test_a_deep_chain_of_graphs() -> None:
