@@ -389,3 +389,19 @@ def test_errors_say_what_to_do(run: Any, call: Any, error: type[Exception], mess
 def test_a_length_that_is_a_dim_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"fft: the length of a transform must be a number(.|\n)*other axes"):
         td.jit(lambda x: td.fft.fft(x), dims=({0: td.Dim("n", max=9)},))(np.ones(4, np.complex64))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: td.fft.fftn(td.ones((2, 3)), axes=0), "fftn: axes is a sequence"),
+        (lambda: td.fft.irfftn(td.ones((2, 3)), s=2), "irfftn: s is a sequence"),
+        (lambda: td.fft.ihfft(td.ones(3), n=0), "ihfft: the length"),
+        (lambda: td.fft.irfft(td.ones(0)), "has no numbers along axis 0"),
+        (lambda: td.fft.fftfreq(4, d=0), "at a distance of 0"),
+        (lambda: td.fft.rfftfreq(4, dtype="int32"), "frequencies are real floats, got i32"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(call: Any, message: str) -> None:
+    with pytest.raises((ShapeError, DtypeError), match=message):
+        call()

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 import tetrad as td
 from tests.tracing.engine import jit
 from tetrad.core.dtypes import as_dtype
+from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.op import REGISTRY
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -273,6 +274,9 @@ def test_searching_and_running_sums(x: np.ndarray, data: st.DataObject) -> None:
     initial = np.cumulative_prod(x, axis=axis, dtype=x.dtype, include_initial=True)
     check(lambda x: td.cumulative_prod(x, axis=axis, include_initial=True), initial, x)
     check(lambda x: td.diff(x, axis=axis, n=2), np.diff(x, 2, axis), x)
+    two = np.ones([2 if i == axis % x.ndim else n for i, n in enumerate(x.shape)], x.dtype)
+    beside = np.diff(x, axis=axis, prepend=two, append=x.dtype.type(3))
+    check(lambda x, two: td.diff(x, axis=axis, prepend=two, append=3), beside, x, two)
     order = np.argsort(x, axis)
     check(lambda x, i: td.take_along_axis(x, i, axis=axis), np.take_along_axis(x, order, axis), x, order)
 
@@ -523,3 +527,44 @@ def test_values_that_do_not_fit_are_named(call, error: type, message: str) -> No
     with pytest.raises(error, match=message) as caught:
         call()
     assert "test_functions.py line" in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    x, gpu = td.ones(2), "gpu"
+    calls: list[Callable[[], object]] = [
+        lambda: td.asarray(1, device=gpu),
+        lambda: td.zeros(2, device=gpu),
+        lambda: td.ones(2, device=gpu),
+        lambda: td.empty(2, device=gpu),
+        lambda: td.full(2, 1, device=gpu),
+        lambda: td.zeros_like(x, device=gpu),
+        lambda: td.ones_like(x, device=gpu),
+        lambda: td.empty_like(x, device=gpu),
+        lambda: td.full_like(x, 1, device=gpu),
+        lambda: td.arange(2, device=gpu),
+        lambda: td.linspace(0, 1, 2, device=gpu),
+        lambda: td.eye(2, device=gpu),
+        lambda: td.astype(x, "int32", device=gpu),
+        lambda: td.from_dlpack(np.ones(2), device=gpu),
+        lambda: td.fft.fftfreq(2, device=gpu),
+    ]
+    for call in calls:
+        with pytest.raises(UnsupportedError, match="there is no device 'gpu'"):
+            call()
+
+
+def test_whether_memory_is_shared_or_copied_is_kept() -> None:
+    source = np.ones(3)
+    copied = td.from_dlpack(source, copy=True)
+    source[0] = 5
+    assert np.asarray(copied).tolist() == [1, 1, 1]
+    for call in (lambda: td.asarray([1, 2], copy=False), lambda: td.asarray(source, dtype="float32", copy=False)):
+        with pytest.raises(ShapeError, match="copy=False"):
+            call()
+
+
+def test_differences_are_taken_a_number_of_times() -> None:
+    assert td.diff(td.asarray([1, 4]), n=0, prepend=0).tolist() == [1, 4]
+    assert td.diff(td.asarray([[1, 4], [2, 2]]), prepend=0).tolist() == [[1, 3], [2, 0]]
+    with pytest.raises(ShapeError, match="diff: n is how often"):
+        td.diff(td.asarray([1, 4]), n=-1)

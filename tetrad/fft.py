@@ -6,7 +6,7 @@ forms are composed here, so every transform of functions applies to them. f32 gi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.ops.fft import NORMS, opposite
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, run
+from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, dtype_of, run
 
 Norm = str | None  # None: backward
 Axes = Sequence[int] | None
@@ -54,9 +54,7 @@ def rfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backward
     >>> td.fft.rfft(td.asarray([1.0, 2.0, 3.0, 4.0]))
     Array([10.+0.j, -2.+2.j, -2.+0.j], complex64)
     """
-    x = _real("rfft", x)
-    at = axis_of("rfft", axis, x.ndim)
-    return run("rfft", _sized("rfft", x, n, at), axis=at, norm=_norm("rfft", norm))
+    return _of_reals("rfft", x, n, axis, _norm("rfft", norm))
 
 
 def irfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
@@ -81,7 +79,8 @@ def hfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backward
 
 def ihfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """The inverse of `hfft`: the first half of a signal."""
-    return td.conj(rfft(_real("ihfft", x), n, axis, opposite(_norm("ihfft", norm))))  # type: ignore[no-any-return]
+    half: Array = td.conj(_of_reals("ihfft", x, n, axis, opposite(_norm("ihfft", norm))))
+    return half
 
 
 # -- several axes -----------------------------------------------------------------------------------------------------
@@ -158,7 +157,7 @@ def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None)
     >>> td.fft.fftfreq(4, d=0.5)
     Array([ 0. ,  0.5, -1. , -0.5], float32)
     """
-    return td.asarray(np.fft.fftfreq(_count("fftfreq", n), d), dtype=f32 if dtype is None else dtype, device=device)
+    return _frequencies("fftfreq", np.fft.fftfreq, n, d, dtype, device)
 
 
 def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
@@ -168,7 +167,16 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None
     >>> td.fft.rfftfreq(4, d=0.5)
     Array([0. , 0.5, 1. ], float32)
     """
-    return td.asarray(np.fft.rfftfreq(_count("rfftfreq", n), d), dtype=f32 if dtype is None else dtype, device=device)
+    return _frequencies("rfftfreq", np.fft.rfftfreq, n, d, dtype, device)
+
+
+def _frequencies(name: str, function: Callable[..., Any], n: int, d: float, dtype: Any, device: Any) -> Array:
+    wanted = f32 if dtype is None else dtype_of(dtype)
+    if not wanted.is_float:
+        fail(DtypeError, f"{name}: frequencies are real floats, got {wanted}")
+    if d == 0:
+        fail(ShapeError, f"{name}: samples at a distance of 0 have no frequencies", "d is the time between them")
+    return td.asarray(function(_count(name, n), d), dtype=wanted, device=device)
 
 
 def fftshift(x: Any, /, axes: int | Axes = None) -> Array:
@@ -252,11 +260,18 @@ def _complex(name: str, x: Any, n: int | None, axis: int, norm: Norm, *, inverse
     return run("fft", _sized(name, x, n, at), axis=at, inverse=inverse, norm=_norm(name, norm))
 
 
+def _of_reals(name: str, x: Any, n: int | None, axis: int, norm: str) -> Array:
+    x = _real(name, x)
+    at = axis_of(name, axis, x.ndim)
+    return run("rfft", _sized(name, x, n, at), axis=at, norm=norm)
+
+
 def _half(name: str, x: Array, n: int | None, axis: int, norm: str) -> Array:
     at = axis_of(name, axis, x.ndim)
     length = 2 * (_static(name, x, at) - 1) if n is None else _count(name, n)
     if length < 1:
-        fail(ShapeError, f"{name}: {x.type} has one number along axis {at}: how long the result is must be said", "n=1")
+        count = "one number" if length == 0 else "no numbers"
+        fail(ShapeError, f"{name}: {x.type} has {count} along axis {at}: how long the result is must be said", "n=1")
     return run("irfft", _sized(name, x, length // 2 + 1, at), axis=at, n=length, norm=norm)
 
 
@@ -314,6 +329,9 @@ def _sized(name: str, x: Array, n: int | None, axis: int) -> Array:
 
 def _sides(name: str, x: Array, s: Sequence[int] | None, axes: Axes) -> list[tuple[int, int | None]]:
     """(axis, length), the last axis first; None is the usual length."""
+    for setting, given in (("s", s), ("axes", axes)):
+        if given is not None and not isinstance(given, Sequence):
+            fail(ShapeError, f"{name}: {setting} is a sequence of ints, one for each axis, got {given!r}")
     if s is not None and axes is not None and len(s) != len(axes):
         fail(ShapeError, f"{name}: {len(s)} lengths for {len(axes)} axes", "one length for each axis")
     if s is not None and len(s) > x.ndim:

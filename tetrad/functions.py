@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from tetrad.core.dtypes import DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
-from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
+from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import can_cast as can_cast_dtype
 from tetrad.core.record import record
@@ -72,6 +72,7 @@ from tetrad.tracing.manipulation import (
 from tetrad.tracing.operands import (
     as_array,
     axis_of,
+    check_device,
     check_shape,
     common_dtype,
     dtype_of,
@@ -320,17 +321,12 @@ class NamespaceInfo:
         return ["cpu"]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        _check_device(device)
+        check_device("__array_namespace_info__", device)
         return {"real floating": f32, "complex floating": c64, "integral": i32, "indexing": i64}
 
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
-        _check_device(device)
+        check_device("__array_namespace_info__", device)
         return {name: dtype for name, dtype in DTYPES.items() if kind is None or isdtype(dtype, kind)}
-
-
-def _check_device(device: str | None) -> None:
-    if device not in (None, "cpu"):
-        fail(UnsupportedError, f"there is no device {device!r}", "devices: cpu")
 
 
 def __array_namespace_info__() -> NamespaceInfo:

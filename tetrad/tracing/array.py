@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bool_
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
 from tetrad.core.op import Op
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
@@ -254,7 +254,7 @@ class Array(Operators):
 
     def to_device(self, device: str, /, *, stream: None = None) -> Array:
         if device != "cpu":
-            fail(ShapeError, f"to_device: there is no device {device!r}", "devices: cpu")
+            fail(UnsupportedError, f"to_device: there is no device {device!r}", "devices: cpu")
         return self
 
     @property

@@ -22,6 +22,7 @@ from tetrad.tracing.context import current_trace
 from tetrad.tracing.manipulation import expand_dims, reshape, stack
 from tetrad.tracing.operands import (
     as_array,
+    check_device,
     check_shape,
     convert,
     dtype_of,
@@ -46,8 +47,11 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     Array([[1, 2],
            [3, 4]], int32)
     """
+    check_device("asarray", device)
     wanted = None if dtype is None else dtype_of(dtype)
     made = _as_array(obj, wanted, copy)
+    if copy is False and (made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)):
+        fail(ShapeError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out")
     result = made if wanted is None else convert(made, wanted)
     if copy and not isinstance(result, TracedArray) and result is obj:
         return Array.from_numpy(np.array(result.view))
@@ -99,8 +103,10 @@ def _leaf_types(obj: Any) -> set[type]:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
-    """An array over the memory of another library's array."""
-    return wrap(np.from_dlpack(x))
+    """An array over the memory of another library's array; a copy of it if copy=True."""
+    check_device("from_dlpack", device)
+    given = np.from_dlpack(x)
+    return wrap(np.array(given) if copy else given)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
@@ -110,6 +116,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     Array([[1.5, 1.5],
            [1.5, 1.5]], float32)
     """
+    check_device("full", device)
     value = as_array(fill_value) if dtype is None else convert(fill_value, dtype_of(dtype))
     sizes = check_shape("full", shape)
     if value.ndim:
@@ -127,38 +134,38 @@ def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     >>> zeros(3)
     Array([0., 0., 0.], float32)
     """
-    return full(shape, 0, dtype=f32 if dtype is None else dtype)
+    return full(shape, 0, dtype=f32 if dtype is None else dtype, device=device)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """An array of ones."""
-    return full(shape, 1, dtype=f32 if dtype is None else dtype)
+    return full(shape, 1, dtype=f32 if dtype is None else dtype, device=device)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """An array of this shape; its values, which the standard leaves open, are zeros."""
-    return zeros(shape, dtype=dtype)
+    return zeros(shape, dtype=dtype, device=device)
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """A filled array with the shape (and dtype) of x."""
     x = as_array(x)
-    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
     """Zeros with the shape (and dtype) of x."""
-    return full_like(x, 0, dtype=dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
     """Ones with the shape (and dtype) of x."""
-    return full_like(x, 1, dtype=dtype)
+    return full_like(x, 1, dtype=dtype, device=device)
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
     """Zeros with the shape (and dtype) of x."""
-    return zeros_like(x, dtype=dtype)
+    return zeros_like(x, dtype=dtype, device=device)
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
@@ -167,6 +174,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     >>> arange(2, 8, 3), arange(3, dtype=float)
     (Array([2, 5], int32), Array([0., 1., 2.], float32))
     """
+    check_device("arange", device)
     begin, end = (0, start) if stop is None else (start, stop)
     wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
     if isinstance(end, SizeExpr) and begin == 0 and step == 1:
@@ -209,6 +217,7 @@ def linspace(
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], float32)
     """
+    check_device("linspace", device)
     default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
     wanted = default if dtype is None else dtype_of(dtype)
     check_shape("linspace", num)
@@ -222,6 +231,7 @@ def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, de
     Array([[0., 1., 0.],
            [0., 0., 1.]], float32)
     """
+    check_device("eye", device)
     wanted = f32 if dtype is None else dtype_of(dtype)
     rows, columns = check_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     return convert(_compare("equal", rows, columns, k), wanted)

@@ -21,6 +21,7 @@ from tetrad.tracing.operands import (
     axes_of,
     axis_of,
     broadcast,
+    check_device,
     check_shape,
     common,
     convert,
@@ -35,13 +36,14 @@ from tetrad.tracing.operands import (
 )  # fmt: skip
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Array:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Array:
     """The values in another dtype: floats truncate towards zero to integers, saturate, and NaN gives 0.
 
     >>> import tetrad as td
     >>> td.astype(td.asarray([1.7, -1.7, 1e20]), td.int32)
     Array([         1,         -1, 2147483647], int32)
     """
+    check_device("astype", device)
     return convert(as_array(x), dtype_of(dtype))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype
-from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
+from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
@@ -219,6 +219,11 @@ def shape_of(name: str, shape: Any) -> Shape:
     if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
         fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", "a traced value cannot be a size")
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
+
+
+def check_device(name: str, device: Any) -> None:
+    if device not in (None, "cpu"):
+        fail(UnsupportedError, f"{name}: there is no device {device!r}", "devices: cpu")
 
 
 def check_shape(name: str, shape: Any) -> Shape:

@@ -14,7 +14,7 @@ import numpy as np
 from tetrad.core.dtypes import DType, bool_, f32, i32, u32
 from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.op import REGISTRY
-from tetrad.core.promotion import as_float
+from tetrad.core.promotion import WEAK, as_float
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.creation import full
@@ -28,6 +28,7 @@ from tetrad.tracing.operands import (
     convert,
     dtype_of,
     elementwise,
+    expand,
     run,
     size_array,
 )
@@ -241,8 +242,8 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     return tuple(Array.from_numpy(i.astype(np.int64)) for i in np.nonzero(x.view))
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Array:
-    """Differences of neighbours along an axis, n times over.
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+    """Differences of neighbours along an axis, n times over; of what is put before and after as well.
 
     >>> import tetrad as td
     >>> td.diff(td.asarray([1, 4, 9]))
@@ -250,6 +251,10 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Array:
     """
     result = as_array(x)
     at = axis_of("diff", axis, result.ndim)
+    if not isinstance(n, int | np.integer) or n < 0:
+        fail(ShapeError, f"diff: n is how often, an int of at least 0, got {n!r}")
+    if n and not (prepend is None and append is None):
+        result = concat([_beside(part, result, at) for part in (prepend, result, append) if part is not None], axis=at)
     zero, step = (0,) * result.ndim, (1,) * result.ndim
     for _ in range(n):
         if result.shape[at] == 0:
@@ -258,3 +263,11 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Array:
         one = tuple(int(i == at) for i in range(result.ndim))
         result = _apply("subtract", sliced(result, one, sizes, step), sliced(result, zero, sizes, step))
     return result
+
+
+def _beside(part: Any, x: Array, axis: int) -> Array:
+    """What stands beside x along an axis; a number is one for each line."""
+    given = convert(part, x.dtype) if type(part) in WEAK else as_array(part)
+    if given.ndim:
+        return given
+    return expand(given, tuple(1 if i == axis else n for i, n in enumerate(x.shape)))
