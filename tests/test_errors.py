@@ -22,7 +22,9 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: X @ td.asarray(1.0), ShapeError, "operands need axes"),
     (lambda: td.reshape(X, (4, 2)), ShapeError, r"f32\[2,3\] has 6 elements"),
     (lambda: td.reshape(X, (4, -1)), ShapeError, "does not divide"),
-    (lambda: td.reshape(X, (-1, -1)), ShapeError, "reshape"),
+    (lambda: td.reshape(X, (-1, -1)), ShapeError, r"shape \[-1, -1\] leaves more than one size open"),
+    (lambda: td.reshape(X, (-2, -3)), ShapeError, "negative size"),
+    (lambda: td.repeat(X, 1 << 60), ShapeError, "elements exceed the limit"),
     (lambda: td.reshape(X, (2.0, 3)), ShapeError, "a shape holds ints and Dims"),
     (lambda: td.zeros(2.5), ShapeError, "a shape holds ints and Dims, got .2.5"),  # type: ignore[arg-type]
     (lambda: td.permute_dims(X, (0, 0)), ShapeError, "not a permutation"),

@@ -56,9 +56,11 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
     """
     x = as_array(x)
     sizes = shape_of("reshape", shape)
-    if sizes.count(-1) == 1:
+    if sizes.count(-1) > 1:
+        fail(ShapeError, f"reshape: shape {list(sizes)} leaves more than one size open", "one size may be -1")
+    if -1 in sizes:
         sizes = _fill_in(x, sizes)
-    if any(isinstance(n, int) and n < 0 for n in sizes) or product(check_shape("reshape", sizes)) != product(x.shape):
+    if product(check_shape("reshape", sizes)) != product(x.shape):
         fail(ShapeError, f"reshape: {x.type} has {x.size} elements, shape {list(sizes)} has another number")
     return reshaped(x, sizes)
 
@@ -262,7 +264,7 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     at = axis_of("repeat", axis, x.ndim)
-    if is_operand(repeats) and as_array(repeats).ndim:
+    if not isinstance(repeats, int) and is_operand(repeats) and as_array(repeats).ndim:
         return take_axis(x, as_array(np.repeat(np.arange(x.shape[at]), counts_of(as_array(repeats), x.shape[at]))), at)
     if not isinstance(repeats, int | np.integer) or repeats < 0:
         fail(ShapeError, f"repeat: repeats must be an int of at least 0, or an array of such, got {repeats!r}")
