@@ -78,7 +78,7 @@ $(RUN_READY): pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(TEST_READY): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --editable '.[lm,test]'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(RUN_READY)
 
 $(PEERS_READY): pyproject.toml | $(PEERS)/bin/python
