@@ -269,8 +269,10 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     if not isinstance(repeats, int | np.integer) or repeats < 0:
         fail(ShapeError, f"repeat: repeats must be an int of at least 0, or an array of such, got {repeats!r}")
     times = int(repeats)
-    wide = expand(expand_dims(x, axis=at + 1), (*x.shape[: at + 1], times, *x.shape[at + 1 :]))
-    return reshaped(wide, (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :]))
+    wide = check_shape("repeat", (*x.shape[: at + 1], times, *x.shape[at + 1 :]))
+    return reshaped(
+        expand(expand_dims(x, axis=at + 1), wide), (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :])
+    )
 
 
 def counts_of(repeats: Array, size: Size) -> np.ndarray:
