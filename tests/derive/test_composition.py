@@ -16,6 +16,7 @@ import tetrad as td
 from tests.compiled import difference
 from tetrad import nn
 from tetrad.core.dtypes import ARRAY_DTYPES, DType, c64, f32, f64
+from tetrad.core.errors import UnsupportedError
 
 Function = Callable[..., Any]
 RNG = np.random.default_rng(11)
@@ -468,6 +469,7 @@ FLAT: dict[str, Callable[..., Any]] = {
     "by a number": lambda x: td.grad(lambda s: td.sum(s * td.ones_like(x)))(2.0),
     "of numbers": lambda x: td.vmap(lambda s: td.sum(s * td.ones_like(x)))(td.ones(2)),
     "none for zeros": lambda x: td.grad(lambda x: td.sum(without_second()(x, x)))(x),
+    "sorted": td.grad(lambda x: td.sum(td.sort(x, axis=0) ** 2)),
     "turned around": lambda x: td.linear_transpose(lambda x: td.sum(x, axis=0), x)(td.ones(3)),
     "grid": lambda x: td.meshgrid(x[:, 0], td.arange(2)),
 }
@@ -487,6 +489,14 @@ def test_results_of_symbolic_size_that_depend_on_no_values(name: str) -> None:
         x = td.asarray(np.arange(3.0 * rows).reshape(rows, 3).astype(np.float32))
         for got, want in zip(td.tree.leaves(compiled(x)), td.tree.leaves(FLAT[name](x)), strict=True):
             np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+def test_what_needs_a_known_size_is_told_at_the_users_line() -> None:
+    dims = ({0: td.Dim("rows", max=16)},)
+    with pytest.raises(UnsupportedError, match=r"reduce_prod(.|\n)*symbolic size(.|\n)*test_composition.py line"):
+        td.jit(td.grad(lambda x: td.sum(td.prod(x, axis=0))), dims=dims)(td.ones((2, 3)))
+    with pytest.raises(UnsupportedError, match=r"linspace(.|\n)*got rows(.|\n)*test_composition.py line(.|\n)*arange"):
+        td.jit(lambda x: td.linspace(0, 1, x.shape[0]), dims=dims)(td.ones((2, 3)))
 
 
 def test_batches_of_indices_into_tables_of_symbolic_size() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.source import taken_from
 from tetrad.core.types import ArrayType
@@ -32,8 +32,11 @@ def push(outputs: Sequence[Node], seeds: Mapping[Node, Tangent], nested: Mapping
     done: dict[Node, Both] = {node: ((node,), (tangent,)) for node, tangent in seeds.items()}
     for node in topological(outputs):
         if node not in done:
-            with taken_from(node.source):
-                done[node] = push_node(node, done, nested)
+            try:
+                with taken_from(node.source):
+                    done[node] = push_node(node, done, nested)
+            except TetradError as error:
+                raise error.located(node.source) from None
     return tuple(done[o][0][0] for o in outputs), tuple(done[o][1][0] for o in outputs)
 
 

@@ -222,7 +222,8 @@ def _prod_change(t: Node, y: Node, x: Node, *, axes: Axes) -> Node:
     kept = [a for a in range(x.type.rank) if a not in axes]
     count = x.type.with_shape(tuple(x.type.shape[a] for a in axes)).size
     if not isinstance(count, int):
-        raise UnsupportedError(f"reduce_prod: {x.type} has no derivative over axes of symbolic size")
+        message = f"reduce_prod: {x.type} has no derivative over axes of symbolic size"
+        raise UnsupportedError(message, hint="fix the size, or multiply in td.scan")
     lines = (*(x.type.shape[a] for a in kept), count)
     value, change = (reshape(transpose(v, (*kept, *axes)), lines) for v in (x, t))
     axis = len(kept)

@@ -16,7 +16,7 @@ from tetrad.core.op import Case, op
 from tetrad.core.sizes import product
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
-from tetrad.ops.calculus import batched_as_is, positions, reshape, run
+from tetrad.ops.calculus import amount, batched_as_is, positions, reshape, run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.rules import ALL, HALVES_IN_F32, Array, check_axis, check_dtype, lowest
 
@@ -109,8 +109,8 @@ def picked(x: Node, places: Node) -> Node:
     """Elements along the last axis, at places of the same row."""
     *outer, n = x.type.shape
     rows = product(outer)
-    first = positions((rows, places.type.shape[-1]), 0, i64) * n
-    flat = reshape(places, (rows, places.type.shape[-1])) + first
+    row = positions((rows, places.type.shape[-1]), 0, i64)
+    flat = reshape(places, (rows, places.type.shape[-1])) + row * amount(n, row)
     found: Node = run("gather", reshape(x, (rows * n,)), flat, axis=0)
     return reshape(found, places.type.shape)
 

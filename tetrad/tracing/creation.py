@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, c64, f32, i32, i64
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
@@ -220,7 +220,9 @@ def linspace(
     check_device("linspace", device)
     default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
     wanted = default if dtype is None else dtype_of(dtype)
-    check_shape("linspace", num)
+    (count,) = check_shape("linspace", num)
+    if not isinstance(count, int):
+        fail(UnsupportedError, f"linspace: how many numbers must be known, got {count}", "start + step * td.arange(n)")
     return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
 
 
