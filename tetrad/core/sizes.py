@@ -141,7 +141,8 @@ def Dim(name: str, *, max: int = 1 << 20) -> SizeExpr:
     1+3*seq
     """
     if not name.isidentifier():
-        raise ShapeError(f"Dim: the name {name!r} is not an identifier")
+        message = f"Dim: the name {name!r} is not an identifier"
+        raise ShapeError(message, source=user_source(), hint='a name is one word, such as td.Dim("seq")')
     if max < 1:
         raise ShapeError(f"Dim {name}: max must be at least 1, got {max}")
     return SizeExpr(((((Named(name, max),)), 1),))
@@ -162,6 +163,15 @@ def plain(size: Size) -> int:
     3
     """
     return index(size)  # type: ignore[arg-type]  # a SizeExpr answers with that error
+
+
+def reach(size: int) -> str:
+    """What an index along an axis may be, for hints.
+
+    >>> reach(3), reach(0)
+    ('indices go from -3 to 2', 'the axis is empty')
+    """
+    return f"indices go from {-size} to {size - 1}" if size else "the axis is empty"
 
 
 def product(sizes: Iterable[Size]) -> Size:

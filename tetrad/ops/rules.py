@@ -14,7 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
-from tetrad.core.sizes import Shape, Size, SizeExpr
+from tetrad.core.sizes import Shape, Size, SizeExpr, reach
 from tetrad.core.types import ArrayType
 from tetrad.kernel import complex as kc
 from tetrad.kernel import math as km
@@ -193,7 +193,7 @@ def wrapped_indices(name: str, indices: Array, axis: int, size: int) -> Array:
         place = f"at position {list(position)}"
         raise BoundsError(
             f"{name}: index {given[position]} {place} is out of range for axis {axis} of size {size}",
-            hint=f"indices go from {-size} to {size - 1}" if size else "the axis is empty",
+            hint=reach(size),
         )
     return np.where(wide < 0, wide + size, wide)
 

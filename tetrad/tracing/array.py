@@ -18,7 +18,7 @@ import numpy as np
 from tetrad.core.dtypes import DType, as_dtype, bool_
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
 from tetrad.core.op import Op
-from tetrad.core.sizes import Shape, Size
+from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.source import user_source
 from tetrad.core.tree import tree_map
 from tetrad.core.types import ArrayType
@@ -488,4 +488,4 @@ def check_bounds(indices: np.ndarray, size: int, what: str) -> None:
     """Refuse an index outside -size <= index < size."""
     wrong = indices[(indices < -size) | (indices >= size)]
     if wrong.size:
-        fail(BoundsError, f"{what}: index {wrong.flat[0]} is out of range for an axis of size {size}")
+        fail(BoundsError, f"{what}: index {wrong.flat[0]} is out of range for an axis of size {size}", reach(size))

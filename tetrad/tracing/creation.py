@@ -85,6 +85,8 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
             return Array.from_numpy(np.asarray(obj, dtype.np))
         values = np.asarray(obj)
     except (ValueError, OverflowError, TypeError) as error:
+        if "inhomogeneous" in str(error):
+            fail(ShapeError, "asarray: parts of a nested list differ in length", "pad the shorter ones")
         is_shape = isinstance(error, ValueError) and "NaN" not in str(error)
         fail(ShapeError if is_shape else DtypeError, f"asarray: {error}")
     default = result_dtype(kinds) if kinds else f32

@@ -14,7 +14,7 @@ import numpy as np
 from tetrad.core.dtypes import bool_, i32, i64, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY
-from tetrad.core.sizes import Shape, Size, SizeExpr, product
+from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
 from tetrad.tracing.operands import as_array, convert, elementwise, run, scalar, size_array, traced
 
@@ -114,7 +114,7 @@ def _span(item: int | slice, size: Size) -> tuple[Size, Size, int]:
 
 def _position(index: int, size: Size) -> Size:
     if isinstance(size, int) and not -size <= index < size:
-        fail(BoundsError, f"index: {index} is out of range for an axis of size {size}")
+        fail(BoundsError, f"index: {index} is out of range for an axis of size {size}", reach(size))
     return index if index >= 0 else size + index
 
 

@@ -192,7 +192,7 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     Array([[1, 3],
            [2, 4]], int32)
     """
-    parts = [as_array(x) for x in arrays]
+    parts = [as_array(x) for x in arrays] or fail(ShapeError, "stack: needs at least one array")
     if any(part.shape != parts[0].shape for part in parts):
         fail(ShapeError, f"stack: shapes differ: {', '.join(str(part.type) for part in parts)}")
     return concat([expand_dims(part, axis=axis) for part in parts], axis=axis)
