@@ -22,6 +22,7 @@ from tetrad.core.op import Case, Op
 from tetrad.core.target import Target
 from tetrad.lower import fft as lowering
 from tetrad.lower.fft_plan import (
+    AT_ONCE,
     LEAST,
     convolution_length,
     pass_twiddles,
@@ -29,6 +30,7 @@ from tetrad.lower.fft_plan import (
     roots,
     smooth,
     split,
+    split_cost,
 )  # fmt: skip
 from tetrad.lower.launch import Launch
 from tetrad.lower.lower import Lowerer
@@ -209,6 +211,20 @@ def test_roots_are_right_to_the_last_place_and_symmetric(n: int) -> None:
     assert (got[1:] == np.conj(got[:0:-1])).all()  # opposite frequencies
     if n % 4 == 0:
         assert got[n // 4] == -1j and got[n // 2] == -1
+
+
+@pytest.mark.parametrize("n", [255, 256, 257, 300, 1024, 4096, 5040, 65520, 100800])
+def test_a_split_is_the_cheapest_of_all_pairs(n: int) -> None:
+    pairs = [(a, n // a) for a in range(16, n // 16 + 1) if n % a == 0]
+    assert split(n) == min(pairs, key=lambda p: (split_cost(*p), abs(p[0] - p[1]), p), default=None)
+
+
+def test_long_lengths_are_planned_and_their_roots_are_those_of_short_blocks() -> None:
+    """A prime of seven digits took ten seconds when every number below each candidate was tried as its factor."""
+    assert convolution_length(1_000_003) >= 2_000_005
+    exponents = np.arange(3 * AT_ONCE + 5)
+    one_by_one = np.concatenate([roots(40_000, part) for part in np.array_split(exponents, 50)])
+    assert roots(40_000, exponents).tobytes() == one_by_one.tobytes()
 
 
 def test_twiddles_start_with_one() -> None:

@@ -55,7 +55,8 @@ class Stages:
             self.smooth(n, load, store)
             return
         m = convolution_length(n)
-        turns, spectrum = self.tables.add(("chirp", n), chirp(n)), self.tables.add(("wave", n), chirp_spectrum(n, m))
+        turns = self.tables.add(("chirp", n), lambda: chirp(n))
+        spectrum = self.tables.add(("wave", n), lambda: chirp_spectrum(n, m))
         self.planes |= {"padded": m, "filtered": m}
 
         def filtered(walk: Walk, i: Val, off: int, value: Pair) -> None:
@@ -94,7 +95,7 @@ def rfft_stages(made: Stages) -> None:
         return
     half = made.n // 2
     made.planes["whole"] = half + 1
-    table = made.tables.add(("half", made.n), roots(made.n, np.arange(half // 2 + 1)))
+    table = made.tables.add(("half", made.n), lambda: roots(made.n, np.arange(half // 2 + 1)))
 
     def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
         walk.store("whole", i, off, value)
@@ -132,7 +133,7 @@ def irfft_stages(made: Stages) -> None:
         return
     half = made.n // 2
     made.planes["whole"] = half + 1  # the last is never read
-    table = made.tables.add(("half", made.n), roots(made.n, np.arange(half // 2 + 1)))
+    table = made.tables.add(("half", made.n), lambda: roots(made.n, np.arange(half // 2 + 1)))
 
     def joined(walk: Walk, i: Val) -> None:
         here = without_first(walk, i, walk.source.pair(i))
