@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tetrad as td
+from tests.derive.compositions import drawn
 
 Array = Any
 TOLERANCE = {"f32": 1e-6, "f64": 1e-12}
@@ -37,7 +38,8 @@ TETRAD = SimpleNamespace(
     **{name: getattr(td, name) for name in (
         "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev", "hessian", "checkpoint",
         "custom_jvp", "custom_vjp", "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan",
-        "stop_gradient", "psum", "pmean", "pmax", "all_gather", "axis_index",
+        "stop_gradient", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "pshuffle", "all_to_all",
+        "psum_scatter", "dynamic_slice", "dynamic_update_slice", "linear_transpose", "checkpoint_policies",
     )},
 )  # fmt: skip
 JAX = SimpleNamespace(
@@ -45,11 +47,12 @@ JAX = SimpleNamespace(
     index_add=lambda x, i, size: jnp.zeros((size, *x.shape[1:]), x.dtype).at[i].add(x),
     **{name: getattr(jax, name) for name in (
         "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev", "hessian", "checkpoint",
-        "custom_jvp", "custom_vjp",
+        "custom_jvp", "custom_vjp", "linear_transpose", "checkpoint_policies",
     )},
     **{name: getattr(jax.lax, name) for name in (
         "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan", "stop_gradient", "psum",
-        "pmean", "pmax", "all_gather", "axis_index",
+        "pmean", "pmax", "all_gather", "axis_index", "ppermute", "pshuffle", "all_to_all", "psum_scatter",
+        "dynamic_slice", "dynamic_update_slice",
     )},
 )  # fmt: skip
 
@@ -304,6 +307,113 @@ case("eigenvalues", lambda L: summed(L, lambda a: L.linalg.eigvalsh(a + a.T)), S
 case("singular values", lambda L: summed(L, lambda a: L.linalg.svdvals(a)), normal(3, 2))
 case("vmap of grad of solve", lambda L: L.vmap(L.grad(lambda a, b: L.np.sum(L.linalg.solve(a, b) ** 2)), (0, None)),
      np.stack([POSITIVE, POSITIVE + 1]), normal(3))  # fmt: skip
+
+# -- arguments in every form ------------------------------------------------------------------------------------------
+
+
+def clipped(L: Any) -> Callable[..., Any]:
+    """A custom rule with a setting in the middle, and one argument without a cotangent."""
+    f = L.custom_vjp(lambda x, limits, s: x * s["by"], nondiff_argnums=(1,))
+    f.defvjp(lambda x, limits, s: (x * s["by"], (x, s)),
+             lambda limits, kept, ct: (L.np.clip(ct * kept[1]["by"], *limits), {"by": None}))  # fmt: skip
+    return lambda x: L.np.sum(f(10 * x, (-1, 2), {"by": x}) ** 2)
+
+
+def fixed_point(L: Any) -> Callable[..., Any]:
+    """A root by iteration, differentiated through what holds there (as in JAX's documentation, another function)."""
+    step = lambda a, x: 0.5 * (x + a / x)  # noqa: E731
+    f = L.custom_vjp(lambda a: L.while_loop(lambda s: L.np.abs(s[0] - s[1]) > 1e-6, lambda s: (s[1], step(a, s[1])),
+                                            (a, step(a, a)))[1])  # fmt: skip
+
+    def back(kept: Any, ct: Any) -> Any:
+        a, x = kept
+        slope = L.grad(lambda x: step(a, x))(x)
+        return (L.vjp(lambda a: step(a, x), a)[1](ct / (1 - slope))[0],)
+
+    f.defvjp(lambda a: (f(a), (a, f(a))), back)
+    return f
+
+
+def data_parallel(L: Any) -> Callable[..., Any]:
+    def step(w: Any, x: Any, y: Any) -> Any:
+        loss, slope = L.value_and_grad(lambda w: L.np.mean((x @ w - y) ** 2))(w)
+        return w - 0.1 * L.pmean(slope, axis_name="batch"), L.pmean(loss, axis_name="batch")
+
+    return L.vmap(step, in_axes=(None, 0, 0), out_axes=(None, None), axis_name="batch")
+
+
+def tensor_parallel(L: Any) -> Callable[..., Any]:
+    layer = L.vmap(lambda x, v, w: L.psum(L.np.tanh(x @ v) @ w, "model"), (None, 1, 0), None, axis_name="model")
+    return L.grad(lambda x, v, w: L.np.sum(layer(x, v.reshape(3, 2, 4), w.reshape(2, 4, 3)) ** 2), argnums=(0, 1, 2))
+
+
+def ring(L: Any) -> Callable[..., Any]:
+    """Attention in which keys and values go round among the rows of a batch."""
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        turn = [(i, (i + 1) % 3) for i in range(3)]
+        top, bottom = 0 * q, 0 * L.np.sum(q, axis=-1)
+        for _ in range(3):
+            weights = L.np.exp(q @ k.T)
+            top, bottom = top + weights @ v, bottom + L.np.sum(weights, axis=-1)
+            k, v = (L.ppermute(x, "ring", turn) for x in (k, v))
+        return top / bottom[:, None]
+
+    return summed(L, L.vmap(attend, axis_name="ring"))
+
+
+case("settings of a custom rule, None for zeros", lambda L: L.grad(clipped(L)), X[0])
+case("fixed point, differentiated implicitly", lambda L: L.vmap(L.grad(fixed_point(L))), P[0])
+case("fixed point, second derivative", lambda L: L.grad(L.grad(fixed_point(L))), 2.0)
+case("data parallel step", data_parallel, normal(3), normal(2, 4, 3), normal(2, 4))
+case("tensor parallel layer", tensor_parallel, normal(5, 3), normal(3, 8), normal(8, 3))
+case("ring attention", ring, normal(3, 4, 2), normal(3, 4, 2), normal(3, 4, 2))
+case("two names together", lambda L: summed(L, L.vmap(L.vmap(
+    lambda a: L.np.sin(a) / L.psum(a**2, ("i", "j")) + L.pmean(a, "i") * L.axis_index(("i", "j")), axis_name="j"),
+    axis_name="i")), X)  # fmt: skip
+case("exchanged parts", lambda L: summed(L, L.vmap(
+    lambda a: L.all_to_all(a**2, "i", 0, 1) * L.psum_scatter(a, "i")[:, None], axis_name="i")), normal(3, 3, 2))
+case("shuffled", lambda L: summed(L, L.vmap(lambda a: L.pshuffle(a**2, "i", [2, 0, 1]) * a, axis_name="i")), X)
+case("tiled gather",
+     lambda L: summed(L, L.vmap(lambda a: L.all_gather(a**2, "i", axis=0, tiled=True), axis_name="i")), X)  # fmt: skip
+case("size of an axis", lambda L: L.vmap(lambda a: a * L.np.ones(L.psum(1, "i")), axis_name="i"), X[0])
+case("trees of axes", lambda L: lambda x, y: L.vmap(
+    lambda p, q: {"r": p["a"] * q, "s": L.np.sum(p["b"])}, ({"a": 0, "b": 1}, None), {"r": 1, "s": 0})(
+    {"a": x, "b": y}, 2.0), X, normal(4, 3))  # fmt: skip
+case("jacobian of trees, aux, argnums", lambda L: lambda a, b: L.jacrev(
+    lambda p, q: ({"u": p["a"] * L.np.sum(q), "v": L.np.sum(p["b"] ** 2)}, {"z": q}), argnums=(1, 0), has_aux=True)(
+    {"a": a, "b": b}, a), normal(3), normal(2))  # fmt: skip
+case("hessian of trees", lambda L: lambda a, b: L.hessian(lambda p: L.np.sum(p["a"] ** 2 * p["b"][0]))(
+    {"a": a, "b": (b, None)}), normal(3), normal(3))  # fmt: skip
+case("third derivative of a jacobian", lambda L: L.jacfwd(L.jacrev(L.jacfwd(lambda a: L.np.sum(a**4) * a))), normal(3))
+case("third derivative through a scan of solves", lambda L: L.vmap(L.grad(L.jacfwd(L.grad(lambda t: L.np.sum(L.scan(
+    lambda c, _: (L.linalg.solve(L.np.asarray(POSITIVE).astype(t.dtype) + c[0] * t, c * t + 1), None),
+    L.np.stack([t, 2 * t, -t]), None, length=3)[0]))))), [0.7, 0.2])  # fmt: skip
+case("operand by name", lambda L: L.vmap(L.grad(lambda x: L.cond(x > 0, L.np.sin, L.np.exp, operand=x))), X[0])
+case("no steps", lambda L: lambda x: (L.scan(lambda c, e: (c * e, c), x[0], x[:0]),
+     L.grad(lambda x: L.scan(lambda c, e: (c * e, c), x[0] ** 2, x[:0])[0])(x)), X[0])  # fmt: skip
+case("carries that change places", lambda L: L.grad(lambda x: (lambda c: 2 * c[0] + 3 * c[1] + c[2])(
+    L.scan(lambda c, _: ((c[1], c[2], c[0]), None), (x, x**2, x**3), None, length=4)[0])), 1.2)  # fmt: skip
+case("policies", lambda L: L.grad(lambda w, x: L.np.sum(L.checkpoint(
+    lambda w, x: L.np.sin(L.np.tanh(x @ w) @ w), policy=L.checkpoint_policies.checkpoint_dots)(w, x) ** 2)), W, X)
+case("checkpointed steps, second derivative", lambda L: L.hessian(lambda c: L.np.sum(L.scan(
+    L.checkpoint(lambda c, x: (L.np.tanh(L.np.asarray(W).astype(c.dtype) @ c + x), None)), c,
+    L.np.asarray(X).astype(c.dtype))[0])), normal(4))  # fmt: skip
+case("out of range, dropped and filled", lambda L: L.grad(lambda x, v: L.np.sum(
+    x.at[L.np.asarray([1, 9, -7]), :2].set(v, mode="drop") ** 2 + L.np.sum(
+        x.at[L.np.asarray([0, 5])].get(mode="fill", fill_value=2.0) ** 3)), argnums=(0, 1)), X, normal(3, 2))
+case("a linear loop turned around", lambda L: lambda x: L.linear_transpose(
+    lambda x: L.scan(lambda c, e: (0.5 * c + e, c), x[0], x), x)((x[0], x)), X[0])  # fmt: skip
+case("z, jacobians of a holomorphic function", lambda L: lambda z: [
+    jacobian(lambda z: z * z * L.np.sum(z), holomorphic=True)(z) for jacobian in (L.jacfwd, L.jacrev, L.grad)[:2]], Z)
+case("z, changes and cotangents", lambda L: lambda z: (
+    L.jvp(lambda z: z * L.np.conj(z) * z, (z,), (1j * z,)), L.vjp(lambda z: z * L.np.conj(z) * z, z)[1](z)), Z)
+case("z, through a scan", lambda L: L.grad(lambda z: L.np.sum(L.np.abs(
+    L.scan(lambda c, e: (L.np.sin(c) * e + L.np.conj(c), c), z, L.np.asarray([0.5, 0.2]).astype(z.dtype))[1]) ** 2)), Z)
+
+for seed in range(80):
+    name, program = drawn(seed)
+    case(name, program, [0.3, -0.8, 0.5])
 
 
 # -- running ----------------------------------------------------------------------------------------------------------
