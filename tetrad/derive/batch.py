@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tetrad.core.errors import TetradError
 from tetrad.core.op import Op
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
@@ -75,8 +76,11 @@ def lift(outputs: Sequence[Node], seeds: Mapping[Node, tuple[Node, bool]], axis:
     done: dict[Node, Many] = {node: ((made,), (flag,)) for node, (made, flag) in seeds.items()}
     for node in topological(outputs):
         if node not in done:
-            with taken_from(node.source):
-                done[node] = lift_node(node, done, axis)
+            try:
+                with taken_from(node.source):
+                    done[node] = lift_node(node, done, axis)
+            except TetradError as error:
+                raise error.located(node.source) from None
     return tuple(done[o][0][0] for o in outputs), tuple(done[o][1][0] for o in outputs)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from tetrad.core.errors import CompileError
+from tetrad.core.errors import CompileError, TetradError
 from tetrad.core.op import Op
 from tetrad.core.record import record
 from tetrad.core.source import taken_from
@@ -56,9 +56,12 @@ def pull(outputs: Sequence[Node], cotangents: Sequence[Tangent], inputs: Sequenc
         give(found, node, 0, cotangent)
     for node in reversed(tuple(topological(outputs))):
         if node in found and node in linear and node not in inputs:
-            with taken_from(node.source):
-                collected = tuple(sum_of(parts) for parts in found.pop(node))
-                pull_node(node, collected, linear, found)
+            try:
+                with taken_from(node.source):
+                    collected = tuple(sum_of(parts) for parts in found.pop(node))
+                    pull_node(node, collected, linear, found)
+            except TetradError as error:
+                raise error.located(node.source) from None
     return tuple(sum_of(found[i][0]) if i in found else None for i in inputs)
 
 
