@@ -161,3 +161,10 @@ def test_the_steady_exponential_is_precise() -> None:
         assert (np.abs(found - exact) / np.spacing(np.abs(found))).max() < 2
     ends = REGISTRY["steady_exp"](np.float32([-np.inf, np.inf, np.nan, -200, 200, -103.5]))
     np.testing.assert_array_equal(ends, np.float32([0, np.inf, np.nan, 0, np.inf, 1e-45]))
+
+
+@pytest.mark.parametrize("a", [1.0, 1.5])
+def test_gamma_numbers_that_are_refused_are_drawn_again(a: float) -> None:
+    """One in twenty is: whether it matters which shows only in many numbers."""
+    drawn = np.asarray(random.gamma(KEY, a, (200_000,), td.float64))
+    assert stats.kstest(drawn, stats.gamma(a).cdf).pvalue > UNLIKELY
