@@ -63,6 +63,25 @@ def test_a_rule_for_each_argument() -> None:
     close(td.grad(f, argnums=(0, 1))(2.0, 5.0), [15, 0])
 
 
+def test_rules_for_each_argument_of_a_function_with_several_results() -> None:
+    f = td.custom_jvp(lambda x, y: {"sum": x + y, "product": x * y})
+    f.defjvps(
+        lambda t, z, x, y: {"sum": t, "product": 3 * t * y},
+        lambda t, z, x, y: {"sum": 2 * t, "product": 5 * t * x},
+    )
+    _, change = td.jvp(f, (2.0, 5.0), (1.0, 10.0))
+    close(change["sum"], 21)
+    close(change["product"], 115)
+
+
+def test_without_any_rule_nothing_changes_even_at_infinity() -> None:
+    f = td.custom_jvp(lambda x: (x * td.inf, x))
+    f.defjvps(None)
+    value, change = td.jvp(f, (2.0,), (1.0,))
+    assert float(value[0]) == td.inf and [float(c) for c in change] == [0, 0]
+    assert float(td.grad(lambda x: f(x)[0])(2.0)) == 0
+
+
 def test_several_results_of_different_types() -> None:
     f = td.custom_vjp(lambda x: (x * x, td.astype(2 * x, td.float64), td.asarray(3)))
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (100 * x * ct[0] + td.astype(ct[1], td.float32),))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from functools import update_wrapper
+from functools import reduce, update_wrapper
 from itertools import zip_longest
+from operator import add
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source, user_source
-from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, unflatten
+from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, tree_map, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.derive.custom import JvpRule, Rule, VjpRule
 from tetrad.derive.walk import is_differentiable
@@ -27,6 +28,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of
 from tetrad.tracing.context import current_trace, stack, with_axes
+from tetrad.tracing.creation import zeros_like
 from tetrad.tracing.operands import as_array, convert, traced
 from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
@@ -256,10 +258,7 @@ class custom_jvp(_Custom):
                 self.wrong(f"defjvps got {len(jvps)} rules, {name} was called with {len(primals)} arguments")
             value = self(*primals)
             parts = [rule(t, value, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
-            total = parts[0] if parts else 0 * as_array(value)
-            for part in parts[1:]:
-                total = total + part
-            return value, total
+            return value, tree_map(total_change, value, *parts)
 
         self.jvp = whole
 
@@ -291,6 +290,10 @@ class custom_jvp(_Custom):
         own = made.graph.inputs
         inputs = [*own[:count], *held, *own[count:], *fresh_like(held)]
         return make_graph(made.graph.name, inputs, made.graph.outputs)
+
+
+def total_change(value: Any, *changes: Any) -> Any:
+    return reduce(add, changes) if changes else zeros_like(as_array(value))
 
 
 @record(eq=False)
