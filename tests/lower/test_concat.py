@@ -14,7 +14,7 @@ from tetrad.compiler.driver import compile_graph
 from tetrad.core.errors import BoundsError
 from tetrad.kernel.text import to_text
 from tetrad.lower.launch import Launch
-from tetrad.passes.fuse import PARTS
+from tetrad.passes.questions import PARTS
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool", "complex64", "complex128"]
 

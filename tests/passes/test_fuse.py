@@ -11,8 +11,9 @@ import pytest
 import tetrad as td
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, fuse, weight
+from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, fuse
 from tetrad.passes.pipeline import optimise
+from tetrad.passes.questions import weight
 
 Program = Callable[[td.Array], td.Array]
 

@@ -11,7 +11,8 @@ from tetrad.core.record import record
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
 from tetrad.lower.launch import Control, Launch, Lowered
-from tetrad.passes.fuse import LEAVES, Group
+from tetrad.passes.fuse import Group
+from tetrad.passes.questions import LEAVES
 
 
 @record(eq=False)

@@ -31,7 +31,8 @@ from tetrad.lower.siblings import Siblings, Told, told
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
 from tetrad.lower.updates import home, updates_of, with_room_for_updates
-from tetrad.passes.fuse import Group, fuse, group_kind, inputs_of
+from tetrad.passes.fuse import Group, fuse, inputs_of
+from tetrad.passes.questions import group_kind
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {

@@ -18,7 +18,8 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, splat_value
-from tetrad.passes.fuse import LEAVES, Group, weight
+from tetrad.passes.fuse import Group
+from tetrad.passes.questions import LEAVES, weight
 
 FLAT_VECTORS = 4  # vectors of a flat workgroup with light work; heavy work has one, and a quarter of the code
 LIGHT = 8  # operations an element up to which work counts as light

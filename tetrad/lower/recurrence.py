@@ -19,7 +19,7 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At, splat_value
-from tetrad.passes.fuse import LEAVES
+from tetrad.passes.questions import LEAVES
 
 MOST_ELEMENTS = 1 << 15  # of a carry: with more, a kernel for each step reads memory in a better order
 MOST_CARRIES = 12  # that registers hold

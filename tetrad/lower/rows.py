@@ -20,7 +20,8 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At
-from tetrad.passes.fuse import Group, row_shape
+from tetrad.passes.fuse import Group
+from tetrad.passes.questions import row_shape
 
 CHUNK = 4096
 PARTIALS = 4  # vectors of partial results: 4 x 16 = 64

@@ -17,7 +17,7 @@ from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import reshape, transpose
 from tetrad.ops.special import matmul
-from tetrad.passes.fuse import CHEAP, LEAVES, moves_last_axis
+from tetrad.passes.questions import CHEAP, LEAVES, moves_last_axis
 
 
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:

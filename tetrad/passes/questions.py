@@ -1,0 +1,153 @@
+"""Passes, questions: what fusion asks about single nodes: the kind of group one begins, whether it can be read in
+place, how much work it is. Nodes in, answers out; which of them share a kernel is decided in `passes.fuse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+
+from tetrad.core.sizes import Shape
+from tetrad.graph.nodes import Node
+
+LEAVES = ("parameter", "constant")
+# Ops that take in elementwise work on their result, and their kind of group.
+PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
+CHEAP = 4  # operations an element may cost and still be computed twice
+FOLD_WORK = 8  # of a reduction, in operations
+PARTS = 8  # of a concat that the kernels of its readers look through ...
+DEPTH = 4  # ... and how far down it is looked whether more are alike
+WORTH = 32  # less work than that is not worth memory of its own
+
+
+def group_kind(node: Node) -> str:
+    if node.op.name in PRODUCTS:
+        return PRODUCTS[node.op.name]
+    if node.op.kind == "structural" and node.op.name not in LEAVES:
+        return node.op.name  # call, item, scan, while_loop, switch
+    if node.op.kind == "reduce":
+        return "rows" if is_row_reduction(node) else "columns"
+    if node.op.kind == "special":
+        return "special"
+    if node.op.name == "transpose" and moves_last_axis(node):
+        return "transpose"
+    return "concat" if node.op.name == "concat" and is_concat_of_alike(node) else "map"
+
+
+def is_concat_of_alike(node: Node) -> bool:
+    """Of many parts, but of few kinds: each kind is a kernel."""
+    return len(node.inputs) > PARTS and len({looks(part) for part in node.inputs}) <= PARTS
+
+
+def looks(node: Node, depth: int = DEPTH) -> Hashable:
+    """What tells the code that computes a part from that of others; what goes deeper is like nothing else."""
+    if node.op.name in LEAVES or group_kind(node) != "map":
+        return node.types
+    if depth == 0:
+        return node
+    return (node.op.name, repr(node.params), node.types, *(looks(i, depth - 1) for i in node.inputs))
+
+
+def moves_last_axis(node: Node) -> bool:
+    """Does a transpose put another axis last (so that neighbouring results are not neighbours in memory)?"""
+    perm = node.param("perm")
+    big = [p for p in perm if node.inputs[0].type.shape[p] != 1]
+    axes = [a for a, n in enumerate(node.inputs[0].type.shape) if n != 1]
+    return bool(big) and big[-1] != axes[-1]
+
+
+def is_row_reduction(node: Node) -> bool:
+    if node.op.kind != "reduce":
+        return False
+    axes, rank = node.param("axes"), node.inputs[0].type.rank
+    return tuple(axes) == tuple(range(rank - len(axes), rank))
+
+
+def row_shape(node: Node) -> tuple[Shape, Shape]:
+    shape, count = node.inputs[0].type.shape, len(node.param("axes"))
+    return shape[: len(shape) - count], shape[len(shape) - count :]
+
+
+def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shape) -> str | None:
+    """How a node that reads members of a rows group fits in: "row", "full", or not at all."""
+    levels = [members[i] for i in node.inputs if i in members]
+    if not levels or node.type.dtype.is_complex:
+        return None
+    shape = node.type.shape
+    ones = outer + (1,) * len(inner)
+    if node.op.kind == "elementwise":
+        if shape == outer + inner and "row" not in levels:
+            return "full"
+        return "row" if shape in (outer, ones) and "full" not in levels else None
+    if node.op.name == "reshape" and levels == ["row"]:
+        return "row" if shape in (outer, ones) else None
+    if node.op.name == "expand" and levels == ["row"] and shape == outer + inner:
+        return "full" if node.inputs[0].type.shape == ones or not outer else None
+    if is_row_reduction(node) and levels == ["full"] and row_shape(node) == (outer, inner):
+        return "row"
+    return None
+
+
+def reorders(node: Node) -> bool:
+    """Does a reshape regroup axes, beyond adding and dropping those of size 1?"""
+    before, after = node.inputs[0].type.shape, node.type.shape
+    return [n for n in before if n != 1] != [n for n in after if n != 1]
+
+
+def is_view(node: Node, memory: set[Node]) -> bool:
+    """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in memory."""
+    while node.op.name in ("transpose", "slice", "expand") or (node.op.name == "reshape" and not reorders(node)):
+        node = node.inputs[0]
+    return node.op.name in LEAVES or node in memory or group_kind(node) != "map"
+
+
+def is_prologue(node: Node, memory: set[Node]) -> bool:
+    """A view, or so little elementwise work on views that a matmul does it while reading."""
+    return is_view(node, memory) or (node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP)
+
+
+def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
+    """Operations per element of elementwise work on views; above `most` when there is anything else, or more of it.
+
+    Nobody asks by how much more, so it does not look further: in a chain whose steps read each other twice, the ways
+    down are as many as 2 to the power of its length.
+    """
+    if is_splat(node) or is_view(node, memory):
+        return 0
+    total = node.op.cost if node.op.kind == "elementwise" else most + 1
+    for operand in node.inputs:
+        if total <= most:
+            total += light_cost(operand, memory, most - total)
+    return total
+
+
+def weight(node: Node) -> int:
+    """How much code a node is, in operations: what is 64 bits wide takes twice the registers."""
+    if node.op.kind == "elementwise":
+        is_wide = any(n.type.dtype.bits > 32 for n in (node, *node.inputs))
+        return node.op.cost * 2 if is_wide else node.op.cost
+    return FOLD_WORK if node.op.kind == "reduce" else len(node.inputs)
+
+
+def total_weight(parts: Iterable[Iterable[Node]]) -> int:
+    return sum(weight(node) for node in set().union(*parts))
+
+
+def costliest(parts: Mapping[Node, frozenset[Node]], inside: Mapping[Node, frozenset[Node]]) -> Node | None:
+    """Of the operands, or what they rearrange, the one with most work that can be given memory."""
+    found: Node | None = None
+    most = WORTH
+    for operand in parts:
+        while operand in inside and operand.op.kind == "movement":
+            operand = max(operand.inputs, key=lambda i: total_weight([inside.get(i, ())]))
+        if operand not in inside or operand.type.dtype.is_complex:
+            continue
+        work = total_weight([inside[operand]])
+        if work > most:
+            found, most = operand, work
+    return found
+
+
+def is_splat(node: Node) -> bool:
+    if node.op.name == "expand":
+        return is_splat(node.inputs[0])
+    return node.op.name == "constant" and node.type.size == 1
