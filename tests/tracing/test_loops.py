@@ -197,8 +197,10 @@ def test_branches_agree_on_the_dtype_of_numbers() -> None:
 
 
 def test_a_condition_may_be_a_number() -> None:
-    assert td.cond(2.0, lambda: 1, lambda: 0).item() == 1
-    assert td.cond(td.asarray(0), lambda: 1, lambda: 0).item() == 0
+    for number in (2.0, 0.5, -1, td.asarray(-3), np.nan):  # not 0: true, as in Python
+        assert td.cond(number, lambda: 1, lambda: 0).item() == 1
+    for number in (0, -0.0, td.asarray(0)):
+        assert td.cond(number, lambda: 1, lambda: 0).item() == 0
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
