@@ -462,6 +462,12 @@ def test_every_station_gives_the_same_answer(rows: int) -> None:
     assert "every station gives the same answer" in str(f(array(posed(1, rows, rows))))
 
 
+def test_powers_may_be_numpys_integers() -> None:
+    a = array([[2, 1], [0, 2]])
+    for n in (np.int64(3), np.int8(-128), np.uint8(0)):
+        np.testing.assert_allclose(linalg.matrix_power(a, n), np.linalg.matrix_power(np.asarray(a), int(n)))
+
+
 def test_results_have_names() -> None:
     close(td.jit(linalg.slogdet)(array(A3)).logabsdet, np.log(8), 1e-12)
     assert linalg.eigh(array(A3)).eigenvalues.shape == (3,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -403,6 +404,25 @@ def test_no_dtype_is_the_default_one() -> None:
     assert td.random.randint(KEY, (2,), 0, 3, None).dtype is td.int32
     assert td.random.poisson(KEY, 1.0, (2,), None).dtype is td.random.rademacher(KEY, (2,), None).dtype is td.int32
     assert td.random.bits(KEY, (2,), None).dtype is td.uint32
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
+def test_a_bound_gives_the_same_bits_as_a_number_and_as_an_array(dtype: str) -> None:
+    def draw(high: Any) -> td.Array:
+        return td.random.randint(KEY, (50,), 3, high, dtype)
+
+    want = bits_of(draw(1000))
+    assert want == bits_of(draw(td.asarray(1000))) == bits_of(td.jit(draw)(1000))
+
+
+def test_choices_from_any_number_have_the_same_bits() -> None:
+    n = td.Dim("n", max=50)
+
+    def draw(x: td.Array) -> td.Array:
+        return td.concat([td.random.permutation(KEY, x), td.random.choice(KEY, x, (5,))])
+
+    x = td.arange(7)
+    assert bits_of(draw(x)) == bits_of(td.jit(draw, dims=({0: n},))(x))
 
 
 def test_words_of_64_bits_are_two_words() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32
 from tetrad.core.errors import SettingError, ShapeError, TetradError
 from tetrad.core.op import REGISTRY
@@ -490,13 +492,13 @@ def matrix_power(x: Any, n: int, /) -> Array:
     Array([[1, 5],
            [0, 1]], int32)
     """
-    if not isinstance(n, int):
+    if not isinstance(n, int | np.integer):
         raise SettingError("matrix_power: n", "an int", n)
     a = as_array(x)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         fail(ShapeError, f"matrix_power: expected square matrices, got {a.type}")
     if n < 0:
-        a, n = inv(a), -n
+        a, n = inv(a), -int(n)
     result = expand(eye(a.shape[-1], dtype=a.dtype), a.shape) if n == 0 else None
     while n:
         if n % 2:

@@ -221,9 +221,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) ->
         fail(DtypeError, f"randint: expected an integer dtype, got {wanted}")
     low, top, is_some = _bounds(minval, maxval, wanted)
     span = where(is_some, top - low, 0) + 1
-    is_short = isinstance(minval, int) and isinstance(maxval, int) and maxval - minval <= 1 << 32
-    below = _below if wanted.bits < 64 else _remainder if is_short else _wide_below
-    offset = below(key, sizes, span)
+    offset = _wide_below(key, sizes, span) if wanted.bits == 64 else _below(key, sizes, span)
     return _shaped("randint", convert(low + offset, wanted), sizes)
 
 
@@ -253,12 +251,6 @@ def _below(key: Any, shape: Shape, span: Array) -> Array:
     high, low = (convert(w >> 1, i64) for w in _pairs("randint", key, shape))
     below: Array = (high * span + ((low * span) >> 31)) >> 31
     return below
-
-
-def _remainder(key: Any, shape: Shape, span: Array) -> Array:
-    """Of 63 random bits: for spans of up to 2**32."""
-    rest: Array = (_wide_words("randint", key, shape) & ~LEAST) % span
-    return rest
 
 
 def _wide_below(key: Any, shape: Shape, span: Array) -> Array:
@@ -511,7 +503,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
 
 def _drawn(key: Any, size: Size, count: Size, p: Any) -> Array:
     if p is None:
-        return randint(key, (count,), 0, size if isinstance(size, int) else size_array(size, i64), i64)
+        return _below(key, (count,), size_array(size, i64))
     sums = cumulative_sum(_chances(p))
     drawn = _unit("choice", key, (count,), sums.dtype) * sums[-1]
     last = searchsorted(sums, sums[-1])  # where the product was rounded up to the whole
