@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tetrad as td
 from tests.ops.close import assert_close
 from tests.ops.kernels import run_elementwise
+from tetrad.compiler.driver import current_target
 from tetrad.core.op import Case
+from tetrad.kernel.verify import verify
+from tetrad.lower.launch import Launch
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.quotients import floor_divide, remainder
+from tetrad.passes.pipeline import optimise
 
 I32 = np.int32
 MIN = np.iinfo(np.int32).min
@@ -55,3 +61,13 @@ def test_integer_division_corners() -> None:
 def test_integer_division_by_zero_warns(op) -> None:
     with pytest.warns(RuntimeWarning, match="divide by zero"):
         op(I32([1]), I32([0]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_division_by_a_constant_zero_is_a_program_like_others(dtype: str) -> None:
+    x = np.array([1, 2, 100], dtype)
+    graph = td.trace(lambda x: (x // 0, x % 0))(x)
+    for launch in Lowerer(current_target()).lower_program(optimise(graph)).steps:
+        assert isinstance(launch, Launch)
+        verify(launch.program)
+    assert [np.asarray(y).tolist() for y in td.jit(lambda x: (x // 0, x % 0))(x)] == [[0, 0, 0], [0, 0, 0]]

@@ -16,7 +16,8 @@ from tetrad.core.source import taken_from
 from tetrad.derive.jvp import Flags, flags_of, present
 from tetrad.derive.linear import depends_on
 from tetrad.derive.walk import Tangent, sum_of
-from tetrad.graph.build import call, item, make_call, make_graph, make_parameter, results
+from tetrad.graph.build import call, item, make_call, make_graph, make_parameter, results, spliced
+from tetrad.graph.infer import dim_names, dims_in
 from tetrad.graph.nodes import Graph, Node, topological
 
 Cotangents = tuple[Tangent, ...]
@@ -106,7 +107,10 @@ def transposed(node: Node, i: int, given: object, params: Mapping[str, object]) 
 def transpose_call(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
     made = transpose(node.param("graph"), linear, flags_of(cotangents))
     fixed = [i for i, flag in zip(node.inputs, linear, strict=True) if not flag]
-    found = iter(results(make_call(made.graph, [*fixed, *present(cotangents)], node.source)))
+    given = [*fixed, *present(cotangents)]
+    # The cotangent of a sum has no axes: a Dim of the operand is then known outside the call only.
+    is_whole = {dim.name for dim in dims_in(made.graph)} <= set(dim_names(made.graph))
+    found = iter(results(make_call(made.graph, given, node.source)) if is_whole else spliced(made.graph, given))
     reached = iter(made.reached)
     return tuple(next(found) if flag and next(reached) else None for flag in linear)
 

@@ -85,6 +85,8 @@ def floor_divide(x: Array, y: Array) -> Array:
 def floor_divide_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     if x.dtype.is_float:
         return _float_floor_divide(k, x, y)
+    if y.const == 0:  # the kernel language divides by no literal zero
+        return k.const(0, x.dtype)
     quotient = x / y
     if not x.dtype.is_signed:
         return quotient
@@ -107,6 +109,8 @@ def remainder(x: Array, y: Array) -> Array:
 
 @remainder.lower
 def remainder_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
+    if y.const == 0 and not x.dtype.is_float:
+        return k.const(0, x.dtype)
     rest = _fmod(k, x, y) if x.dtype.is_float else x % y
     if not x.dtype.is_signed and not x.dtype.is_float:
         return rest
