@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import SettingError, ShapeError, TraceError
+from tetrad.core.errors import DtypeError, SettingError, ShapeError, TraceError
 from tetrad.core.tree import flatten, tree_map
 
 optim = td.optim
@@ -233,3 +233,10 @@ def test_corrected_root_mean_squares(centred: bool) -> None:
         wanted = row / (np.sqrt(np.maximum(spread, 0)) + 1e-3)
         # the first spread is a difference of equals
         np.testing.assert_allclose(np.asarray(updates), wanted, rtol=1e-4 if centred and count == 1 else 1e-12)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "lion", "rmsprop", "adagrad"])
+def test_moments_of_integers_are_refused(name: str) -> None:
+    """Kept as integers they would be 0, and a step of adam ten million long."""
+    with pytest.raises(DtypeError, match=r"moments are floats, got a parameter i32\[2\]"):
+        getattr(td.optim, name)(0.1).init({"w": td.asarray([1, 2])})

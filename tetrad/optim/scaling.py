@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tetrad import functions as td
 from tetrad.core.dtypes import f32, f64, i32
-from tetrad.core.errors import TraceError
+from tetrad.core.errors import DtypeError, TraceError
 from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
 from tetrad.optim.schedules import Schedule, counts_in_floats, rate_at, takes_floats
@@ -126,9 +126,17 @@ def add_decayed_weights(
 
 
 def zeros_for(params: Tree, dtype: Any = None, value: float = 0.0) -> Tree:
-    """A moment for each parameter."""
+    """A moment for each parameter. One of an integer would be rounded to nothing."""
     wanted = None if dtype is None else dtype_of(dtype)
-    return tree_map(lambda p: td.full_like(p, value, dtype=wanted), params)
+
+    def zeros(parameter: Leaf) -> Array:
+        kept_in = wanted or as_array(parameter).dtype
+        if not kept_in.is_float and not kept_in.is_complex:
+            message = f"optim: moments are floats, got a parameter {as_array(parameter).type}"
+            fail(DtypeError, message, "convert it with astype, or leave it out with td.optim.masked")
+        return td.full_like(parameter, value, dtype=wanted)
+
+    return tree_map(zeros, params)
 
 
 def moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1) -> Tree:
