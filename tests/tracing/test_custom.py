@@ -424,3 +424,12 @@ def test_a_cotangent_of_another_tree_shows_both() -> None:
     f.defvjp(lambda p: (p["w"], None), lambda _, ct: ([ct],))
     with pytest.raises(TraceError, match=r"the tree of argument 0, \{'w': \*\}, it returned \[\*\]"):
         td.grad(f)({"w": 1.0})
+
+
+def test_arguments_that_are_no_arrays_are_told_where_to_go() -> None:
+    f = td.custom_jvp(lambda x, how: x)
+    f.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+    with pytest.raises(TraceError, match=r"the argument how is a str(.|\n)*nondiff_argnums or nondiff_argnames"):
+        td.grad(lambda x: f(x, "relu"))(1.0)
+    with pytest.raises(TraceError, match=r"the argument how is a str(.|\n)*list it in static_argnums$"):
+        td.grad(lambda x: td.checkpoint(lambda x, how: x)(x, "relu"))(1.0)

@@ -76,3 +76,8 @@ def test_shuffled_examples(way: Any) -> None:
     np.testing.assert_array_equal(way(mapped(lambda x: td.pshuffle(x, "i", [2, 0, 1])))(X), X[[2, 0, 1]])
     with pytest.raises(ShapeError, match=r"pshuffle: \[0, 0, 1\] is no order of 3 examples"):
         way(mapped(lambda x: td.pshuffle(x, "i", [0, 0, 1])))(X)
+
+
+def test_pairs_that_are_none() -> None:
+    with pytest.raises(ShapeError, match=r"ppermute: \[1, 2, 0\] must be pairs(.|\n)*pshuffle"):
+        mapped(lambda x: td.ppermute(x, "i", [1, 2, 0]))(X)

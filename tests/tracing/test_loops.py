@@ -275,6 +275,8 @@ def test_operands_in_every_form(way: Callable[..., Any]) -> None:
 def test_errors_name_the_function_that_was_called() -> None:
     with pytest.raises(ShapeError, match=r"fori_loop: carry is f32\[3\] before a step and f32\[2\] after it"):
         td.fori_loop(0, 3, lambda i, c: c[:2], td.zeros(3))
+    with pytest.raises(ShapeError, match="fori_loop: unroll is -1"):
+        td.fori_loop(0, 3, lambda i, c: c, 0.0, unroll=-1)
     with pytest.raises(TraceError, match="switch: the branches must be a list of functions, got a function"):
         td.switch(1, lambda x: x, 1.0)
     with pytest.raises(TraceError, match="cond: operand= beside 1 other operands"):

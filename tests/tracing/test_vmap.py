@@ -27,6 +27,10 @@ def twice(a: Any) -> Any:
 
 
 WRONG: list[tuple[Callable[[], Any], type[TetradError], str]] = [
+    # settings
+    (lambda: td.vmap(total, axis_size=-2), ShapeError, "axis_size is -2, it must be an int of at least 0"),
+    (lambda: td.vmap(total, axis_size=2.5), ShapeError, "axis_size is 2.5, it must be an int"),
+    (lambda: td.vmap(total, axis_name=["i"]), TraceError, r"axis_name is \['i'\], it must have a hash"),
     # sizes
     (lambda: td.vmap(lambda a, b: a + b)(X, Y), ShapeError, "batches of different sizes: a: 2, b: 4"),
     (lambda: td.vmap(lambda a, b: a + b)(X, b=Y), ShapeError, "a: 2, b: 4"),
@@ -143,6 +147,10 @@ def test_the_sum_of_a_number_is_known_while_tracing(way: Any) -> None:
         return a * td.ones(td.psum(1, "i")) + td.psum(0.5, "i")
 
     np.testing.assert_array_equal(np.asarray(way(td.vmap(f, axis_name="i"))(X[:, 0])), [[2.0, 2.0], [5.0, 5.0]])
+
+
+def test_a_size_may_be_an_integer_of_numpy() -> None:
+    assert td.vmap(lambda: td.ones(2), axis_size=np.int64(3))().shape == (3, 2)
 
 
 def test_the_name_of_a_mesh_axis_changes_nothing() -> None:

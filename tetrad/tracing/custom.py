@@ -66,10 +66,16 @@ class Site:
         return self.arguments.tree.children[0]
 
 
-def record_site(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Site, list[Array]]:
+def record_site(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], hint: str = "list it in static_argnums"
+) -> tuple[Site, list[Array]]:
+    """The call traced; `hint`: what to do with an argument that is no array."""
     signature = signature_of(function, (), ())
     arguments = signature.arguments(args, kwargs)
-    kinds_of(signature, arguments)
+    try:
+        kinds_of(signature, arguments)
+    except TraceError as error:
+        raise TraceError(error.message, source=error.source, hint=hint) from None
     leaves = [as_array(leaf) for leaf in arguments.leaves]
     made = trace_function(signature, function, arguments, [Kind(x.type) for x in leaves])
     kinds = tuple(x.type for x in leaves)
@@ -165,7 +171,7 @@ class _Custom:
             return self.fun(*args, **kwargs)
         args = self.positional(args, kwargs)
         inner, arrays = without(self.fun, args, self.fixed)
-        site, operands = record_site(inner, arrays, {})
+        site, operands = record_site(inner, arrays, {}, "list it in nondiff_argnums or nondiff_argnames")
         fixed = [args[i] for i in self.fixed]
         nodes = [node_of(x, outer) for x in operands]
         rule = self.rule(site, fixed)

@@ -387,7 +387,7 @@ def only_arguments(
             whole[place] = value
         return fun(*whole, **kwargs)
 
-    return named(partial, fun, getattr(fun, "__name__", "function")), tuple(args[p] for p in places)
+    return update_wrapper(partial, fun), tuple(args[p] for p in places)
 
 
 def check_leaves(chosen: Sequence[Any], numbers: Sequence[int], what: str, holomorphic: bool) -> None:

@@ -27,6 +27,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     Array([0., 1., 3.], float32)
     """
     size = known_size("ppermute", axis_name)
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in perm):
+        fail(ShapeError, f"ppermute: {list(perm)} must be pairs (source, destination)", "td.pshuffle takes an order")
     sources, takers = [a for a, _ in perm], [b for _, b in perm]
     if not all(0 <= n < size for n in (*sources, *takers)) or len({*sources}) < len(perm) or len({*takers}) < len(perm):
         fail(ShapeError, f"ppermute: {list(perm)} must pair each of {size} examples with one other at most")

@@ -179,7 +179,7 @@ def steps(
     slots, body = settle(name, f, carries, (carry_tree, xs_tree), rows, pair=True)
     params = {
         "body": body.graph(), "consts": len(body.captured), "carries": len(carries), "length": count,
-        "reverse": bool(reverse), "unroll": unrolled(unroll, count), "checkpoint": checked_strategy(checkpoint),
+        "reverse": bool(reverse), "unroll": unrolled(name, unroll, count), "checkpoint": checked_strategy(checkpoint),
     }  # fmt: skip
     split = len(body.captured), len(body.captured) + len(carries)
 
@@ -248,11 +248,11 @@ def steps_of(arrays: Sequence[Array], names: Sequence[str], length: Any) -> Size
     return count
 
 
-def unrolled(unroll: Any, count: Size) -> int:
+def unrolled(name: str, unroll: Any, count: Size) -> int:
     if isinstance(unroll, bool):
         return max(1, count) if unroll and isinstance(count, int) else 1
     if not isinstance(unroll, int | np.integer) or unroll < 1:
-        fail(ShapeError, f"scan: unroll is {unroll!r}, it must be an int of at least 1, or a bool")
+        fail(ShapeError, f"{name}: unroll is {unroll!r}, it must be an int of at least 1, or a bool")
     return int(unroll)
 
 

@@ -7,17 +7,17 @@ example and asks `derive.batch` for the graph of all. Names and arguments are JA
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import update_wrapper
-from typing import Any
+from typing import Any, SupportsIndex
 
 import tetrad.derive.branches
 import tetrad.derive.collective
 import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
-from tetrad.core.sizes import Size, product
+from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.core.tree import NODES, TreeDef, flatten, unflatten
 from tetrad.derive.batch import Axis
 from tetrad.derive.batch import batch as batch_graph
@@ -55,6 +55,7 @@ def vmap(
     Array([3., 3.], float32)
     """
     check_function("vmap", fun)
+    check_axis(axis_name, axis_size)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         signature = signature_of(fun, (), ())
@@ -88,6 +89,14 @@ def vmap(
 
 
 # -- axes -------------------------------------------------------------------------------------------------------------
+
+
+def check_axis(name: Any, size: Any) -> None:
+    is_size = isinstance(size, SizeExpr) or (isinstance(size, SupportsIndex) and int(size) >= 0)
+    if size is not None and not is_size:
+        fail(ShapeError, f"vmap: axis_size is {size!r}, it must be an int of at least 0")
+    if not isinstance(name, Hashable):
+        fail(TraceError, f"vmap: axis_name is {name!r}, it must have a hash", "a string, say")
 
 
 def one_example(x: Array) -> Any:
@@ -141,7 +150,7 @@ def common_size(
     marked = [(n, x, a) for n, x, a in zip(names, leaves, axes, strict=True) if a is not None]
     sizes = [(n, x.type.shape[checked_axis(n, x, a)]) for n, x, a in marked]
     if given is not None:
-        sizes.insert(0, ("axis_size", given))
+        sizes.insert(0, ("axis_size", given if isinstance(given, SizeExpr) else int(given)))
     if not sizes:
         fail(ShapeError, f"vmap: no argument of {name} has a batch axis", "give axis_size, or an int in in_axes")
     if any(size != sizes[0][1] for _, size in sizes):
