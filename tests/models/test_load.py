@@ -114,7 +114,7 @@ def test_a_second_start_loads_no_compiler(tmp_path: Path, script: str) -> None:
         set(subprocess.run(command, capture_output=True, text=True, check=True, **settings).stdout.split())
         for _ in range(2)
     )
-    heavy = {"tetrad.ops", "tetrad.tracing.jit", "tetrad.models.layers", "tetrad.kernel.evaluate", "tetrad.functions"}
+    heavy = {"tetrad.ops", "tetrad.tracing.jit", "tetrad.models.layers", "tetrad.kernel.build", "tetrad.functions"}
     assert heavy <= first and not (heavy | {"ml_dtypes", "llvmlite.binding"}) & second
 
 
