@@ -40,7 +40,7 @@ SHARE = 2  # workgroups wanted for each thread
 STAGING_COLUMNS = 64
 LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
-UNROLL = 2  # steps of k written out
+UNROLL = 4  # steps of k written out
 
 
 def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
