@@ -321,7 +321,10 @@ def clipped(L: Any) -> Callable[..., Any]:
 
 def fixed_point(L: Any) -> Callable[..., Any]:
     """A root by iteration, differentiated through what holds there (as in JAX's documentation, another function)."""
-    step = lambda a, x: 0.5 * (x + a / x)  # noqa: E731
+
+    def step(a: Any, x: Any) -> Any:
+        return 0.5 * (x + a / x)
+
     f = L.custom_vjp(lambda a: L.while_loop(lambda s: L.np.abs(s[0] - s[1]) > 1e-6, lambda s: (s[1], step(a, s[1])),
                                             (a, step(a, a)))[1])  # fmt: skip
 

@@ -103,6 +103,11 @@ def test_other_instructions_operands_and_buffers_are_seen() -> None:
     assert merged([plain, rows(3, 32)]) is None
 
 
+def test_a_dim_keeps_its_name() -> None:
+    named = [made(lambda k, group, lane, s=s: group * s + k.arg("literal_0") + lane) for s in (2, 3)]
+    assert merged(named) is None
+
+
 def test_many_differences_are_another_kernel() -> None:
     def chain(shift: int, count: int) -> Program:
         def body(k: KernelBuilder, group: Val, lane: Val) -> Val:

@@ -36,10 +36,14 @@ def verify_programs(programs: Sequence[Program]) -> None:
 
 def watch_of_flags() -> Watch | None:
     """How programs are run instead of directly, if the flags ask for it."""
+    found: Watch | None = None
     if flag("TETRAD_INTERPRET") == "1":
-        return checks().run_interpreted  # type: ignore[no-any-return]
-    return checks().run_checked if wants_verified() else None
+        found = checks().run_interpreted
+    elif wants_verified():
+        found = checks().run_checked
+    return found
 
 
 def left_buffer(launch: Launch, code: int, value: int, dims: Mapping[str, int]) -> TetradError:
-    return checks().left_buffer(launch, code, value, dims)  # type: ignore[no-any-return]
+    found: TetradError = checks().left_buffer(launch, code, value, dims)
+    return found

@@ -120,15 +120,16 @@ class Merge:
         partners = self.values.setdefault(first, {})
         if values not in partners:
             partners[values] = None
-            self.compare_literals(values) if is_literal(first) else self.pending.append(values)
+            numbers = literals(values)
+            self.pending.append(values) if numbers is None else self.tell(numbers)
 
-    def compare_literals(self, values: Alike) -> None:
-        agree(is_literal(value) for value in values)
-        numbers = tuple(value.value for value in values)  # type: ignore[attr-defined]
+    def tell(self, numbers: tuple[int, ...]) -> None:
+        """Literals that differ are an argument. A Dim of that very name would be another."""
         if len(set(numbers)) > 1 and numbers not in self.arguments:
-            if len(self.arguments) == MOST:
+            name = f"literal_{len(self.arguments)}"
+            if len(self.arguments) == MOST or name in self.programs[0].args:
                 raise Unlike
-            self.arguments[numbers] = n.Arg(index, f"literal_{len(self.arguments)}")
+            self.arguments[numbers] = n.Arg(index, name)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -142,12 +143,8 @@ class Merge:
 
     def make(self, instrs: Alike) -> n.Instr:
         if instrs not in self.made:
-            self.made[instrs] = self.argument(instrs) or self.copied(instrs)
+            self.made[instrs] = self.arguments.get(literals(instrs) or ()) or self.copied(instrs)
         return self.made[instrs]
-
-    def argument(self, instrs: Alike) -> n.Arg | None:
-        is_number = is_literal(instrs[0])
-        return self.arguments.get(tuple(i.value for i in instrs)) if is_number else None  # type: ignore[attr-defined]
 
     def copied(self, instrs: Alike) -> n.Instr:
         names: tuple[str, ...] = instrs[0].__match_args__
@@ -174,8 +171,10 @@ def has_effect(instr: n.Instr) -> bool:
     return isinstance(instr, EFFECTS) or (isinstance(instr, n.Load) and instr.buffer.access != "read")
 
 
-def is_literal(instr: n.Instr) -> bool:
-    return isinstance(instr, n.Const) and instr.dtype is index
+def literals(instrs: Alike) -> tuple[int, ...] | None:
+    """The numbers, where all are literals of an index."""
+    found = [int(i.value) for i in instrs if isinstance(i, n.Const) and i.dtype is index]
+    return tuple(found) if len(found) == len(instrs) else None
 
 
 def merged_count(buffers: Sequence[n.Buffer]) -> Size | None:
