@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tetrad.runtime import memory
-from tetrad.runtime.memory import ALIGNMENT, Storage, release_kept_blocks, shelf, size_class
+from tetrad.runtime.memory import ALIGNMENT, LARGE_PAGE, Storage, release_kept_blocks, shelf, size_class
 
 ODD = 3 << 20  # bytes of a size class that nothing else uses here
 
@@ -55,6 +55,10 @@ def test_blocks_are_aligned_and_apart(sizes: list[int]) -> None:
     assert all(s.ptr % ALIGNMENT == 0 and s.nbytes == n for s, n in zip(held, sizes, strict=True))
     ends = sorted((s.ptr, s.ptr + size_class(s.nbytes)) for s in held)
     assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+
+
+def test_large_blocks_begin_at_a_large_page() -> None:
+    assert Storage.allocate(LARGE_PAGE).ptr % LARGE_PAGE == 0 == Storage.allocate(ODD).ptr % LARGE_PAGE
 
 
 # -- the shelves ------------------------------------------------------------------------------------------------------

@@ -121,6 +121,31 @@ def test_a_worker_who_is_done_takes_over_from_others() -> None:
         assert (1 in x[: groups // 2]) == helps
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not place threads")
+def test_a_worker_whose_processor_is_taken_is_fetched() -> None:
+    """Another program turns on all processors but ours. Waiting for it takes as long as the system lets it."""
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("there is one processor")
+    table, x = Table((kernel("signed", (Word(0, 0),), 2, slow=2, steps=100_000),), scratch_bytes=8 * LANES), np.zeros(2)
+    run(table, addresses(x), 2)
+    team = pool.state.make_pool()
+    home = min(allowed)
+    turning = f"import os; os.sched_setaffinity(0, {allowed - {home}}); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", turning], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None and other.stdout.readline()
+            os.sched_setaffinity(0, {home})
+            end = time.monotonic() + 20
+            while not team.block.words[pool.FETCHED] and time.monotonic() < end:
+                run(table, addresses(x), 2)
+            assert team.block.words[pool.FETCHED]
+            run(table, addresses(x), 2)  # which sends it away again
+        finally:
+            os.sched_setaffinity(0, allowed)
+            other.kill()
+
+
 def test_a_call_gives_the_sub_table_its_own_bases() -> None:
     layer = Table((mix(0, 1, 9, 1), mix(1, 0, 5)))
     swapped = (Word(0, 8 * N), Word(0, 0))

@@ -1,18 +1,23 @@
 """Runtime, memory: aligned blocks that arrays, arenas and packed weights live in.
 
 Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive. Freed blocks are kept
-for the next request of the same size class (fresh pages cost more than most kernels), up to a limit.
+for the next request of the same size class (fresh pages cost more than most kernels), up to a limit. Blocks of a large
+page and more lie in large pages where the system has them: a hundredth of the page faults, and fewer misses of the
+address cache.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
 ALIGNMENT = 64
+LARGE_PAGE = 2 << 20
+MADV_HUGEPAGE = 14  # of Linux
 KEEP_BYTES = 512 << 20  # free blocks kept for reuse
 
 _libc = ctypes.CDLL(None)
@@ -41,12 +46,15 @@ class Shelf:
         return _Owned(address, nbytes, self)
 
     def fresh(self) -> int:
-        address = _aligned_alloc(ALIGNMENT, self.size)
+        alignment = LARGE_PAGE if self.size >= LARGE_PAGE else ALIGNMENT
+        address = _aligned_alloc(alignment, self.size)
         if not address:
             release_kept_blocks()
-            address = _aligned_alloc(ALIGNMENT, self.size)
+            address = _aligned_alloc(alignment, self.size)
         if not address:
             raise MemoryError(f"tetrad: cannot allocate {self.size} bytes") from None
+        if alignment == LARGE_PAGE and sys.platform == "linux":
+            _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(self.size), MADV_HUGEPAGE)  # may say no
         return int(address)
 
 

@@ -31,15 +31,25 @@ from tetrad.core.errors import TetradError
 from tetrad.core.record import record
 from tetrad.core.target import Target
 from tetrad.runtime.limits import available_threads
-from tetrad.runtime.native import CONTEXT, CONTEXT_WORDS, HOOK, POOL, POOL_WORDS, SYMBOLS
+from tetrad.runtime.memory import LARGE_PAGE, Storage
+from tetrad.runtime.native import (
+    CONTEXT,
+    CONTEXT_WORDS,
+    HOOK,
+    MOST_THREADS,
+    POOL,
+    POOL_WORDS,
+    PROCESSOR_WORDS,
+    SYMBOLS,
+)
 from tetrad.runtime.table import Table
 
 LINE = 64  # bytes of a cache line
-MOST_THREADS = 1024
 START_SECONDS = 5.0  # for all workers to be there
 EXIT_SECONDS = 1.0  # for all workers to be gone
 FIRST_BASES = 64  # room of a new context
 STOPPED = -1
+FETCHED = POOL["FETCHED"]
 PROFILE, SCRATCH, STRIDE, STOP = CONTEXT["PROFILE"], CONTEXT["SCRATCH"], CONTEXT["STRIDE"], CONTEXT["STOP"]
 
 
@@ -106,15 +116,16 @@ class Context:
         self.address, self.inputs = self.block.address, self.block.data[8 * CONTEXT_WORDS :]
         self.run = pool.native.run_with_gil
         self.scratch_room, self.threads = 0, 1
-        self.scratch = Block(0)
+        self.scratch: Storage | None = None
 
     def reserve_scratch(self, size: int, threads: int) -> None:
         """At least `size` bytes for each worker; a worker's area shares no cache line with another's."""
         self.scratch_room, self.threads = max(size, self.scratch_room), max(threads, self.threads)
         stride = -(-self.scratch_room // LINE) * LINE
-        self.scratch = Block((stride + LINE) * self.threads)  # behind it a line for each worker's claims
-        self.block.words[SCRATCH], self.block.words[STRIDE] = self.scratch.address, stride
-        self.block.words[CONTEXT["CLAIMS"]] = self.scratch.address + stride * self.threads
+        whole = (stride + LINE) * self.threads  # behind it a line for each worker's claims
+        self.scratch = Storage.allocate(max(whole, LARGE_PAGE) if whole > LARGE_PAGE // 2 else whole)
+        self.block.words[SCRATCH], self.block.words[STRIDE] = self.scratch.ptr, stride
+        self.block.words[CONTEXT["CLAIMS"]] = self.scratch.ptr + stride * self.threads
 
 
 class Pool:
@@ -131,6 +142,7 @@ class Pool:
         self.processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.avoided = -1
         self.is_closed = False
+        self.tell_processors()
 
     def context(self, table: Table, threads: int = 1) -> Context:
         """A context with room for the table, from the free list or new."""
@@ -174,6 +186,13 @@ class Pool:
         self.avoided = -1
         return True
 
+    def tell_processors(self) -> None:
+        """Native code brings workers to other processors; where they may be at all, it reads in the block."""
+        for number in self.processors:
+            word, bit = divmod(number, 64)
+            if word < PROCESSOR_WORDS:
+                self.block.words[POOL["PROCESSORS"] + word] |= 1 << bit if bit < 63 else -1 << 63
+
     def make_way(self) -> None:
         """Keep the workers off the processor the caller runs on.
 
@@ -181,6 +200,8 @@ class Pool:
         longer than most runs. Nothing is done where processors are too few, or the system cannot say.
         """
         here = processor()
+        if self.block.words[FETCHED]:
+            self.block.words[FETCHED], self.avoided = 0, -1
         if here == self.avoided or len(self.processors) <= len(self.workers) or here not in self.processors:
             return
         self.avoided = here

@@ -24,7 +24,7 @@ CONTEXT = {
     "STRIDE": 34,
     "PROFILE": 35,  # address of one tick counter per entry, or 0
     "TEAM": 36,  # how many workers ran (output)
-    "CLAIMS": 37,  # address of a line for each worker: pieces of its range that are taken, by turns in two words
+    "CLAIMS": 37,  # address of a line for each worker: pieces of its range that are taken, by turns in two words; MARK
     "TABLE": 40,  # from here on written for every run
     "OPTIONS": 41,  # wanted threads, plus HOOK
     "BASES": 42,
@@ -42,8 +42,14 @@ POOL = {
     "JOINED": 32,  # the epoch whose job all workers finished
     "WAITERS": 33,  # 1 while the caller sleeps until then
     "JOB": 40,  # run context
+    "FETCHED": 41,  # nonzero: a worker was brought to another processor (see `native.waiting`)
+    "LOOKED": 42,  # ticks when worker 0 last looked whether the others run
+    "PROCESSORS": 48,  # the set of processors that workers may use, a bit for each
+    "NUMBERS": 64,  # of each worker's thread, as the system knows it
 }
-POOL_WORDS = 48
+MOST_THREADS = 1024
+PROCESSOR_WORDS = POOL["NUMBERS"] - POOL["PROCESSORS"]
+POOL_WORDS = POOL["NUMBERS"] + MOST_THREADS
 EXIT = 0xFFFF
 
 # Records of a table image: kind, size in words, flags, profile slot; then what the kind needs (see runtime.table).

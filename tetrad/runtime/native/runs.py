@@ -103,6 +103,8 @@ clear:
   %worker = phi i64 [ 0, %entry ], [ %following.worker, %clear ]
   %claim = getelementptr [8 x i64], ptr %claims, i64 %worker
   store atomic i64 0, ptr %claim monotonic, align 8
+  %mark.at = getelementptr i64, ptr %claim, i64 2
+  store atomic i64 0, ptr %mark.at monotonic, align 8
   %following.worker = add i64 %worker, 1
   %more = icmp ult i64 %following.worker, %threads
   br i1 %more, label %clear, label %publish
@@ -128,7 +130,8 @@ publish:
   %bits = trunc i64 %wide to i32
   call void @tetrad.announce(ptr %pool, i64 %new, ptr %idlers, i32 %bits)
   call void @tetrad.enter(ptr %frame, ptr %ctx, i64 0, i64 %threads, ptr %profile)
-  %waited = call { i64, i1 } @tetrad.wait(ptr %joined.at, i64 %joined, ptr %waiters, i32 -1, i64 $LONG_TICKS)
+  %waited = call { i64, i1 } @tetrad.wait(ptr %joined.at, i64 %joined, ptr %waiters, i32 -1, i64 $LONG_TICKS,
+                                           ptr %frame, i64 -1)
   %busy.at = getelementptr i64, ptr %pool, i64 $BUSY
   store atomic i64 0, ptr %busy.at release, align 8
   ret void
@@ -228,16 +231,22 @@ entry:
   %oldest = load atomic i64, ptr %pool acquire, align 8
   %others = atomicrmw add ptr %ready.at, i64 1 acq_rel
   %worker = add i64 %others, 1
+  %numbers = getelementptr i64, ptr %pool, i64 $NUMBERS
+  %number.at = getelementptr i64, ptr %numbers, i64 %worker
+  %number = call i64 @tetrad.number()
+  store atomic i64 %number, ptr %number.at monotonic, align 8
   %narrow = trunc i64 %worker to i32
   %place = and i32 %narrow, 31
   %bits = shl i32 1, %place
   %crowd = and i64 %oldest, 65535
   %late = icmp eq i64 %crowd, $EXIT
+  %fetched.at = getelementptr i64, ptr %pool, i64 $FETCHED
   br i1 %late, label %home, label %head
 head:
   %seen = phi i64 [ %oldest, %entry ], [ %epoch, %skip ], [ %epoch, %again ]
-  %patience = phi i64 [ $IDLE_TICKS, %entry ], [ 0, %skip ], [ $IDLE_TICKS, %again ]
-  %waited = call { i64, i1 } @tetrad.wait(ptr %pool, i64 %seen, ptr %idlers, i32 %bits, i64 %patience)
+  %patience = phi i64 [ $IDLE_TICKS, %entry ], [ 0, %skip ], [ %calm, %again ]
+  %waited = call { i64, i1 } @tetrad.wait(ptr %pool, i64 %seen, ptr %idlers, i32 %bits, i64 %patience,
+                                           ptr null, i64 0)
   %epoch = extractvalue { i64, i1 } %waited, 0
   %threads = and i64 %epoch, 65535
   %exit = icmp eq i64 %threads, $EXIT
@@ -250,6 +259,7 @@ skip:
 work:
   %ctx = load ptr, ptr %job.at
   call void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threads, ptr null)
+  call void @tetrad.set_mark(ptr %frame, i64 -1)
   %before = atomicrmw add ptr %done.at, i64 1 acq_rel
   %crew = sub i64 %threads, 2
   %last = icmp eq i64 %before, %crew
@@ -258,6 +268,10 @@ tell:
   call void @tetrad.announce(ptr %joined.at, i64 %epoch, ptr %waiters, i32 -1)
   br label %again
 again:
+  ; A worker that was brought to another's processor leaves it at once.
+  %fetched = load atomic i64, ptr %fetched.at monotonic, align 8
+  %guest = icmp ne i64 %fetched, 0
+  %calm = select i1 %guest, i64 0, i64 $IDLE_TICKS
   br label %head
 home:
   $RESTORE_FLOAT

@@ -14,7 +14,7 @@ from string import Template
 
 from tetrad.core.errors import CompileError
 from tetrad.core.target import Target
-from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, POOL
+from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, POOL, PROCESSOR_WORDS
 from tetrad.runtime.native.entries import ENTRIES
 from tetrad.runtime.native.loops import LOOPS
 from tetrad.runtime.native.runs import RUNS, SIGNALS
@@ -36,6 +36,8 @@ LONG_TICKS = 150_000  # at a barrier it starts with the same patience, ...
 SHORT_TICKS = 1_000  # ... and loses it where waiting did not help: more threads than cores
 PIECES = 8  # of a worker's range, where ranges are shared
 YIELDS = 4  # times it offers its core to others before it sleeps
+WATCH_TICKS = 15_000  # a worker that does not run for about 5 us waits for its processor
+LOOK_TICKS = 600_000  # worker 0 looks for those after it did not for about 200 us
 
 X86 = {
     "TICKS": "call i64 @llvm.readcyclecounter()",
@@ -67,6 +69,7 @@ def native_text(target: Target, futex: bool | None = None) -> str:
     numbers = {
         **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
+        "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     sleeping = FUTEX if futex else NAP

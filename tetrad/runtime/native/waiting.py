@@ -2,11 +2,17 @@
 
 A word that others will change is watched for a moment, then slept upon. FUTEX and NAP are two ways to sleep, of which a
 system has one; WAITING stands on either.
+
+A worker that does not come may wait for its processor: some other thread turns there (those of OpenBLAS do for a tenth
+of a second after every call), and a scheduler takes milliseconds to part them. So worker 0, before it sleeps, looks
+whether the others run, and brings those that do not to its own processor, which it is about to leave.
 """
 
 from __future__ import annotations
 
-# Linux system calls on x86-64: sched_yield 24; futex 202 with WAIT_BITSET 9, WAKE_BITSET 10, PRIVATE 128.
+# Linux system calls on x86-64: sched_yield 24; futex 202 with WAIT_BITSET 9, WAKE_BITSET 10, PRIVATE 128; gettid 186;
+# sched_setaffinity 203; clock_gettime 228, where the clock that counts the time of thread n is (~n << 3) | 6; getcpu
+# 309.
 FUTEX = """
 declare i64 @syscall(i64, ...)
 
@@ -28,6 +34,123 @@ define internal void @tetrad.wake(ptr %word, i32 %bits) nounwind {
 }
 
 define void @tetrad_set_nap(ptr %nanosleep) nounwind {
+  ret void
+}
+
+define internal i64 @tetrad.number() nounwind {
+  %number = call i64 (i64, ...) @syscall(i64 186)
+  ret i64 %number
+}
+
+; Nanoseconds of the current second for which a thread has run.
+define internal i64 @tetrad.ran(i64 %number) nounwind {
+  %time = alloca [2 x i64]
+  %part.at = getelementptr i64, ptr %time, i64 1
+  store i64 0, ptr %part.at
+  %flipped = xor i64 %number, -1
+  %shifted = shl i64 %flipped, 3
+  %clock = or i64 %shifted, 6
+  %ignored = call i64 (i64, ...) @syscall(i64 228, i64 %clock, ptr %time)
+  %part = load i64, ptr %part.at
+  ret i64 %part
+}
+
+; Does a thread run now? It is watched for some microseconds.
+; entry -> watch -[time left]-> watch;  watch -> compare
+define internal i1 @tetrad.runs(i64 %number) nounwind {
+entry:
+  %before = call i64 @tetrad.ran(i64 %number)
+  %start = $TICKS
+  br label %watch
+watch:
+  $PAUSE
+  %now = $TICKS
+  %spent = sub i64 %now, %start
+  %more = icmp ult i64 %spent, $WATCH_TICKS
+  br i1 %more, label %watch, label %compare
+compare:
+  %after = call i64 @tetrad.ran(i64 %number)
+  %runs = icmp ne i64 %before, %after
+  ret i1 %runs
+}
+
+; Have a thread run here; afterwards it may go where workers may. Nothing happens on a processor of a high number.
+; entry -[high number]-> done;  entry -> move -> done
+define internal void @tetrad.bring(ptr %pool, i64 %number) nounwind {
+entry:
+  %cpu.at = alloca i64
+  %set = alloca [$PROCESSOR_WORDS x i64]
+  store i64 0, ptr %cpu.at
+  %got = call i64 (i64, ...) @syscall(i64 309, ptr %cpu.at, ptr null, ptr null)
+  %cpu = load i64, ptr %cpu.at
+  %word = lshr i64 %cpu, 6
+  %known = icmp ult i64 %word, $PROCESSOR_WORDS
+  br i1 %known, label %move, label %done
+move:
+  store [$PROCESSOR_WORDS x i64] zeroinitializer, ptr %set
+  %place = and i64 %cpu, 63
+  %bit = shl i64 1, %place
+  %word.at = getelementptr i64, ptr %set, i64 %word
+  store i64 %bit, ptr %word.at
+  %bytes = shl i64 $PROCESSOR_WORDS, 3
+  %moved = call i64 (i64, ...) @syscall(i64 203, i64 %number, i64 %bytes, ptr %set)
+  %all = getelementptr i64, ptr %pool, i64 $PROCESSORS
+  %freed = call i64 (i64, ...) @syscall(i64 203, i64 %number, i64 %bytes, ptr %all)
+  %fetched.at = getelementptr i64, ptr %pool, i64 $FETCHED
+  store atomic i64 1, ptr %fetched.at monotonic, align 8
+  br label %done
+done:
+  ret void
+}
+
+; Bring the workers that have not set %mark and do not run. Not more often than it is worth.
+; entry -[alone, or looked lately]-> done;  entry -> head -[no worker left]-> done;  head -[arrived]-> next
+; head -> look -[runs]-> next;  look -> bring -> next -> head
+define internal void @tetrad.fetch(ptr %frame, i64 %mark) nounwind {
+entry:
+  %ctx = load ptr, ptr %frame
+  %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
+  %worker = load i64, ptr %worker.at
+  %threads.at = getelementptr i64, ptr %frame, i64 $THREADS
+  %threads = load i64, ptr %threads.at
+  %claims.at = getelementptr i64, ptr %ctx, i64 $CLAIMS
+  %claims = load ptr, ptr %claims.at
+  %pool.at = getelementptr i64, ptr %ctx, i64 $POOL
+  %pool = load ptr, ptr %pool.at
+  %looked.at = getelementptr i64, ptr %pool, i64 $LOOKED
+  %looked = load i64, ptr %looked.at
+  %now = $TICKS
+  %since = sub i64 %now, %looked
+  %lately = icmp ult i64 %since, $LOOK_TICKS
+  %leads = icmp eq i64 %worker, 0
+  %other = xor i1 %leads, true
+  %skip = or i1 %lately, %other
+  br i1 %skip, label %done, label %first
+first:
+  store i64 %now, ptr %looked.at
+  br label %head
+head:
+  %who = phi i64 [ 1, %first ], [ %following, %next ]
+  %left = icmp ult i64 %who, %threads
+  br i1 %left, label %check, label %done
+check:
+  %mark.at = getelementptr [8 x i64], ptr %claims, i64 %who, i64 2
+  %marked = load atomic i64, ptr %mark.at monotonic, align 8
+  %arrived = icmp eq i64 %marked, %mark
+  br i1 %arrived, label %next, label %look
+look:
+  %numbers = getelementptr i64, ptr %pool, i64 $NUMBERS
+  %number.at = getelementptr i64, ptr %numbers, i64 %who
+  %number = load atomic i64, ptr %number.at monotonic, align 8
+  %runs = call i1 @tetrad.runs(i64 %number)
+  br i1 %runs, label %next, label %bring
+bring:
+  call void @tetrad.bring(ptr %pool, i64 %number)
+  br label %next
+next:
+  %following = add i64 %who, 1
+  br label %head
+done:
   ret void
 }
 """
@@ -55,13 +178,24 @@ define void @tetrad_set_nap(ptr %nanosleep) nounwind {
   store ptr %nanosleep, ptr @tetrad.nap
   ret void
 }
+
+define internal i64 @tetrad.number() nounwind {
+  ret i64 0
+}
+
+define internal void @tetrad.fetch(ptr %frame, i64 %mark) nounwind {
+  ret void
+}
 """
 
 WAITING = """
-; Wait until the word is not %old; the flag says that spinning was in vain.
+; Wait until the word is not %old; the flag says that spinning was in vain. With a %frame the others are waited for, who
+; set their %mark.
 ; entry -[changed]-> quick;  entry -> spin;  spin -[changed]-> quick;  spin -> pause -[patience]-> spin;  pause -> yield
-; yield -[changed]-> slow;  yield -> counted -[tries left]-> yield;  counted -> sleep -[changed]-> slow;  sleep -> sleep
-define internal { i64, i1 } @tetrad.wait(ptr %word, i64 %old, ptr %sleepers, i32 %bits, i64 %patience) nounwind {
+; yield -[changed]-> slow;  yield -> counted -[tries left]-> yield;  counted -> tired -> sleep
+; tired -[others]-> fetch -> sleep;  sleep -[changed]-> slow;  sleep -> sleep
+define internal { i64, i1 } @tetrad.wait(ptr %word, i64 %old, ptr %sleepers, i32 %bits, i64 %patience,
+                                         ptr %frame, i64 %mark) nounwind {
 entry:
   %v0 = load atomic i64, ptr %word acquire, align 8
   %c0 = icmp ne i64 %v0, %old
@@ -88,7 +222,13 @@ yield:
 counted:
   %next = add i64 %try, 1
   %again = icmp ult i64 %next, $YIELDS
-  br i1 %again, label %yield, label %sleep
+  br i1 %again, label %yield, label %tired
+tired:
+  %others = icmp ne ptr %frame, null
+  br i1 %others, label %fetch, label %sleep
+fetch:
+  call void @tetrad.fetch(ptr %frame, i64 %mark)
+  br label %sleep
 sleep:
   ; The waker changes the word and then looks for sleepers; we announce ourselves and then look at the word.
   %in = atomicrmw add ptr %sleepers, i64 1 seq_cst
@@ -148,6 +288,18 @@ define internal void @tetrad.agree(ptr %frame) nounwind {
   ret void
 }
 
+; Where a worker has arrived: at the barrier that makes the generation %mark, or (-1) at the end.
+define internal void @tetrad.set_mark(ptr %frame, i64 %mark) nounwind {
+  %ctx = load ptr, ptr %frame
+  %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
+  %worker = load i64, ptr %worker.at
+  %claims.at = getelementptr i64, ptr %ctx, i64 $CLAIMS
+  %claims = load ptr, ptr %claims.at
+  %mark.at = getelementptr [8 x i64], ptr %claims, i64 %worker, i64 2
+  store atomic i64 %mark, ptr %mark.at monotonic, align 8
+  ret void
+}
+
 ; entry -[alone]-> solo;  entry -> arrive -[last]-> release;  arrive -> wait
 define internal void @tetrad.barrier(ptr %frame) nounwind {
 entry:
@@ -164,6 +316,8 @@ arrive:
   %dozers = getelementptr i64, ptr %ctx, i64 $DOZERS
   %gen.at = getelementptr i64, ptr %ctx, i64 $GENERATION
   %gen = load atomic i64, ptr %gen.at monotonic, align 8
+  %following = add i64 %gen, 1
+  call void @tetrad.set_mark(ptr %frame, i64 %following)
   %before = atomicrmw add ptr %count.at, i64 1 acq_rel
   %arrived = add i64 %before, 1
   %last = icmp eq i64 %arrived, %threads
@@ -171,13 +325,13 @@ arrive:
 release:
   store atomic i64 0, ptr %count.at monotonic, align 8
   call void @tetrad.agree(ptr %frame)
-  %following = add i64 %gen, 1
   call void @tetrad.announce(ptr %gen.at, i64 %following, ptr %dozers, i32 -1)
   ret void
 wait:
   %patience.at = getelementptr i64, ptr %frame, i64 $PATIENCE
   %patience = load i64, ptr %patience.at
-  %waited = call { i64, i1 } @tetrad.wait(ptr %gen.at, i64 %gen, ptr %dozers, i32 -1, i64 %patience)
+  %waited = call { i64, i1 } @tetrad.wait(ptr %gen.at, i64 %gen, ptr %dozers, i32 -1, i64 %patience,
+                                           ptr %frame, i64 %following)
   %vain = extractvalue { i64, i1 } %waited, 1
   %half = lshr i64 %patience, 1
   %double = shl i64 %patience, 1
