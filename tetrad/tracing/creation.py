@@ -30,6 +30,7 @@ from tetrad.tracing.operands import (
     expand,
     filled,
     is_operand,
+    own_copy,
     run,
     scalar,
     traced,
@@ -54,7 +55,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
         fail(ShapeError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out")
     result = made if wanted is None else convert(made, wanted)
     if copy and not isinstance(result, TracedArray) and result is obj:
-        return Array.from_numpy(np.array(result.view))
+        return Array.from_numpy(own_copy(result.view))
     return result
 
 
@@ -69,7 +70,7 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
         fail(DtypeError, f"asarray: cannot make an array of a {type(obj).__name__}")
     values = np.asarray(obj)
     mine = copy is False or not values.flags.writeable or values.dtype != getattr(obj, "dtype", values.dtype)
-    return wrap(values if mine else np.array(values))
+    return wrap(values if mine else own_copy(values))
 
 
 def _from_python(obj: Any, dtype: DType | None) -> Array:
