@@ -19,7 +19,7 @@ from tetrad.core.target import Target
 from tetrad.kernel.fma import fma
 from tetrad.lower.frame import Memory
 from tetrad.lower.lower import Lowerer
-from tetrad.lower.matmul import choose_tile
+from tetrad.lower.matmul import COLUMNS, ROWS, Extent, choose_blocks, choose_tile
 from tetrad.passes.pipeline import optimise
 
 
@@ -137,3 +137,69 @@ def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(n: int, ta
         graph = optimise(td.trace(function)(x, w))
         (got,) = interpret(Lowerer(target).lower(graph), [x, w], {})  # the evaluator refuses what lies outside
         assert got.tobytes() == np.asarray(td.jit(function)(x, w)).tobytes()
+
+
+# -- workgroups -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("is_staged", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(512, 512, 512), (640, 640, 640), (64, 4096, 4096), (5, 7, 9), (1, 1, 0)])
+def test_blocks_are_whole_tiles_of_a_size_that_caches_hold(
+    m: int, n: int, k: int, threads: int, is_staged: bool
+) -> None:
+    high, wide = choose_blocks(Extent((), m, n, k), 6, threads, is_staged)
+    assert high % 6 == 0 and wide % 64 == 0 and 0 < high <= ROWS + 6 and 0 < wide <= 2 * COLUMNS
+    assert high < m + 6 and wide < n + 64
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("size", [256, 512, 640, 1024, 2048])
+def test_threads_get_equal_shares(size: int, threads: int) -> None:
+    high, wide = choose_blocks(Extent((), size, size, size), 6, threads, size > 768)
+    groups = -(-size // high) * -(-size // wide)
+    most = -(-groups // threads) * high * wide  # of one thread
+    assert most * threads <= 1.1 * size * size
+
+
+# -- few rows ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [1, 3, 4])
+@pytest.mark.parametrize("k", [0, 1, 1024, 1025, 2048, 3000])
+@pytest.mark.parametrize("n", [1, 17, 512, 4100])
+def test_a_thin_product_has_the_bits_of_its_rows_among_many(m: int, k: int, n: int) -> None:
+    x, y = random(8, k), random(k, n, seed=1)
+    plain = td.jit(lambda a, b: a @ b)
+    assert np.asarray(plain(x[:m], y)).tobytes() == np.asarray(plain(x, y))[:m].tobytes()
+
+
+def test_the_sums_of_chunks_keep_the_sign_of_zero() -> None:
+    """A chunk that rounds to -0.0 alone stays -0.0; the sum of it and nothing is not taken from +0.0."""
+    x, y = np.zeros((1, 2048), np.float32), np.zeros((2048, 16), np.float32)
+    x[0, 1023], y[1023] = -1e-30, 1e-30  # the product is below every number
+    x[0, 2047], y[2047] = -1e-30, 1e-30
+    got = np.asarray(td.jit(lambda a, b: a @ b)(x, y))
+    assert np.signbit(got).all() and (got == 0).all()
+
+
+def test_a_long_thin_product_with_work_on_its_result() -> None:
+    x, y, bias = random(2, 3000), random(3000, 70, seed=1), random(70, seed=2)
+    got = td.jit(lambda x, y, b: td.maximum(x @ y + b, 0) * x[:, :1])(x, y, bias)
+    product = np.asarray(td.jit(lambda x, y: x @ y)(x, y))
+    assert np.asarray(got).tobytes() == (np.maximum(product + bias, 0) * x[:, :1]).tobytes()
+
+
+def test_a_thin_product_over_a_dim() -> None:
+    k = td.Dim("k", max=5000)
+    open_, plain = td.jit(lambda a, b: a @ b, dims=({1: k}, {0: k})), td.jit(lambda a, b: a @ b)
+    for length in (1, 3, 1024, 2500):
+        x, y = random(2, length), random(length, 40, seed=1)
+        assert np.asarray(open_(x, y)).tobytes() == np.asarray(plain(x, y)).tobytes()
+
+
+def test_thin_products_of_a_batch() -> None:
+    x, y = random(3, 2, 1500), random(3, 1500, 33, seed=1)
+    got = np.asarray(td.jit(lambda a, b: a @ b)(x, y))
+    for one, a, b in zip(got, x, y, strict=True):
+        assert one.tobytes() == np.asarray(td.jit(lambda a, b: a @ b)(a, b)).tobytes()

@@ -12,6 +12,9 @@ order. Nothing here changes it: not tiles, blocks, packing or threads.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from tetrad.core.dtypes import DType
@@ -34,17 +37,22 @@ PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the n
 ROWS, COLUMNS = 1024, 512  # of a workgroup at most; twice the columns where the rows are few
 FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
 STRETCH = 96  # rows staged at a time: they lie in the second cache
-WORK = 1 << 25  # multiplications that make a workgroup worth having
 UNKNOWN = 256  # what a Dim is taken for
-SHARE = 2  # workgroups wanted for each thread
+SHARE = 4  # parts of an axis for each thread, at most
+# What a step of k costs beside its multiplications, in multiplications: to copy an element of a column, or of a row;
+# of a whole workgroup, that another thread begins it late, and that it begins.
+COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 20, 8, 0.1, 1 << 15
+PIECE = 64  # columns packed at a time where the rows are one stretch: what is fetched ahead of them is little
 STAGING_COLUMNS = 64
+SHORT_ROW = 3 << 10  # bytes: rows of a tile then lie apart in the nearest cache, and all of them in the second
+POINTERS = 8  # to rows of a tile that registers have room for
 LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
 UNROLL = 4  # steps of k written out
 
 
-def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
-    return lower_thin(group, inputs, memory) if is_thin(group.root) else Matmul(group, inputs, memory).launch()
+def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+    return lower_thin(group, inputs, memory) if is_thin(group.root) else [Matmul(group, inputs, memory).launch()]
 
 
 @record
@@ -71,14 +79,16 @@ class Matmul:
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
         self.depth = PANEL_BYTES // (self.width * self.dtype.nbytes)  # of a block of k
-        self.rows, self.columns = choose_blocks(self.size, self.tile.rows, memory.threads)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
-        panels = self.panel_pitch * self.columns
+        is_staged = self.is_worth_staging()
+        self.rows, self.columns = choose_blocks(self.size, self.tile.rows, memory.threads, is_staged)
+        self.piece = min(PIECE, self.columns) if self.is_low and self.packed is None else self.columns
+        panels = self.panel_pitch * self.piece
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch("panels", panels)
         self.beside = [i for i in self.frame.reading.buffers if i.type.shape == shape and i not in (self.a, self.b)]
         self.outputs = output_buffers(self.frame, group)
-        self.staged = self.scratch("rows", self.stretch * self.row_pitch) if self.is_worth_staging() else None
+        self.staged = self.scratch("rows", self.stretch * self.row_pitch) if is_staged else None
         self.tile_area = self.scratch("tile", self.tile.rows * self.width)
 
     def scratch(self, stem: str, count: int) -> Buffer:
@@ -88,6 +98,11 @@ class Matmul:
     def stretch(self) -> int:
         """Rows staged together: whole tiles."""
         return max(min(STRETCH, self.rows) // self.tile.rows, 1) * self.tile.rows
+
+    @property
+    def is_low(self) -> bool:
+        """Is one stretch all rows?"""
+        return self.rows <= self.stretch
 
     @property
     def row_pitch(self) -> int:
@@ -105,8 +120,13 @@ class Matmul:
         return runs_along_k(side) and side not in self.frame.reading.buffers
 
     def is_worth_staging(self) -> bool:
-        """Do enough columns follow to pay for copying rows?"""
-        return not (isinstance(self.size.n, int) and self.size.n < STAGING_COLUMNS)
+        """Do enough columns follow to pay for copying rows, and are the rows not as good where they lie?"""
+        n, k = self.size.n, self.size.k
+        if isinstance(n, int) and n < STAGING_COLUMNS:
+            return False
+        is_as_it_is = self.a in self.frame.reading.buffers and self.a.type.dtype is self.dtype
+        is_short = isinstance(k, int) and k * self.dtype.nbytes <= SHORT_ROW and self.tile.rows <= POINTERS
+        return not (is_as_it_is and is_short)
 
     # -- the workgroup --------------------------------------------------------------------------------------------
 
@@ -118,7 +138,6 @@ class Matmul:
         self.batch = Space(self.k, self.sizes, size.batch, position.span(0, 1)).axes()
         self.n0 = position.span(1, 2) * self.columns
         self.here = self.k.min(self.sizes.val(size.n) - self.n0, self.columns)
-        self.here_padded = (self.here + (self.width - 1)) // self.width * self.width
         self.split_rows(position.span(2, 3), rows)
         self.walk_blocks()
         flops = product((*size.batch, size.m, size.n, size.k)) * 2
@@ -151,17 +170,33 @@ class Matmul:
             self.run_block(start, k.min(start + self.depth, self.sizes.val(depth)))
 
     def run_block(self, start: Val, stop: Val) -> None:
-        """Pack the columns, then stretches of rows, each against every panel."""
+        """Pack the columns, then stretches of rows, each against every panel. Rows of one stretch are staged once."""
         k = self.k
-        if self.packed is None:
-            self.pack(start, stop)
-        with k.loop(self.m1, self.m0, self.stretch) as top:
-            end = k.min(top + self.stretch, self.m1)
-            if self.staged is not None:
-                self.stage(top, end, start, stop)
-            with k.loop(self.here, 0, self.width) as column, k.loop(end, top, self.tile.rows) as m:
-                self.fetch_ahead(top, m, column, start)
-                self.run_tile(top, m, column, start, stop)
+        if self.is_low and self.staged is not None:
+            self.stage(self.m0, self.m1, start, stop)
+        with self.each_piece() as end_of_piece:
+            if self.packed is None:
+                self.pack(end_of_piece - self.piece_from, start, stop)
+            with k.loop(self.m1, self.m0, self.stretch) as top:
+                end = k.min(top + self.stretch, self.m1)
+                if self.staged is not None and not self.is_low:
+                    self.stage(top, end, start, stop)
+                with (
+                    k.loop(end_of_piece, self.piece_from, self.width) as column,
+                    k.loop(end, top, self.tile.rows) as m,
+                ):
+                    self.fetch_ahead(top, m, column, start)
+                    self.run_tile(top, m, column, start, stop)
+
+    @contextmanager
+    def each_piece(self) -> Iterator[Val]:
+        """Columns that are packed together: `piece_from` on, up to what is yielded; mostly all the workgroup has."""
+        self.piece_from = self.k.index(0)
+        if self.piece == self.columns:
+            yield self.here
+            return
+        with self.k.loop(self.here, 0, self.piece) as self.piece_from:
+            yield self.k.min(self.piece_from + self.piece, self.here)
 
     # -- fetching ahead -------------------------------------------------------------------------------------------
 
@@ -170,7 +205,7 @@ class Matmul:
         if self.staged is not None and self.rows > self.stretch and self.held(self.a):
             self.fetch_rows(top, m, column // self.width, start)
         if self.packed is None and self.block is not None and self.held(self.b):
-            self.fetch_columns(m, column // self.width, start)
+            self.fetch_columns(m, (column - self.piece_from) // self.width, start)
 
     def held(self, side: Node) -> Node | None:
         """The array in memory that a side is, as it is or turned."""
@@ -192,16 +227,21 @@ class Matmul:
                 self.fetch(self.a, ahead + (m - top) + row, base + panel * line)
 
     def fetch_columns(self, m: Val, panel: Val, start: Val) -> None:
-        """Of the next block of k, in the order in which they lie in memory, some lines for each tile."""
+        """Of the next piece or block of k, in the order in which they lie in memory, some lines for each tile."""
         line, is_turned = elements_of_line(self.b), self.is_turned(self.b)
         rows = min(self.rows, self.size.m) if isinstance(self.size.m, int) else self.rows
-        tiles, run = -(-rows // self.tile.rows), (self.depth if is_turned else self.columns) // line
+        tiles, run = -(-rows // self.tile.rows), (self.depth if is_turned else self.piece) // line
         lines = -(-self.depth * self.width // line // tiles)
         first = (panel * tiles + (m - self.m0) // self.tile.rows) * lines
+        ahead, base = self.piece_from, start + self.depth
+        if self.piece < self.columns:
+            is_last = self.piece_from + self.piece >= self.here
+            ahead = self.k.select(is_last, self.k.index(0), self.piece_from + self.piece)
+            base = self.k.select(is_last, base, start)
         with self.k.loop(lines, always=True) as i:
             outer, inner = (first + i) // run, (first + i) % run * line
             step, column = (inner, outer) if is_turned else (outer, inner)
-            self.fetch(self.b, start + self.depth + step, self.n0 + column)
+            self.fetch(self.b, base + step, self.n0 + ahead + column)
 
     def fetch_beside(self, m: Val, column: Val) -> None:
         """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees."""
@@ -300,7 +340,8 @@ class Matmul:
     def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
         lane = self.k.lane() + v * LANES
         if self.packed is None:
-            return self.k.load(self.panels, column * self.panel_pitch + step * self.width + lane)
+            at = (column - self.piece_from) * self.panel_pitch
+            return self.k.load(self.panels, at + step * self.width + lane)
         depth = self.sizes.val(self.size.k)
         return self.k.load(self.panels, (self.n0 + column) * depth + (start + step) * self.width + lane)
 
@@ -370,32 +411,34 @@ class Matmul:
     # -- packing --------------------------------------------------------------------------------------------------
 
     def panel_at(self, column: Val, step: Val) -> Val:
-        """Where 16 columns of the block stand in the panels at one step of k."""
+        """Where 16 columns of the piece stand in the panels at one step of k."""
         panel, rest = column // self.width, column % self.width
         return (panel * self.panel_pitch + step) * self.width + rest + self.k.lane()
 
-    def pack(self, start: Val, stop: Val) -> None:
-        """panels[panel][k][column] = b[start + k, n0 + panel, column], zero past the last column."""
+    def pack(self, count: Val, start: Val, stop: Val) -> None:
+        """panels[panel][k][column] = b[start + k, edge + panel, column], zero past the last column."""
         k, n, together = self.k, self.size.n, TOGETHER * LANES
+        self.edge = self.n0 + self.piece_from  # the first column of the piece
+        padded = (count + (self.width - 1)) // self.width * self.width
         if self.is_turned(self.b):
-            self.pack_turned(start, stop)
+            self.pack_turned(count, padded, start, stop)
             return
-        whole = self.here // together * together
+        whole = count // together * together
         with k.loop(stop - start) as step:
             with k.loop(whole, 0, together) as column:
-                lane, at = self.n0 + column + k.lane(), self.panel_at(column, step)
+                lane, at = self.edge + column + k.lane(), self.panel_at(column, step)
                 for v in range(TOGETHER):
                     panel, rest = divmod(v * LANES, self.width)
                     to = at + (panel * self.panel_pitch * self.width + rest)
                     k.store(self.panels, to, self.element(start + step, lane + v * LANES))
             if not is_multiple(n, together):
-                with k.loop(self.here_padded, whole, LANES) as column:
+                with k.loop(padded, whole, LANES) as column:
                     self.pack_edge(column, start, step)
 
     def pack_edge(self, column: Val, start: Val, step: Val) -> None:
         """16 columns that may not all be there."""
         k = self.k
-        lane = self.n0 + column + k.lane()
+        lane = self.edge + column + k.lane()
         if is_multiple(self.size.n, self.width):
             k.store(self.panels, self.panel_at(column, step), self.element(start + step, lane))
             return
@@ -408,17 +451,17 @@ class Matmul:
         at = operand_at(self.k, self.b, self.batch, depth, column)
         return self.k.cast(self.frame.reading.wide(self.b, at), self.dtype)
 
-    def pack_turned(self, start: Val, stop: Val) -> None:
+    def pack_turned(self, count: Val, padded: Val, start: Val, stop: Val) -> None:
         """A right side stored with k last: 16 columns x 16 steps of k at a time, then what is left over."""
         k, depth = self.k, stop - start
-        whole, full = depth // LANES * LANES, self.here // LANES * LANES
+        whole, full = depth // LANES * LANES, count // LANES * LANES
         if not is_below(self.size.k, LANES):
             self.half_turned = self.scratch("turned", LANES * LANES)
             with k.loop(full, 0, LANES) as column, k.loop(whole, 0, LANES) as step:
                 self.pack_tile(column, start, step)
         if is_multiple(self.size.n, self.width) and is_multiple(self.size.k, LANES):
             return
-        with k.loop(self.here_padded, 0, LANES) as column:
+        with k.loop(padded, 0, LANES) as column:
             first = k.select(column < full, whole, k.index(0))
             with k.loop(depth, first) as step:
                 self.pack_edge(column, start, step)
@@ -427,7 +470,7 @@ class Matmul:
         """Read along k, turned in two loops of four rounds: in one piece it would be half of the kernel's code."""
         k, half = self.k, self.half_turned
         with k.loop(4, always=True) as four:
-            rows = [self.element(start + step + k.lane(), self.n0 + column + four * 4 + row) for row in range(4)]
+            rows = [self.element(start + step + k.lane(), self.edge + column + four * 4 + row) for row in range(4)]
             for i, vector in enumerate(turned_fours(k, rows)):
                 k.store(half, (i * 4 + four) * LANES + k.lane(), vector)
         with k.loop(4, always=True) as first:
@@ -449,18 +492,31 @@ def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
     return Tile(-(-max(m, 1) // tiles), tile.vectors)
 
 
-def choose_blocks(size: Extent, tile: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of a workgroup: the larger, the less is copied; but every thread wants some."""
+def choose_blocks(size: Extent, tile: int, threads: int, is_staged: bool) -> tuple[int, int]:
+    """Rows and columns of a workgroup, so that the thread with the most of them is done first."""
     batch, m, n, k = (s if isinstance(s, int) else UNKNOWN for s in (product(size.batch), size.m, size.n, size.k))
-    high = min(ROWS, m)
-    wide = min(COLUMNS if m > ROWS // 2 else 2 * COLUMNS, n)
-    wanted = max(threads, min(SHARE * threads, batch * m * n * k // WORK))
-    while batch * -(-m // high) * -(-n // wide) < wanted and (high > FEW_ROWS or wide > FEW_COLUMNS):
-        if high > max(wide, FEW_ROWS) or wide <= FEW_COLUMNS:
-            high = -(-high // 2)
-        else:
-            wide = -(-wide // 2)
-    return -(-high // tile) * tile, -(-wide // FEW_COLUMNS) * FEW_COLUMNS
+
+    def cost(block: tuple[int, int]) -> float:
+        """Multiplications that take as long as the rounds of the busiest thread, and a part of one for delays."""
+        high, wide = block
+        rounds = -(-batch * -(-m // high) * -(-n // wide) // threads)
+        copies = COPIED_COLUMN * wide + (COPIED_ROW * high if is_staged else 0)
+        return (rounds + (DELAY if threads > 1 else 0)) * ((high * wide + copies) * k + BEGIN)
+
+    widest = COLUMNS if m > ROWS // 2 else 2 * COLUMNS
+    heights = {rounded(-(-m // parts), tile) for parts in shares(m, ROWS, FEW_ROWS, threads)}
+    widths = {rounded(-(-n // parts), FEW_COLUMNS) for parts in shares(n, widest, FEW_COLUMNS, threads)}
+    return min(((high, wide) for high in sorted(heights) for wide in sorted(widths)), key=cost)
+
+
+def shares(size: int, most: int, least: int, threads: int) -> range:
+    """Into how many parts between `least` and `most` a size may be cut; not into more than threads could want."""
+    fewest = max(1, -(-size // most))
+    return range(fewest, max(fewest, min(size // least, fewest + SHARE * threads)) + 1)
+
+
+def rounded(size: int, step: int) -> int:
+    return -(-size // step) * step
 
 
 def is_only_right_side(group: Group, node: Node, b: Node) -> bool:
