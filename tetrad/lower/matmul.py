@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 
 import numpy as np
 
@@ -49,6 +50,9 @@ POINTERS = 8  # to rows of a tile that registers have room for
 LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
 UNROLL = 4  # steps of k written out
+# A plain loop and one block of k do for fewer multiplications, with few columns or a short k: most of the time there is
+# in copying, and more code would take longer to compile than to run.
+SMALL, NARROW = 1 << 23, 32
 
 
 def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
@@ -64,6 +68,12 @@ class Extent:
     n: Size
     k: Size
 
+    def known(self) -> tuple[int, int, int, int]:
+        """Numbers of batches, rows, columns, and steps of k; a Dim is taken for one."""
+        sizes = product(self.batch), self.m, self.n, self.k
+        batch, m, n, k = (size if isinstance(size, int) else UNKNOWN for size in sizes)
+        return batch, m, n, k
+
 
 class Matmul:
     """The kernel of one product."""
@@ -78,7 +88,11 @@ class Matmul:
         self.frame = Frame(group.name, memory)
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
+        is_small = prod(self.size.known()) < SMALL and min(self.size.known()[2:]) < NARROW
+        self.unroll = 1 if is_small else UNROLL
         self.depth = PANEL_BYTES // (self.width * self.dtype.nbytes)  # of a block of k
+        if is_small and isinstance(self.size.k, int) and self.size.k <= CHUNK:
+            self.depth = max(self.size.k, 1)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         is_staged = self.is_worth_staging()
@@ -313,11 +327,11 @@ class Matmul:
         self.fetch_beside(m, column)
         self.resume(flat, m, column)
         depth = stop - start
-        whole = (depth // UNROLL) * UNROLL
-        with k.loop(whole, 0, UNROLL) as step:
-            for u in range(UNROLL):
+        whole = depth // self.unroll * self.unroll
+        with k.loop(whole, 0, self.unroll) as step:
+            for u in range(self.unroll):
                 self.step(accs, top, m, column, start, step + u)
-        if not is_multiple(self.size.k, UNROLL):
+        if not is_multiple(self.size.k, self.unroll):
             with k.loop(depth, whole) as step:
                 self.step(accs, top, m, column, start, step)
         self.finish_tile(flat, m, column)
@@ -494,7 +508,7 @@ def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
 
 def choose_blocks(size: Extent, tile: int, threads: int, is_staged: bool) -> tuple[int, int]:
     """Rows and columns of a workgroup, so that the thread with the most of them is done first."""
-    batch, m, n, k = (s if isinstance(s, int) else UNKNOWN for s in (product(size.batch), size.m, size.n, size.k))
+    batch, m, n, k = size.known()
 
     def cost(block: tuple[int, int]) -> float:
         """Multiplications that take as long as the rounds of the busiest thread, and a part of one for delays."""
