@@ -1,9 +1,9 @@
 """Runtime, memory: aligned blocks that arrays, arenas and packed weights live in.
 
 Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive. Freed blocks are kept
-for the next request of the same size class (fresh pages cost more than most kernels), up to a limit. Blocks of a large
-page and more lie in large pages where the system has them: a hundredth of the page faults, and fewer misses of the
-address cache.
+for the next request of the same size class (fresh pages cost more than most kernels), up to a limit. Blocks of
+some large pages lie in those where the system has them: fewer misses of the address cache. Smaller ones do not: to find
+memory for a large page may take the system milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 ALIGNMENT = 64
-LARGE_PAGE = 2 << 20
+LARGE_PAGE, LARGE_BLOCK = 2 << 20, 8 << 20
 MADV_HUGEPAGE = 14  # of Linux
 KEEP_BYTES = 512 << 20  # free blocks kept for reuse
 
@@ -46,7 +46,7 @@ class Shelf:
         return _Owned(address, nbytes, self)
 
     def fresh(self) -> int:
-        alignment = LARGE_PAGE if self.size >= LARGE_PAGE else ALIGNMENT
+        alignment = LARGE_PAGE if self.size >= LARGE_BLOCK else ALIGNMENT
         address = _aligned_alloc(alignment, self.size)
         if not address:
             release_kept_blocks()

@@ -31,7 +31,7 @@ from tetrad.core.errors import TetradError
 from tetrad.core.record import record
 from tetrad.core.target import Target
 from tetrad.runtime.limits import available_threads
-from tetrad.runtime.memory import LARGE_PAGE, Storage
+from tetrad.runtime.memory import Storage
 from tetrad.runtime.native import (
     CONTEXT,
     CONTEXT_WORDS,
@@ -123,7 +123,7 @@ class Context:
         self.scratch_room, self.threads = max(size, self.scratch_room), max(threads, self.threads)
         stride = -(-self.scratch_room // LINE) * LINE
         whole = (stride + LINE) * self.threads  # behind it a line for each worker's claims
-        self.scratch = Storage.allocate(max(whole, LARGE_PAGE) if whole > LARGE_PAGE // 2 else whole)
+        self.scratch = Storage.allocate(whole)
         self.block.words[SCRATCH], self.block.words[STRIDE] = self.scratch.ptr, stride
         self.block.words[CONTEXT["CLAIMS"]] = self.scratch.ptr + stride * self.threads
 
