@@ -199,7 +199,8 @@ class Matmul:
                     k.loop(end_of_piece, self.piece_from, self.width) as column,
                     k.loop(end, top, self.tile.rows) as m,
                 ):
-                    self.fetch_ahead(top, m, column, start)
+                    if self.fetches_columns:
+                        self.fetch_columns(m, (column - self.piece_from) // self.width, start)
                     self.run_tile(top, m, column, start, stop)
 
     @contextmanager
@@ -214,31 +215,15 @@ class Matmul:
 
     # -- fetching ahead -------------------------------------------------------------------------------------------
 
-    def fetch_ahead(self, top: Val, m: Val, column: Val, start: Val) -> None:
-        """Memory is idle while tiles are computed: tile by tile it brings a piece of what is staged and packed next."""
-        if self.staged is not None and self.rows > self.stretch and self.held(self.a):
-            self.fetch_rows(top, m, column // self.width, start)
-        if self.packed is None and self.block is not None and self.held(self.b):
-            self.fetch_columns(m, (column - self.piece_from) // self.width, start)
+    @property
+    def fetches_columns(self) -> bool:
+        """Few rows use what is packed: memory would be most of the time, and is idle while tiles are computed."""
+        return self.is_low and self.packed is None and self.block is not None and self.held(self.b) is not None
 
     def held(self, side: Node) -> Node | None:
         """The array in memory that a side is, as it is or turned."""
         node = side.inputs[0] if self.is_turned(side) else side
         return node if node in self.frame.reading.buffers else None
-
-    def fetch_rows(self, top: Val, m: Val, panel: Val, start: Val) -> None:
-        """Of the next stretch; after the last one, of the first in the next block of k."""
-        k, line, tile = self.k, elements_of_line(self.a), (m - top) // self.tile.rows
-        is_last = top + self.stretch >= self.m1
-        ahead = k.select(is_last, self.m0, top + self.stretch)
-        base = k.select(is_last, start + self.depth, start)
-        if self.is_turned(self.a):  # a step of k for each tile, all rows of the stretch
-            step = panel * (self.stretch // self.tile.rows) + tile
-            with k.when(step < self.depth), k.loop(self.stretch, 0, line, always=True) as row:
-                self.fetch(self.a, ahead + row, base + step)
-        else:  # the rows of a tile, as many steps of k as a line has
-            with k.when(panel * line < self.depth), k.loop(self.tile.rows, always=True) as row:
-                self.fetch(self.a, ahead + (m - top) + row, base + panel * line)
 
     def fetch_columns(self, m: Val, panel: Val, start: Val) -> None:
         """Of the next piece or block of k, in the order in which they lie in memory, some lines for each tile."""

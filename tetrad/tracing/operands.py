@@ -44,8 +44,7 @@ def as_array(x: Any) -> Array:
 
 
 def own_copy(values: np.ndarray) -> np.ndarray:
-    """Row by row; one of some size begins at a cache line, where NumPy's seldom do: vectors then lie in one line each,
-    and a matrix is multiplied a tenth faster."""
+    """Row by row; one of some size begins at a cache line, where NumPy's seldom do: so vectors lie in one line each."""
     if values.nbytes < PAGE:
         return values.copy()
     room = np.empty(values.nbytes + LINE, np.uint8)
