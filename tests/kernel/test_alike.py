@@ -44,7 +44,7 @@ def data(rows: int, pitch: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "sizes", [[(3, 32), (5, 64)], [(64, 64), (3, 64), (64, 16)], [(7, 48), (48, 48)], [(2, 16), (2, 16)]]
+    "sizes", [[(3, 32), (5, 64)], [(64, 64), (3, 64), (64, 32)], [(7, 48), (48, 48)], [(2, 16), (2, 16)]]
 )
 def test_one_program_computes_what_each_did(sizes: list[tuple[int, int]]) -> None:
     """In some of them rows and pitch are one literal, in others they are two."""
@@ -69,6 +69,7 @@ def test_only_what_differs_is_an_argument() -> None:
 UNLIKE = {
     "another number": rows(5, 64, factor=3.0),
     "another step": rows(5, 64, step=32),
+    "no loop": rows(5, 16),
 }
 
 

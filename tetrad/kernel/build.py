@@ -325,8 +325,12 @@ class KernelBuilder:
 
     @contextmanager
     def loop(self, stop: object, start: object = 0, step: int = 1, *, always: bool = False) -> Iterator[Val]:
-        """for i in range(start, stop, step). `always` promises at least one trip: then reads may leave the loop."""
+        """for i in range(start, stop, step). `always` promises at least one trip: then reads may leave the loop. Where
+        there is one trip, there is no loop."""
         first, last = self.index(start), self.index(stop)
+        if first.const is not None and last.const is not None and 0 < last.const - first.const <= step:
+            yield first
+            return
         counter = n.Counter(index)
         self._scopes.append(_Scope("always" if always else "loop"))
         self._depth[counter] = len(self._scopes) - 1

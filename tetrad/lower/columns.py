@@ -18,6 +18,7 @@ from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At
 from tetrad.lower.rows import accumulator
+from tetrad.lower.transpose import is_multiple
 from tetrad.passes.fuse import Group
 
 CHUNK = 256
@@ -90,8 +91,9 @@ class Stretch:
         if total != 0:
             with k.loop(whole, first, TOGETHER) as position:
                 self.sweep(position, TOGETHER)
-            with k.loop(stop, whole) as position:
-                self.sweep(position, 1)
+            if not is_multiple(total, TOGETHER):
+                with k.loop(stop, whole) as position:
+                    self.sweep(position, 1)
 
     def sweep(self, start: Val, count: int, *, fresh: bool = False) -> None:
         """accs[column] with `count` positions from `start` joined in."""

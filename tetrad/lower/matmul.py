@@ -12,6 +12,7 @@ order. Nothing here changes it: not tiles, blocks, packing or threads.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -103,7 +104,6 @@ class Matmul:
         self.beside = [i for i in self.frame.reading.buffers if i.type.shape == shape and i not in (self.a, self.b)]
         self.outputs = output_buffers(self.frame, group)
         self.staged = self.scratch("rows", self.stretch * self.row_pitch) if is_staged else None
-        self.tile_area = self.scratch("tile", self.tile.rows * self.width)
 
     def scratch(self, stem: str, count: int) -> Buffer:
         return self.frame.scratch(stem, self.dtype, count)
@@ -244,9 +244,10 @@ class Matmul:
 
     def fetch_beside(self, m: Val, column: Val) -> None:
         """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees."""
-        for node in self.beside:
-            for i in range(self.tile.rows * self.tile.vectors):
-                row, v = divmod(i, self.tile.vectors)
+        if not self.beside:
+            return
+        with self.k.loop(self.tile.rows, always=True) as row:
+            for node, v in itertools.product(self.beside, range(self.tile.vectors)):
                 self.fetch(node, m + row, self.n0 + column + v * LANES)
 
     def fetch(self, node: Node, row: Val, column: Val) -> None:
@@ -367,12 +368,14 @@ class Matmul:
             with k.when((closes | is_last) & (self.block >= chunk)):
                 for i, acc in enumerate(accs):
                     acc.set(k.load(self.sums, self.waiting_at(m, column, i)) + acc.get())
+        if self.sums is None:
+            self.keep(self.chains, accs, m, column)
+            with k.when(is_last):
+                self.store_rows(self.chains, self.waiting_at(m, column, 0), m, column)
+            return
         with k.when(is_last):
             self.store_tile(accs, m, column)
         with k.otherwise():
-            if self.sums is None:
-                self.keep(self.chains, accs, m, column)
-                return
             with k.when(closes):
                 self.keep(self.sums, accs, m, column)
             with k.otherwise():
@@ -389,11 +392,17 @@ class Matmul:
             for i, acc in enumerate(accs):
                 self.store_vector(acc.get(), m, i // vectors, column + i % vectors * LANES)
             return
+        area = self.scratch("tile", self.tile.rows * self.width)
         for i, acc in enumerate(accs):
-            k.store(self.tile_area, k.lane() + i * LANES, acc)
+            k.store(area, k.lane() + i * LANES, acc)
+        self.store_rows(area, k.lane(), m, column)
+
+    def store_rows(self, area: Buffer, at: Val, m: Val, column: Val) -> None:
+        """From where the accumulators of a tile lie one after the other, from `at` on."""
+        k, vectors = self.k, self.tile.vectors
         with k.loop(k.min(self.m1 - m, self.tile.rows) * vectors, always=True) as part:
             row, v = (part, k.index(0)) if vectors == 1 else (part // vectors, part % vectors)
-            self.store_at(k.load(self.tile_area, k.lane() + part * LANES), m + row, column + v * LANES)
+            self.store_at(k.load(area, at + part * LANES), m + row, column + v * LANES)
 
     def store_vector(self, total: Val, m: Val, row: int, column: Val) -> None:
         if row == 0 or is_multiple(self.size.m, self.tile.rows):
@@ -424,15 +433,20 @@ class Matmul:
             return
         whole = count // together * together
         with k.loop(stop - start) as step:
-            with k.loop(whole, 0, together) as column:
-                lane, at = self.edge + column + k.lane(), self.panel_at(column, step)
-                for v in range(TOGETHER):
-                    panel, rest = divmod(v * LANES, self.width)
-                    to = at + (panel * self.panel_pitch * self.width + rest)
-                    k.store(self.panels, to, self.element(start + step, lane + v * LANES))
+            if not is_below(n, together):
+                with k.loop(whole, 0, together) as column:
+                    self.pack_together(column, start, step)
             if not is_multiple(n, together):
                 with k.loop(padded, whole, LANES) as column:
                     self.pack_edge(column, start, step)
+
+    def pack_together(self, column: Val, start: Val, step: Val) -> None:
+        """Neighbouring vectors of columns, all of which are there."""
+        lane, at = self.edge + column + self.k.lane(), self.panel_at(column, step)
+        for v in range(TOGETHER):
+            panel, rest = divmod(v * LANES, self.width)
+            to = at + (panel * self.panel_pitch * self.width + rest)
+            self.k.store(self.panels, to, self.element(start + step, lane + v * LANES))
 
     def pack_edge(self, column: Val, start: Val, step: Val) -> None:
         """16 columns that may not all be there."""
