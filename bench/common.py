@@ -24,8 +24,8 @@ THREADS = 2
 VOID_ABOVE = 0.05  # share of processor time used by others
 NEAR = 0.6  # share of a roof from which the roof is what bounds us
 SAMPLE_SECONDS = 2e-4  # shorter calls are timed several at a time: the clock costs 50 ns
-BURST_SECONDS = 0.01
-BURST_SAMPLES = (2, 25)
+BURST_SECONDS = 0.05
+BURST_SAMPLES = (2, 100)
 SETTLE_SECONDS = 0.15  # OpenBLAS keeps its threads turning for 2**28 ticks after a call
 RESULTS = Path(__file__).parent / "results"
 PINNED = "BENCH_PINNED"
@@ -94,7 +94,7 @@ def foreign_share(before: CpuTimes, after: CpuTimes) -> float:
 class Budget:
     """How long a row may take: seconds of one attempt, rounds it has at least, attempts while it is void."""
 
-    seconds: float = 2.0
+    seconds: float = 4.0
     rounds: int = 4
     attempts: int = 4
 
