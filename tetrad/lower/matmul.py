@@ -43,7 +43,7 @@ UNKNOWN = 256  # what a Dim is taken for
 SHARE = 4  # parts of an axis for each thread, at most
 # What a step of k costs beside its multiplications, in multiplications: to copy an element of a column, or of a row;
 # of a whole workgroup, that another thread begins it late, and that it begins.
-COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 20, 8, 0.1, 1 << 15
+COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 30, 14, 0.03, 1 << 15
 PIECE = 64  # columns packed at a time where the rows are one stretch: what is fetched ahead of them is little
 STAGING_COLUMNS = 64
 SHORT_ROW = 3 << 10  # bytes: rows of a tile then lie apart in the nearest cache, and all of them in the second
