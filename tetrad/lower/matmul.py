@@ -36,7 +36,7 @@ from tetrad.lower.transpose import exchanged_fours, is_below, is_multiple, turne
 from tetrad.passes.fuse import Group
 
 PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the nearest cache
-ROWS, COLUMNS = 1024, 512  # of a workgroup at most; twice the columns where the rows are few
+ROWS, COLUMNS = 1024, 1024  # of a workgroup at most
 FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
 STRETCH = 96  # rows staged at a time: they lie in the second cache
 UNKNOWN = 256  # what a Dim is taken for
@@ -516,9 +516,8 @@ def choose_blocks(size: Extent, tile: int, threads: int, is_staged: bool) -> tup
         copies = COPIED_COLUMN * wide + (COPIED_ROW * high if is_staged else 0)
         return (rounds + (DELAY if threads > 1 else 0)) * ((high * wide + copies) * k + BEGIN)
 
-    widest = COLUMNS if m > ROWS // 2 else 2 * COLUMNS
     heights = {rounded(-(-m // parts), tile) for parts in shares(m, ROWS, FEW_ROWS, threads)}
-    widths = {rounded(-(-n // parts), FEW_COLUMNS) for parts in shares(n, widest, FEW_COLUMNS, threads)}
+    widths = {rounded(-(-n // parts), FEW_COLUMNS) for parts in shares(n, COLUMNS, FEW_COLUMNS, threads)}
     return min(((high, wide) for high in sorted(heights) for wide in sorted(widths)), key=cost)
 
 
