@@ -194,6 +194,16 @@ def ceil_div(size: Size, divisor: int) -> Size:
     return SizeExpr((((CeilDiv(size, divisor),), 1),))
 
 
+def is_multiple(size: Size, of: int) -> bool:
+    """Is that known?"""
+    return isinstance(size, int) and size % of == 0
+
+
+def is_below(size: Size, least: int) -> bool:
+    """Is that known?"""
+    return isinstance(size, int) and size < least
+
+
 def bind(size: Size, dims: Mapping[str, int]) -> int:
     """The integer a size has once every Dim has its value."""
     if isinstance(size, int):

@@ -6,10 +6,9 @@ pairwise tree. One kernel makes the chunk results, a second joins them; a single
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.sizes import Shape, Size, ceil_div, is_multiple, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -18,7 +17,6 @@ from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At
 from tetrad.lower.rows import accumulator
-from tetrad.lower.transpose import is_multiple
 from tetrad.passes.fuse import Group
 
 CHUNK = 256
@@ -111,13 +109,8 @@ class Stretch:
             value = k.load(self.accs, lane)
             k.store(out, row + self.base + lane, k.cast(value, self.node.type.dtype) if final else value)
 
-    @contextmanager
-    def every_column(self) -> Iterator[Val]:
-        """A loop over the stretch; a lane has a column."""
-        with self.frame.k.loop(self.width, 0, LANES, always=True) as lane0:
-            lane = lane0 + self.frame.k.lane()
-            with self.frame.within(lane, self.width, self.last):
-                yield lane
+    def every_column(self) -> AbstractContextManager[Val]:
+        return self.frame.every_lane(self.width, self.last)
 
 
 def source_at(frame: Frame, node: Node, position: Val, kept: At) -> At:

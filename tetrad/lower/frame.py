@@ -103,6 +103,14 @@ class Frame:
         with self.k.when(lane < end, guard=True):
             yield
 
+    @contextmanager
+    def every_lane(self, count: Val, size: Size) -> Iterator[Val]:
+        """A loop over a stretch of `count` positions (one at least) of an axis of this size; a lane has a position."""
+        with self.k.loop(count, 0, LANES, always=True) as first:
+            lane = first + self.k.lane()
+            with self.within(lane, count, size):
+                yield lane
+
     def write(self, buffer: Buffer, node: Node, at: At, *value: Val) -> None:
         """buffer[at] = value, where the buffer holds all of `node`. A complex number has two parts."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))

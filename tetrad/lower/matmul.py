@@ -2,9 +2,10 @@
 
 A workgroup takes a block of rows and a block of columns. It walks k in blocks so short that a panel of the right side
 (one block of k, the columns of one tile) stays in the nearest cache: it packs its columns as panels [panel][k][width]
-(a constant right side comes packed), stages a stretch of rows as tiles beside each other, and for each panel walks the
-tiles of the stretch. A tile holds `rows` x `vectors` accumulators; each step of k broadcasts one element of the left
-side per row. So the inner loop reads the panel from the first cache, the staged rows in one long run from the second.
+(a constant right side comes packed), stages a stretch of rows as tiles beside each other (short rows are read where
+they lie), and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors` accumulators; each step of
+k broadcasts one element of the left side per row. So the inner loop reads the panel from the first cache, the rows in
+one long run from the second.
 
 Canonical order (docs/numerics.md): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in
 order. Nothing here changes it: not tiles, blocks, packing or threads.
@@ -21,7 +22,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType
 from tetrad.core.record import record
-from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.sizes import Shape, Size, ceil_div, is_below, is_multiple, product
 from tetrad.core.target import Tile
 from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.nodes import Literal, Node
@@ -32,7 +33,7 @@ from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.lower.thin import CHUNK, is_thin, lower_thin
-from tetrad.lower.transpose import exchanged_fours, is_below, is_multiple, turned_fours
+from tetrad.lower.transpose import exchanged_fours, turned_fours
 from tetrad.passes.fuse import Group
 
 PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the nearest cache
@@ -70,7 +71,7 @@ class Extent:
     k: Size
 
     def known(self) -> tuple[int, int, int, int]:
-        """Numbers of batches, rows, columns, and steps of k; a Dim is taken for one."""
+        """Numbers of batches, rows, columns, and steps of k; a Dim is taken for UNKNOWN."""
         sizes = product(self.batch), self.m, self.n, self.k
         batch, m, n, k = (size if isinstance(size, int) else UNKNOWN for size in sizes)
         return batch, m, n, k
@@ -174,10 +175,9 @@ class Matmul:
         if isinstance(depth, int) and depth <= self.depth:
             self.run_block(k.index(0), self.sizes.val(depth))
             return
-        self.area = -(-self.rows // self.tile.rows) * self.tile.rows
-        self.chains = self.scratch("chains", self.area * self.columns)
+        self.chains = self.scratch("chains", self.rows * self.columns)
         is_long = not (isinstance(depth, int) and depth <= CHUNK)
-        self.sums = self.scratch("sums", self.area * self.columns) if is_long else None
+        self.sums = self.scratch("sums", self.rows * self.columns) if is_long else None
         self.blocks = k.max(self.sizes.val(ceil_div(depth, self.depth)), 1)  # a Dim may be 0, a result is written
         with k.loop(self.blocks) as self.block:
             start = self.block * self.depth
@@ -347,7 +347,7 @@ class Matmul:
 
     def waiting_at(self, m: Val, column: Val, i: int) -> Val:
         """Where the i-th accumulator of a tile waits between blocks: [panel][row][column]."""
-        return column * self.area + (m - self.m0) * self.width + i * LANES + self.k.lane()
+        return column * self.rows + (m - self.m0) * self.width + i * LANES + self.k.lane()
 
     def resume(self, accs: list[LocalVar], m: Val, column: Val) -> None:
         """A block that does not begin a chunk goes on where the one before stopped."""

@@ -8,8 +8,7 @@ order is that of `lower.matmul`, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from tetrad.core.sizes import Shape, ceil_div, plain, product
 from tetrad.graph.nodes import Node
@@ -90,13 +89,8 @@ class Thin:
         flops = product((*self.node.type.shape, self.depth)) * 2
         return self.frame.finish(product(grid), self.group, flops=flops)
 
-    @contextmanager
-    def every_column(self) -> Iterator[Val]:
-        """A loop over the stretch; a lane has a column."""
-        with self.k.loop(self.width, 0, LANES, always=True) as lane0:
-            lane = lane0 + self.k.lane()
-            with self.frame.within(lane, self.width, self.columns):
-                yield lane
+    def every_column(self) -> AbstractContextManager[Val]:
+        return self.frame.every_lane(self.width, self.columns)
 
     def run_chunk(self, start: Val) -> None:
         k = self.k

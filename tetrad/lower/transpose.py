@@ -6,7 +6,7 @@ by scalars.
 
 from __future__ import annotations
 
-from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.sizes import Shape, ceil_div, is_below, is_multiple, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -29,7 +29,7 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     shape, lane_in, lane_out = node.inputs[0].type.shape, *lane_axes(node)
     others = tuple(n if a not in (lane_in, lane_out) else 1 for a, n in enumerate(shape))
     across, along = ceil_div(shape[lane_out], LANES), ceil_div(shape[lane_in], LANES * BAND)
-    grid: tuple[Size, ...] = (product(others), across, along)
+    grid: Shape = (product(others), across, along)
     position = Space(frame.k, frame.sizes, grid, frame.k.group_id())
     rest = Space(frame.k, frame.sizes, others, position.span(0, 1)).axes()
     Band(frame, node, out, rest, position.span(1, 2) * LANES, position.span(2, 3) * (LANES * BAND)).write()
@@ -90,16 +90,6 @@ class Band:
 
     def source_at(self, row: Val, col: Val) -> At:
         return replaced(self.rest, {self.lane_out: row, self.lane_in: col})
-
-
-def is_multiple(size: Size, of: int) -> bool:
-    """Is that known?"""
-    return isinstance(size, int) and size % of == 0
-
-
-def is_below(size: Size, least: int) -> bool:
-    """Is it known that there is no whole tile?"""
-    return isinstance(size, int) and size < least
 
 
 def replaced(at: At, changes: dict[int, Val]) -> At:

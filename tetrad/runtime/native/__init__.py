@@ -24,13 +24,14 @@ CONTEXT = {
     "STRIDE": 34,
     "PROFILE": 35,  # address of one tick counter per entry, or 0
     "TEAM": 36,  # how many workers ran (output)
-    "CLAIMS": 37,  # address of a line for each worker: pieces of its range that are taken, by turns in two words; MARK
+    "CLAIMS": 37,  # address of a line for each worker: pieces taken of its range, by turns in two words; then MARK
     "TABLE": 40,  # from here on written for every run
     "OPTIONS": 41,  # wanted threads, plus HOOK
     "BASES": 42,
 }
 HOOK = 1 << 16  # option: let SIGINT stop this run
 CONTEXT_WORDS = CONTEXT["TABLE"]
+MARK = 2  # word of a worker's line of claims: where it has arrived
 
 # Pool block: 64-bit words.
 POOL = {

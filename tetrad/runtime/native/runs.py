@@ -103,7 +103,7 @@ clear:
   %worker = phi i64 [ 0, %entry ], [ %following.worker, %clear ]
   %claim = getelementptr [8 x i64], ptr %claims, i64 %worker
   store atomic i64 0, ptr %claim monotonic, align 8
-  %mark.at = getelementptr i64, ptr %claim, i64 2
+  %mark.at = getelementptr i64, ptr %claim, i64 $MARK
   store atomic i64 0, ptr %mark.at monotonic, align 8
   %following.worker = add i64 %worker, 1
   %more = icmp ult i64 %following.worker, %threads

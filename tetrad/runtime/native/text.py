@@ -14,7 +14,7 @@ from string import Template
 
 from tetrad.core.errors import CompileError
 from tetrad.core.target import Target
-from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, POOL, PROCESSOR_WORDS
+from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
 from tetrad.runtime.native.entries import ENTRIES
 from tetrad.runtime.native.loops import LOOPS
 from tetrad.runtime.native.runs import RUNS, SIGNALS
@@ -70,6 +70,7 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
+        "MARK": MARK,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     sleeping = FUTEX if futex else NAP

@@ -104,8 +104,8 @@ done:
 }
 
 ; Bring the workers that have not set %mark and do not run. Not more often than it is worth.
-; entry -[alone, or looked lately]-> done;  entry -> head -[no worker left]-> done;  head -[arrived]-> next
-; head -> look -[runs]-> next;  look -> bring -> next -> head
+; entry -[not worker 0, or looked lately]-> done;  entry -> first -> head -[no worker left]-> done;  head -> check
+; check -[arrived]-> next;  check -> look -[runs]-> next;  look -> bring -> next -> head
 define internal void @tetrad.fetch(ptr %frame, i64 %mark) nounwind {
 entry:
   %ctx = load ptr, ptr %frame
@@ -134,7 +134,7 @@ head:
   %left = icmp ult i64 %who, %threads
   br i1 %left, label %check, label %done
 check:
-  %mark.at = getelementptr [8 x i64], ptr %claims, i64 %who, i64 2
+  %mark.at = getelementptr [8 x i64], ptr %claims, i64 %who, i64 $MARK
   %marked = load atomic i64, ptr %mark.at monotonic, align 8
   %arrived = icmp eq i64 %marked, %mark
   br i1 %arrived, label %next, label %look
@@ -295,7 +295,7 @@ define internal void @tetrad.set_mark(ptr %frame, i64 %mark) nounwind {
   %worker = load i64, ptr %worker.at
   %claims.at = getelementptr i64, ptr %ctx, i64 $CLAIMS
   %claims = load ptr, ptr %claims.at
-  %mark.at = getelementptr [8 x i64], ptr %claims, i64 %worker, i64 2
+  %mark.at = getelementptr [8 x i64], ptr %claims, i64 %worker, i64 $MARK
   store atomic i64 %mark, ptr %mark.at monotonic, align 8
   ret void
 }
