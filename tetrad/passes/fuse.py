@@ -306,7 +306,7 @@ class _Fusion:
             indices[node] = self.indices_read(node, indices)
             again = (len(indices[node]) - 1) * cost[node] if node.op.kind == "elementwise" else 0
             shared = (len(found) > 1 and cost[node] > CHEAP) or again > AGAIN
-            if shared or (repeated and cost[node] > WIDE_RECOMPUTE):
+            if node.op.name != "expand" and (shared or (repeated and cost[node] > WIDE_RECOMPUTE)):
                 extra.add(node)
                 indices[node] = HERE
             owners[node] = found
