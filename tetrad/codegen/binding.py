@@ -65,7 +65,7 @@ class Binding:
     """Each function as an attribute, under its name in the table."""
 
     def __init__(self, path: str) -> None:
-        free, locked = ctypes.CDLL(path), ctypes.PyDLL(path)
+        free, locked = ctypes.CDLL(path, handle=opened(path)), ctypes.PyDLL(path)
         for name, (result, arguments) in FUNCTIONS.items():
             function = getattr(free if name in LONG else locked, f"LLVMPY_{name}", None)
             if function is None:
@@ -92,6 +92,17 @@ class Binding:
             yield made
         finally:
             getattr(self, dispose)(made)
+
+
+def opened(path: str) -> int | None:
+    """The handle of a library that the system has loaded; None if it could not, ctypes then says why.
+
+    For LLVM that takes 10 ms. Other Python threads go on meanwhile, which ctypes, asked to load it, would not let them.
+    """
+    load = ctypes.CDLL(None).dlopen
+    load.restype, load.argtypes = c_void_p, (c_char_p, c_int)
+    found: int | None = load(os.fsencode(path), os.RTLD_NOW)
+    return found
 
 
 _lock = Lock()
