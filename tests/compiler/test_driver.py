@@ -176,6 +176,15 @@ def test_a_donated_input_becomes_the_result() -> None:
     np.testing.assert_array_equal(given[1].owner, arrays[1])
 
 
+def test_a_donated_input_that_is_a_result_is_not_copied() -> None:
+    """Weights that do not learn, given to a training step and back."""
+    x, y = arg(0, f32, 4), arg(1, f32, 4)
+    given = [Storage.from_numpy(random(4)), Storage.from_numpy(random(4, seed=1))]
+    learnt, frozen, again = compile_graph(graph_of(add(x, y), x, x, inputs=[x, y]), (0,)).run(given)
+    assert frozen is given[0] and again is frozen and learnt not in given
+    np.testing.assert_array_equal(frozen.as_numpy(np.dtype(np.float32), (4,)), random(4))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_donated_input_that_is_still_read_is_not_overwritten(threads: int) -> None:
     """Elements are read elsewhere than they are written, by a later kernel, or for a second result."""

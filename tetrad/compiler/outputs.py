@@ -21,6 +21,7 @@ class Outputs:
         self.takeover = donations(lowered, donated)
         self.written = frozenset(s.position for step in lowered.steps for s in step.writes if s.kind == "input")
         self.copied = self.written - set(donated)  # changed in place, but the caller's: the program gets copies
+        self.given = self.written | set(donated)  # the program's own
 
     def plans(self, dims: Mapping[str, int]) -> list[OutputPlan]:
         return [self.plan(i, slot, dims) for i, slot in enumerate(self.outputs)]
@@ -31,7 +32,7 @@ class Outputs:
         if first != i:
             return "same", first
         if slot.kind == "input":
-            return "donated" if slot.position in self.written else "input", slot.position
+            return "donated" if slot.position in self.given else "input", slot.position
         if slot in self.takeover:
             return "donated", self.takeover[slot]
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
