@@ -20,7 +20,7 @@ from tetrad.lower.rows import accumulator
 from tetrad.passes.fuse import Group
 
 CHUNK = 256
-STRETCH = 1024  # elements of the last axis one workgroup takes
+STRETCH, SHORT = 1024, 256  # elements of the last axis one workgroup takes; at least, where threads wait for work
 TOGETHER = 4  # positions joined in one pass over the accumulators
 
 
@@ -57,8 +57,9 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
     frame.reads(inputs)
     out = frame.output(result)
     *outer, last = node.type.shape
-    longest = min(STRETCH, -(-last // LANES) * LANES) if isinstance(last, int) else STRETCH
-    blocks, rows = ceil_div(last, longest), product(outer)
+    rows = product(outer)
+    longest = stretch(last, chunk_count(node) * rows, memory.threads)
+    blocks = ceil_div(last, longest)
     grid = Space(k, sizes, (chunk_count(node), rows, blocks), k.group_id())
     chunk, row, block = (grid.span(i, i + 1) for i in range(3))
     kept = Space(k, sizes, tuple(outer), row).axes()
@@ -66,6 +67,19 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
     columns.add_chunk(chunk * CHUNK)
     columns.store(out, (chunk * sizes.val(rows) + row) * sizes.val(last), final)
     return frame.finish(chunk_count(node) * rows * blocks, group, flops=product(node.inputs[0].type.shape))
+
+
+def stretch(last: Size, others: Size, threads: int) -> int:
+    """Elements of the last axis for a workgroup: long runs of memory, but not fewer workgroups than threads.
+
+    >>> stretch(4096, 16, 2), stretch(1000, 1, 2), stretch(1000, 1, 8), stretch(10, 1, 2)
+    (1024, 512, 256, 16)
+    """
+    if not isinstance(last, int):
+        return STRETCH
+    parts = -(-threads // max(others, 1)) if isinstance(others, int) else 1
+    share = max(-(-last // parts), min(SHORT, last), 1)
+    return min(STRETCH, -(-share // LANES) * LANES)
 
 
 class Stretch:
