@@ -153,11 +153,26 @@ def test_streams_may_be_closed(tiny_file: Path, closed: str) -> None:
     assert run.returncode == 0 and run.stderr == "" and bool(run.stdout) == (">" not in closed)
 
 
-def test_a_missing_extra_says_what_to_install() -> None:
-    program = "import sys; sys.modules['tokenizers'] = None; " + RUN
-    run = subprocess.run([sys.executable, "-c", program, "tokenize", "x"], capture_output=True, text=True, timeout=60)
-    assert run.returncode == 1 and "tokenize needs the package tokenizers, which is not installed" in run.stderr
-    assert "pip install 'tetrad[lm]'" in run.stderr
+def without_extra(*words: str) -> subprocess.CompletedProcess[str]:
+    hidden = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")
+    program = f"import sys; sys.modules.update(dict.fromkeys({hidden})); " + RUN
+    return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+
+
+def test_a_missing_extra_says_what_to_install_before_anything_is_fetched() -> None:
+    run = without_extra("run", "-p", "Hello", "--hf-repo", "no/such:thing")
+    assert run.returncode == 1 and "tetrad run needs the package tokenizers, which is not installed" in run.stderr
+    assert "pip install 'tetrad[lm]'" in run.stderr and "fetching" not in run.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_the_extra_every_command_shows_its_help(command: str) -> None:
+    run = without_extra(command, "--help")
+    assert (run.returncode, run.stderr) == (0, "") and run.stdout.startswith(f"Usage: tetrad {command} ")
+
+
+def test_without_the_extra_a_file_can_be_looked_at(tiny_file: Path) -> None:
+    assert "token_embd.weight" in without_extra("inspect", str(tiny_file)).stdout
 
 
 def test_the_page_of_commands_has_them_all() -> None:

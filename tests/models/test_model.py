@@ -56,7 +56,7 @@ def first_greedy(model: Model, count: int) -> list[int]:
 
 
 def test_without_the_extra_td_load_says_what_is_missing() -> None:
-    program = "import sys; sys.modules['tokenizers'] = None; from tetrad import *; import tetrad; tetrad.load"
+    program = "import sys; sys.modules['tokenizers'] = None; from tetrad import *; import tetrad; tetrad.load('x')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert "td.load needs the package tokenizers, which is not installed" in done.stderr
     assert "pip install 'tetrad[lm]'" in done.stderr

@@ -22,7 +22,7 @@ import numpy as np
 import tetrad
 from tetrad.cli.options import (
     CACHES,
-    Command,
+    ModelCommand,
     model_options,
     model_path,
     option,
@@ -111,7 +111,7 @@ def pair(value: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-@click.command(cls=Command)
+@click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @model_options
 @option("-p", "--n-prompt", "prompts", type=numbers, metavar="LIST", default="512", help="Tokens to read; 0: none.")

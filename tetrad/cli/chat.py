@@ -18,7 +18,7 @@ from tetrad.cli.answer import full_context, shown, timing_lines
 from tetrad.cli.console import notes
 from tetrad.cli.conversation import CommandError, Conversation, Ended
 from tetrad.cli.options import (
-    Command,
+    ModelCommand,
     as_text,
     escaping,
     load_options,
@@ -35,7 +35,7 @@ from tetrad.cli.options import (
 )
 from tetrad.cli.overrides import override_options, overriding
 from tetrad.core.errors import ContextError, TetradError
-from tetrad.hub.extras import extra
+from tetrad.core.extras import extra
 from tetrad.hub.folder import models_folder
 from tetrad.models.generation import Completion
 from tetrad.models.model import load
@@ -44,7 +44,7 @@ QUOTES = '"""'
 READY, MORE = ">>> ", "... "
 
 
-@click.command(cls=Command)
+@click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @system_options
 @option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end.")

@@ -11,7 +11,7 @@ import click
 
 from tetrad.cli.options import (
     READABLE,
-    Command,
+    ModelCommand,
     as_text,
     load_options,
     load_settings,
@@ -27,7 +27,7 @@ POOLINGS = {"mean": 1, "cls": 2, "last": 3}  # as the file numbers them
 FORMATS = ("array", "json")
 
 
-@click.command(cls=Command)
+@click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @model_options

@@ -16,7 +16,7 @@ import click
 
 import tetrad
 from tetrad.cli import start
-from tetrad.core.errors import TetradError, UnsupportedError
+from tetrad.core.errors import TetradError
 from tetrad.core.flags import check_environment
 
 # name: (module of tetrad.cli, one line for --help)
@@ -65,13 +65,7 @@ class Commands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        try:
-            module = importlib.import_module(f"tetrad.cli.{COMMANDS[cmd_name][0]}")
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("tetrad"):
-                raise
-            message = f"tetrad {cmd_name} needs the package {error.name}, which is not installed"
-            raise UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
+        module = importlib.import_module(f"tetrad.cli.{COMMANDS[cmd_name][0]}")
         start.loaded()
         command: click.Command = module.COMMANDS[cmd_name]
         return command

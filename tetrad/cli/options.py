@@ -22,6 +22,7 @@ from click.core import ParameterSource
 from tetrad.cli.console import notes, progress_bar
 from tetrad.cli.unused import ON_OR_OFF, Function, Switch, together, unused_options
 from tetrad.core.errors import HubError
+from tetrad.core.extras import check_extra
 from tetrad.hub.describe import CACHE_BITS
 from tetrad.hub.pull import SMALL, can_fetch, local, pull, unknown
 
@@ -87,6 +88,14 @@ class Command(click.Command):
         close = [words[w] for w in get_close_matches(name.lstrip("-"), words, cutoff=0.5)]
         meant = f"; close: {', '.join(close)}" if close else ""
         return click.UsageError(f"there is no option {name}{meant}; all: `{ctx.command_path} --help`", ctx)
+
+
+class ModelCommand(Command):
+    """A command that runs a model. Without the packages for it there is its help, and nothing is fetched in vain."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        check_extra("tokenizers", ctx.command_path)
+        return super().invoke(ctx)
 
 
 def option(*names: str, **settings: Any) -> Callable[[Function], Function]:

@@ -17,7 +17,7 @@ import numpy as np
 from tetrad.cli.console import notes
 from tetrad.cli.options import (
     READABLE,
-    Command,
+    ModelCommand,
     model_options,
     model_path,
     option,
@@ -32,7 +32,7 @@ from tetrad.models.load import Parts, load_parts
 CONTEXT = 512
 
 
-@click.command(cls=Command)
+@click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @model_options
 @option("-f", "--file", "source", type=READABLE, required=True, help="The text; - is stdin.")

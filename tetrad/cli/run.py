@@ -18,7 +18,7 @@ from tetrad.cli.chat import converse
 from tetrad.cli.console import notes
 from tetrad.cli.options import (
     READABLE,
-    Command,
+    ModelCommand,
     escaping,
     load_options,
     load_settings,
@@ -55,7 +55,7 @@ prompt_options = together(
 )  # fmt: skip
 
 
-@click.command(cls=Command)
+@click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @click.argument("prompt_word", required=False, metavar="[PROMPT]")
 @prompt_options

@@ -8,12 +8,21 @@ from typing import Any
 
 import click
 
-from tetrad.cli.options import READABLE, Command, as_text, model_options, model_path, names_model, option, read_text
+from tetrad.cli.options import (
+    READABLE,
+    ModelCommand,
+    as_text,
+    model_options,
+    model_path,
+    names_model,
+    option,
+    read_text,
+)
 from tetrad.formats import gguf
 from tetrad.text.tokenizer import tokenizer_from_gguf
 
 
-@click.command(cls=Command)
+@click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @click.argument("text", required=False)
 @model_options

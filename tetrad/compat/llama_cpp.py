@@ -48,7 +48,7 @@ from tetrad.compat.llama_types import (
 from tetrad.compat.opened import RANDOM_SEED, LlamaTokenizer
 from tetrad.compat.steps import Processors, Steps
 from tetrad.core.errors import BusyError, SettingError
-from tetrad.hub.extras import extra
+from tetrad.core.extras import extra
 from tetrad.models.generation import Completion, Logprob, Piece, Stream
 from tetrad.models.sampling import Chance
 
@@ -224,7 +224,7 @@ class Llama(Steps):
 
     def create_chat_completion_openai_v1(self, *args: Any, **kwargs: Any) -> Any:
         """The same as objects of the package openai."""
-        types = extra("openai.types.chat", "create_chat_completion_openai_v1")
+        types = extra("openai.types.chat", "create_chat_completion_openai_v1", "openai")
         made = self.create_chat_completion(*args, **kwargs)
         if isinstance(made, dict):
             return types.ChatCompletion(**made)

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tetrad.core.errors import HubError
+from tetrad.core.extras import extra
 from tetrad.core.record import record
 from tetrad.hub.download import Remote
-from tetrad.hub.extras import extra
 from tetrad.hub.folder import SHARD, quant_of
 
 NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<quant>[\w.-]+))?")

@@ -6,7 +6,6 @@ Receives a grammar and the tokens chosen so far, returns which tokens may come n
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.core.extras import extra
 from tetrad.models.sampling import mask_words
 from tetrad.text.vocabulary import Kind
 
@@ -87,11 +87,7 @@ class Grammars:
 
     @cached_property
     def library(self) -> Any:
-        try:
-            return importlib.import_module("llguidance")
-        except ImportError:
-            message = "a grammar or JSON schema needs the package llguidance, which is not installed"
-            raise UnsupportedError(message, hint="pip install 'tetrad[lm]'") from None
+        return extra("llguidance", "a grammar or JSON schema")
 
     @cached_property
     def vocabulary(self) -> Any:

@@ -6,7 +6,7 @@ weights laid out for the kernels, its tokeniser and chat template made. What is 
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tetrad.core.errors import FileFormatError, SettingError
+from tetrad.core.extras import check_extra
 from tetrad.formats import gguf
 from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, qwen3moe  # noqa: F401  (they register)
 from tetrad.models.arch import Architecture, architecture_named
@@ -29,9 +30,6 @@ from tetrad.tracing.array import Array
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
-
-if importlib.util.find_spec("tokenizers") is None:  # it is loaded beside the weights, but missed here
-    raise ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers")
 
 TOOL_TEMPLATE = "tokenizer.chat_template.tool_use"
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
@@ -60,6 +58,7 @@ class Parts:
         return self._template(tools=True) if TOOL_TEMPLATE in self.metadata else self.template
 
     def _template(self, tools: bool) -> ChatTemplate:
+        check_extra("jinja2", "a chat template")
         chat = importlib.import_module("tetrad.text.chat")
         made: ChatTemplate = chat.template_from_gguf(self.metadata, self.tokenizer, tools)
         return made
@@ -73,6 +72,7 @@ def load_parts(
     `overrides` are metadata in place of those of the file. Weights that are used as they lie in the file stay mapped,
     so the file must not change while the model lives.
     """
+    check_extra("tokenizers", "td.load")
     with gguf.open_file(path) as file:
         arch = architecture_named(file.metadata.get("general.architecture"), file.path)
         metadata = overridden(file.metadata, overrides or {}, arch.name)

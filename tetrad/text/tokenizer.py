@@ -7,13 +7,13 @@ of the file (`tokenizer.ggml.model`); each has a module of its own.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tetrad.core.errors import FileFormatError, TextError
+from tetrad.core.extras import check_extra
 from tetrad.core.record import field, record
 from tetrad.text.bpe import Encoder, bpe_encoder
 from tetrad.text.bytelevel import byte_level_bytes
@@ -32,9 +32,6 @@ from tetrad.text.vocabulary import (
     read_vocabulary,
     wrong,
 )
-
-if importlib.util.find_spec("tokenizers") is None:  # it is loaded when a text needs it, but missed here
-    raise ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers")
 
 NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens take the space after them
 
@@ -199,6 +196,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     >>> tokenizer.encode("a a</s>"), tokenizer.decode([1, 5, 5])
     ([1, 5, 5, 2], '<s>a a')
     """
+    check_extra("tokenizers", "a tokeniser")  # some texts load it only later
     vocabulary = read_vocabulary(metadata)
     prefix = bool_of(metadata, "add_space_prefix", vocabulary.model in ("llama", "t5"))
     pre = pre_tokenizer_of(metadata, vocabulary.model)

@@ -1,0 +1,37 @@
+"""Station 0, shared words: packages that only some uses need.
+
+Receives the name of one and what it is for; returns it, or the error that says how to install it. Nothing of an extra
+is loaded before it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from tetrad.core.errors import UnsupportedError
+
+MODELS = "'tetrad[lm]'"  # what pip is asked for
+
+
+def extra(module: str, purpose: str, wanted: str = MODELS) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing(module.partition(".")[0], purpose, wanted) from None
+
+
+def check_extra(package: str, purpose: str) -> None:
+    """Found without being loaded: what loads it comes later, after work that would be lost."""
+    if importlib.util.find_spec(package) is None:
+        raise missing(package, purpose)
+
+
+def missing(package: str, purpose: str, wanted: str = MODELS) -> UnsupportedError:
+    """
+    >>> print(missing("tokenizers", "tetrad run"))
+    tetrad run needs the package tokenizers, which is not installed
+      hint: pip install 'tetrad[lm]'
+    """
+    said = f"{purpose} needs the package {package}, which is not installed"
+    return UnsupportedError(said, hint=f"pip install {wanted}")
