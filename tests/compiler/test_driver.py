@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 import threading
@@ -268,3 +269,21 @@ def test_results_of_one_kernel_that_lie_where_the_inputs_of_others_lay(donated: 
     found = td.jit(update, donate_argnums=donated)(*[td.asarray(a.copy()) for a in arrays])
     for got, want in zip(found, wanted, strict=True):
         assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
+
+
+# -- beside the program -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_after_a_compilation_as_before(enabled: bool) -> None:
+    x = arg(0, f32, 4)
+    before = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        compile_graph(graph_of(square(x), inputs=[x]))
+        assert gc.isenabled() == enabled
+        with pytest.raises(AttributeError):
+            compile_graph(None)  # type: ignore[arg-type]
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable() if before else gc.disable()

@@ -5,8 +5,10 @@ graph --passes--> graph --lower--> launches --codegen--> machine code --schedule
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 from tetrad.codegen.targets.x86_64 import select_target
@@ -32,7 +34,7 @@ from tetrad.runtime.pool import Trapped
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
-    with stations.recording(stations.Clock()) as clock:
+    with uncollected(), stations.recording(stations.Clock()) as clock:
         with stations.timed("start"):
             target, runtime = current_target(), loading_runtime()
         with stations.timed("passes"):
@@ -51,6 +53,20 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             addresses = KERNELS.load(programs, target)
             runtime.result()
     return Compiled(graph, lowered, addresses, donated, clock)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for cyclic garbage: a compilation makes many objects and hardly a cycle, to look through them again and
+    again would take a thirtieth of its time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def beginning(target: Target) -> Callable[[Program], None]:

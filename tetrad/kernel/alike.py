@@ -100,6 +100,8 @@ class Merge:
         first = values[0]
         if isinstance(first, n.Value):
             self.compare_values(values)
+        elif all([value is first for value in values]) and not isinstance(first, tuple):
+            return
         elif isinstance(first, n.Buffer):
             agree(p.buffers.index(buffer) for p, buffer in zip(self.programs, values, strict=True))
         elif isinstance(first, tuple):

@@ -31,20 +31,22 @@ def affinity() -> int:
 def quota_threads(root: str) -> int | None:
     """The whole cores the tightest quota pays for (at least 1); None without one. A thread more would be throttled
     while the others wait for it at a barrier."""
-    shares = [share for folder in cgroup_folders(root) for share in (v2_share(folder), v1_share(folder)) if share]
+    shares = [share for share in cgroup_shares(root) if share]
     return max(1, int(min(shares))) if shares else None
 
 
-def cgroup_folders(root: str) -> Iterator[str]:
-    """The cgroups of this process with all their ancestors; a container may see only the upper part of its path."""
+def cgroup_shares(root: str) -> Iterator[float | None]:
+    """Of the cgroups of this process and all their ancestors; a container may see only the upper part of its path."""
     for line in read(os.path.join(root, "proc/self/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        mounts = V2_MOUNTS if number == "0" else V1_MOUNTS if "cpu" in controllers.split(",") else ()
+        version, mounts = (v2_share, V2_MOUNTS) if number == "0" else (v1_share, V1_MOUNTS)
+        if number != "0" and "cpu" not in controllers.split(","):
+            continue
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for mount in mounts:
             for depth in range(len(parts), -1, -1):
-                yield os.path.join(root, "sys/fs/cgroup", mount, *parts[:depth])
+                yield version(os.path.join(root, "sys/fs/cgroup", mount, *parts[:depth]))
 
 
 def v2_share(folder: str) -> float | None:
@@ -55,8 +57,8 @@ def v2_share(folder: str) -> float | None:
 
 def v1_share(folder: str) -> float | None:
     """cpu.cfs_quota_us is -1 without a limit."""
-    quota, period = (read(os.path.join(folder, name)).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-    return share(quota, period)
+    quota = read(os.path.join(folder, "cpu.cfs_quota_us")).strip()
+    return share(quota, read(os.path.join(folder, "cpu.cfs_period_us")).strip()) if quota.isdecimal() else None
 
 
 def share(quota: str, period: str) -> float | None:
