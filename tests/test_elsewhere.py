@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 import tetrad as td
-from tetrad.elsewhere import EXPRESSIONS, NAMES
+from tetrad.elsewhere import EXPRESSIONS, NAMES, SPACES
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EXPRESSIONS])
@@ -24,4 +24,20 @@ def test_a_name_that_is_spelt_alike() -> None:
         td.fori_lop  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"no function 'something_else'$"):
         td.something_else  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no function 'Sum'; there is td\.sum$"):
+        td.Sum  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(td, "__wrapped__")
+
+
+def test_a_name_of_a_namespace_is_found_there() -> None:
+    for name, home in (("softmax", "nn"), ("inv", "linalg"), ("normal", "random"), ("rfft", "fft"), ("adam", "optim")):
+        with pytest.raises(AttributeError, match=rf"no function '{name}'; here it is td\.{home}\.{name}$"):
+            getattr(td, name)
+    with pytest.raises(AttributeError, match=r"no function 'softmx'; there is td\.nn\.softmax$"):
+        td.softmx  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_namespaces_list_what_they_have(space: str) -> None:
+    module = getattr(td, space)
+    assert dir(module) == sorted(module.__all__) and all(callable(getattr(module, name)) for name in module.__all__)

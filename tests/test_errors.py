@@ -13,6 +13,7 @@ from tests.tracing.engine import jit
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
 
 X = td.ones((2, 3))
+RAGGED = (td.ones(2), td.ones(3))
 HUGE = td.Spec((1 << 24, 1)), td.Spec((1, 1 << 25))
 
 CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
@@ -57,7 +58,7 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     # dtypes
     (lambda: td.asarray(["text"]), DtypeError, "cannot make an array of a str"),
     (lambda: td.asarray(np.zeros(2, "datetime64[s]")), DtypeError, "no dtype for dtype"),
-    (lambda: td.asarray(object()), DtypeError, "cannot make an array of a object"),
+    (lambda: td.asarray(object()), DtypeError, "cannot make an array of an object"),
     (lambda: td.zeros(2, dtype="float99"), DtypeError, "known dtypes: "),
     (lambda: td.add(td.asarray(np.uint8([1])), 300), DtypeError, "the number 300 does not fit u8"),
     (lambda: td.asarray([300], dtype="uint8"), DtypeError, "asarray: .*out of bounds"),
@@ -75,6 +76,43 @@ CASES: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.einsum("ij,jk", X), ShapeError, "2 operands, got 1"),
 ]
 
+# mistakes of the first day: each error says what to do
+HINTS: list[tuple[Callable[[], Any], type[TetradError], str, str]] = [
+    (lambda: td.jit(lambda x, i: x[i])(X, 9), BoundsError, "index 9 is out of range", "indices go from -2 to 1"),
+    (lambda: jit(lambda n: td.zeros(n))(3), ShapeError, "^zeros: a shape holds ints and Dims", "static_argnums"),
+    (lambda: jit(lambda n: td.arange(n))(3), ShapeError, r"arange: .* 0 to TracedArray\(i32\[\]\)", "static_argnums"),
+    (lambda: jit(lambda x, a: td.sum(x, axis=a))(X, 1), ShapeError, "the axis must be an int", "static_argnums"),
+    (lambda: jit(lambda x, y: x, static_argnums=1)(X, X), TraceError, "an Array, which has no hash", "pass arrays as"),
+    (lambda: jit(lambda x: object())(X), TraceError, "not an object", "td.tree.register"),
+    (lambda: td.sum(X, axis=2), ShapeError, "axis 2 is out of range", "axes go from -2 to 1"),
+    (lambda: td.sum(td.asarray(1.0), axis=0), ShapeError, "axis 0 is out of range", "leave it out"),
+    (lambda: td.reshape(X, (5, 5)), ShapeError, r"f32\[2,3\] has 6 elements, shape \[5, 5\] has 25", "may be -1"),
+    (lambda: td.concat([X, td.ones((2, 4))]), ShapeError, "differ beside axis 0", "another axis"),
+    (lambda: td.stack(RAGGED), ShapeError, r"shapes differ: f32\[2\], f32\[3\]", "td.pad"),
+    (lambda: td.asarray("text"), DtypeError, "cannot make an array of a str", "it takes numbers"),
+    (lambda: td.asarray(300, dtype=td.uint8), DtypeError, "300 out of bounds for uint8", "name a dtype that holds it"),
+    (lambda: X[1.0], DtypeError, r"an index is an int, .* got f32\[\]", "astype"),
+    (lambda: X["w"], DtypeError, "an index is an int, .* got a str", "entries of a dict"),
+    (lambda: len(td.asarray(1.0)), ShapeError, "has no length", "x.item()"),
+    (lambda: td.random.normal((2, 3)), DtypeError, "^normal: expected a key, .* got a tuple", "td.random.key"),
+    (lambda: td.vmap(td.add)(*RAGGED), ShapeError, "batches of different sizes: x: 2, y: 3|: 2, .*: 3", "in_axes=None"),
+    (lambda: td.vmap(td.exp)(1.0), ShapeError, "no axis 0 to batch over", "in_axes=None"),
+    (lambda: td.grad(lambda x: None)(1.0), TraceError, "it returns a NoneType", "does it end with a return"),
+    (lambda: td.grad(lambda x: {"loss": x})(1.0), TraceError, "it returns a dict", "one of its numbers"),
+    (lambda: td.grad(td.argmax)(td.ones(2)), DtypeError, "must return a float, it returns i64", "whole numbers jump"),
+    (lambda: td.cond(True, lambda x: x, td.sum, X), ShapeError, r"f32\[\] in false_fun", "one shape"),
+    (lambda: td.while_loop(lambda s: s, lambda s: s, 0.0), DtypeError, r"one bool .* it returns f32\[\]", "x > 0"),
+    (lambda: td.tree.map(max, {"a": 1}, {"b": 1}), TraceError, r"tree is {'a': \*}, another is {'b': \*}", "same keys"),
+]
+
+
+@pytest.mark.parametrize(("run", "error", "text", "hint"), HINTS, ids=range(len(HINTS)))
+def test_mistakes_of_the_first_day(run: Callable[[], Any], error: type[TetradError], text: str, hint: str) -> None:
+    with pytest.raises(error, match=text) as caught:
+        run()
+    assert caught.value.source is not None and caught.value.source.file == __file__
+    assert hint in (caught.value.hint or "")
+
 
 @pytest.mark.parametrize(("run", "error", "text"), CASES, ids=range(len(CASES)))
 def test_eager_errors(run: Callable[[], Any], error: type[TetradError], text: str) -> None:
@@ -84,8 +122,8 @@ def test_eager_errors(run: Callable[[], Any], error: type[TetradError], text: st
 
 
 CONTROL_FLOW: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda x: x if x.sum() > 0 else -x, "td.where"),
-    (lambda x: [x for _ in range(x[0])], "static_argnums"),
+    (lambda x: x if x.sum() > 0 else -x, "td.where.*td.while_loop"),
+    (lambda x: [x for _ in range(x[0])], "td.fori_loop; static_argnums"),
     (lambda x: float(x[0]) + x, "static_argnums"),
     (lambda x: int(x[0]) + x, "static_argnums"),
     (lambda x: x.reshape(x[0]), "a traced value cannot be a size"),

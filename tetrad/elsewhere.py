@@ -6,6 +6,7 @@ Receives a name, returns what to say of it: the name or the expression that stan
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Sequence
 
 NAMES = {
@@ -29,8 +30,10 @@ EXPRESSIONS = {
     "identity": "td.eye", "iota": "td.arange", "lax": "td itself: td.scan, td.cond, ...", "ndim": "x.ndim",
     "numpy": "td itself: td.sum, td.einsum, ...", "outer": "td.linalg.outer", "ravel": "td.reshape(x, (-1,))",
     "shape": "x.shape", "size": "x.size", "swapaxes": "td.moveaxis, or x.mT for the last two",
+    "rand": "td.random.uniform(key, shape)", "randn": "td.random.normal(key, shape)", "tensor": "td.asarray",
     "vstack": "td.concat(..., axis=0)",
 }  # fmt: skip
+SPACES = ("nn", "linalg", "random", "fft", "optim")
 
 
 def advice(name: str, known: Sequence[str]) -> str:
@@ -39,5 +42,10 @@ def advice(name: str, known: Sequence[str]) -> str:
         return f"; here it is {EXPRESSIONS[name]}"
     if name in NAMES:
         return f"; here it is td.{NAMES[name]}"
-    near = difflib.get_close_matches(name, known, 1, 0.8) if not name.startswith("_") else []
-    return f"; there is td.{near[0]}" if near else ""
+    if name.startswith("_"):  # asked by programs, not by people
+        return ""
+    inside = {n: f"{space}.{n}" for space in SPACES for n in importlib.import_module(f"tetrad.{space}").__all__}
+    if name in inside:
+        return f"; here it is td.{inside[name]}"
+    near = difflib.get_close_matches(name.lower(), [*known, *inside], 1, 0.8)
+    return f"; there is td.{near[0] if near[0] in known else inside[near[0]]}" if near else ""

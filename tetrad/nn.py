@@ -179,3 +179,13 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = f32, axis: int = -1) -> Ar
         fail(DtypeError, f"one_hot: classes are integers, got {x.type}")
     hit = td.equal(td.expand_dims(x, axis=-1), positions(num_classes))
     return td.moveaxis(td.astype(hit, as_dtype(dtype)), -1, axis)
+
+
+__all__ = [
+    "elu", "gelu", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsumexp", "one_hot", "relu", "rms_norm",
+    "sigmoid", "silu", "softmax", "softplus",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

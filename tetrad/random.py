@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.errors import DtypeError, ShapeError, an
 from tetrad.core.sizes import Shape, Size, product
 from tetrad.functions import (
     argmax,
@@ -38,6 +38,7 @@ from tetrad.tracing.operands import (
     convert,
     dtype_of,
     expand,
+    is_operand,
     run,
     scalar,
     size_array,
@@ -65,7 +66,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *MORE})
+    return __all__
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
@@ -92,9 +93,10 @@ PRNGKey = key
 
 
 def as_key(name: str, key: Any) -> Array:
-    given = as_array(key)
-    if given.dtype is not u32 or given.shape != (2,):
-        fail(DtypeError, f"{name}: expected a key, u32[2], got {given.type}", "make one with td.random.key(seed)")
+    given = as_array(key) if is_operand(key) else None
+    if given is None or given.dtype is not u32 or given.shape != (2,):
+        came = an(type(key).__name__) if given is None else given.type
+        fail(DtypeError, f"{name}: expected a key, u32[2], got {came}", "make one with td.random.key(seed)")
     return traced(given)
 
 
@@ -521,3 +523,9 @@ def _drawn_once(key: Any, size: Size, count: Size, p: Any) -> Array:
 def _chances(p: Any) -> Array:
     given = as_array(p)
     return convert(given, f64 if given.dtype is f64 else f32)
+
+
+__all__ = [
+    *MORE, "PRNGKey", "bernoulli", "bits", "categorical", "choice", "exponential", "fold_in", "gumbel", "key",
+    "laplace", "logistic", "normal", "permutation", "randint", "split", "truncated_normal", "uniform",
+]  # fmt: skip

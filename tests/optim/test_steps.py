@@ -128,7 +128,7 @@ def test_masked_leaves_pass_unchanged_and_have_no_state(mask: Any, chosen: int) 
 def test_masks_that_do_not_fit() -> None:
     with pytest.raises(TraceError, match="the mask has other containers or keys"):
         optim.masked(optim.scale(1.0), {"layer": True}).init(PARAMS)
-    with pytest.raises(TraceError, match="a mask is a tree of bools, it has a int"):
+    with pytest.raises(TraceError, match="a mask is a tree of bools, it has an int"):
         optim.masked(optim.scale(1.0), 1).init(PARAMS)
 
 
@@ -196,7 +196,7 @@ def test_leaves_of_other_shapes_and_other_steps_are_errors() -> None:
         optimiser.update({"w": td.ones(1)}, optimiser.init(params), params)
     with pytest.raises(ShapeError, match=r"apply_updates: tree\['w'\] is f32\[3\] in one tree and f32\[\] in another"):
         td.optim.apply_updates(params, {"w": td.ones(())})
-    with pytest.raises(TraceError, match="chain: step 1 is a int"):
+    with pytest.raises(TraceError, match="chain: step 1 is an int"):
         td.optim.chain(td.optim.scale(1.0), 2)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="boundaries must ascend"):
         td.optim.join_schedules([td.optim.constant_schedule(1.0)] * 3, [5, 2])

@@ -9,6 +9,14 @@ from __future__ import annotations
 from tetrad.core.source import Source
 
 
+def an(noun: str) -> str:
+    """
+    >>> an("int"), an("list")
+    ('an int', 'a list')
+    """
+    return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
+
+
 class TetradError(Exception):
     """Root of all errors raised on purpose; the text says what, where, and what to do."""
 

@@ -236,7 +236,8 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Que
     for other in others:
         other_leaves, other_shape = flatten(other, is_leaf)
         if other_shape != shape:
-            raise TraceError("tree_map: the trees have different shapes", hint="same containers, same keys")
+            message = f"tree_map: the first tree is {sketch(shape)}, another is {sketch(other_shape)}"
+            raise TraceError(message, source=user_source(), hint="same containers, same keys")
         columns.append(other_leaves)
     return unflatten(shape, builtins.map(function, *columns))
 

@@ -41,11 +41,12 @@ class TrapSite:
     op: str
     message: str  # with {value} for the reported index
     source: Source | None
+    hint: str | None = None
     explain: Callable[[int], TetradError] | None = None  # the error for a reported value that is no index
 
     def error(self, value: int) -> TetradError:
         if self.explain is None:
-            return BoundsError(self.message.format(value=value), source=self.source)
+            return BoundsError(self.message.format(value=value), source=self.source, hint=self.hint)
         made = self.explain(value)
         return made if self.source is None else made.at(self.source)
 

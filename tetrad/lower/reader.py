@@ -11,7 +11,7 @@ from typing import Any
 
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import UnsupportedError
-from tetrad.core.sizes import Shape, Size
+from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, Val
@@ -123,7 +123,7 @@ class Reading:
         axis = dict(node.params).get("axis", 0)
         size = operand.type.shape[axis]
         message = f"{node.op.name}: index {{value}} is out of range for axis {axis} of size {size}"
-        self.traps[code] = TrapSite(node.op.name, message, node.source)
+        self.traps[code] = TrapSite(node.op.name, message, node.source, reach(size) if isinstance(size, int) else None)
         self.k.trap(bad, code, value)
 
 

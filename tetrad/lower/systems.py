@@ -152,7 +152,7 @@ def trap_at(frame: Frame, node: Node, bad: Val, system: Val, row: Val, explain: 
 
     if not isinstance(count, int):
         value = value * (rows + 1) + frame.sizes.val(count)
-    frame.reading.traps[code] = TrapSite(name, "", node.source, complain)
+    frame.reading.traps[code] = TrapSite(name, "", node.source, explain=complain)
     frame.k.trap(bad, code, value)
 
 

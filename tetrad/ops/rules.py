@@ -190,9 +190,9 @@ def wrapped_indices(name: str, indices: Array, axis: int, size: int) -> Array:
     bad = (wide < -size) | (wide >= size)
     if bad.any():
         position = tuple(int(p) for p in np.argwhere(bad)[0])
-        place = f"at position {list(position)}"
+        place = f" at position {list(position)}" if position else ""
         raise BoundsError(
-            f"{name}: index {given[position]} {place} is out of range for axis {axis} of size {size}",
+            f"{name}: index {given[position]}{place} is out of range for axis {axis} of size {size}",
             hint=reach(size),
         )
     return np.where(wide < 0, wide + size, wide)

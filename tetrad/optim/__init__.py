@@ -58,3 +58,7 @@ __all__ = [
     "AdamState", "EmptyState", "LionState", "MaskedState", "RmsState", "RssState", "ScheduleState", "StddevState",
     "TraceState",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from tetrad import functions as td
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.errors import ShapeError, TraceError, an
 from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
@@ -109,7 +109,8 @@ def chain(*steps: GradientTransformation) -> GradientTransformation:
     """
     for i, step in enumerate(steps):
         if not (hasattr(step, "init") and hasattr(step, "update")):
-            fail(TraceError, f"chain: step {i} is a {type(step).__name__}, no transformation: it needs init and update")
+            came = an(type(step).__name__)
+            fail(TraceError, f"chain: step {i} is {came}, no transformation: it needs init and update")
 
     def init(params: Tree) -> Tree:
         return tuple(step.init(params) for step in steps)
@@ -179,7 +180,7 @@ def flags_of(mask: tuple[list[Any], TreeDef], shape: TreeDef) -> Iterator[bool]:
         if part.container is None:
             flag = next(leaves)
             if not isinstance(flag, bool):
-                fail(TraceError, f"masked: a mask is a tree of bools, it has a {type(flag).__name__}")
+                fail(TraceError, f"masked: a mask is a tree of bools, it has {an(type(flag).__name__)}")
             yield from (flag for _ in below.leaf_names())
             return
         if (part.container, part.data, len(part.children)) != (below.container, below.data, len(below.children)):

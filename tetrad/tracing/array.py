@@ -286,7 +286,7 @@ class Array(Operators):
 
     def __len__(self) -> int:
         if not self.ndim:
-            fail(ShapeError, "len: an array without axes has no length")
+            fail(ShapeError, "len: an array without axes has no length", "x.item() is its one element")
         size = self.shape[0]
         if not isinstance(size, int):
             fail(TraceError, f"len: the leading axis of {self.type} is only known when the program runs", "use x.shape")
@@ -338,7 +338,7 @@ class TracedArray(Array):
     def __bool__(self) -> bool:
         if known_value(self) is not None:
             return super().__bool__()
-        hint = "choose with td.where or td.cond; static_argnums for plain settings"
+        hint = "choose with td.where or td.cond, repeat with td.while_loop; static_argnums for plain settings"
         self._refuse("its truth value (if, while, and, or)", hint)
 
     def __int__(self) -> int:
@@ -374,7 +374,8 @@ class TracedArray(Array):
     def __index__(self) -> int:
         if known_value(self) is not None:
             return super().__index__()
-        self._refuse("an index (range, list index, shape)", "index with td.take; static_argnums for sizes")
+        hint = "index with td.take, repeat with td.fori_loop; static_argnums for sizes"
+        self._refuse("an index (range, list index, shape)", hint)
 
     @property
     def is_deleted(self) -> bool:

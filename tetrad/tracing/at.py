@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, bool_, i32, i64
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, UnsupportedError
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
 from tetrad.core.record import record
@@ -115,7 +115,7 @@ def written(x: Array, values: Any, name: str) -> Array:
     """The values in the dtype of the array, if that can hold them."""
     kind = kind_of(values) if is_operand(values) else None
     if kind is None or result_dtype([x.dtype, kind]) is not x.dtype:
-        came = as_array(values).type if isinstance(kind, DType) else f"a {type(values).__name__}"
+        came = as_array(values).type if isinstance(kind, DType) else an(type(values).__name__)
         fail(DtypeError, f"at[...].{name}: {came} does not fit into {x.type}", "convert it with astype")
     return convert(values, x.dtype)
 

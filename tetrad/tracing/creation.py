@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, c64, f32, i32, i64
-from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
+from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
@@ -36,6 +36,8 @@ from tetrad.tracing.operands import (
     traced,
     wrap,
 )  # fmt: skip
+
+HOLDS = "it takes numbers, bools, nested lists of them, and arrays of other packages"
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
@@ -67,7 +69,7 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if not is_operand(obj) and hasattr(obj, "__dlpack__"):
         return from_dlpack(obj)
     if not is_operand(obj):
-        fail(DtypeError, f"asarray: cannot make an array of a {type(obj).__name__}")
+        fail(DtypeError, f"asarray: cannot make an array of {an(type(obj).__name__)}", HOLDS)
     values = np.asarray(obj)
     mine = copy is False or not values.flags.writeable or values.dtype != getattr(obj, "dtype", values.dtype)
     return wrap(values if mine else own_copy(values))
@@ -89,7 +91,7 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
         if "inhomogeneous" in str(error):
             fail(ShapeError, "asarray: parts of a nested list differ in length", "pad the shorter ones")
         is_shape = isinstance(error, ValueError) and "NaN" not in str(error)
-        fail(ShapeError if is_shape else DtypeError, f"asarray: {error}")
+        fail(ShapeError if is_shape else DtypeError, f"asarray: {error}", "name a dtype that holds it, or none")
     default = result_dtype(kinds) if kinds else f32
     if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:
         default = i64
@@ -119,15 +121,19 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
     Array([[1.5, 1.5],
            [1.5, 1.5]], float32)
     """
-    check_device("full", device)
+    return _full("full", shape, fill_value, dtype, device)
+
+
+def _full(name: str, shape: Any, fill_value: Any, dtype: Any, device: str | None) -> Array:
+    check_device(name, device)
     value = as_array(fill_value) if dtype is None else convert(fill_value, dtype_of(dtype))
-    sizes = check_shape("full", shape)
+    sizes = check_shape(name, shape)
     if value.ndim:
-        fail(ShapeError, f"full: the value has no axes, got {value.type}")
+        fail(ShapeError, f"{name}: the value has no axes, got {value.type}", "td.broadcast_to repeats an array")
     if current_trace() is not None:
         return filled(value, sizes)
     if not is_static(sizes):
-        fail(ShapeError, f"full: the symbolic shape {list(sizes)} has no sizes outside a traced function")
+        fail(ShapeError, f"{name}: the symbolic shape {list(sizes)} has no sizes outside a traced function")
     return Array.from_numpy(np.full(sizes, value.view))  # type: ignore[arg-type]
 
 
@@ -137,12 +143,12 @@ def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     >>> zeros(3)
     Array([0., 0., 0.], float32)
     """
-    return full(shape, 0, dtype=f32 if dtype is None else dtype, device=device)
+    return _full("zeros", shape, 0, f32 if dtype is None else dtype, device)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
     """An array of ones."""
-    return full(shape, 1, dtype=f32 if dtype is None else dtype, device=device)
+    return _full("ones", shape, 1, f32 if dtype is None else dtype, device)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
@@ -182,6 +188,9 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
     if isinstance(end, SizeExpr) and begin == 0 and step == 1:
         return convert(positions(end), wanted)
+    if any(isinstance(v, TracedArray) for v in (begin, end, step)):
+        hint = "list the argument in static_argnums, or mark an axis with a td.Dim"
+        fail(ShapeError, f"arange: its size must be known while tracing, got {begin!r} to {end!r} by {step!r}", hint)
     if step == 0:
         fail(ShapeError, "arange: the step must not be 0")
     count = check_shape("arange", _steps(begin, end, step))

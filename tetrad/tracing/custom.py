@@ -14,7 +14,7 @@ from operator import add
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from tetrad.core.errors import TraceError
+from tetrad.core.errors import TraceError, an
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source, user_source
@@ -391,7 +391,7 @@ class custom_vjp(_Custom):
         """One for each operand leaf, of its type; None stands for zeros."""
         if not isinstance(found, tuple | list) or len(found) != len(site.tree.children):
             wanted = f"a tuple of {len(site.tree.children)}, one for each argument"
-            came = f"{len(found)}" if isinstance(found, tuple | list) else f"a {type(found).__name__}"
+            came = f"{len(found)}" if isinstance(found, tuple | list) else an(type(found).__name__)
             self.wrong(f"the backward rule of {site.name} must return {wanted}, it returned {came}")
         leaves: list[Any] = []
         for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):

@@ -15,7 +15,7 @@ import numpy as np
 import tetrad.derive.branches
 import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
-from tetrad.core.errors import DtypeError, ShapeError, TraceError
+from tetrad.core.errors import DtypeError, ShapeError, TraceError, an
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
@@ -30,10 +30,12 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.inline import run_graph
 from tetrad.tracing.operands import as_array, convert, expand, run
 from tetrad.tracing.settings import is_values, without_settings
-from tetrad.tracing.signature import Arguments, an, check_function, signature_of
+from tetrad.tracing.signature import Arguments, check_function, signature_of
 from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 from tetrad.tracing.vmap import vmap
 
+INTEGERS = "differentiate a float from which it is made; whole numbers jump"
+HINTS = {tuple: "has_aux=True if it is (value, anything else)", type(None): "does it end with a return?"}
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
 
@@ -209,8 +211,9 @@ def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
         fail(TraceError, f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else)")
     value = tree.children[0] if has_aux else tree
     if value.container is not None:
-        hint = "has_aux=True if it is (value, anything else)" if value.container is tuple else None
-        fail(TraceError, f"grad: {recorded.name} must return one number, it returns a {value.container.__name__}", hint)
+        hint = HINTS.get(value.container, "return one of its numbers")
+        came = an(value.container.__name__)
+        fail(TraceError, f"grad: {recorded.name} must return one number, it returns {came}", hint)
     kind = outputs[0].type
     if kind.shape:
         message = f"grad: {recorded.name} must return one number, it returns {kind}"
@@ -218,7 +221,7 @@ def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
     wanted = kind.dtype.is_complex if holomorphic else kind.dtype.is_float
     if not wanted:
         needed = "a complex number, since holomorphic is set" if holomorphic else "a float"
-        hint = "take the real part, or set holomorphic=True if it is holomorphic" if kind.dtype.is_complex else None
+        hint = "take the real part, or set holomorphic=True if it is holomorphic" if kind.dtype.is_complex else INTEGERS
         fail(DtypeError, f"grad: {recorded.name} must return {needed}, it returns {kind}", hint)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import bool_, i32, i64, u32, u64
-from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError
+from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError, an
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
-from tetrad.tracing.operands import as_array, convert, elementwise, run, scalar, size_array, traced
+from tetrad.tracing.operands import as_array, convert, elementwise, is_operand, run, scalar, size_array, traced
 
+INDICES = "index: an index is an int, a slice, None, Ellipsis or an integer array"
 Item = int | slice | None | Array
 
 
@@ -53,6 +54,8 @@ def _index(part: Any) -> list[int | Array]:
     """An int or integer array; a mask becomes one integer array per axis of it."""
     if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
         return [int(part)]
+    if not is_operand(part) and not isinstance(part, list):
+        fail(DtypeError, f"{INDICES}, got {an(type(part).__name__)}", "fields with names are entries of a dict")
     array = as_array(np.asarray(part, np.int32) if isinstance(part, list) and not part else _from_list(part))
     if array.dtype is bool_:
         if isinstance(array, TracedArray):
@@ -60,7 +63,7 @@ def _index(part: Any) -> list[int | Array]:
             fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
         return [as_array(i) for i in np.nonzero(array.view)]
     if not array.dtype.is_integer:
-        fail(DtypeError, f"index: an index is an int, a slice, None, Ellipsis or an integer array, got {array.type}")
+        fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")
     return [array]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, bool_, i32
-from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
+from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, an
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
@@ -27,7 +27,7 @@ from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, 
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.creation import arange
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
-from tetrad.tracing.signature import an, check_function
+from tetrad.tracing.signature import check_function
 
 Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet
@@ -92,7 +92,7 @@ def weak_array(x: TracedArray, weak: Weak) -> TracedArray:
 def slot_of(name: str, leaf: Any) -> Slot:
     """What a loop knows of a value, or the error that says what a value may be."""
     if not is_operand(leaf):
-        fail(TraceError, f"{name}: loops carry, take and return arrays and numbers, not a {type(leaf).__name__}")
+        fail(TraceError, f"{name}: loops carry, take and return arrays and numbers, not {an(type(leaf).__name__)}")
     kind = kind_of(leaf)
     if isinstance(kind, DType):
         return Slot(as_array(leaf).type)
@@ -230,7 +230,7 @@ def check_carries(name: str, slots: Sequence[Slot], body: Body, names: Sequence[
 
 def checked_column(x: Any, name: str) -> Any:
     if not is_operand(x) or not as_array(x).type.shape:
-        came = as_array(x).type if is_operand(x) else f"a {type(x).__name__}"
+        came = as_array(x).type if is_operand(x) else an(type(x).__name__)
         fail(ShapeError, f"scan: {name} is {came}, it needs a leading axis", "close over what is constant")
     return x
 
@@ -281,7 +281,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     condition = trace_body(cond_fun, (tree,), slots, ())
     if [o.type for o in condition.outputs] != [ArrayType(bool_, ())]:
         came = ", ".join(str(o.type) for o in condition.outputs) or "nothing"
-        fail(DtypeError, f"while_loop: {condition.name} must return one bool without axes, it returns {came}")
+        message = f"while_loop: {condition.name} must return one bool without axes, it returns {came}"
+        fail(DtypeError, message, "compare, as in x > 0; td.any or td.all of several")
     asked, fixed = len(condition.captured), len(body.captured)
     params = {
         "condition": condition.graph(), "body": body.graph(), "condition_consts": asked, "body_consts": fixed,
@@ -444,7 +445,7 @@ def check_results(name: str, bodies: Sequence[Body]) -> None:
             if a.type != b.type:
                 error = DtypeError if a.type.shape == b.type.shape else ShapeError
                 names = branch_names(name, bodies, body)
-                hint = "convert one of them with astype" if error is DtypeError else None
+                hint = "convert one of them with astype" if error is DtypeError else "give both one shape"
                 fail(error, f"{name}: {leaf} is {a.type} in {names[0]} and {b.type} in {names[1]}", hint)
 
 

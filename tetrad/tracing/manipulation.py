@@ -60,8 +60,9 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
         fail(ShapeError, f"reshape: shape {list(sizes)} leaves more than one size open", "one size may be -1")
     if -1 in sizes:
         sizes = _fill_in(x, sizes)
-    if product(check_shape("reshape", sizes)) != product(x.shape):
-        fail(ShapeError, f"reshape: {x.type} has {x.size} elements, shape {list(sizes)} has another number")
+    if (total := product(check_shape("reshape", sizes))) != product(x.shape):
+        message = f"reshape: {x.type} has {x.size} elements, shape {list(sizes)} has {total}"
+        fail(ShapeError, message, "one size may be -1: what is left for it")
     return reshaped(x, sizes)
 
 
@@ -180,7 +181,8 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     first, others = parts[0], [part.shape[:at] + part.shape[at + 1 :] for part in parts]
     for part, rest in zip(parts, others, strict=True):
         if part.ndim != first.ndim or rest != others[0]:
-            fail(ShapeError, f"concat: {first.type} and {part.type} differ beside axis {axis}")
+            message = f"concat: {first.type} and {part.type} differ beside axis {axis}"
+            fail(ShapeError, message, "join them along another axis, or make all other sizes equal")
     return first if len(parts) == 1 else run("concat", *parts, axis=at)
 
 
@@ -194,7 +196,8 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     """
     parts = [as_array(x) for x in arrays] or fail(ShapeError, "stack: needs at least one array")
     if any(part.shape != parts[0].shape for part in parts):
-        fail(ShapeError, f"stack: shapes differ: {', '.join(str(part.type) for part in parts)}")
+        shown = ", ".join(str(part.type) for part in parts)
+        fail(ShapeError, f"stack: shapes differ: {shown}", "td.pad the smaller ones, or join them with td.concat")
     return concat([expand_dims(part, axis=axis) for part in parts], axis=axis)
 
 

@@ -209,9 +209,11 @@ def _count(atom: Atom, dtype: DType) -> Array:
 def axis_of(name: str, axis: int, rank: int) -> int:
     """A checked axis, counted from the front."""
     if not isinstance(axis, int | np.integer):
-        fail(ShapeError, f"{name}: the axis must be an int, got {axis!r}")
+        hint = "list it in static_argnums or static_argnames" if isinstance(axis, Array) else None
+        fail(ShapeError, f"{name}: the axis must be an int, got {axis!r}", hint)
     if not -rank <= axis < rank:
-        fail(ShapeError, f"{name}: axis {axis} is out of range for an array with {rank} axes")
+        hint = f"axes go from {-rank} to {rank - 1}" if rank else "axis=None, or leave it out"
+        fail(ShapeError, f"{name}: axis {axis} is out of range for an array with {rank} axes", hint)
     return int(axis) % rank
 
 
@@ -229,7 +231,8 @@ def shape_of(name: str, shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes."""
     sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, SizeExpr | Array) else (shape,)
     if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
-        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", "a traced value cannot be a size")
+        hint = "a traced value cannot be a size: list the argument in static_argnums, or mark an axis with a td.Dim"
+        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", hint)
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
 
 

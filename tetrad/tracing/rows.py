@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.errors import DtypeError, ShapeError, TraceError
+from tetrad.core.errors import DtypeError, ShapeError, TraceError, an
 from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.indexing import getitem
@@ -94,7 +94,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
 def checked_rows(x: Any, name: str) -> Any:
     if not is_operand(x):
-        fail(TraceError, f"associative_scan: {name} is a {type(x).__name__}, not an array")
+        fail(TraceError, f"associative_scan: {name} is {an(type(x).__name__)}, not an array")
     return x
 
 

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, SupportsIndex
 
-from tetrad.core.errors import TraceError
+from tetrad.core.errors import TraceError, an
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, typed, unflatten
 from tetrad.tracing.array import fail
@@ -80,8 +80,9 @@ class Signature:
         try:
             hash(value)
         except TypeError:
-            message = f"{self.name}: the static argument {self.argument_name(where)} is a {type(value).__name__}"
-            fail(TraceError, f"{message}, which has no hash", "static values select the program: use tuples, not lists")
+            message = f"{self.name}: the static argument {self.argument_name(where)} is {an(type(value).__name__)}"
+            way = "pass arrays as other arguments" if hasattr(value, "__array__") else "use tuples, not lists"
+            fail(TraceError, f"{message}, which has no hash", f"static values select the program: {way}")
 
     def argument_name(self, where: int | str) -> str:
         return where if isinstance(where, str) else argument_name(self.parameters, where)
@@ -102,10 +103,6 @@ def argument_name(parameters: tuple[str, ...], position: int) -> str:
 def check_function(what: str, function: Any) -> None:
     if not callable(function):
         fail(TraceError, f"{what}: expected a function, got {an(type(function).__name__)}")
-
-
-def an(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 
 
 def signature_of(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, c128, f32, f64, i64
-from tetrad.core.errors import TraceError
+from tetrad.core.errors import TraceError, an
 from tetrad.core.promotion import WEAK
 from tetrad.core.record import record
 from tetrad.core.source import repeated_source
@@ -85,7 +85,7 @@ def kind_of_argument(name: str, where: str, leaf: Any) -> Kind:
         return Kind(array_type(WIDE[type(leaf)], ()), type(leaf))
     if is_operand(leaf):
         return Kind(wrap(np.asarray(leaf)).type)
-    message = f"{name}: the argument {where} is a {type(leaf).__name__}, not an array or a number"
+    message = f"{name}: the argument {where} is {an(type(leaf).__name__)}, not an array or a number"
     fail(TraceError, message, "list it in static_argnums or static_argnames; td.tree.register adds containers")
 
 
@@ -149,7 +149,8 @@ def _input(node: Node, weak: type | None, trace: Trace) -> TracedArray:
 
 def _output(name: str, leaf: Any) -> Array:
     if not is_operand(leaf):
-        fail(TraceError, f"{name}: a traced function returns arrays and numbers, not a {type(leaf).__name__}")
+        message = f"{name}: a traced function returns arrays and numbers, not {an(type(leaf).__name__)}"
+        fail(TraceError, message, "they may stand in tuples, lists and dicts; td.tree.register adds containers")
     return as_array(leaf)
 
 

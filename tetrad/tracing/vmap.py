@@ -30,6 +30,7 @@ from tetrad.tracing.settings import is_values, without_settings
 from tetrad.tracing.signature import check_function, signature_of
 from tetrad.tracing.trace import Kind, kinds_of, trace_function
 
+SHARED = "in_axes=None shares an argument between all examples"
 Axes = Any  # an int, None, or a tree of them above the leaves they are for
 
 
@@ -155,7 +156,7 @@ def common_size(
         fail(ShapeError, f"vmap: no argument of {name} has a batch axis", "give axis_size, or an int in in_axes")
     if any(size != sizes[0][1] for _, size in sizes):
         listed = ", ".join(f"{n}: {size}" for n, size in sizes)
-        fail(ShapeError, f"vmap: the arguments of {name} have batches of different sizes: {listed}")
+        fail(ShapeError, f"vmap: the arguments of {name} have batches of different sizes: {listed}", SHARED)
     return sizes[0][1]
 
 
@@ -164,7 +165,7 @@ def checked_axis(name: str, x: Array, axis: int) -> int:
         message = f"vmap: {name} is {x.type}, and a quantised array cannot be batched over"
         fail(DtypeError, message, "in_axes=None shares it between the rows")
     if not -x.ndim <= axis < x.ndim:
-        fail(ShapeError, f"vmap: {name} is {x.type}, it has no axis {axis} to batch over")
+        fail(ShapeError, f"vmap: {name} is {x.type}, it has no axis {axis} to batch over", SHARED)
     return axis % x.ndim
 
 
