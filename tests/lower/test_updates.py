@@ -87,6 +87,17 @@ def test_a_constant_and_a_reshaped_array_can_be_updated() -> None:
     np.testing.assert_array_equal(np.asarray(flat(td.asarray(values.reshape(-1)), ROWS)[0]), want)
 
 
+def test_an_update_can_be_reshaped_for_others() -> None:
+    x, place = np.arange(48, dtype=np.float32).reshape(6, 8), td.asarray(2)
+    changed = td.jit(lambda x, i: x.at[i].add(1).at[-1, ::2].max(44.5))(td.asarray(x), place)
+    want = x + (np.arange(6) == 2)[:, None]
+    want[-1, ::2] = np.maximum(want[-1, ::2], 44.5)
+    np.testing.assert_array_equal(np.asarray(changed), want)
+
+    solved = td.jit(lambda a, b: td.linalg.solve(a, td.zeros(6).at[1:-1].set(b)))(td.eye(6), td.ones(4))
+    np.testing.assert_array_equal(np.asarray(solved), [0, 1, 1, 1, 1, 0])
+
+
 @pytest.mark.parametrize("position", [-1, 32])
 def test_positions_outside_the_cache_are_errors(position: int) -> None:
     places = np.array([5, 17, position], np.int32)

@@ -168,7 +168,7 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
             slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
     for group in groups:
         if is_view(group, graph):
-            slots[group.root] = slots[group.root.inputs[0]]
+            slots[group.root] = slots[home(group.root.inputs[0])]
             continue
         for node in group.outputs:
             place = home(node)
