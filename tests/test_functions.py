@@ -381,6 +381,60 @@ def test_dtype_functions() -> None:
     assert td.astype(np.float32([1.5, -1.5, np.nan, 1e20]), td.int32).tolist() == [1, -1, 0, 2**31 - 1]
 
 
+def test_isin() -> None:
+    rng = np.random.default_rng(3)
+    for known in ([], [3], rng.integers(0, 40, 7), rng.integers(0, 400, (9, 9)), np.float64([1, np.nan, -0.0, 7])):
+        for wanted in (np.arange(12).reshape(3, 4), np.float32([0, np.nan, 7]), np.int32(3)):
+            other = np.asarray(known)
+            if len(other):
+                check(td.isin, np.isin(wanted, other), wanted, other)
+                check(lambda a, b: td.isin(a, b, invert=True), np.isin(wanted, other, invert=True), wanted, other)
+    check(td.isin, np.zeros(3, bool), np.arange(3), np.zeros(0, np.int32))
+    long = np.arange(0, 3000, 3, dtype=np.int16)
+    check(td.isin, np.isin(np.arange(4000), long), np.arange(4000, dtype=np.int32), long)
+    with_nan = np.concatenate([np.arange(20.0), [np.nan, np.inf]])
+    check(td.isin, np.array([[True, False, True, False]]), np.float64([[3, np.nan, np.inf, 30]]), with_nan)
+    check(td.isin, np.array([True, False]), np.complex64([1j, 2]), 1j * np.arange(30, dtype=np.complex64))
+    assert td.isin(3, td.asarray([1, 3])).shape == () and bool(td.isin(3, td.asarray([1, 3])))
+    assert td.isin(td.asarray([1, 3]), 3).tolist() == [False, True]
+    assert td.isin(td.asarray([True, False]), True).tolist() == [True, False]
+    n = td.Dim("n", max=64)
+    free = td.jit(td.isin, dims=({0: n}, {0: n}))
+    np.testing.assert_array_equal(free(np.arange(20), np.arange(10, 30)), np.arange(20) > 9)
+
+
+def test_broadcast_shapes() -> None:
+    assert td.broadcast_shapes() == () and td.broadcast_shapes(3, (2, 1), (1, 1, 1)) == (1, 2, 3)
+    assert td.broadcast_shapes((0, 1), (1, 5)) == (0, 5)
+    n = td.Dim("n", max=8)
+    assert td.broadcast_shapes((n, 1), (3,)) == (n, 3)
+    with pytest.raises(ValueError, match=r"broadcast_shapes: \(2, 3\) and \(4,\) do not broadcast"):
+        td.broadcast_shapes((2, 3), (4,))
+    with pytest.raises(td.errors.ShapeError, match="negative size"):
+        td.broadcast_shapes((-1,))
+
+
+def test_new_axes_and_axes_from_the_end() -> None:
+    x = np.zeros((2, 3), np.float32)
+    for axis in (0, -1, (0, 2), (-1, 0), (-1, -4), ()):
+        check(lambda x, axis=axis: td.expand_dims(x, axis=axis), np.expand_dims(x, axis), x)
+    check(lambda x: td.permute_dims(x, (-1, 0)), x.T, x)
+    for wrong in (3, -4, (0, 5)):
+        with pytest.raises(IndexError, match=r"expand_dims: axis -?. is out of range"):
+            td.expand_dims(x, axis=wrong)
+        with pytest.raises(td.errors.ShapeError, match="expand_dims"):
+            td.expand_dims(x, axis=wrong)
+    with pytest.raises(td.errors.ShapeError, match="names an axis twice"):
+        td.expand_dims(x, axis=(0, -4))
+
+
+def test_searchsorted_takes_numbers() -> None:
+    line = np.float32([1, 3, 5])
+    for number in (3, 3.5, 9):
+        check(lambda x, number=number: td.searchsorted(x, number), np.searchsorted(line, number), line)
+    assert td.searchsorted(td.asarray([1, 3, 5]), 2.5).tolist() == 1
+
+
 STANDARD = """
 __array_namespace_info__ __array_api_version__ e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32
 uint64 float32 float64 complex64 complex128 arange asarray empty empty_like eye from_dlpack full full_like linspace
@@ -390,10 +444,10 @@ ceil clip conj copysign cos cosh divide equal exp expm1 floor floor_divide great
 isinf isnan less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or logical_xor maximum
 minimum multiply negative nextafter not_equal positive pow real reciprocal remainder round sign signbit sin sinh
 square sqrt subtract tan tanh trunc take take_along_axis matmul matrix_transpose tensordot vecdot broadcast_arrays
-broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll squeeze stack tile unstack argmax
-argmin count_nonzero nonzero searchsorted where unique_all unique_counts unique_inverse unique_values argsort sort
-cumulative_prod cumulative_sum max mean min prod std sum var all any diff linalg fft
-"""  # of the array API, 2024.12
+broadcast_shapes broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll squeeze stack
+tile unstack argmax argmin count_nonzero nonzero searchsorted where isin unique_all unique_counts unique_inverse
+unique_values argsort sort cumulative_prod cumulative_sum max mean min prod std sum var all any diff linalg fft
+"""  # of the array API, 2025.12
 
 
 def test_every_name_of_the_standard_is_there() -> None:
@@ -402,7 +456,7 @@ def test_every_name_of_the_standard_is_there() -> None:
 
 def test_the_namespace_tells_about_itself() -> None:
     info = td.__array_namespace_info__()
-    assert (info.default_device(), info.devices()) == ("cpu", ["cpu"])
+    assert (info.default_device(), info.devices()) == ("cpu", ("cpu",))
     assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
     kinds = {kind: td.zeros(1, dtype=dtype).dtype for kind, dtype in info.default_dtypes().items()}
     assert kinds["real floating"] is td.zeros(1).dtype and kinds["integral"] is td.asarray(1).dtype

@@ -52,6 +52,7 @@ from tetrad.tracing.linear import matmul, tensordot, vecdot
 from tetrad.tracing.manipulation import (
     astype,
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
     concat,
     expand_dims,
@@ -82,6 +83,7 @@ from tetrad.tracing.operands import (
 )  # fmt: skip
 from tetrad.tracing.sorting import (
     argsort,
+    isin,
     searchsorted,
     sort,
     top_k,
@@ -317,8 +319,8 @@ class NamespaceInfo:
     def default_device(self) -> str:
         return "cpu"
 
-    def devices(self) -> list[str]:
-        return ["cpu"]
+    def devices(self) -> tuple[str, ...]:
+        return ("cpu",)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         check_device("__array_namespace_info__", device)
@@ -343,8 +345,9 @@ __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
     "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
     # manipulation
-    "astype", "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "matrix_transpose", "moveaxis",
-    "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "transpose", "unstack",
+    "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip",
+    "matrix_transpose", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile",
+    "transpose", "unstack",
     # indexing
     "take", "take_along_axis", "scatter_add", "getitem",
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
@@ -355,7 +358,7 @@ __all__ = [
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean",
     "min", "nonzero", "prod", "std", "sum", "var",
     # sorting, sets
-    "argsort", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts", "unique_inverse",
+    "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts", "unique_inverse",
     "unique_values",
     # linear algebra
     "einsum", "matmul", "tensordot", "vecdot",

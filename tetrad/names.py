@@ -1,6 +1,6 @@
 """The public names: `tetrad.<name>` for each of them; the package loads this module when the first one is used.
 
-Array functions follow the Python array API standard (2024.12); `jit` carries the name it has in JAX. The compiler, and
+Array functions follow the Python array API standard (2025.12); `jit` carries the name it has in JAX. The compiler, and
 LLVM with it, is loaded by the first compilation.
 """
 
@@ -16,14 +16,14 @@ from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
 from tetrad.functions import *  # noqa: F403
 from tetrad.kernels import dispatch
-from tetrad.tracing.array import Array
+from tetrad.tracing.array import API_VERSIONS, Array
 from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
 from tetrad.tracing.trace import Spec, trace
 from tetrad.transforms import jit
 
 check_environment()
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = API_VERSIONS[-1]
 
 bfloat16, float16, float32, float64 = bf16, f16, f32, f64
 complex64, complex128 = c64, c128

@@ -41,8 +41,9 @@ def test_buffer() -> None:
 
 
 def test_the_namespace_is_the_package() -> None:
-    assert td.asarray(1).__array_namespace__(api_version="2024.12") is td
-    with pytest.raises(DtypeError, match=r"2023\.12 and 2024.12"):
+    assert td.asarray(1).__array_namespace__(api_version="2025.12") is td
+    assert td.__array_api_version__ == "2025.12"
+    with pytest.raises(DtypeError, match=r"versions: 2023\.12, 2024\.12, 2025\.12"):
         td.asarray(1).__array_namespace__(api_version="1999.1")
 
 

@@ -42,6 +42,10 @@ class ShapeError(TetradError, ValueError):
     """Shapes do not fit the op."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that the array has not."""
+
+
 class DtypeError(TetradError, TypeError):
     """An element type the op does not take, or that is not compiled."""
 

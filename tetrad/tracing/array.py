@@ -38,6 +38,7 @@ class Storage(Protocol):
     def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray: ...
 
 
+API_VERSIONS = ("2023.12", "2024.12", "2025.12")  # of the array API standard; the last is the one we follow
 ATTRIBUTES: dict[Any, str] = {np.shape: "shape", np.ndim: "ndim", np.size: "size"}
 
 _types: dict[tuple[DType, Shape], ArrayType] = {}
@@ -162,8 +163,9 @@ class Array(Operators):
         return self.__array__().data
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        if api_version not in (None, "2023.12", "2024.12"):
-            fail(DtypeError, f"array API version {api_version!r} is not offered", "2023.12 and 2024.12 are")
+        if api_version not in (None, *API_VERSIONS):
+            offered = ", ".join(API_VERSIONS)
+            fail(DtypeError, f"array API version {api_version!r} is not offered", f"versions: {offered}")
         return importlib.import_module("tetrad")
 
     def dequantize(self) -> Any:

@@ -279,7 +279,7 @@ def _triangle(name: str, how: str, x: Array, k: int) -> Array:
     return elementwise(REGISTRY["where"], (mask, x, scalar(0, x.dtype)), {})
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     """Coordinate arrays of a grid.
 
     >>> [x.shape for x in meshgrid(arange(2), arange(3))]
@@ -294,6 +294,6 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
     sizes = [x.size for x in axes]
     shape = tuple(sizes[i] for i in order)
     flat = [reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape))) for j, x in enumerate(axes)]
-    return [expand(x, shape) for x in flat]
+    return tuple(expand(x, shape) for x in flat)
 
 

@@ -12,8 +12,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from tetrad.core.errors import ShapeError
+from tetrad.core.dtypes import bool_
+from tetrad.core.errors import ShapeError, TetradError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
+from tetrad.core.types import ArrayType
+from tetrad.ops.rules import broadcast_shapes as common_shape
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.indexing import permuted, reshaped, sliced, take_axis
 from tetrad.tracing.operands import (
@@ -162,9 +165,23 @@ def broadcast_to(x: Any, /, shape: Any) -> Array:
     return expand(as_array(x), check_shape("broadcast_to", shape))
 
 
-def broadcast_arrays(*arrays: Any) -> list[Array]:
+def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     """All arrays with their common shape."""
-    return broadcast("broadcast_arrays", [as_array(x) for x in arrays])
+    return tuple(broadcast("broadcast_arrays", [as_array(x) for x in arrays]))
+
+
+def broadcast_shapes(*shapes: Any) -> Shape:
+    """The shape that arrays of these shapes have when they meet; sizes may be Dims.
+
+    >>> import tetrad as td
+    >>> td.broadcast_shapes((3, 1), (2,), ())
+    (3, 2)
+    """
+    given = [check_shape("broadcast_shapes", shape) for shape in shapes]
+    try:
+        return common_shape("broadcast_shapes", *(ArrayType(bool_, shape) for shape in given))
+    except TetradError as error:
+        fail(ShapeError, f"broadcast_shapes: {' and '.join(map(str, given))} do not broadcast", error.hint)
 
 
 def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype
-from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
+from tetrad.core.errors import AxisError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
@@ -213,7 +213,7 @@ def axis_of(name: str, axis: int, rank: int) -> int:
         fail(ShapeError, f"{name}: the axis must be an int, got {axis!r}", hint)
     if not -rank <= axis < rank:
         hint = f"axes go from {-rank} to {rank - 1}" if rank else "axis=None, or leave it out"
-        fail(ShapeError, f"{name}: axis {axis} is out of range for an array with {rank} axes", hint)
+        fail(AxisError, f"{name}: axis {axis} is out of range for an array with {rank} axes", hint)
     return int(axis) % rank
 
 

@@ -17,7 +17,10 @@ from tetrad.core.promotion import result_dtype
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.indexing import take_axis
 from tetrad.tracing.manipulation import broadcast_to, moveaxis, reshape
-from tetrad.tracing.operands import as_array, axis_of, convert, elementwise, kind_of, run, scalar
+from tetrad.tracing.operands import as_array, axis_of, common, convert, elementwise, kind_of, run, scalar
+from tetrad.tracing.statistics import any
+
+FEW = 16  # elements that `isin` looks through one by one
 
 
 def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
@@ -108,7 +111,33 @@ def _comes_before(x: Array, y: Array) -> Array:
     return less
 
 
-# -- different elements -----------------------------------------------------------------------------------------------
+# -- sets -------------------------------------------------------------------------------------------------------------
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
+    """Whether each element of x1 equals one of x2 (with `invert`: none of them). NaN equals nothing.
+
+    >>> import tetrad as td
+    >>> td.isin(td.asarray([1, 2, 3, 4]), td.asarray([4, 2]))
+    Array([False,  True, False,  True], bool)
+    """
+    wanted, known = common((x1, x2))
+    known = reshape(known, (-1,))
+    size = known.shape[0]
+    few = not isinstance(size, int) or size <= FEW or known.dtype.is_complex  # complex numbers have no order
+    found = _equal_to_any(wanted, known) if few else _among(wanted, known)
+    return ~found if invert else found
+
+
+def _equal_to_any(wanted: Array, known: Array) -> Array:
+    return any(reshape(wanted, (*wanted.shape, 1)) == known, axis=-1)
+
+
+def _among(wanted: Array, known: Array) -> Array:
+    line = sort(known)
+    size = line.shape[0]
+    at = elementwise(REGISTRY["minimum"], (searchsorted(line, wanted), size - 1), {})
+    return take_axis(line, at, 0) == wanted
 
 
 class UniqueAll(NamedTuple):
