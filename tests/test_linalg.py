@@ -116,6 +116,15 @@ def symmetric(x: Any) -> Any:
     return x + td.matrix_transpose(x)
 
 
+def crossed(x: Any) -> Any:
+    """A matrix with complex eigenvalues."""
+    return x - 2 * td.matrix_transpose(x)
+
+
+def parts(x: Any) -> Any:
+    return td.concat([td.real(x), td.imag(x)], axis=-1)
+
+
 SQUARE: dict[str, Callable[[Any], Any]] = {
     "solve": lambda a: linalg.solve(a, a[..., :2] * a[..., :2]),
     "inv": linalg.inv,
@@ -129,6 +138,9 @@ SQUARE: dict[str, Callable[[Any], Any]] = {
     "qr": lambda a: td.concat(list(linalg.qr(a)), axis=-1),
     "eigh": lambda a: td.square(linalg.eigh(symmetric(a)).eigenvectors),
     "eigvalsh": lambda a: linalg.eigvalsh(symmetric(a)),
+    "eig": lambda a: parts(linalg.eig(crossed(a)).eigenvectors),
+    "eig, real values": lambda a: parts(linalg.eig(a).eigenvectors),
+    "eigvals": lambda a: parts(linalg.eigvals(crossed(a))),
     "svd": lambda a: td.square(td.concat([linalg.svd(a).U, linalg.svd(a).Vh], axis=-1)),
     "svdvals": linalg.svdvals,
     "pinv": linalg.pinv,
@@ -175,7 +187,7 @@ def test_derivatives(name: str) -> None:
     check_derivatives(SQUARE[name], posed(2, 2, 3, 3), jit=False)
 
 
-@pytest.mark.parametrize("name", ["solve", "cholesky", "qr", "eigh", "svd"])
+@pytest.mark.parametrize("name", ["solve", "cholesky", "qr", "eigh", "eig", "eigvals", "svd"])
 def test_compiled_derivatives(name: str) -> None:
     check_derivatives(SQUARE[name], posed(3, 3, 3), jit=True)
 
@@ -201,6 +213,8 @@ COMPLEX: dict[str, Callable[[Any], Any]] = {
     "cholesky": lambda a: linalg.cholesky(hermitian(a)),
     "eigvalsh": lambda a: linalg.eigvalsh(hermitian(a)),
     "eigh": lambda a: td.abs(linalg.eigh(hermitian(a)).eigenvectors),
+    "eigvals": linalg.eigvals,
+    "eig": lambda a: linalg.eig(a).eigenvectors,
     "svdvals": linalg.svdvals,
     "svd": lambda a: td.abs(linalg.svd(a).U) + td.abs(linalg.svd(a).Vh),
     "qr": lambda a: td.concat(list(linalg.qr(a)), axis=-1),
@@ -353,6 +367,11 @@ def test_sizes(rows: int, how: Callable[..., Any]) -> None:
     close(how(linalg.det)(array(a)), np.linalg.det(a), 1e-10)
     close(how(linalg.inv)(array(a)), np.linalg.inv(a), 1e-10)
     close(how(linalg.eigvalsh)(array(a)), np.linalg.eigvalsh(a), 1e-10)
+    values, vectors = how(linalg.eig)(array(a))
+    assert values.dtype is vectors.dtype is how(linalg.eigvals)(array(a)).dtype is td.complex128
+    close(a @ np.asarray(vectors), np.asarray(vectors) * np.asarray(values)[..., None, :], 1e-10)
+    close(np.sort_complex(values), np.sort_complex(np.linalg.eigvals(a)), 1e-10)
+    close(np.sort_complex(how(linalg.eigvals)(array(a))), np.sort_complex(values), 1e-10)
     close(how(linalg.cholesky)(array(a @ np.swapaxes(a, 1, 2))), np.linalg.cholesky(a @ np.swapaxes(a, 1, 2)), 1e-10)
     for full in (False, True):
         shapes = [x.shape for x in how(lambda x, f=full: linalg.svd(x, full_matrices=f))(array(a))]
@@ -443,13 +462,34 @@ def test_functions_are_numpys(how: Callable[..., Any], dtype: str) -> None:
 
 def test_the_namespace_is_that_of_the_array_api() -> None:
     names = (
-        "cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose "
-        "outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"
+        "cholesky cross det diagonal eig eigvals eigh eigvalsh inv matmul matrix_norm matrix_power "
+        "matrix_rank matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"
     )
     assert set(names.split()) <= set(dir(td.linalg))
 
 
+@HOW
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_vectors_of_any_matrix_are_normal(dtype: str, how: Callable[..., Any]) -> None:
+    for rows in (1, 2, 6, 20):
+        v = np.asarray(how(linalg.eig)(array(draw(rows, 3, rows, rows), dtype)).eigenvectors)
+        close(np.linalg.norm(v, axis=-2), np.ones((3, rows)), TOLERANCE.get(dtype, 1e-5))
+        sizes = np.abs(v)
+        is_greatest = sizes >= sizes.max(axis=-2, keepdims=True) * (1 - 1e-5)
+        assert (is_greatest & (v.imag == 0)).any(axis=-2).all()
+
+
+@HOW
+def test_a_matrix_with_too_few_vectors_has_values_and_no_derivative(how: Callable[..., Any]) -> None:
+    a = array([[1.0, 1.0], [0.0, 1.0]])
+    values, changes = how(lambda a: td.jvp(linalg.eigvals, (a,), (td.ones_like(a),)))(a)
+    assert np.asarray(values).tolist() == [1, 1]
+    assert not np.isfinite(np.asarray(changes)).any() or np.abs(np.asarray(changes)).max() > 1e6
+
+
 def test_halves_and_integers() -> None:
+    assert linalg.eig(array(A3, "float16")).eigenvectors.dtype is td.complex64
+    assert linalg.eigvals(td.asarray([[1, 2], [3, 4]])).dtype is td.complex64
     assert linalg.solve(array(A3, "float16"), array([1, 2, 3], "float16")).dtype is td.float16
     close(linalg.solve(array(A3, "float16"), array([1, 2, 3], "float16")), [0.5, 0, 1.5], 1e-3)
     assert td.jit(linalg.inv)(array(A3, "float16")).dtype is td.float16
@@ -540,7 +580,7 @@ def test_an_indefinite_matrix_is_named(rows: int, how: Callable[..., Any]) -> No
 
 @HOW
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1j * np.inf], ids=str)
-@pytest.mark.parametrize("name", ["svd", "svdvals", "eigh", "eigvalsh"])
+@pytest.mark.parametrize("name", ["svd", "svdvals", "eig", "eigvals", "eigh", "eigvalsh"])
 def test_what_is_not_finite_is_named_before_lapack_iterates_on_it(
     name: str, bad: complex, how: Callable[..., Any]
 ) -> None:

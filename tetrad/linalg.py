@@ -23,6 +23,7 @@ from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, fail, located
 from tetrad.tracing.creation import eye, zeros
 from tetrad.tracing.custom import custom_jvp
+from tetrad.tracing.derivatives import jvp
 from tetrad.tracing.indexing import reshaped, sliced
 from tetrad.tracing.linear import matmul, tensordot, vecdot
 from tetrad.tracing.manipulation import broadcast_arrays, concat, expand_dims, matrix_transpose, moveaxis
@@ -32,6 +33,11 @@ from tetrad.tracing.statistics import min as smallest
 from tetrad.tracing.statistics import sum as total
 
 Axis = int | Sequence[int] | None
+
+
+class EigResult(NamedTuple):
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class EighResult(NamedTuple):
@@ -318,6 +324,39 @@ def eigh(x: Any, /) -> EighResult:
     return EighResult(convert(values, dtype.real), convert(vectors, dtype))
 
 
+def eig(x: Any, /) -> EigResult:
+    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are complex.
+
+    Vectors have length 1 and one element that is real, the greatest; so also when they are differentiated.
+
+    >>> import tetrad as td
+    >>> td.linalg.eig(td.asarray([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
+    Array([0.+1.j, 0.-1.j], complex64)
+    """
+    a, dtype = _square("eig", x)
+    values, vectors = _run("eig", a)
+    return EigResult(convert(values, dtype.complex), convert(vectors, dtype.complex))
+
+
+def eigvals(x: Any, /) -> Array:
+    """Eigenvalues in no order, of any square matrices; they are complex."""
+    a, dtype = _square("eigvals", x)
+    return convert(_eigenvalues(a), dtype.complex)
+
+
+@custom_jvp
+def _eigenvalues(a: Array) -> Array:
+    values: Array = _run("eigvals", a)
+    return values
+
+
+@_eigenvalues.defjvp
+def _eigenvalues_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """By `eig` alone: `eigvals` may find the values in another order."""
+    values, changes = jvp(lambda a: _run("eig", a)[0], primals, tangents)
+    return values, changes
+
+
 def eigvalsh(x: Any, /) -> Array:
     """Eigenvalues in ascending order, of hermitian matrices (their lower triangle)."""
     a, dtype = _square("eigvalsh", x)
@@ -584,10 +623,10 @@ def outer(x1: Any, x2: Any, /) -> Array:
 
 
 __all__ = [
-    "EighResult", "QRResult", "SVDResult", "SlogdetResult",
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
-    "trace", "triangular_solve", "vecdot", "vector_norm",
+    "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+    "tensordot", "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

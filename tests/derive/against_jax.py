@@ -304,6 +304,7 @@ case("determinant of a singular matrix", lambda L: L.grad(L.linalg.det),
      [[1.0, 2.0, 3.0, 4.0], [2.0, 4.0, 6.0, 8.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 3.0]])  # fmt: skip
 case("cholesky", lambda L: summed(L, lambda a: L.linalg.cholesky(a @ a.T)), POSITIVE)
 case("eigenvalues", lambda L: summed(L, lambda a: L.linalg.eigvalsh(a + a.T)), S)
+case("eigenvalues of any matrix", lambda L: summed(L, lambda a: L.np.abs(L.linalg.eigvals(a)) ** 3), S)
 case("singular values", lambda L: summed(L, lambda a: L.linalg.svdvals(a)), normal(3, 2))
 case("vmap of grad of solve", lambda L: L.vmap(L.grad(lambda a, b: L.np.sum(L.linalg.solve(a, b) ** 2)), (0, None)),
      np.stack([POSITIVE, POSITIVE + 1]), normal(3))  # fmt: skip

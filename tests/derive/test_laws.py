@@ -51,7 +51,8 @@ ROW_BY_ROW = {
     **dict.fromkeys(("dequantize", "decoded_matmul", "top_experts", "expert_matmul"), RUNNING),
 }
 # Ops that draw no cases, and the tests that prove their rules.
-LINALG = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det", "qr", "eigh", "eigvalsh", "svd", "svdvals")
+SYSTEMS = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det")
+LINALG = (*SYSTEMS, "qr", "eig", "eigh", "eigvalsh", "svd", "svdvals")
 ELSEWHERE = {
     **dict.fromkeys(LINALG, "tests/test_linalg.py"),
     **dict.fromkeys(("row_matmul", "decoded_matmul"), "test_products_with_weights_as_files_hold_them"),

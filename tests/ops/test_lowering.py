@@ -36,7 +36,7 @@ OWN_TESTS = {
     "expert_matmul": "ops/test_experts.py",
     "row_matmul": "ops/test_linear.py",
     **dict.fromkeys(("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det"), "lower/test_systems.py"),
-    **dict.fromkeys(("qr", "eigh", "eigvalsh", "svd", "svdvals"), "lower/test_systems.py"),
+    **dict.fromkeys(("qr", "eig", "eigvals", "eigh", "eigvalsh", "svd", "svdvals"), "lower/test_systems.py"),
     "after": "ops/test_movement.py",
     "part": "ops/test_complex.py",
     "join": "ops/test_complex.py",

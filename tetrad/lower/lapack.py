@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from tetrad.core import lapack
 from tetrad.core.dtypes import DType, i32, i64, index
@@ -28,6 +29,7 @@ from tetrad.lower.systems import (
     lower_small_triangular,
     trap_at,
 )
+from tetrad.ops.eigen import ROOM
 from tetrad.ops.factors import convergence_error
 from tetrad.ops.systems import LETTERS, SMALL, definite_error, finite_error, singular_error
 from tetrad.passes.fuse import Group
@@ -96,6 +98,15 @@ class Matrices:
         k, source, first = self.k, self.input(node), self.start(*sizes)
         count = self.size(product(sizes) * self.parts)
         self.each(count, lambda e: k.store(target, begin + e, self.load(node, source, first + e)))
+
+    def copy_turned(self, target: Buffer, node: Node, rows: Size, columns: Size) -> None:
+        """The beginning of target = this system's matrix of an operand, by columns."""
+        k, source, first = self.k, self.input(node), self.start(rows, columns)
+        tall, wide = self.size(rows), self.size(columns)
+        with k.loop(tall) as i, k.loop(wide) as j:
+            for part in range(self.parts):
+                value = self.load(node, source, first + (i * wide + j) * self.parts + part)
+                k.store(target, (j * tall + i) * self.parts + part, value)
 
     def turn(
         self, target: Buffer, begin: Val, source: Buffer, rows: Val, columns: Val, conjugate: bool = False
@@ -325,11 +336,7 @@ def lower_qr(frame: Frame, group: Group) -> Launch:
     work, tau, info = m.scratch("matrix", tall * max(wide, tall)), m.scratch("tau", least), m.integers("info")
     room = BLOCK * max(tall, wide)
     space, rows, columns, own = m.scratch("room", room), k.index(tall), k.index(wide), m.size(inner)
-    source, first = m.input(m.a), m.start(tall, wide)
-    with k.loop(rows) as i, k.loop(columns) as j:
-        for part in range(m.parts):
-            value = m.load(m.a, source, first + (i * wide + j) * m.parts + part)
-            k.store(work, (j * tall + i) * m.parts + part, value)
+    m.copy_turned(work, m.a, tall, wide)
     m.call("geqrf", "iimimmim", rows, columns, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0))
     upper(m, r, m.start(inner, wide), work, tall, own, columns)
     generate = "ungqr" if m.parts == 2 else "orgqr"
@@ -375,6 +382,58 @@ def lower_eigh(frame: Frame, group: Group) -> Launch:
     if has_vectors:
         m.turn(m.output(slots[1]), m.start(rows, rows), work, n, n, conjugate=True)
     return m.finish(9 * rows * rows * rows * m.parts)
+
+
+def lower_eig(frame: Frame, group: Group) -> Launch:
+    """LAPACK gets the matrix by columns, as eager code hands it over. Of a real one the values come in two parts."""
+    m, rows = Matrices(frame, group), group.root.inputs[0].type.shape[-1]
+    has_vectors, is_complex, n = m.node.op.name == "eig", m.parts == 2, m.size(rows)
+    slots = frame.memory.results(m.node) if has_vectors else (frame.memory.slots[m.node],)
+    work, info, values = m.scratch("matrix", rows * rows), m.integers("info"), m.output(slots[0], "readwrite")
+    m.copy_turned(work, m.a, rows, rows)
+    m.check_finite(work, rows, rows)
+    size: Size = ROOM * rows
+    parts, room, nothing = frame.scratch("parts", m.real, 2 * rows), m.scratch("room", size), m.scratch("nothing", 1)
+    vectors, begin = m.scratch("vectors", rows * rows if has_vectors else 1), m.system * m.size(2 * rows)
+    found, more = (((values, begin),), ((parts, 0),)) if is_complex else (((parts, 0), (parts, n)), ())
+    m.call(
+        "geev", f"N{'V' if has_vectors else 'N'}imi{'m' * len(found)}mimimi{'m' * len(more)}m",
+        n, (work, 0), n, *found, (nothing, 0), 1, (vectors, 0), n, (room, 0), m.size(size), *more, (info, 0),
+    )  # fmt: skip
+    m.check(info, convergence_error)
+    if not is_complex:
+        join_values(m, values, begin, parts, n)
+    if has_vectors:
+        target, corner = m.output(slots[1]), begin * n
+        (m.turn if is_complex else partial(join_vectors, m, parts))(target, corner, vectors, n, n)
+    return m.finish(25 * rows * rows * rows * m.parts)
+
+
+def join_values(m: Matrices, values: Buffer, begin: Val, parts: Buffer, n: Val) -> None:
+    """Real parts and behind them imaginary ones, side by side."""
+    k = m.k
+
+    def join(j: Val) -> None:
+        for part in (0, 1):
+            k.store(values, begin + j * 2 + part, k.load(parts, n * part + j))
+
+    m.each(n, join)
+
+
+def join_vectors(m: Matrices, parts: Buffer, target: Buffer, begin: Val, source: Buffer, n: Val, _: Val) -> None:
+    """Of two conjugate values LAPACK gives real and imaginary part of one vector, as two columns."""
+    k, zero = m.k, m.k.const(0, m.real)
+    with k.loop(n) as i:
+
+        def join(j: Val, i: Val = i) -> None:
+            imag = k.load(parts, n + j)
+            first, second = k.select(imag < zero, j - 1, j), k.select(imag > zero, j + 1, j)
+            other = k.load(source, second * n + i)
+            k.store(target, begin + (i * n + j) * 2, k.load(source, first * n + i))
+            signed = k.select(imag < zero, -other, other)
+            k.store(target, begin + (i * n + j) * 2 + 1, k.select(imag.eq(0), zero, signed))
+
+        m.each(n, join)
 
 
 def lower_svd(frame: Frame, group: Group) -> Launch:

@@ -223,9 +223,12 @@ ELSEWHERE = {
     "fft": "fft", "rfft": "fft", "irfft": "fft",
     "lowbit_rows": "lowbit", "quantize_rows": "lowbit", "sample": "sample", "top_tokens": "sample",
     "lu": "lapack", "linear_solve": "lapack", "triangular_solve": "lapack", "cholesky": "lapack", "qr": "lapack",
-    "eigh": "lapack", "eigvalsh": "lapack", "svd": "lapack", "svdvals": "lapack", "lu_det": "systems",
+    "eig": "lapack", "eigvals": "lapack", "eigh": "lapack", "eigvalsh": "lapack", "svd": "lapack", "svdvals": "lapack",
+    "lu_det": "systems",
 }  # fmt: skip
-SHARED = {"rfft": "fft", "irfft": "fft", "eigvalsh": "eigh", "svdvals": "svd", "lu_det": "det"}  # op -> whose function
+SHARED = {  # op -> whose function
+    "rfft": "fft", "irfft": "fft", "eigvals": "eig", "eigvalsh": "eigh", "svdvals": "svd", "lu_det": "det",
+}  # fmt: skip
 
 
 def generator(name: str) -> Generator | None:

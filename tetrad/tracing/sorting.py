@@ -137,7 +137,8 @@ def _among(wanted: Array, known: Array) -> Array:
     line = sort(known)
     size = line.shape[0]
     at = elementwise(REGISTRY["minimum"], (searchsorted(line, wanted), size - 1), {})
-    return take_axis(line, at, 0) == wanted
+    is_there: Array = take_axis(line, at, 0) == wanted
+    return is_there
 
 
 class UniqueAll(NamedTuple):

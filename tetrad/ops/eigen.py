@@ -1,0 +1,148 @@
+"""Ops: eigenvalues and eigenvectors of matrices that need not be hermitian, by LAPACK's geev.
+
+A matrix or matrices along leading axes in, complex numbers out. The order of the values is LAPACK's; eager and compiled
+code hand it the same numbers in the same way, so they find the same order and the same vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tetrad.core import lapack
+from tetrad.core.op import op
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Node
+from tetrad.ops.calculus import Batched, cast, expand, positions, reduce_sum, run, where, zeros_like
+from tetrad.ops.calculus import reshape as reshaped
+from tetrad.ops.factors import convergence_error, gaps
+from tetrad.ops.rules import Array
+from tetrad.ops.systems import FREE, LETTERS, call, check_finite, check_square, diagonal, stack
+
+ROOM = 132  # numbers for each row, that LAPACK may work with: two blocks of columns and a few
+
+
+def eig_type(a: ArrayType) -> tuple[ArrayType, ArrayType]:
+    check_square("eig", a)
+    whole = a.with_dtype(a.dtype.complex)
+    return whole.with_shape(a.shape[:-1]), whole
+
+
+def eigvals_type(a: ArrayType) -> ArrayType:
+    check_square("eigvals", a)
+    return a.with_dtype(a.dtype.complex).with_shape(a.shape[:-1])
+
+
+@op(type=eig_type, kind="special", ulps=FREE, public=False)
+def eig(a: Array) -> tuple[Array, Array]:
+    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are complex.
+
+    Vectors have length 1, and one of their greatest elements is real.
+
+    >>> eig(np.array([[0.0, -1.0], [1.0, 0.0]]))[0]
+    array([0.+1.j, 0.-1.j])
+    """
+    check_finite("eig", a)
+    values, vectors = np.zeros(a.shape[:-1], complex_of(a)), np.zeros(a.shape, complex_of(a))
+    for matrix, found, columns in zip(stack(a, 2), stack(values, 1), stack(vectors, 2), strict=True):
+        found[:], columns[:] = joined(*geev("eig", "V", matrix))
+    return values, vectors
+
+
+def complex_of(a: Array) -> np.dtype:
+    return np.result_type(a.dtype, np.complex64)
+
+
+def geev(name: str, job: str, matrix: Array) -> tuple[Array, Array]:
+    """What LAPACK finds: values (of a real matrix real parts, then imaginary ones) and vectors, by columns."""
+    rows, i, letter = len(matrix), lapack.integer(), LETTERS[matrix.dtype.name]
+    is_real = letter in "sd"
+    work, info = matrix.T.copy(), np.zeros(1, f"i{lapack.library().bits // 8}")
+    values, vectors = np.zeros((1 + is_real, rows), matrix.dtype), np.zeros((rows, rows), matrix.dtype)
+    more = () if is_real else (np.zeros(2 * rows, matrix.real.dtype),)
+    room = np.zeros(ROOM * rows, matrix.dtype)
+    form = f"N{job}{i}m{i}{'m' * len(values)}m{i}m{i}m{i}{'m' * len(more)}m"
+    numbers = [rows, rows, 1, rows, len(room)]
+    arrays = (work, *values, np.zeros(1, matrix.dtype), vectors, room, *more, info)
+    with lapack.one_thread():  # as in compiled code: more of them round otherwise, which may change the order
+        if rows:
+            call(letter + "geev", form, numbers, arrays)
+    if info[0]:
+        raise convergence_error(name)
+    return values, vectors.T
+
+
+def joined(values: Array, vectors: Array) -> tuple[Array, Array]:
+    """Of two conjugate values of a real matrix, LAPACK gives real and imaginary part of one vector as two columns."""
+    if len(values) == 1:
+        return together(values), vectors
+    (first,) = np.nonzero(values[1] > 0)
+    columns = vectors.astype(complex_of(vectors))
+    columns.imag[:, first] = vectors[:, first + 1]
+    columns[:, first + 1] = columns[:, first].conj()
+    return together(values), columns
+
+
+def together(values: Array) -> Array:
+    """Real and imaginary parts as complex numbers, unless they are."""
+    result: Array = values.T.copy().view(complex_of(values))[:, 0]
+    return result
+
+
+@eig.jvp
+def eig_jvp(t: Node, result: tuple[Node, Node], a: Node) -> tuple[Node, Node]:
+    """With D = V^-1 dA V: dw = diag(D), dV = V (D / (w_j - w_i)), and what keeps V as long and as real as it is."""
+    values, vectors = result
+    moved = run("matmul", cast(t, vectors.type.dtype), vectors)
+    d = run("linear_solve", vectors, *run("lu", vectors), moved, singular="nan")
+    return diagonal(d), kept_normal(vectors, run("matmul", vectors, gaps(values, vectors.type) * d))
+
+
+def kept_normal(v: Node, w: Node) -> Node:
+    """w + c v, by columns: c such that the length of v does not change, nor its real element become complex."""
+    rows, columns = v.type.rank - 2, (*v.type.shape[:-2], 1, v.type.shape[-1])
+    longer = reduce_sum(run("real", run("conj", v) * w), (rows,))
+    is_real, real = real_elements(v), run("real", v)
+    turns = run("imag", w) / where(is_real, real, 1)
+    turned = reduce_sum(where(is_real, turns, zeros_like(turns)), (rows,))
+    result: Node = w - expand(reshaped(run("complex", longer, turned), columns), v.type.shape) * v
+    return result
+
+
+def real_elements(v: Node) -> Node:
+    """Which element of each column LAPACK made real: the greatest of those that are."""
+    rows, shape = v.type.rank - 2, v.type.shape
+    real, imag = run("real", v), run("imag", v)
+    sizes = where(run("equal", imag, zeros_like(imag)), run("abs", real), -1)
+    chosen = run("argmax", sizes, axis=rows)
+    column = expand(reshaped(chosen, (*shape[:-2], 1, shape[-1])), shape)
+    result: Node = run("equal", column, positions(shape, rows, chosen.type.dtype))
+    return result
+
+
+@eig.batch
+def eig_batch(batched: Batched, a: Node) -> Any:
+    return eig(a)
+
+
+@op(type=eigvals_type, kind="special", ulps=FREE, public=False)
+def eigvals(a: Array) -> Array:
+    """Eigenvalues in no order, of any square matrices; they are complex.
+
+    >>> eigvals(np.array([[0.0, -1.0], [1.0, 0.0]]))
+    array([0.+1.j, 0.-1.j])
+    """
+    check_finite("eigvals", a)
+    values = np.zeros(a.shape[:-1], complex_of(a))
+    for matrix, found in zip(stack(a, 2), stack(values, 1), strict=True):
+        found[:] = together(geev("eigvals", "N", matrix)[0])
+    return values
+
+
+eigvals.not_differentiable("td.linalg.eigvals is differentiated by eig, whose values may come in another order")
+
+
+@eigvals.batch
+def eigvals_batch(batched: Batched, a: Node) -> Any:
+    return eigvals(a)
