@@ -11,7 +11,8 @@ import pytest
 import tetrad as td
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, fuse
+from tetrad.passes import fuse as fuse_module
+from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, _Fusion, fuse
 from tetrad.passes.pipeline import optimise
 from tetrad.passes.questions import weight
 
@@ -142,3 +143,41 @@ def test_a_long_chain_is_fused_in_no_time() -> None:
     started = time.perf_counter()
     assert len(fuse(graph)) < 8
     assert time.perf_counter() - started < 5
+
+
+class Asked:
+    """Members that count how often it is asked whether a node is one of them."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __contains__(self, node: object) -> bool:
+        self.times += 1
+        return False
+
+
+def lattice(x: td.Array) -> list[td.Array]:
+    """Numbers that are mixed with their neighbours, over and over."""
+    ys = [x[i] for i in range(20)]
+    for _ in range(30):
+        ys = [ys[i] * 0.5 + ys[(i + 1) % 20] for i in range(20)]
+    return ys
+
+
+def test_what_runs_together_is_asked_together() -> None:
+    graph = optimise(td.trace(lattice)(td.Spec((20,))))
+    fusion = _Fusion(graph)
+    groups = fusion.groups()
+    asked = Asked()
+    assert not fusion.wait(graph.outputs, asked, 0)
+    alone = [node for node in graph.nodes() if node not in fusion.whole]
+    edges = sum(len(part.inputs) for part in (*set(fusion.whole.values()), *alone))
+    assert len(groups) < 10
+    assert asked.times <= edges + len(graph.outputs)
+
+
+def test_maps_that_have_nothing_in_common_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[object] = []
+    monkeypatch.setattr(fuse_module, "can_merge", lambda *_: compared.append(_) or False)
+    graph = td.trace(lambda *xs: [td.exp(x) for x in xs])(*[td.Spec((8,))] * 50)
+    assert len(fuse(optimise(graph))) == 50 and not compared

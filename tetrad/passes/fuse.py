@@ -16,12 +16,12 @@ node is computed inside the kernels that read it. Kinds of group:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
-from tetrad.graph.nodes import Graph, Node
+from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.passes.questions import (
     CHEAP,
     LEAVES,
@@ -66,6 +66,24 @@ def fuse(graph: Graph) -> tuple[Group, ...]:
     return _Fusion(graph).groups()
 
 
+@record(eq=False)
+class Whole:
+    """Nodes that run together: one of them, the place of the last, and what all of them wait for."""
+
+    one: Node
+    last: int
+    inputs: tuple[Node, ...]
+
+
+@record(eq=False)
+class Map:
+    """What a map reads from memory, what it computes, and the weight of that."""
+
+    reads: frozenset[Node]
+    inside: frozenset[Node]
+    work: int
+
+
 class _Fusion:
     """The analysis of one graph. Steps, in order: rows, epilogues, what must have memory, maps, merging."""
 
@@ -78,9 +96,9 @@ class _Fusion:
             for operand in node.inputs:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
-        self.whole: dict[Node, tuple[Node, ...]] = {}  # member -> all members of its group, which run together
+        self.whole: dict[Node, Whole] = {}  # member -> its group, as far as groups are made
         self.flat: dict[Node, bool] = {}
-        self.works: dict[Group, int] = {}
+        self.maps: dict[Group, Map] = {}
 
     def groups(self) -> tuple[Group, ...]:
         made = self.row_groups() + self.matmul_groups()
@@ -95,35 +113,41 @@ class _Fusion:
 
     def made(self, kind: str, root: Node, members: Iterable[Node]) -> Group:
         """A group of these members; those somebody else reads are its outputs."""
-        together = tuple(members)
-        self.whole.update((m, together) for m in together)
-        return Group(kind, root, together, tuple(m for m in together if self.leaves(m, together)))
+        together = dict.fromkeys(members)
+        self.run_together(together)
+        return Group(kind, root, tuple(together), tuple(m for m in together if self.leaves(m, together)))
+
+    def run_together(self, members: Mapping[Node, object]) -> None:
+        """Note that none of the members runs before what any of them needs."""
+        needs = dict.fromkeys(i for m in members for i in m.inputs if i not in members)
+        whole = Whole(next(iter(members)), max(self.place[m] for m in members), tuple(needs))
+        self.whole.update((m, whole) for m in members)
 
     def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
         """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs after them."""
         if node in self.whole:
             return False
-        return not any(self.waits(i, members, self.place[root]) for i in node.inputs if i not in members)
+        return not self.wait([i for i in node.inputs if i not in members], members, self.place[root])
 
-    def waits(self, node: Node, members: Mapping[Node, str], since: int) -> bool:
-        """Is anything of `members` needed to compute `node`, when groups made so far run as wholes?"""
-        stack, seen = [node], {node}
+    def wait(self, nodes: Iterable[Node], members: Container[Node], since: int) -> bool:
+        """Is anything of `members`, none of which comes before place `since`, needed to compute one of the nodes,
+        when groups made so far run as wholes?"""
+        stack, seen = list(nodes), set[Node]()
         while stack:
-            together = self.whole.get(stack[-1], (stack[-1],))
-            stack.pop()
-            if any(m in members for m in together):
+            node = stack.pop()
+            whole = self.whole.get(node)
+            one, inputs = (whole.one, whole.inputs) if whole else (node, node.inputs)
+            last = whole.last if whole else self.place[node]
+            if one in members:
                 return True
-            if max(self.place[m] for m in together) < since:
-                continue
-            fresh = {i for m in together for i in m.inputs} - seen
-            seen |= fresh
-            stack.extend(fresh)
+            if one not in seen and last >= since:
+                seen.add(one)
+                stack.extend(inputs)
         return False
 
-    def any_waits(self, nodes: list[Node], group: Group) -> bool:
-        members = dict.fromkeys(group.members, "full")
-        since = min(self.place[m] for m in group.members)
-        return any(self.waits(node, members, since) for node in nodes)
+    def any_waits(self, nodes: Iterable[Node], group: Group) -> bool:
+        """Does one of the nodes need the group, which is a map: the first of its members stands for all?"""
+        return self.wait(nodes, group.members[:1], self.place[group.members[0]])
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -192,9 +216,8 @@ class _Fusion:
                 del members[node]
         return members
 
-    def leaves(self, node: Node, members: Mapping[Node, str] | Iterable[Node]) -> bool:
-        inside = set(members)
-        return node in self.results or any(u not in inside for u in self.users[node])
+    def leaves(self, node: Node, members: Container[Node]) -> bool:
+        return node in self.results or any(u not in members for u in self.users[node])
 
     # -- matmul epilogues -----------------------------------------------------------------------------------------
 
@@ -330,19 +353,26 @@ class _Fusion:
             cost[node] = min(own + sum(inner), 1 << 20)
         return cost
 
-    def work(self, group: Group, memory: set[Node]) -> int:
-        """The weight of all that a map computes and stores."""
-        if group not in self.works:
-            found = set(group.members)
-            stack = [i for m in group.members for i in m.inputs]
-            while stack:
-                node = stack.pop()
-                if node in found or node in memory or node.op.name in LEAVES:
-                    continue
-                found.add(node)
-                stack.extend(node.inputs)
-            self.works[group] = sum(map(weight, found)) + STORE_WORK * len(group.outputs)
-        return self.works[group]
+    def map(self, group: Group, memory: set[Node]) -> Map:
+        """What a map of one node is."""
+        if group not in self.maps:
+            reads = frozenset(inputs_of(group, memory))
+            inside = frozenset(topological(group.members, known=reads))
+            self.maps[group] = Map(reads, inside, sum(map(weight, inside)) + STORE_WORK)
+        return self.maps[group]
+
+    def join(self, first: Group, second: Group, made: Group) -> None:
+        """Note what a map made of two is."""
+        a, b = self.maps[first], self.maps[second]
+        reads = (a.reads | b.reads).difference(made.members)
+        work = a.work + sum(map(weight, b.inside - a.inside))
+        stores = STORE_WORK * (len(made.outputs) - len(first.outputs))
+        self.maps[made] = Map(reads, a.inside | b.inside, work + stores)
+
+    def is_kept(self, node: Node, second: Group, members: Container[Node], memory: set[Node]) -> bool:
+        """Does a result of a map need memory when `second` is computed with it, all of them being `members`?"""
+        is_asked = node not in self.maps[second].reads or node in self.results
+        return is_asked or fusion_reader(self, node, members, memory)
 
     # -- order ----------------------------------------------------------------------------------------------------
 
@@ -369,17 +399,18 @@ class _Fusion:
         return done
 
 
-def inputs_of(group: Group, memory: set[Node]) -> list[Node]:
+def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:
     """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has in registers."""
     found: dict[Node, None] = {}
-    stack = [i for m in group.members for i in m.inputs if i not in group.members]
-    seen = set(stack)
+    seen = set(group.members)
+    stack = [i for m in group.members for i in m.inputs if i not in seen]
+    seen.update(stack)
     while stack:
         node = stack.pop()
         if node in memory or node.op.name in LEAVES:
             found[node] = None
             continue
-        fresh = [i for i in node.inputs if i not in seen and i not in group.members]
+        fresh = [i for i in node.inputs if i not in seen]
         seen.update(fresh)
         stack.extend(fresh)
     return list(found)
@@ -390,30 +421,33 @@ def inputs_of(group: Group, memory: set[Node]) -> list[Node]:
 
 def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[Group]:
     """Map groups of one shape that feed each other element by element, or read the same array, become one kernel."""
-    maps = [g for g in groups if g.kind == "map"]
-    rest = [g for g in groups if g.kind != "map"]
-    merged: list[Group] = []
-    for group in sorted(maps, key=lambda g: fusion.place[g.root]):
-        partner = next((m for m in reversed(merged) if can_merge(fusion, m, group, memory)), None)
-        if partner is None:
-            merged.append(group)
+    merged: dict[int, Group] = {}  # by number, in the order in which they began
+    touching: dict[Node, set[int]] = {}  # array -> which of them write or read it
+    for group in sorted((g for g in groups if g.kind == "map"), key=lambda g: fusion.place[g.root]):
+        near = set().union(*(touching.get(i, ()) for i in fusion.map(group, memory).reads))
+        number = next((n for n in sorted(near, reverse=True) if can_merge(fusion, merged[n], group, memory)), None)
+        if number is None:
+            number, made = len(merged), group
         else:
-            merged[merged.index(partner)] = joined(fusion, partner, group, memory)
-    return rest + merged
+            made = joined(fusion, merged[number], group, memory)
+        merged[number] = made
+        for node in (*fusion.map(group, memory).reads, group.root):
+            touching.setdefault(node, set()).add(number)
+    return [g for g in groups if g.kind != "map"] + list(merged.values())
 
 
 def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> bool:
     if first.root.type.shape != second.root.type.shape:
         return False
-    reads_first, reads_second = inputs_of(first, memory), inputs_of(second, memory)
-    feeds = [o for o in first.outputs if o in reads_second]
-    if fusion.work(first, memory) + fusion.work(second, memory) > MAP_WORK:
+    a, b = fusion.map(first, memory), fusion.map(second, memory)
+    if a.work + b.work > MAP_WORK:
         return False
-    related = feeds or any(i.type.shape == first.root.type.shape for i in set(reads_first) & set(reads_second))
+    feeds = [o for o in first.outputs if o in b.reads]
+    related = feeds or any(i.type.shape == first.root.type.shape for i in a.reads & b.reads)
     if not related or not all(aligned(second.root, o, memory) for o in feeds):
         return False
-    others = [i for i in reads_second if i not in first.outputs]
-    return not fusion.any_waits(others, first) and not fusion.any_waits(reads_first, second)
+    others = b.reads.difference(first.outputs)
+    return not fusion.any_waits(others, first) and not fusion.any_waits(a.reads, second)
 
 
 def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
@@ -448,19 +482,21 @@ def depends_on(node: Node, target: Node, memory: set[Node]) -> bool:
 
 
 def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> Group:
-    """Both groups as one; what only the second read keeps no memory."""
-    members = (*first.members, *second.members)
+    """Both groups as one; what only the second, which is a single node, read keeps no memory."""
+    members = dict.fromkeys((*first.members, *second.members))
     outputs = []
-    for node in (*first.outputs, *second.outputs):
-        if node in fusion.results or node is second.root or fusion_reader(fusion, node, set(members), memory):
+    for node in first.outputs:
+        if fusion.is_kept(node, second, members, memory):
             outputs.append(node)
         else:
             memory.discard(node)
-    fusion.whole.update((m, members) for m in members)
-    return Group("map", second.root, members, tuple(outputs))
+    fusion.run_together(members)
+    made = Group("map", second.root, tuple(members), (*outputs, *second.outputs))
+    fusion.join(first, second, made)
+    return made
 
 
-def fusion_reader(fusion: _Fusion, node: Node, members: set[Node], memory: set[Node]) -> bool:
+def fusion_reader(fusion: _Fusion, node: Node, members: Container[Node], memory: set[Node]) -> bool:
     """Does a kernel other than the one made of `members` read `node`?"""
     stack, seen = [node], {node}
     while stack:
