@@ -41,3 +41,21 @@ def test_a_name_of_a_namespace_is_found_there() -> None:
 def test_namespaces_list_what_they_have(space: str) -> None:
     module = getattr(td, space)
     assert dir(module) == sorted(module.__all__) and all(callable(getattr(module, name)) for name in module.__all__)
+
+
+@pytest.mark.parametrize("space", ["errors", "kernel", "quant", "tree"])
+def test_other_namespaces_list_public_names_only(space: str) -> None:
+    module = getattr(td, space)
+    assert dir(module) == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_the_package_lists_public_names_only() -> None:
+    names = dir(td)
+    assert len(set(names)) == len(names)
+    assert {"jit", "sum", "tanh", "linalg", "quant", "load", "__version__"} <= set(names)
+    helpers = {"Any", "SPACES", "annotations", "f32", "functions", "getitem", "importlib", "is_operand"}
+    assert not helpers & set(names)
+    assert all(hasattr(td, name) for name in names if name != "load")
+    for name in ("np", "REGISTRY", "record", "inspect"):
+        assert not hasattr(td, name)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tetrad import fft as fft
     from tetrad import linalg as linalg
     from tetrad import optim as optim
+    from tetrad import quant as quant
     from tetrad import random as random
     from tetrad.functions import *  # noqa: F403
     from tetrad.lm import load as load
@@ -34,4 +35,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(importlib.import_module("tetrad.names"))})
+    return ["__version__", *dir(importlib.import_module("tetrad.names"))]

@@ -78,7 +78,6 @@ from tetrad.tracing.operands import (
     common_dtype,
     dtype_of,
     elementwise,
-    is_operand,
     run,
 )  # fmt: skip
 from tetrad.tracing.sorting import (
@@ -349,7 +348,7 @@ __all__ = [
     "matrix_transpose", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile",
     "transpose", "unstack",
     # indexing
-    "take", "take_along_axis", "scatter_add", "getitem",
+    "take", "take_along_axis", "scatter_add",
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
     "dynamic_update_slice", "dynamic_update_slice_in_dim",
     # elementwise beside the ops
@@ -363,5 +362,5 @@ __all__ = [
     # linear algebra
     "einsum", "matmul", "tensordot", "vecdot",
     # dtypes
-    "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type", "is_operand",
+    "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
 ]  # fmt: skip

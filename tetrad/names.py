@@ -33,7 +33,7 @@ bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
 LAZY = ("bisect", "explain")
-SPACES = ("fft", "linalg", "optim", "random")  # namespaces, loaded when first used
+SPACES = ("fft", "linalg", "optim", "quant", "random")  # namespaces, loaded when first used
 DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
 EXCHANGES = ("all_to_all", "ppermute", "pshuffle", "psum_scatter")
@@ -61,16 +61,15 @@ def __getattr__(name: str) -> Any:
     if name == "load":
         globals()[name] = found = importlib.import_module("tetrad.lm").load
         return found
-    try:
-        globals()[name] = value = getattr(functions, name)
-    except AttributeError as error:
+    if name not in functions.__dir__():
         advice = importlib.import_module("tetrad.elsewhere").advice(name, __dir__())
-        raise AttributeError(f"{error}{advice}") from None
+        raise AttributeError(f"tetrad has no function {name!r}{advice}")
+    globals()[name] = value = getattr(functions, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY, *SPACES, *TRANSFORMS, *NEEDS_EXTRA, *functions.__dir__()})
+    return [*__all__, *NEEDS_EXTRA, "__array_api_version__"]
 
 
 __all__ = [

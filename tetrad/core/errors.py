@@ -189,3 +189,10 @@ class TrapError(BackendError):
     def __init__(self, message: str, trap: int, value: int, *, code: str) -> None:
         self.trap, self.value = trap, value
         super().__init__(message, code=code)
+
+
+__all__ = [name for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, TetradError)]
+
+
+def __dir__() -> list[str]:
+    return __all__

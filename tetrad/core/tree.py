@@ -281,3 +281,12 @@ class _Star:
 def sketch(tree: TreeDef) -> str:
     """A tree with stars for arrays, to be shown: {'w': (*, *)}."""
     return repr(unflatten(tree, [_Star() for _ in tree.leaf_names()]))
+
+
+__all__ = [
+    "TreeDef", "all", "flatten", "leaves", "map", "reduce", "register", "register_dataclass", "structure", "unflatten",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,6 +40,10 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def face(module: str, name: str) -> property:
     """A function in place of the module that has its name: Python would put the module there when it is loaded."""
 

@@ -20,24 +20,9 @@ from tetrad.quant.fields import F32, U8
 from tetrad.quant.format import FORMATS, Format, format_named
 
 __all__ = [
-    "formats",
-    "format_named",
-    "unpack",
-    "pack",
-    "Format",
-    "floats",
-    "q2_k",
-    "q3_k",
-    "q4_0",
-    "q4_1",
-    "q4_k",
-    "q5_0",
-    "q5_1",
-    "q5_k",
-    "q6_k",
-    "q8_0",
-    "q8_k",
-]
+    "Format", "floats", "format_named", "formats", "from_bytes", "pack", "quantize", "unpack",
+    "q2_k", "q3_k", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q5_k", "q6_k", "q8_0", "q8_k",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -45,6 +30,10 @@ def __getattr__(name: str) -> Any:
     if name in ("from_bytes", "quantize"):
         return getattr(importlib.import_module("tetrad.quantized"), name)
     raise AttributeError(f"tetrad.quant has no {name}")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 formats: Mapping[str, Format] = MappingProxyType(FORMATS)
