@@ -80,6 +80,7 @@ from tetrad.tracing.operands import (
     elementwise,
     run,
 )  # fmt: skip
+from tetrad.tracing.operands import is_operand as is_operand  # the operators ask for it here
 from tetrad.tracing.sorting import (
     argsort,
     isin,
