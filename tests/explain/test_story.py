@@ -12,6 +12,7 @@ import pytest
 
 import tetrad as td
 from tests.explain.programs import arrays, loops, mix, mix_arguments, softmax
+from tetrad.core.op import REGISTRY
 from tetrad.explain.recompile import parts_of, why_compiled
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.explain.story import best_times, explain
@@ -38,6 +39,14 @@ def test_a_branch_that_is_not_taken_has_no_rates(tmp_path: Path) -> None:
     (line,) = (line for line in str(story).splitlines() if "/sort " in line)
     assert line.endswith("0 ns       -       -  not run, or too short to time")
     assert "not run, or too short to time" in story.html(tmp_path / "page.html").read_text()
+
+
+def test_reductions_are_told_with_their_operations_and_the_bytes_they_touch() -> None:
+    exps = td.explain(lambda x: td.sum(td.exp(x), axis=1))(np.ones((4, 8), np.float32)).kernels
+    assert [k.flops for k in exps] == [4 * 8 * (1 + REGISTRY["exp"].cost)]
+    chunks, join = td.explain(lambda x: td.sum(x))(np.ones(1 << 16, np.float32)).kernels
+    assert (chunks.flops, chunks.nbytes) == (1 << 16, (4 << 16) + 16 * 4)
+    assert (join.flops, join.nbytes) == (16, 16 * 4 + 4)
 
 
 def test_scratch_is_told_for_each_thread() -> None:

@@ -156,7 +156,7 @@ def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
                 halve(frame, node, tree, now)
                 left.set(now // 2 + now % 2)
         k.store(out, column, k.cast(k.load(tree, k.lane()), node.type.dtype))
-    return frame.finish(ceil_div(kept, LANES), group)
+    return frame.finish(ceil_div(kept, LANES), group, flops=product(parts.type.shape))
 
 
 def halve(frame: Frame, node: Node, tree: Buffer, now: Val) -> None:

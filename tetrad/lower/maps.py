@@ -36,7 +36,8 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     frame.is_light = sum(map(weight, nodes)) <= LIGHT
     groups = (walk_flat if flat else walk_rows)(frame, shape, lambda at: store_all(frame, outputs, at))
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
-    return frame.finish(groups, group, inplace=pairs, partly=hardly_read(group, inputs, memory), flops=map_flops(nodes))
+    partly = hardly_read(group, inputs, memory)
+    return frame.finish(groups, group, inplace=pairs, partly=partly, flops=operations(nodes))
 
 
 def hardly_read(group: Group, inputs: list[Node], memory: Memory) -> frozenset[Slot]:
@@ -60,7 +61,7 @@ def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
 
 
 def computed(group: Group, inputs: list[Node]) -> list[Node]:
-    """The nodes a map computes, operands first: its members, and what has no memory and is computed on the spot."""
+    """The nodes a kernel computes, operands first: its members, and what has no memory and is computed on the spot."""
     read = (node for node in inputs if node not in group.members)
     return [node for node in topological(group.outputs, known=read) if node.op.name not in LEAVES]
 
@@ -69,11 +70,14 @@ def map_name(nodes: list[Node]) -> str:
     return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.kind == "elementwise"))[:60]
 
 
-def map_flops(nodes: list[Node]) -> Size:
+def operations(nodes: list[Node]) -> Size:
+    """Roughly: those on elements, and the steps of reductions."""
     total: Size = 0
     for node in nodes:
         if node.op.kind == "elementwise":
             total = total + product(node.type.shape) * node.op.cost
+        elif node.op.kind == "reduce":
+            total = total + product(node.inputs[0].type.shape)
     return total
 
 

@@ -13,12 +13,13 @@ from functools import partial
 
 from tetrad.core.dtypes import DType
 from tetrad.core.sizes import Shape, Size, ceil_div, product
-from tetrad.graph.nodes import Node
+from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
+from tetrad.lower.maps import computed, operations
 from tetrad.lower.reader import At
 from tetrad.passes.fuse import Group
 from tetrad.passes.questions import row_shape
@@ -46,6 +47,7 @@ class Sweeps:
         self.frame = Frame(group.name, memory)
         self.k, self.reading = self.frame.k, self.frame.reading
         self.frame.reads(inputs)
+        self.work = operations(computed(group, inputs))
         self.buffers = {node: self.frame.output(memory.slots[node]) for node in group.outputs}
         self.row = Space(self.k, self.frame.sizes, outer, self.k.group_id())
         self.stage = stages(group.members)
@@ -59,7 +61,7 @@ class Sweeps:
         for stage in range(1 + self.last):
             self.reduce_sweep(stage, [r for r in self.reductions if self.stage[r] == stage])
         self.final_sweep([n for n in self.buffers if self.is_full(n)])
-        return self.frame.finish(product(self.outer), self.group, flops=row_flops(self.group, self.outer, self.inner))
+        return self.frame.finish(product(self.outer), self.group, flops=self.work)
 
     def is_full(self, node: Node) -> bool:
         return node.type.shape == self.outer + self.inner and (bool(self.inner) and node.type.shape != self.outer)
@@ -172,10 +174,6 @@ def ancestors(node: Node, members: tuple[Node, ...]) -> set[Node]:
         seen.update(fresh)
         stack.extend(fresh)
     return seen & inside
-
-
-def row_flops(group: Group, outer: Shape, inner: Shape) -> Size:
-    return product(outer) * product(inner) * sum(max(1, m.op.cost) for m in group.members if m.type.shape != outer)
 
 
 # -- the canonical order ----------------------------------------------------------------------------------------------
@@ -299,13 +297,14 @@ def chunk_kernel(
     end = k.min(first + CHUNK, frame.sizes.val(total))
     for node, value in reduce_chunk(frame, list(parts), first, end, element, None).items():
         k.store(buffers[node], k.group_id(), value)
-    return frame.finish(product(outer) * count, group, flops=row_flops(group, outer, inner))
+    return frame.finish(product(outer) * count, group, flops=operations(computed(group, inputs)))
 
 
 def join_kernel(group: Group, memory: Memory, outer: Shape, parts: dict[Node, Slot], inputs: list[Node]) -> Launch:
     frame = Frame(group.name + "_join", memory)
     k = frame.k
-    frame.reads(inputs)
+    after = list(topological(group.outputs, known=[*parts, *inputs]))
+    frame.reads([i for i in inputs if any(i in member.inputs for member in after)])
     row = Space(k, frame.sizes, outer, k.group_id())
     for node, slot in parts.items():
         buffer, count = frame.input(slot), slot.type.shape[1]
@@ -318,4 +317,4 @@ def join_kernel(group: Group, memory: Memory, outer: Shape, parts: dict[Node, Sl
     for output in group.outputs:
         at = (*row.axes(), *(k.index(0),) * (output.type.rank - len(outer)))
         frame.write(frame.output(memory.slots[output]), output, at, frame.reading.read(output, at))
-    return frame.finish(product(outer), group)
+    return frame.finish(product(outer), group, flops=sum(product(slot.type.shape) for slot in parts.values()))

@@ -152,4 +152,4 @@ def join_kernel(group: Group, inputs: list[Node], memory: Memory, parts: Slot) -
                 part = k.load(source, chunk * sizes.val(total) + where)
                 value.set(k.select(chunk.eq(0), part, value.get() + part))
             store_result(frame, node, outputs, Space(k, sizes, node.type.shape, where).axes(), value.get())
-    return frame.finish(ceil_div(total, SHORT_STRETCH), group)
+    return frame.finish(ceil_div(total, SHORT_STRETCH), group, flops=product(parts.type.shape))
