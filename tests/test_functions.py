@@ -435,6 +435,24 @@ def test_searchsorted_takes_numbers() -> None:
     assert td.searchsorted(td.asarray([1, 3, 5]), 2.5).tolist() == 1
 
 
+@pytest.mark.parametrize("k", [2**31 - 1, 2**31, -(2**40), 2**70])
+def test_diagonals_far_outside(k: int) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    check(lambda x: td.tril(x, k=k), x if k > 0 else x * 0, x)
+    check(lambda x: td.triu(x, k=k), x * 0 if k > 0 else x, x)
+    assert not np.asarray(td.eye(3, k=k)).any() and td.eye(0, k=k).shape == (0, 0)
+
+
+def test_masks_without_axes() -> None:
+    x = np.arange(3, dtype=np.int32)
+    for mask in (True, False, np.bool_(True), np.array(False)):
+        check(lambda x, mask=mask: x[mask], x[mask], td.asarray(x))
+    check(lambda x: x[np.array(True)], np.float32(2)[None], td.asarray(2.0))
+    assert td.asarray(x)[td.asarray(False)].shape == (0, 3) and td.asarray(x)[td.asarray(True)].shape == (1, 3)
+    with pytest.raises(td.errors.BoundsError, match="a mask without axes stands alone"):
+        td.asarray(x)[np.array(True), 0]
+
+
 STANDARD = """
 __array_namespace_info__ __array_api_version__ e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32
 uint64 float32 float64 complex64 complex128 arange asarray empty empty_like eye from_dlpack full full_like linspace

@@ -243,6 +243,18 @@ def test_what_is_not_a_number_has_no_angle(how: Function) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_expm1_of_infinities_and_zeros(dtype: str, how: Function) -> None:
+    inf, nan = np.inf, np.nan
+    given = [(-inf, inf), (-inf, nan), (inf, inf), (inf, nan), (-0.0, 0.0), (0.0, 0.0), (0.0, -0.0), (1.0, inf)]
+    want = [(-1, 0), (-1, 0), (inf, nan), (inf, nan), (0.0, 0.0), (0.0, 0.0), (0.0, -0.0), (nan, nan)]
+    got = np.asarray(how(td.expm1)(td.asarray([complex(*z) for z in given], dtype=dtype)))
+    np.testing.assert_array_equal(got.real, [re for re, _ in want])
+    np.testing.assert_array_equal(got.imag, [im for _, im in want])
+    assert not np.signbit(got.real[4:7]).any() and np.signbit(got.imag[4:7]).tolist() == [False, False, True]
+
+
+@BOTH
 def test_expm1_is_finite_where_the_exponential_is(how: Function) -> None:
     z = np.array([709.9 + 1j, 709.9 - 0.9j, 709.75 + 3j, 300 + 1j])
     with np.errstate(over="ignore"):  # NumPy says so on its way to a finite result

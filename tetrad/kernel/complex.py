@@ -210,10 +210,12 @@ def two_factors(k: KernelBuilder, a: Val, function: Callable[[KernelBuilder, Val
 
 
 def expm1(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """expm1(a) cos b - 2 sin(b/2)**2, and the imaginary part of exp."""
+    """expm1(a) cos b - 2 sin(b/2)**2, and the imaginary part of exp. Of -0 it is 0, as an exponential less one."""
     less, more = two_factors(k, a, km.expm1)
     half = km.sin(k, b * 0.5)
-    return (less * km.cos(k, b) - 2.0 * half * half) * more, exp(k, a, b)[1]
+    re = (less * km.cos(k, b) + (0.0 - 2.0 * half * half)) * more
+    settled = k.abs(a).eq(INF) & ~is_finite(k, b)
+    return k.select(settled, k.select(a > 0.0, a, -1.0), re), exp(k, a, b)[1]
 
 
 def sinh(k: KernelBuilder, a: Val, b: Val) -> Pair:

@@ -77,8 +77,10 @@ def powered(x: Array, y: Array) -> Array:
 def less_one(x: Array) -> Array:
     """exp(x) - 1, without the loss near 0."""
     half, whole = np.sin(x.imag / 2), np.exp(x)
-    small = np.expm1(x.real) * np.cos(x.imag) - 2 * half * half
+    small = np.expm1(x.real) * np.cos(x.imag) + (0 - 2 * half * half)
     is_large = (x.real > 700) & np.isfinite(x.real)  # exp(x.real) may overflow where the product does not
+    settled = np.isinf(x.real) & ~np.isfinite(x.imag)  # the angle is unknown, the magnitude is not
+    small = np.where(settled, np.where(x.real > 0, x.real, -1), small)
     return joined(np.where(is_large, whole.real, small), whole.imag.copy())
 
 

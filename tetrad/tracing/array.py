@@ -153,8 +153,15 @@ class Array(Operators):
         values = np.array(self.view, order="C")
         return (Array.from_bytes, (values, self.type)) if self.dtype.is_quantized else (Array.from_numpy, (values,))
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.view.__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return self.view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.view.__dlpack_device__()

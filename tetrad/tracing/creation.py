@@ -7,6 +7,7 @@ tracing, filled arrays are recorded, so a size may be symbolic and no constant i
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from tetrad.tracing.operands import (
     wrap,
 )  # fmt: skip
 
+FAR = 1 << 30  # more than any axis has elements
 HOLDS = "it takes numbers, bools, nested lists of them, and arrays of other packages"
 
 
@@ -253,6 +255,9 @@ def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, de
 
 def _compare(how: str, rows: Any, columns: Any, k: int) -> Array:
     """Which elements of a matrix have row + k (less, equal, ...) column."""
+    if not isinstance(k, Array):  # all diagonals outside of the matrix are alike
+        low, high = (n if isinstance(n, int) else FAR for n in (rows, columns))
+        k = max(-low, min(index(k), high))
     row = elementwise(REGISTRY["add"], (expand_dims(positions(rows), axis=1), k), {})
     return elementwise(REGISTRY[how], (row, expand_dims(positions(columns), axis=0)), {})
 

@@ -30,10 +30,25 @@ def getitem(x: Array, key: Any, /) -> Array:
     Array([[2, 1, 0],
            [5, 4, 3]], int32)
     """
+    if _is_lone_mask(key):
+        return _kept_or_not(x, bool(key))
     items = _items(x, key if isinstance(key, tuple) else (key,))
     if any(isinstance(item, Array) for item in items):
         return _at_places(x, items) if is_box(x, items) else _advanced(x, items)
     return _basic(x, items)
+
+
+def _is_lone_mask(key: Any) -> bool:
+    """A truth value, or a mask without axes."""
+    if isinstance(key, Array | np.ndarray):
+        return not key.ndim and key.dtype in (bool_, np.bool_) and not isinstance(key, TracedArray)
+    return isinstance(key, bool | np.bool_)
+
+
+def _kept_or_not(x: Array, is_kept: bool) -> Array:
+    """x along a new axis, once or not at all."""
+    whole = reshaped(x, (1, *x.shape))
+    return whole if is_kept else sliced(whole, (0,) * whole.ndim, (0, *x.shape), (1,) * whole.ndim)
 
 
 def _items(x: Array, key: tuple[Any, ...]) -> list[Item]:
@@ -61,6 +76,8 @@ def _index(part: Any) -> list[int | Array]:
         if isinstance(array, TracedArray):
             message = "index: how many elements a mask selects is only known when the program runs"
             fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
+        if not array.ndim:
+            fail(BoundsError, "index: a mask without axes stands alone", "x[mask], and index the result")
         return [as_array(i) for i in np.nonzero(array.view)]
     if not array.dtype.is_integer:
         fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")
