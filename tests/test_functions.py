@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 import tetrad as td
 from tests.tracing.engine import jit
 from tetrad.core.dtypes import as_dtype
-from tetrad.core.errors import ShapeError, UnsupportedError
+from tetrad.core.errors import ShapeError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -286,6 +286,50 @@ def test_small_integers_are_summed_without_wrapping() -> None:
     assert int(td.sum(x)) == 75000 and td.sum(x).dtype is td.uint32
     assert int(td.sum(np.ones(300, bool))) == 300
     assert td.sum(x, dtype=td.uint8).dtype is td.uint8
+
+
+MASKED = ("sum", "prod", "mean", "var", "std", "any", "all")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of a mask that leaves nothing of a column
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+def test_statistics_of_the_elements_of_a_mask(name: str, axis: Any) -> None:
+    x, mask = np.arange(12.0).reshape(3, 4), np.array([True, False, True, True])
+    ours, numpys = getattr(td, name), getattr(np, name)
+    for keepdims in (False, True):
+        for where in (mask, x % 3 > 0):
+            want = numpys(x, axis=axis, keepdims=keepdims, where=where)
+            got = [ours(x, axis=axis, keepdims=keepdims, where=where)]
+            got.append(td.jit(lambda x, m, k=keepdims: getattr(x, name)(axis, keepdims=k, where=m))(x, where))
+            for one in got:
+                assert one.shape == want.shape
+                np.testing.assert_allclose(one, want, rtol=1e-14)
+
+
+def test_what_a_mask_leaves_out_has_no_part_in_derivatives() -> None:
+    x, mask = np.array([1.0, np.inf, 3.0, np.nan]), np.array([True, False, True, False])
+    for name, want in {"sum": [1, 0, 1, 0], "mean": [0.5, 0, 0.5, 0], "var": [-1, 0, 1, 0]}.items():
+        for way in (lambda f: f, td.jit):
+            slope = way(td.grad(lambda x, name=name: getattr(x, name)(where=mask)))(td.asarray(x))
+            np.testing.assert_allclose(slope, want)
+    assert math.isnan(td.mean(td.ones(2), where=np.zeros(2, bool)))
+
+
+def test_what_statistics_begin_with() -> None:
+    x, mask = np.array([[1.0, 5.0], [7.0, 3.0]]), np.array([[True, False], [False, False]])
+    for name, initial in (("max", -2.0), ("min", 9.0), ("sum", 4.0), ("prod", 4.0)):
+        function, numpys = getattr(td, name), getattr(np, name)
+        for axis in (None, 0, 1):
+            want = numpys(x, axis=axis, initial=initial, where=mask)
+            check(lambda x, m, f=function, a=axis, i=initial: f(x, axis=a, initial=i, where=m), want, x, mask)
+            whole = numpys(x, axis=axis, initial=initial)
+            check(lambda x, f=function, a=axis, i=initial: f(x, axis=a, initial=i), whole, x)
+    assert td.max(td.zeros((0, 3)), axis=0, initial=2, keepdims=True).tolist() == [[2, 2, 2]]
+    with pytest.raises(TraceError, match=r"max: where may leave no element(.|\n)*initial="):
+        td.max(x, where=mask)
+    with pytest.raises(ShapeError, match=r"sum: where is bool\[2,3\], which does not broadcast to f32\[3\]"):
+        td.sum(td.zeros(3), where=np.ones((2, 3), bool))
 
 
 def test_half_precision_statistics_are_computed_wide() -> None:

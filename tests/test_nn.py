@@ -117,3 +117,20 @@ def test_the_gradient_of_softmax_keeps_its_digits() -> None:
     np.testing.assert_allclose(np.asarray(second), np.zeros((2, 2)), atol=1e-16)
     along = td.vmap(lambda x: nn.softmax(x, axis=(0, 1)), in_axes=2, out_axes=2)(td.ones((2, 3, 4)))
     np.testing.assert_allclose(np.asarray(along), np.full((2, 3, 4), 1 / 6), rtol=1e-6)
+
+
+def test_elements_of_a_mask() -> None:
+    x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [0.0, 1.0, 2.0]])
+    mask = np.array([[True, False, True], [True, True, True], [False, False, False]])
+    exps, weights = np.where(mask, np.exp(x), 0), np.array([[1.0, 0.0, 2.0], [0.5, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(mask, exps / exps.sum(1, keepdims=True), 0)
+        logs, totals, weighted = np.log(share), np.log(exps.sum(1)), np.log((weights * np.exp(x)).sum(1))
+    for way in (lambda f: f, td.jit):
+        np.testing.assert_allclose(way(lambda x: nn.softmax(x, where=mask))(x), share)
+        np.testing.assert_allclose(way(lambda x: nn.log_softmax(x, where=mask))(x), logs)
+        np.testing.assert_allclose(way(lambda x: nn.logsumexp(x, axis=1, where=mask))(x), totals)
+        np.testing.assert_allclose(way(lambda x: nn.logsumexp(x, axis=1, b=weights))(x), weighted)
+        slope = way(td.grad(lambda x: td.sum(td.square(nn.softmax(x, where=mask)))))(td.asarray(x))
+        square = (share**2).sum(1, keepdims=True)
+        np.testing.assert_allclose(slope, 2 * share * (share - square), atol=1e-15)

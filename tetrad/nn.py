@@ -90,8 +90,8 @@ def _largest(x: Array, axis: Axis) -> Array:
     return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
-def softmax(x: Any, axis: Axis = -1) -> Array:
-    """exp(x) over its sum along an axis.
+def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+    """exp(x) over its sum along an axis; `where`: of these elements only, the others are 0.
 
     >>> import tetrad as td
     >>> softmax(td.asarray([0.0, 0.0]))
@@ -99,31 +99,41 @@ def softmax(x: Any, axis: Axis = -1) -> Array:
     """
     wide, dtype = _wide(x)
     wide = wide if wide.dtype.is_float or wide.dtype.is_complex else td.astype(wide, f32)
+    if where is not None:  # not -inf, which would make derivatives NaN where nothing is left
+        wide = td.where(where, wide, float(td.finfo(wide.dtype).min))
     axes = axis if isinstance(axis, int) else tuple(axis)
     result = importlib.import_module("tetrad.softmax").softmax(wide, axes)
+    result = result if where is None else td.where(where, result, 0)
     return td.astype(result, dtype) if dtype.is_float else result
 
 
-def log_softmax(x: Any, axis: Axis = -1) -> Array:
-    """The logarithm of softmax, accurate where softmax underflows."""
+def log_softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+    """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the others are -inf."""
     wide, dtype = _wide(x)
+    wide = wide if where is None else td.where(where, wide, float(td.finfo(wide.dtype).min))
     apart = wide - _largest(wide, axis)
     result = apart - td.log(td.sum(td.exp(apart), axis=axis, keepdims=True))
+    result = result if where is None else td.where(where, result, -math.inf)
     return td.astype(result, dtype) if dtype.is_float else result
 
 
-def logsumexp(x: Any, axis: Axis | None = None, *, keepdims: bool = False) -> Array:
-    """The logarithm of the sum of exp(x), without overflow.
+def logsumexp(
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None
+) -> Array:
+    """The logarithm of the sum of b exp(x), without overflow; `where`: of these elements only.
 
     >>> import tetrad as td
     >>> round(float(logsumexp(td.asarray([1000.0, 1000.0]))), 3)
     1000.693
     """
     wide, dtype = _wide(x)
+    wide = wide if b is None else td.where(td.equal(b, 0), -math.inf, wide)  # not 0 times infinity
+    wide = wide if where is None else td.where(where, wide, -math.inf)
     axes = tuple(range(wide.ndim)) if axis is None else axis
     top = _largest(wide, axes)
     finite = td.where(top == -math.inf, 0, top)  # infinities must not meet; +inf is the result where it is the largest
-    result = td.log(td.sum(td.exp(wide - finite), axis=axes, keepdims=True)) + finite
+    parts = td.exp(wide - finite)
+    result = td.log(td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)) + finite
     result = td.where(top == math.inf, top, result)
     result = result if keepdims else td.squeeze(result, axes)
     return td.astype(result, dtype) if dtype.is_float else result

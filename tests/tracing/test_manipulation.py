@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import ShapeError
+from tetrad.core.errors import ShapeError, TraceError
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -53,3 +53,23 @@ def test_repeats_that_make_no_sense() -> None:
             td.repeat(x, repeats)
     with pytest.raises(ShapeError, match=r"repeats that are traced give no shape(.|\n)*test_manipulation\.py"):
         td.jit(lambda x, n: td.repeat(x, n))(x, np.array([1, 2, 3]))
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_borders_of_elements(mode: Any) -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    for widths in (0, 1, (2, 1), ((1, 0), (0, 5)), 7):
+        want = np.pad(x, widths, mode=mode)
+        np.testing.assert_array_equal(td.pad(x, widths, mode), want)
+        np.testing.assert_array_equal(td.jit(lambda x, w=widths: td.pad(x, w, mode=mode))(x), want)
+    weights = np.arange(20.0).reshape(5, 4)
+    slope = td.jit(td.grad(lambda x: td.sum(td.pad(x, ((1, 1), (0, 0)), mode) * weights)))(td.asarray(x))
+    places = np.pad(np.arange(3), (1, 1), mode=mode)
+    np.testing.assert_array_equal(slope, [weights[places == i].sum(0) for i in range(3)])
+
+
+def test_borders_that_make_no_sense() -> None:
+    with pytest.raises(TraceError, match=r"there is no mode 'mirror'(.|\n)*one of constant, edge, reflect"):
+        td.pad(td.zeros(3), 1, mode="mirror")
+    with pytest.raises(ShapeError, match=r"axis 0 of f32\[0,3\] has no known elements"):
+        td.pad(td.zeros((0, 3)), 1, mode="edge")

@@ -7,13 +7,14 @@ Names and meaning are the array API's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from operator import index
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from tetrad.core.dtypes import bool_
-from tetrad.core.errors import ShapeError, TetradError
+from tetrad.core.errors import ShapeError, TetradError, TraceError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import broadcast_shapes as common_shape
@@ -326,18 +327,43 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Array:
     return reshaped(wide, tuple(t * n for t, n in zip(times, shape, strict=True)))
 
 
-def pad(x: Any, widths: Any, /, *, value: float = 0) -> Array:
-    """x with a border of one value. `widths`: an int, a pair for every axis, or one pair per axis.
+def pad(x: Any, widths: Any, /, mode: str = "constant", *, value: float = 0) -> Array:
+    """x with a border. `widths`: an int, a pair for every axis, or one pair per axis.
+
+    Of one value, or, by `mode`, of x itself: its outermost elements ("edge"), x as in a mirror that lies on them
+    ("reflect") or beside them ("symmetric"), or x again ("wrap").
 
     >>> import tetrad as td
     >>> td.pad(td.asarray([1, 2]), (1, 2), value=9)
     Array([9, 1, 2, 9, 9], int32)
+    >>> td.pad(td.asarray([1, 2, 3]), 2, mode="reflect")
+    Array([3, 2, 1, 2, 3, 2, 1], int32)
     """
     x = as_array(x)
     pairs = _pad_pairs(widths, x)
+    if mode != "constant":
+        bordered: Array = reduce(lambda part, axis: _bordered(part, axis, *pairs[axis], mode), range(x.ndim), x)
+        return bordered
     low, high = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
     fill = scalar(value, x.dtype).item()
     return x if not any(low + high) else run("pad", x, low=low, high=high, value=fill)
+
+
+BORDERS = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+def _bordered(x: Array, axis: int, low: int, high: int, mode: str) -> Array:
+    """x between elements of its own. NumPy says which: it is asked for the border of the positions."""
+    size = x.shape[axis]
+    if mode not in BORDERS:
+        fail(TraceError, f"pad: there is no mode {mode!r}", f"one of {', '.join(BORDERS)}")
+    if not isinstance(size, int) or (size == 0 and low + high > 0):
+        fail(ShapeError, f"pad: axis {axis} of {x.type} has no known elements to make a border of", 'mode="constant"')
+    if low + high == 0:
+        return x
+    places = np.pad(np.arange(size, dtype=np.int32), (low, high), mode)  # type: ignore[call-overload]
+    borders = [take_axis(x, as_array(part), axis) for part in (places[:low], places[low + size :])]
+    return concat([borders[0], x, borders[1]], axis=axis)
 
 
 def _pad_pairs(widths: Any, x: Array) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ def _functions() -> Any:
 
 
 class Operators:
-    """What `x + y` and `x.sum()` call."""
+    """What `x + y` and `x.sum()` call. `which`: the settings `where` and `initial` of the function, as they come."""
 
     __slots__ = ()
 
@@ -52,32 +52,32 @@ class Operators:
     def take(self, indices: Any, axis: int | None = None) -> Array:
         return self._call("take", indices, axis=axis)
 
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims)
+    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, **which)
 
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims)
+    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, **which)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("mean", axis=axis, keepdims=keepdims)
+    def mean(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("mean", axis=axis, keepdims=keepdims, **which)
 
-    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
-        return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
+    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("var", axis=axis, correction=correction, keepdims=keepdims, **which)
 
-    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
-        return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
+    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("std", axis=axis, correction=correction, keepdims=keepdims, **which)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("max", axis=axis, keepdims=keepdims)
+    def max(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("max", axis=axis, keepdims=keepdims, **which)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("min", axis=axis, keepdims=keepdims)
+    def min(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("min", axis=axis, keepdims=keepdims, **which)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("any", axis=axis, keepdims=keepdims)
+    def any(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("any", axis=axis, keepdims=keepdims, **which)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Array:
-        return self._call("all", axis=axis, keepdims=keepdims)
+    def all(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
+        return self._call("all", axis=axis, keepdims=keepdims, **which)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
         return self._call("argmax", axis=axis, keepdims=keepdims)

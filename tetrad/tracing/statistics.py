@@ -51,6 +51,33 @@ def as_result(x: Array) -> Array:
     return x if isinstance(x, TracedArray) else as_array(x.view)
 
 
+def _only(x: Array, where: Any, neutral: Any, name: str) -> Array:
+    """x, with what changes nothing in place of elements that a mask leaves out."""
+    if where is None:
+        return x
+    mask = convert(borrowed(where), bool_)
+    kept = _apply("where", mask, x, convert(neutral, x.dtype))
+    if kept.shape != x.shape:
+        fail(ShapeError, f"{name}: where is {mask.type}, which does not broadcast to {x.type}")
+    return kept
+
+
+def _joined(op: str, result: Array, initial: Any) -> Array:
+    return result if initial is None else _apply(op, result, convert(initial, result.dtype))
+
+
+def _count(x: Array, axis: Axis, where: Any, name: str) -> Array:
+    """How many elements along axes a mask leaves, one axis of size 1 for each; without a mask a number."""
+    if where is None:
+        return size_array(product(x.shape[i] for i in axes_of(name, axis, x.ndim)), x.dtype)
+    ones = full(x.shape, 1, dtype=x.dtype)
+    return _reduce("reduce_sum", _only(ones, where, 0, name), axis, True, name)
+
+
+def _shaped(count: Array, like: Array) -> Array:
+    return count if count.ndim == 0 else reshaped(count, like.shape)
+
+
 def _kept(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
@@ -62,8 +89,10 @@ def _sum_dtype(dtype: DType) -> DType:
     return u32 if dtype.kind == "u" else i32
 
 
-def sum(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The sum along axes.
+def sum(
+    x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
+    """The sum along axes; `where`: of these elements only, `initial` is added.
 
     >>> import tetrad as td
     >>> td.sum(td.asarray([[1, 2], [3, 4]]), axis=0)
@@ -71,39 +100,54 @@ def sum(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fal
     """
     x = borrowed(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
-    return _reduce("reduce_sum", wide, axis, keepdims, "sum")
+    return _joined("add", _reduce("reduce_sum", _only(wide, where, 0, "sum"), axis, keepdims, "sum"), initial)
 
 
-def prod(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The product along axes."""
+def prod(
+    x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
+    """The product along axes; `where`: of these elements only, times `initial`."""
     x = borrowed(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
-    return _reduce("reduce_prod", wide, axis, keepdims, "prod")
+    return _joined("multiply", _reduce("reduce_prod", _only(wide, where, 1, "prod"), axis, keepdims, "prod"), initial)
 
 
-def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The largest element along axes; NaN propagates.
+def max(
+    x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
+    """The largest element along axes, or `initial`; NaN propagates. `where`: of these elements only.
 
     >>> import tetrad as td
     >>> td.max(td.asarray([3.0, 5.0, 4.0]))
     Array(5., float32)
     """
-    return _reduce("reduce_max", borrowed(x), axis, keepdims, "max")
+    return _extreme("max", borrowed(x), axis, keepdims, initial, where)
 
 
-def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The smallest element along axes; NaN propagates."""
-    return _reduce("reduce_min", borrowed(x), axis, keepdims, "min")
+def min(
+    x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
+    """The smallest element along axes, or `initial`; NaN propagates. `where`: of these elements only."""
+    return _extreme("min", borrowed(x), axis, keepdims, initial, where)
 
 
-def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def _extreme(name: str, x: Array, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Array:
+    if where is not None and initial is None:
+        fail(TraceError, f"{name}: where may leave no element", "initial= says what the result is then")
+    if initial is not None and product(x.shape[i] for i in axes_of(name, axis, x.ndim)) == 0:
+        return expand(convert(initial, x.dtype), sum(x, axis=axis, keepdims=keepdims).shape)
+    found = _reduce(f"reduce_{name}", _only(x, where, initial, name), axis, keepdims, name)
+    return _joined(f"{name}imum", found, initial)
+
+
+def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether some element along axes is not zero."""
-    return _reduce("reduce_any", convert(borrowed(x), bool_), axis, keepdims, "any")
+    return _reduce("reduce_any", _only(convert(borrowed(x), bool_), where, False, "any"), axis, keepdims, "any")
 
 
-def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether every element along axes is not zero."""
-    return _reduce("reduce_all", convert(borrowed(x), bool_), axis, keepdims, "all")
+    return _reduce("reduce_all", _only(convert(borrowed(x), bool_), where, True, "all"), axis, keepdims, "all")
 
 
 def _wide(x: Any) -> tuple[Array, DType]:
@@ -113,26 +157,27 @@ def _wide(x: Any) -> tuple[Array, DType]:
     return convert(x, f32 if dtype.bits < 32 else dtype), dtype
 
 
-def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The arithmetic mean along axes; of no elements it is NaN.
+def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+    """The arithmetic mean along axes; of no elements it is NaN. `where`: of these elements only.
 
     >>> import tetrad as td
     >>> td.mean(td.asarray([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     Array([1.5, 4.5], float32)
     """
     wide, dtype = _wide(x)
-    return convert(_mean(wide, axis, keepdims, "mean"), dtype)
+    return convert(_mean(wide, axis, keepdims, "mean", where), dtype)
 
 
-def _mean(x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
+def _mean(x: Array, axis: Axis, keepdims: bool, name: str, where: Any) -> Array:
     if x.dtype.is_complex:
-        return run("complex", *(_mean(run(part, x), axis, keepdims, name) for part in ("real", "imag")))
-    total = _reduce("reduce_sum", x, axis, keepdims, name)
-    count = product(x.shape[i] for i in axes_of(name, axis, x.ndim))
-    return _apply("divide", total, size_array(count, x.dtype))
+        return run("complex", *(_mean(run(part, x), axis, keepdims, name, where) for part in ("real", "imag")))
+    total = _reduce("reduce_sum", _only(x, where, 0, name), axis, keepdims, name)
+    return _apply("divide", total, _shaped(_count(x, axis, where, name), total))
 
 
-def var(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
+def var(
+    x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Any = None
+) -> Array:
     """The variance along axes: the sum of squared distances from the mean over (count - correction); it is real.
 
     >>> import tetrad as td
@@ -140,24 +185,25 @@ def var(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool
     Array(1., float32)
     """
     wide, dtype = _wide(x)
-    return convert(_var(wide, axis, correction, keepdims, "var"), dtype.real)
+    return convert(_var(wide, axis, correction, keepdims, "var", where), dtype.real)
 
 
-def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str) -> Array:
+def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str, where: Any) -> Array:
     if x.dtype.is_complex:
-        parts = (_var(run(part, x), axis, correction, keepdims, name) for part in ("real", "imag"))
+        parts = (_var(run(part, x), axis, correction, keepdims, name, where) for part in ("real", "imag"))
         return _apply("add", *parts)
-    apart = _apply("subtract", x, _mean(x, axis, True, name))
-    total = _reduce("reduce_sum", _apply("square", apart), axis, keepdims, name)
-    count = product(x.shape[i] for i in axes_of(name, axis, x.ndim))
-    left = _apply("maximum", _apply("subtract", size_array(count, x.dtype), correction), 0)
-    return _apply("divide", total, left)
+    apart = _apply("subtract", x, _mean(x, axis, True, name, where))
+    total = _reduce("reduce_sum", _apply("square", _only(apart, where, 0, name)), axis, keepdims, name)
+    left = _apply("maximum", _apply("subtract", _count(x, axis, where, name), correction), 0)
+    return _apply("divide", total, _shaped(left, total))
 
 
-def std(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
+def std(
+    x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Any = None
+) -> Array:
     """The standard deviation along axes: the square root of `var`."""
     wide, dtype = _wide(x)
-    return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std")), dtype.real)
+    return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std", where)), dtype.real)
 
 
 def cumulative_sum(
