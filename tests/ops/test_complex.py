@@ -261,3 +261,10 @@ def test_expm1_is_finite_where_the_exponential_is(how: Function) -> None:
         want = np.exp(z)
     assert np.isfinite(want).all()
     np.testing.assert_allclose(np.asarray(how(td.expm1)(td.asarray(z))), want, rtol=1e-12)
+
+
+@BOTH
+def test_rounding_goes_part_by_part(how: Function) -> None:
+    z = np.array([1.5 - 2.5j, 0.4 + 0.6j, complex(np.inf, -0.5)])
+    for dtype in ("complex64", "complex128"):
+        np.testing.assert_array_equal(np.asarray(how(td.round)(td.asarray(z, dtype=dtype))), [2 - 2j, 1j, np.inf - 0j])

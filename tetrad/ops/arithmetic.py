@@ -445,15 +445,15 @@ def trunc_lower(k: KernelBuilder, x: Val) -> Val:
 trunc.jvp(no_change)
 
 
-@op(type=same_type("round"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(type=same_type("round", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
 @ieee
 def round_(x: Array) -> Array:
-    """The nearest whole number, halves to the even one; integers stay.
+    """The nearest whole number, halves to the even one; integers stay. Complex numbers are rounded part by part.
 
     >>> round_(np.array([0.5, 1.5, 2.5, -2.5]))
     array([ 0.,  2.,  2., -2.])
     """
-    return np.rint(x) if x.dtype.kind == "f" else x
+    return np.rint(x) if x.dtype.kind in "fc" else x
 
 
 @round_.lower

@@ -14,7 +14,7 @@ from tetrad.core.op import REGISTRY, Op
 from tetrad.core.sizes import product
 from tetrad.graph.nodes import Node
 from tetrad.kernel import complex as kc
-from tetrad.ops.arithmetic import abs_, add, multiply, negative, square, subtract
+from tetrad.ops.arithmetic import abs_, add, multiply, negative, round_, square, subtract
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import moved, zeros_like
 from tetrad.ops.compare import equal, isfinite, isinf, isnan, logical_and, logical_or, not_equal, where
@@ -43,8 +43,8 @@ def each_part(op: Op) -> None:
     op.split(rule)
 
 
-for linear in (add, subtract, negative, where, reduce_sum, cumsum, scatter_add):
-    each_part(linear)
+for alike in (add, subtract, negative, round_, where, reduce_sum, cumsum, scatter_add):
+    each_part(alike)
 for movement in (transpose, reshape, expand, slice_, concat, copy, gather, stop_gradient):
     each_part(movement)
 for dynamic in (dynamic_slice, dynamic_update_slice):
