@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -12,6 +14,7 @@ import pytest
 
 import tetrad as td
 from tests.modules import ROOT
+from tetrad.cli.doctor import EXTRA, versions
 from tetrad.cli.main import COMMANDS, main
 from tetrad.core.flags import FLAGS, OPTIONS
 
@@ -169,6 +172,14 @@ def test_a_missing_extra_says_what_to_install_before_anything_is_fetched() -> No
 def test_without_the_extra_every_command_shows_its_help(command: str) -> None:
     run = without_extra(command, "--help")
     assert (run.returncode, run.stderr) == (0, "") and run.stdout.startswith(f"Usage: tetrad {command} ")
+
+
+def test_doctor_tells_whether_the_extra_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["lm"]
+    assert [re.split("[<>=]", name)[0] for name in declared] == list(EXTRA)
+    assert list(versions())[-1].text == "installed"
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert "without jinja2: for language models pip install 'tetrad[lm]'" in list(versions())[-1].text
 
 
 def test_without_the_extra_a_file_can_be_looked_at(tiny_file: Path) -> None:

@@ -37,6 +37,11 @@ def test_valid_values_come_through(name: str, value: str) -> None:
     check_environment({name: value})
 
 
+@pytest.mark.parametrize("name", ["TETRAD_CHECK", "TETRAD_INTERPRET", "TETRAD_TIME"])
+def test_a_switch_that_is_0_is_as_if_it_were_not_set(name: str) -> None:
+    assert flag(name, {name: "0"}) == flag(name, {}) == ""
+
+
 @pytest.mark.parametrize(("name", "value"), INVALID)
 def test_bad_values_are_refused_with_the_allowed_ones(name: str, value: str) -> None:
     with pytest.raises(FlagError, match=rf"^{name}=.* is not valid\n  hint: allowed: "):

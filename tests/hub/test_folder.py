@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tetrad.core.errors import HubError
+from tetrad.core.errors import FlagError, HubError
 from tetrad.hub.folder import find, held_models, quant_of, remove
 
 FILES = (
@@ -35,6 +35,12 @@ def test_names_are_paths_without_the_ending_and_shards_are_one_model(filled: Pat
         "org/repo-GGUF/repo-Q8_0": 5,
         "SmolLM2-135M-Instruct.Q4_1": 5,
     }
+
+
+def test_a_folder_that_is_a_file_is_told(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TETRAD_MODELS", str(filled / FILES[0]))
+    with pytest.raises(FlagError, match="is not a directory"):
+        list(held_models())
 
 
 def test_an_empty_folder_or_none(folder: Path) -> None:

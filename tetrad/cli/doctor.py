@@ -7,6 +7,7 @@ finding is information, good, or bad, and a bad one says what to do.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import platform
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tetrad.codegen.llvm import compile_object, load_object
 from tetrad.codegen.targets.x86_64 import V3_FEATURES, V4_FEATURES, host_target, missing_features
 from tetrad.compiler.driver import current_target
 from tetrad.core.errors import TetradError
+from tetrad.core.extras import MODELS
 from tetrad.core.flags import FLAGS, flag
 from tetrad.core.record import record
 from tetrad.explain.bisect import bisect
@@ -32,6 +34,7 @@ from tetrad.tracing.array import Array
 from tetrad.transforms import jit
 
 FEATURES = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
+EXTRA = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")  # lm of pyproject.toml
 PROBE = cache_key("doctor", "probe")
 
 # y[i] = a[i mod 64] + c[i mod 16]: the loop that LLVM's vectorisers got wrong when they were measured.
@@ -107,6 +110,9 @@ def versions() -> Iterator[Finding]:
     yield Finding("Python", platform.python_version())
     yield Finding("llvmlite", f"{llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}")
     yield Finding("numpy", f"{np.__version__}, ml_dtypes {ml_dtypes.__version__}")
+    lacking = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    missing = f"without {', '.join(lacking)}: for language models pip install {MODELS}"
+    yield Finding("extra lm", missing if lacking else "installed")
 
 
 def cache_findings() -> Iterator[Finding]:

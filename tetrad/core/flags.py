@@ -26,6 +26,7 @@ class Flag:
     values: str  # what is allowed, as shown to people
     check: Callable[[str], bool]
     changes_code: bool = False
+    is_switch: bool = False  # 0 is as if it were not set
 
 
 def _words(allowed: tuple[str, ...], detailed: tuple[str, ...] = ()) -> Callable[[str], bool]:
@@ -46,7 +47,8 @@ def _count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 1024
 
 
-SWITCH = _one_of(("", "0", "1"))
+def _switch(name: str, help: str) -> Flag:
+    return Flag(name, "", help, "0, 1", _one_of(("", "0", "1")), is_switch=True)
 
 
 FLAGS = {
@@ -64,13 +66,14 @@ FLAGS = {
             "",
             "1: verify every station, poison the arena, red zones, compare kernels with the evaluator; "
             "bounds: compile every kernel with bounds checks",
-            "comma-separated: 1, bounds",
-            _words(CHECKS),
+            "0, or comma-separated: 1, bounds",
+            _words(("0", *CHECKS)),
             changes_code=True,
+            is_switch=True,
         ),
-        Flag("TETRAD_INTERPRET", "", "1: run kernels on the evaluator, not as machine code", "1", SWITCH),
+        _switch("TETRAD_INTERPRET", "1: run kernels on the evaluator, not as machine code"),
         Flag("TETRAD_DUMP", "", "save every station of each compilation here", "a directory", lambda _: True),
-        Flag("TETRAD_TIME", "", "1: time every stage and every kernel, print to stderr", "1", SWITCH),
+        _switch("TETRAD_TIME", "1: time every stage and every kernel, print to stderr"),
         Flag(
             "TETRAD_THREADS",
             "",
@@ -129,7 +132,7 @@ def flag(name: str, environ: Mapping[str, str] | None = None) -> str:
     value = (os.environ if environ is None else environ).get(name, spec.default)
     if not spec.check(value):
         raise FlagError(f"{name}={value!r} is not valid", hint=f"allowed: {spec.values}")
-    return value
+    return "" if spec.is_switch and value == "0" else value
 
 
 def flag_words(name: str) -> dict[str, str]:

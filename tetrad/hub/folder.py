@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tetrad.core.errors import HubError
+from tetrad.core.errors import FlagError, HubError
 from tetrad.core.flags import flag
 from tetrad.core.record import record
 
@@ -36,8 +36,10 @@ class Held:
 
 
 def models_folder() -> Path:
-    asked = flag("TETRAD_MODELS")
-    return Path(asked).expanduser() if asked else Path("~/.cache/tetrad/models").expanduser()
+    folder = Path(flag("TETRAD_MODELS") or "~/.cache/tetrad/models").expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise FlagError(f"TETRAD_MODELS={str(folder)!r} is not a directory", hint="name one, or leave the variable out")
+    return folder
 
 
 def held_models(folder: Path | None = None) -> list[Held]:
