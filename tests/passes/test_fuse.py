@@ -176,6 +176,20 @@ def test_what_runs_together_is_asked_together() -> None:
     assert asked.times <= edges + len(graph.outputs)
 
 
+def crossed(x: td.Array) -> tuple[td.Array, td.Array]:
+    """The second product could end with what waits for the first, and the first with what waits for the second."""
+    first = x @ x.mT
+    turned = td.permute_dims(td.tanh(first) @ x, (1, 0))
+    second = x @ (x + 1)
+    return turned + second, first + td.permute_dims((second * x) @ x, (1, 0))
+
+
+def test_groups_do_not_wait_for_each_other() -> None:
+    x = np.linspace(-1, 1, 64).reshape(8, 8)
+    for got, want in zip(td.jit(crossed)(x), crossed(td.asarray(x)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 def test_maps_that_have_nothing_in_common_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[object] = []
     monkeypatch.setattr(fuse_module, "can_merge", lambda *_: compared.append(_) or False)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
+from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
 from tetrad.graph.nodes import Graph, Node, topological
@@ -68,10 +69,9 @@ def fuse(graph: Graph) -> tuple[Group, ...]:
 
 @record(eq=False)
 class Whole:
-    """Nodes that run together: one of them, the place of the last, and what all of them wait for."""
+    """Nodes that run together, of which the first stands for all, and what all of them wait for."""
 
-    one: Node
-    last: int
+    members: tuple[Node, ...]
     inputs: tuple[Node, ...]
 
 
@@ -97,6 +97,7 @@ class _Fusion:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
         self.whole: dict[Node, Whole] = {}  # member -> its group, as far as groups are made
+        self.until = dict(self.place)  # node -> the last place of all that runs before it or with it
         self.flat: dict[Node, bool] = {}
         self.maps: dict[Group, Map] = {}
 
@@ -120,8 +121,19 @@ class _Fusion:
     def run_together(self, members: Mapping[Node, object]) -> None:
         """Note that none of the members runs before what any of them needs."""
         needs = dict.fromkeys(i for m in members for i in m.inputs if i not in members)
-        whole = Whole(next(iter(members)), max(self.place[m] for m in members), tuple(needs))
+        whole = Whole(tuple(members), tuple(needs))
         self.whole.update((m, whole) for m in members)
+        self.delay(whole.members, max(self.until[m] for m in members))
+
+    def delay(self, nodes: Iterable[Node], until: int) -> None:
+        """Note that the nodes, and with them all that wait for them, run after a place."""
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if self.until[node] < until:
+                self.until[node] = until
+                stack.extend(self.users[node])
+                stack.extend(self.whole[node].members if node in self.whole else ())
 
     def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
         """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs after them."""
@@ -136,11 +148,10 @@ class _Fusion:
         while stack:
             node = stack.pop()
             whole = self.whole.get(node)
-            one, inputs = (whole.one, whole.inputs) if whole else (node, node.inputs)
-            last = whole.last if whole else self.place[node]
+            one, inputs = (whole.members[0], whole.inputs) if whole else (node, node.inputs)
             if one in members:
                 return True
-            if one not in seen and last >= since:
+            if one not in seen and self.until[node] >= since:
                 seen.add(one)
                 stack.extend(inputs)
         return False
@@ -381,6 +392,7 @@ class _Fusion:
         maker = {o: g for g in made for o in g.outputs}
         done: list[Group] = []
         state: dict[Group, bool] = {}
+        begun: set[Group] = set()
         for start in made:
             stack = [start]
             while stack:
@@ -390,6 +402,9 @@ class _Fusion:
                     continue
                 waits = [maker[i] for i in inputs_of(group, memory) if i in maker and maker[i] not in state]
                 waits = [w for w in waits if w is not group]
+                if waits and group in begun:  # never: `fits` and `can_merge` see to it. Better told than for ever
+                    raise CompileError(f"{group.name} waits for itself", source=group.root.source)
+                begun.add(group)
                 if waits:
                     stack.extend(waits)
                 else:
