@@ -14,7 +14,7 @@ NAMES = {
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "around": "round",
     "array": "asarray", "bitwise_not": "bitwise_invert", "broadcast_in_dim": "broadcast_to", "clamp": "clip",
     "concatenate": "concat", "conjugate": "conj", "cumprod": "cumulative_prod", "cumsum": "cumulative_sum",
-    "div": "divide", "dot": "matmul", "eq": "equal", "eval_shape": "trace", "fabs": "abs", "ge": "greater_equal",
+    "div": "divide", "dot": "matmul", "eq": "equal", "fabs": "abs", "ge": "greater_equal",
     "gt": "greater", "invert": "bitwise_invert", "is_finite": "isfinite", "jacobian": "jacrev", "le": "less_equal",
     "left_shift": "bitwise_left_shift", "logistic": "nn.sigmoid", "lt": "less", "make_jaxpr": "trace",
     "mod": "remainder", "mul": "multiply", "ne": "not_equal", "neg": "negative", "pmap": "vmap", "power": "pow",

@@ -18,7 +18,7 @@ from tetrad.functions import *  # noqa: F403
 from tetrad.kernels import dispatch
 from tetrad.tracing.array import API_VERSIONS, Array
 from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
-from tetrad.tracing.trace import Spec, trace
+from tetrad.tracing.trace import Spec, eval_shape, trace
 from tetrad.transforms import jit
 
 check_environment()
@@ -73,7 +73,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "jit", "kernel", "nn", "trace", "tree",
+    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "eval_shape", "jit", "kernel", "nn", "trace", "tree",
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
     "cond", "fori_loop", "scan", "switch", "while_loop",

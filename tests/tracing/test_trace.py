@@ -32,6 +32,25 @@ def test_arrays_and_specs_trace_alike() -> None:
     np.testing.assert_array_equal(parts0, x)
 
 
+def test_shapes_without_running() -> None:
+    def f(params: dict[str, Any], x: Any, *, power: int = 2) -> Any:
+        y = x @ params["w"] + params["b"]
+        return y**power, {"mean": td.mean(y), "best": td.argmax(y, axis=-1), "none": None}
+
+    n = td.Dim("n", max=9)
+    params = {"w": td.Spec((3, 4)), "b": np.zeros(4, np.float64)}
+    y, more = td.eval_shape(f, params, td.Spec((n, 3)), power=3.0)
+    assert isinstance(y, td.Spec) and y.shape == (n, 4) and y.dtype is td.float64
+    assert repr(more) == "{'best': Spec(i64[n]), 'mean': Spec(f64[]), 'none': None}"
+    assert repr(td.eval_shape(lambda x: x + 1, 2)) == "Spec(i32[])"
+    again = td.eval_shape(td.grad(lambda p, x: td.sum(f(p, x)[0]), argnums=1), params, np.zeros((5, 3), np.float32))
+    assert again.shape == (5, 3) and again.dtype is td.float32
+    inside = td.jit(lambda x: td.zeros(td.eval_shape(lambda x: x[1:], x).shape))(np.zeros(4, np.float32))
+    assert inside.shape == (3,)
+    with pytest.raises(td.errors.ShapeError, match="matmul: inner sizes differ"):
+        td.eval_shape(f, params, td.Spec((2, 2)))
+
+
 def test_equal_functions_give_one_graph() -> None:
     def body(x: Any) -> Any:
         return td.exp(x) * td.exp(x)

@@ -19,7 +19,7 @@ from tetrad.core.errors import TraceError, an
 from tetrad.core.promotion import WEAK
 from tetrad.core.record import record
 from tetrad.core.source import repeated_source
-from tetrad.core.tree import TreeDef, flatten
+from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_graph
 from tetrad.graph.nodes import Graph, Node
@@ -174,3 +174,16 @@ def trace(
         return trace_function(signature, function, arguments, kinds_of(signature, arguments)).graph
 
     return traced
+
+
+def eval_shape(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """What a function returns, with a `Spec` in place of each array: it is traced, not run.
+
+    >>> import tetrad as td
+    >>> td.eval_shape(lambda x, w: {"y": x @ w, "size": td.sum(x)}, td.Spec((8, 64)), td.Spec((64, 10)))
+    {'size': Spec(f32[]), 'y': Spec(f32[8,10])}
+    """
+    signature = signature_of(function, (), ())
+    arguments = signature.arguments(args, kwargs)
+    made = trace_function(signature, function, arguments, kinds_of(signature, arguments))
+    return unflatten(made.tree, [Spec(node.type.shape, node.type.dtype) for node in made.graph.outputs])
