@@ -1,4 +1,7 @@
-"""Handwritten digits: an MLP trained with Adam. Forward, backward and update are one compiled program, in place."""
+"""Handwritten digits: an MLP trained with Adam. Forward, backward and update are one compiled program, in place.
+
+The digits are those of scikit-learn: pip install scikit-learn
+"""
 
 from __future__ import annotations
 

@@ -31,4 +31,4 @@ def test_how_vectors_are_made(invoke: Invoke, tiny_file: Path) -> None:
 
 
 def test_no_text(invoke: Invoke, tiny_file: Path) -> None:
-    assert "there is no text in it" in invoke("embed", tiny_file, input="\n \n", code=2).output
+    assert "there is no text in stdin" in invoke("embed", tiny_file, input="\n \n", code=2).output

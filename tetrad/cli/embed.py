@@ -62,7 +62,7 @@ def given_texts(words: list[str], source: Path | None, separator: str) -> list[s
         source = Path("-")
     lines = [] if source is None else [line for line in read_text(source).split(separator) if line.strip()]
     if not words and not lines:
-        raise click.UsageError("there is no text in it")
+        raise click.UsageError(f"there is no text in {'stdin' if str(source) == '-' else source}")
     return [*map(as_text, words), *lines]
 
 

@@ -54,7 +54,8 @@ def listing(repo: str) -> Iterable[Any]:
         hint = "look at its page; if it is private or gated, set HF_TOKEN"
         raise HubError(f"there is no {repo} on Hugging Face, or not for you", hint=hint) from None
     except Exception as error:  # whatever the network layer of the day raises
-        raise HubError(f"{repo}: Hugging Face cannot be asked: {first_line(error)}") from error
+        hint = "look at the network (and at HF_ENDPOINT, if it is set); a .gguf file on this machine needs none"
+        raise HubError(f"{repo}: Hugging Face cannot be asked: {first_line(error)}", hint=hint) from error
 
 
 def first_line(error: Exception) -> str:

@@ -54,6 +54,7 @@ HINTS = {
     b"lmgg": "files older than GGUF are not read; convert it with llama.cpp",
     b"tjgg": "files older than GGUF are not read; convert it with llama.cpp",
 }
+ELSE = "models of other formats have to be converted, for instance by llama.cpp's convert_hf_to_gguf.py"
 
 
 class File:
@@ -157,7 +158,7 @@ def read_counts(cursor: Cursor) -> tuple[int, int]:
     """Numbers of tensors and keys, after magic and version."""
     magic = cursor.data[:4]
     if magic != MAGIC:
-        cursor.fail(f"the file begins with {magic!r}, a GGUF file with {MAGIC!r}", 0, HINTS.get(magic))
+        cursor.fail(f"the file begins with {magic!r}, a GGUF file with {MAGIC!r}", 0, HINTS.get(magic, ELSE))
     cursor.take(4, "the magic")
     version = cursor.u32("the version")
     if version not in VERSIONS:
