@@ -1,4 +1,4 @@
-"""Kernels that differ only in sizes become one that is told them, and what it computes stays the same to the bit."""
+"""Kernels that differ only in sizes and numbers become one that is told them, and computes the same to the bit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tetrad.core.dtypes import f32
+from tetrad.core.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tetrad.kernel.alike import MOST, merged
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
@@ -67,14 +67,13 @@ def test_only_what_differs_is_an_argument() -> None:
 
 
 UNLIKE = {
-    "another number": rows(5, 64, factor=3.0),
     "another step": rows(5, 64, step=32),
     "no loop": rows(5, 16),
 }
 
 
 @pytest.mark.parametrize("name", UNLIKE)
-def test_what_differs_in_more_than_sizes_stays_two(name: str) -> None:
+def test_what_differs_in_more_than_literals_stays_two(name: str) -> None:
     assert merged([rows(3, 32), UNLIKE[name]]) is None
     assert merged([UNLIKE[name], rows(3, 32)]) is None
 
@@ -85,6 +84,45 @@ def made(body: Body) -> Program:
     at = body(k, k.group_id(), k.lane())
     k.store(y, k.group_id() * 16 + k.lane(), k.load(x, at))
     return k.finish()
+
+
+def scaled(dtype: DType, number: float, op: str = "mul") -> Program:
+    """y = x op number, or number op x where the operand that is a literal may be either."""
+    k = KernelBuilder("scaled")
+    x, y = k.buffer("x", dtype, "read", 16), k.buffer("y", dtype, "write", 16)
+    k.store(y, k.lane(), k.binary(op, k.load(x, k.lane()), k.const(number, dtype)))
+    return k.finish()
+
+
+NUMBERS = {
+    f32: [1.5, -0.0, float("inf"), 1e-45, float("nan")],
+    f64: [0.1, -0.0, float("-inf"), 5e-324, -1e300],
+    i32: [3, -(2**31), 2**31 - 1],
+    i64: [3, -(2**63), 2**63 - 1],
+    u32: [3, 2**32 - 1],
+    u64: [3, 2**64 - 1, 2**63],
+}
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_numbers_are_told_to_the_bit(dtype: DType) -> None:
+    programs = [scaled(dtype, number) for number in NUMBERS[dtype]]
+    found = merged(programs)
+    assert found is not None and len(found.program.args) == 1
+    verify(found.program)
+    x = np.arange(16).astype(dtype.np)
+    for program, numbers in zip(programs, found.numbers, strict=True):
+        want, got = np.zeros_like(x), np.zeros_like(x)
+        evaluate(program, {"x": x, "y": want}, {}, (1, 1, 1))
+        evaluate(found.program, {"x": x, "y": got}, numbers, (1, 1, 1))
+        assert got.tobytes() == want.tobytes()
+
+
+def test_integers_are_divided_by_literals() -> None:
+    """Then it is a multiplication; floats are divided either way."""
+    for op in ("div", "mod"):
+        assert merged([scaled(i32, 3, op), scaled(i32, 5, op)]) is None
+    assert merged([scaled(f32, 3, "div"), scaled(f32, 5, "div")]) is not None
 
 
 def test_a_stride_of_lanes_stays_a_literal() -> None:

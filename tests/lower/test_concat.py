@@ -93,4 +93,9 @@ def test_parts_that_are_alike_share_a_kernel() -> None:
 
 
 def test_parts_of_many_kinds_are_one_kernel() -> None:
-    assert kernels_of(lambda xs: td.concat([xs[0][i : i + 2] for i in range(40)]), [np.ones((50, 3), np.float32)]) == 1
+    functions = [td.abs, td.negative, td.square, td.sqrt, td.floor, td.ceil, td.trunc, td.sign, td.round]
+    assert kernels_of(lambda xs: td.concat([f(xs[0]) for f in functions]), [np.ones((50, 3), np.float32)]) == 1
+
+
+def test_parts_from_many_places_share_a_kernel() -> None:
+    assert kernels_of(lambda xs: td.concat([xs[0][i : i + 2] for i in range(40)]), [np.ones((50, 3), np.float32)]) == 2

@@ -1,4 +1,4 @@
-"""Products that differ only in sizes run one kernel, with the bits that each has alone."""
+"""Kernels that differ only in sizes and numbers are one, with the bits that each has alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.compiler.driver import current_target
+from tests.compiled import difference, run, run_on_evaluator
+from tetrad.compiler.driver import compile_graph, current_target
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Launch
 from tetrad.lower.lower import Lowerer
@@ -81,3 +82,46 @@ def test_gradients_are_right(threads: int, monkeypatch: pytest.MonkeyPatch) -> N
     compiled, eager = td.jit(td.grad(loss))(WEIGHTS, x), td.grad(loss)(WEIGHTS, x)
     for got, want in zip(compiled, eager, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(np.asarray(want)).max())
+
+
+def shrinking(x: Any) -> Any:
+    """Each step is one element shorter than the one before."""
+    return td.diff(x, n=40)
+
+
+def numbered(x: Any) -> Any:
+    return td.stack([td.exp(x * (i / 7)) for i in range(40)])
+
+
+def of_many_sizes(x: Any) -> Any:
+    return [td.sqrt(x[i:]) + i for i in range(40)]
+
+
+def summed(x: Any) -> Any:
+    return [td.sum(td.linalg.outer(x[i:], x), axis=1) for i in range(40)]
+
+
+def joined(x: Any) -> Any:
+    return td.concat([x[: i + 1] * 2 for i in range(40)])
+
+
+ALIKE = [(shrinking, 4), (numbered, 2), (of_many_sizes, 3), (summed, 2), (joined, 4)]
+
+
+@pytest.mark.parametrize(("function", "most"), ALIKE)
+def test_many_kernels_that_are_alike_are_few(function: Callable[..., Any], most: int) -> None:
+    x = np.abs(random(100))
+    launches = lowered(function, x)
+    assert len(launches) > 30 and len({launch.program for launch in launches}) <= most
+    compiled = compile_graph(td.trace(function)(x))
+    results = run(compiled, [x], threads=2)
+    for got, evaluated in zip(results, run_on_evaluator(compiled, [x]), strict=True):
+        assert difference(got, evaluated) is None
+    eager = function(td.asarray(x))
+    for got, want in zip(results, eager if isinstance(eager, list) else [eager], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(np.asarray(want)).max())
+
+
+def test_few_kernels_keep_their_literals() -> None:
+    launches = lowered(lambda x: [td.exp(td.sum(x[i:]) + i) for i in range(3)], random(100))
+    assert not any(launch.args for launch in launches)

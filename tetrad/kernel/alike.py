@@ -1,8 +1,9 @@
-"""The kernel language, alike: kernels that differ only in sizes, as one kernel that is told them.
+"""The kernel language, alike: kernels that differ only in sizes and numbers, as one kernel that is told them.
 
-Receives programs; returns one program, in which every index literal they disagree about is an argument, and for each of
-the programs what to pass. Layers of different widths then share one compilation. None where more than literals differs,
-or where code would be slower: a literal that the place of a lane is multiplied with decides how memory is read.
+Receives programs; returns one program, in which every literal they disagree about is an argument, and for each of the
+programs what to pass. Layers of different widths then share one compilation. None where more than literals differs, or
+where code would be slower: a literal that the place of a lane is multiplied with decides how memory is read, and a
+division of integers by a literal is a multiplication.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tetrad.core.dtypes import index
+import numpy as np
+
+from tetrad.core.dtypes import DType, i32, i64, index
 from tetrad.core.record import record, replace
 from tetrad.core.sizes import Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniform import varying
 
 Alike = tuple[n.Instr, ...]  # what takes the same place in each program
-MOST = 16  # arguments: with more it would be a kernel of another shape
+MOST = 16  # sizes that are arguments: with more it would be a kernel of another shape
 BLOCKS = frozenset({"body", "then", "orelse"})
 EFFECTS = (n.Store, n.Local, n.Get, n.Set, n.For, n.If, n.Vote, n.Barrier, n.Trap, n.Prefetch, n.Foreign, n.Region)
 
 
 class Unlike(Exception):
     """The programs differ in more than sizes."""
+
+
+Literals = tuple[DType, tuple[int, ...]]  # of each program: an index, or the bits of a number
 
 
 @record
@@ -50,7 +56,7 @@ class Merge:
         self.programs = programs
         self.effects: dict[n.Instr, Alike] = {}  # by the instruction of the first program
         self.values: dict[n.Instr, dict[Alike, None]] = {}  # the same, with all partners that it has
-        self.arguments: dict[tuple[int, ...], n.Arg] = {}
+        self.arguments: dict[Literals, tuple[n.Value, ...]] = {}  # an argument, and how it becomes the number
         self.pending: list[Alike] = []  # values to compare: Python's stack does not bear a thousand levels of operands
         self.made: dict[Alike, n.Instr] = {}
 
@@ -60,12 +66,12 @@ class Merge:
         self.compare_blocks([p.body for p in self.programs])
         while self.pending:
             self.compare(self.pending.pop())
-        names = tuple(argument.name for argument in self.arguments.values())
-        body = (*self.arguments.values(), *self.rebuilt(first.body))
+        names = tuple(map(argument_name, range(len(self.arguments))))
+        body = (*(value for values in self.arguments.values() for value in values), *self.rebuilt(first.body))
         program = n.Program(first.name, tuple(self.buffers.values()), first.args + names, first.workgroup, body)
         if has_unknown_stride(program, set(names)):
             raise Unlike
-        columns = zip(*self.arguments, strict=True) if names else ((),) * len(self.programs)
+        columns = zip(*(numbers for _, numbers in self.arguments), strict=True) if names else ((),) * len(self.programs)
         return Merged(program, tuple(dict(zip(names, column, strict=True)) for column in columns))
 
     def merged_buffers(self) -> dict[n.Buffer, n.Buffer]:
@@ -89,6 +95,8 @@ class Merge:
         """Of one type, with equal settings and operands that are alike."""
         agree(type(instr) for instr in instrs)
         names: tuple[str, ...] = instrs[0].__match_args__
+        if is_quotient(instrs[0]):
+            agree(literal_of(instr.rhs) for instr in instrs)  # type: ignore[attr-defined]
         for name in names:
             values = tuple(getattr(instr, name) for instr in instrs)
             if name in BLOCKS:
@@ -122,16 +130,18 @@ class Merge:
         partners = self.values.setdefault(first, {})
         if values not in partners:
             partners[values] = None
-            numbers = literals(values)
-            self.pending.append(values) if numbers is None else self.tell(numbers)
+            found = literals(values)
+            self.pending.append(values) if found is None else self.tell(found)
 
-    def tell(self, numbers: tuple[int, ...]) -> None:
+    def tell(self, found: Literals) -> None:
         """Literals that differ are an argument. A Dim of that very name would be another."""
-        if len(set(numbers)) > 1 and numbers not in self.arguments:
-            name = f"literal_{len(self.arguments)}"
-            if len(self.arguments) == MOST or name in self.programs[0].args:
+        dtype, numbers = found
+        if len(set(numbers)) > 1 and found not in self.arguments:
+            name = argument_name(len(self.arguments))
+            sizes = sum(kind is index for kind, _ in self.arguments)
+            if dtype.storage_only or name in self.programs[0].args or (dtype is index and sizes == MOST):
                 raise Unlike
-            self.arguments[numbers] = n.Arg(index, name)
+            self.arguments[found] = told_as(dtype, n.Arg(index, name))
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -141,11 +151,13 @@ class Merge:
         for instr in block:
             alike = [self.effects[instr]] if instr in self.effects else self.values.get(instr, ())
             found += [self.make(instrs) for instrs in alike]
-        return tuple(instr for instr in found if not isinstance(instr, n.Arg) or instr.name in self.programs[0].args)
+        told = {values[-1] for values in self.arguments.values()}
+        return tuple(instr for instr in found if instr not in told)
 
     def make(self, instrs: Alike) -> n.Instr:
         if instrs not in self.made:
-            self.made[instrs] = self.arguments.get(literals(instrs) or ()) or self.copied(instrs)
+            found = literals(instrs)
+            self.made[instrs] = self.arguments[found][-1] if found in self.arguments else self.copied(instrs)
         return self.made[instrs]
 
     def copied(self, instrs: Alike) -> n.Instr:
@@ -173,10 +185,41 @@ def has_effect(instr: n.Instr) -> bool:
     return isinstance(instr, EFFECTS) or (isinstance(instr, n.Load) and instr.buffer.access != "read")
 
 
-def literals(instrs: Alike) -> tuple[int, ...] | None:
-    """The numbers, where all are literals of an index."""
-    found = [int(i.value) for i in instrs if isinstance(i, n.Const) and i.dtype is index]
-    return tuple(found) if len(found) == len(instrs) else None
+def argument_name(place: int) -> str:
+    return f"literal_{place}"
+
+
+def told_as(dtype: DType, argument: n.Arg) -> tuple[n.Value, ...]:
+    """The argument, and what makes of it a literal of another type than index."""
+    if dtype is index:
+        return (argument,)
+    if not dtype.is_float:
+        return (argument, n.Cast(dtype, argument))
+    bits = n.Cast(i64 if dtype.bits == 64 else i32, argument)
+    return (argument, bits, n.Bitcast(dtype, bits))
+
+
+def is_quotient(instr: n.Instr) -> bool:
+    """Of integers that are data: by a literal it is a multiplication."""
+    return isinstance(instr, n.Binary) and instr.op in ("div", "mod") and instr.dtype.kind in "iu"
+
+
+def literals(instrs: Alike) -> Literals | None:
+    """The numbers, where all are literals of one type; bools are none."""
+    dtypes = {instr.dtype if isinstance(instr, n.Const) else None for instr in instrs}
+    dtype = dtypes.pop()
+    if dtypes or dtype is None or dtype.kind == "b":
+        return None
+    return dtype, tuple(map(literal_of, instrs))  # type: ignore[arg-type]
+
+
+def literal_of(value: n.Value) -> int | None:
+    """An index or an integer as it is passed, and the bits of a float."""
+    if not isinstance(value, n.Const):
+        return None
+    if not value.dtype.is_float:
+        return (int(value.value) + (1 << 63)) % (1 << 64) - (1 << 63)
+    return int(np.asarray(value.value, value.dtype.np).view(f"i{value.dtype.nbytes}"))
 
 
 def merged_count(buffers: Sequence[n.Buffer]) -> Size | None:

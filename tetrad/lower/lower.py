@@ -24,7 +24,7 @@ from tetrad.lower.lowbit_matmul import lower_lowbit_matmul
 from tetrad.lower.maps import copy_launch, lower_map
 from tetrad.lower.matmul import lower_matmul
 from tetrad.lower.recurrence import loop_of, lower_recurrence, walked_shape
-from tetrad.lower.reuse import Template, canonical, reused
+from tetrad.lower.reuse import Look, Template, look_of, reused
 from tetrad.lower.rounds import in_rounds
 from tetrad.lower.rows import lower_rows
 from tetrad.lower.siblings import Siblings, Told, told
@@ -81,18 +81,22 @@ class Lowerer:
         slots = assign_slots(graph, groups)
         memory = Memory(slots, self.target, self.threads)
         kept = {o for g in groups for o in g.outputs}
-        siblings = Siblings(groups, self.told)
+        made = {group: inputs_of(group, kept) for group in groups if not is_view(group, graph)}
+        looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
+        siblings = Siblings((look for look in looks.values() if look.key not in self.templates), self.told)
         steps: list[Step] = []
-        for group in groups:
-            if is_view(group, graph):
-                continue
-            steps.extend(self.steps_of(group, inputs_of(group, kept), memory, siblings))
+        for group, inputs in made.items():
+            if group in looks:
+                steps.extend(self.launches_of(group, inputs, memory, looks[group], siblings))
+            else:
+                steps.extend(self.steps_of(group, memory))
         for program in siblings.rest():
             self.begin(program)
         steps = [told(step, self.told) for step in steps]
         return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots), slots)
 
-    def steps_of(self, group: Group, inputs: list[Node], memory: Memory, siblings: Siblings) -> list[Step]:
+    def steps_of(self, group: Group, memory: Memory) -> list[Step]:
+        """Of a group that has no kernels of its own."""
         if group.kind == "call":
             node = group.root
             body = self.lower_called(node.param("graph"))
@@ -102,27 +106,29 @@ class Lowerer:
             if whole is not None:
                 self.begin(whole.program)
             return [whole or lower_control(group.root, memory, self.lower_called)]
-        if group.kind == "item":
-            return []
-        if group.kind not in GENERATORS:
+        if group.kind != "item" and group.kind not in GENERATORS:
             raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
-        if all(0 in kind.shape for kind in group.root.types):
-            return []
-        return list(self.launches_of(group, inputs, memory, siblings))
+        return []
 
-    def launches_of(self, group: Group, inputs: list[Node], memory: Memory, siblings: Siblings) -> list[Launch]:
+    def launches_of(
+        self, group: Group, inputs: list[Node], memory: Memory, look: Look, siblings: Siblings
+    ) -> list[Launch]:
         """From the generator of its kind, or, for a group like one before, that one's kernels on other slots."""
-        nodes, key = canonical(group, inputs)
         is_single = len(group.root.types) == 1  # of several results, which have a reader is not in the key
-        if is_single and key in self.templates:
-            return reused(self.templates[key], group, nodes, memory)
+        if is_single and look.key in self.templates:
+            return reused(self.templates[look.key], group, look.nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
         launches = [made] if isinstance(made, Launch) else made
-        for program in siblings.lowered(group, launches):
+        for program in siblings.lowered(look, launches):
             self.begin(program)
         if is_single and not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
-            self.templates[key] = Template(nodes, memory, tuple(launches))
+            self.templates[look.key] = Template(look.nodes, memory, tuple(launches))
         return launches
+
+
+def is_generated(group: Group) -> bool:
+    """Is there something to compute, and a generator for it?"""
+    return group.kind in GENERATORS and not all(0 in kind.shape for kind in group.root.types)
 
 
 def lower_in_one(node: Node, memory: Memory) -> Launch | None:

@@ -26,16 +26,30 @@ class Template:
     launches: tuple[Launch, ...]
 
 
-def canonical(group: Group, inputs: list[Node]) -> tuple[tuple[Node, ...], Hashable]:
-    """The nodes of a group in an order its shape decides, and a key that is equal for groups that look alike."""
-    leaves = {i for i in inputs if i not in group.members}
+Outline = tuple[Hashable, ...]  # begins with the kind of a group
+
+
+@record(eq=False)
+class Look:
+    """How a group looks: its nodes in an order its shape decides, a key that is equal for groups that look alike, and
+    an outline that is equal for those that may differ in sizes and numbers alone."""
+
+    nodes: tuple[Node, ...]
+    key: Hashable
+    outline: Outline
+
+
+def look_of(group: Group, inputs: list[Node]) -> Look:
+    leaves = set(inputs).difference(group.members)
     order: dict[Node, int] = {}
-    rows = []
+    rows, outlines = [], []
     for node in within(group, leaves):
         order[node] = len(order)
         rows.append(describe(node, leaves, order))
+        outlines.append(outline(node, leaves, order))
     members, outputs = (tuple(order[n] for n in nodes) for nodes in (group.members, group.outputs))
-    return tuple(order), (group.kind, order[group.root], members, outputs, tuple(rows))
+    places = (group.kind, order[group.root], members, outputs)
+    return Look(tuple(order), (*places, tuple(rows)), (*places, tuple(outlines)))
 
 
 def within(group: Group, leaves: set[Node]) -> list[Node]:
@@ -62,6 +76,13 @@ def describe(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
     operands = tuple(order[i] for i in node.inputs)
     rule = elementwise_rule(node)  # it may follow from what was computed before, beyond the leaves
     return (node.op.name, repr(node.params), node.params, node.types, operands, rule)
+
+
+def outline(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
+    kinds = tuple((kind.dtype, kind.rank) for kind in node.types)
+    if node in leaves:
+        return (splat_value(node) is None, kinds)
+    return (node.op.name, kinds, tuple(order[i] for i in node.inputs))
 
 
 def reused(template: Template, group: Group, nodes: tuple[Node, ...], memory: Memory) -> list[Launch]:

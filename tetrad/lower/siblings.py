@@ -1,7 +1,7 @@
-"""Lowering, siblings: products that differ only in sizes share one kernel, which is told them.
+"""Lowering, siblings: kernels that differ only in sizes and numbers become one kernel, which is told them.
 
-Receives launches as they are made; a kernel waits until every product of the graph that may be like it is lowered. What
-is alike becomes one program (`kernel.alike`): layers of different widths are compiled once.
+Receives launches as they are made; a kernel waits until every group of the graph that may be like it is lowered. What
+is alike becomes one program (`kernel.alike`): layers of different widths, or a hundred branches, are compiled once.
 """
 
 from __future__ import annotations
@@ -12,72 +12,68 @@ from tetrad.core.record import replace
 from tetrad.kernel.alike import merged
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Launch, Step
-from tetrad.passes.fuse import Group
+from tetrad.lower.reuse import Look, Outline
 
-DEAR = "matmul"  # the kind whose kernels take long enough to compile
+DEAR = "matmul"  # the kind whose kernels take so long to compile that two are compared
+MANY = 4  # others are when there are that many: one that is not told its sizes is the quicker one
 Told = tuple[Program, dict[str, int]]  # the program to run instead, and the arguments it has in addition
 
 
 class Siblings:
     """The kernels of one graph that wait for others. `told`: what became of each, for all graphs of a program."""
 
-    def __init__(self, groups: Iterable[Group], told: dict[Program, Told]) -> None:
+    def __init__(self, looks: Iterable[Look], told: dict[Program, Told]) -> None:
         self.told = told
-        self.waiting: dict[Hashable, list[Program]] = {}
-        self.missing: dict[Hashable, set[Hashable]] = {}
-        for group in groups:
-            if group.kind == DEAR:
-                self.missing.setdefault(outline(group), set()).add(sizes(group))
+        self.waiting: dict[Outline, list[Program]] = {}
+        missing: dict[Outline, set[Hashable]] = {}
+        for look in looks:
+            missing.setdefault(look.outline, set()).add(look.key)
+        self.missing = {o: keys for o, keys in missing.items() if len(keys) >= MANY or o[0] == DEAR}
 
-    def lowered(self, group: Group, launches: Sequence[Launch]) -> list[Program]:
+    def lowered(self, look: Look, launches: Sequence[Launch]) -> list[Program]:
         """Take the launches of a group; the programs that wait for nothing any more."""
         programs = [launch.program for launch in launches]
-        if group.kind != DEAR:
-            return programs
-        key = outline(group)
-        self.missing[key].discard(sizes(group))
-        self.waiting.setdefault(key, []).extend(programs)
-        return [] if self.missing[key] else self.joined(self.waiting.pop(key))
+        missing = self.missing.get(look.outline)
+        if missing is None:
+            return programs if len(programs) < MANY else self.joined(programs)
+        missing.discard(look.key)
+        self.waiting.setdefault(look.outline, []).extend(programs)
+        return [] if missing else self.joined(self.waiting.pop(look.outline))
 
     def rest(self) -> list[Program]:
         """Those whose siblings took over the kernels of another graph."""
         return [program for programs in self.waiting.values() for program in self.joined(programs)]
 
     def joined(self, programs: list[Program]) -> list[Program]:
-        """One program for all that are alike."""
-        families: list[Family] = []
-        for program in programs:
-            if not any(family.takes(program) for family in families):
-                families.append(Family(program))
-        for family in families:
-            self.told.update(family.told())
-        return [family.program for family in families]
+        """One program for all that are alike: mostly they all are."""
+        one = self.shared(programs)
+        families = [] if one else like_the_first(programs)
+        return [one] if one else [program for family in families for program in self.halved(family)]
+
+    def halved(self, family: list[Program]) -> list[Program]:
+        """One program for a family, or for each half of it: many may need more arguments than two of them do."""
+        one = self.shared(family)
+        half = len(family) // 2
+        return [one] if one else [*self.halved(family[:half]), *self.halved(family[half:])]
+
+    def shared(self, programs: list[Program]) -> Program | None:
+        """The one program to run instead of all these, if there is such."""
+        if len(programs) == 1:
+            return programs[0]
+        found = merged(programs)
+        if found is None:
+            return None
+        self.told.update((old, (found.program, new)) for old, new in zip(programs, found.numbers, strict=True) if new)
+        return found.program
 
 
-class Family:
-    """Programs that are alike, and the one that runs for all of them."""
-
-    def __init__(self, program: Program) -> None:
-        self.members, self.program = [program], program
-        self.numbers: tuple[dict[str, int], ...] = ({},)
-
-    def takes(self, program: Program) -> bool:
-        found = merged((*self.members, program))
-        if found is not None:
-            self.members, self.program, self.numbers = [*self.members, program], found.program, found.numbers
-        return found is not None
-
-    def told(self) -> dict[Program, Told]:
-        return {old: (self.program, new) for old, new in zip(self.members, self.numbers, strict=True) if new}
-
-
-def outline(group: Group) -> Hashable:
-    """Equal for groups that may be alike."""
-    return tuple((node.op.name, node.type.dtype, node.type.rank) for node in group.members)
-
-
-def sizes(group: Group) -> Hashable:
-    return tuple(node.type.shape for node in (group.root, *group.root.inputs))
+def like_the_first(programs: list[Program]) -> list[list[Program]]:
+    """Families of programs that are like the first of them."""
+    families: list[list[Program]] = []
+    for program in programs:
+        family = next((f for f in families if merged((f[0], program)) is not None), None)
+        families.append([program]) if family is None else family.append(program)
+    return families
 
 
 def told(step: Step, instead: dict[Program, Told]) -> Step:

@@ -16,6 +16,7 @@ CHEAP = 4  # operations an element may cost and still be computed twice
 FOLD_WORK = 8  # of a reduction, in operations
 PARTS = 8  # of a concat that the kernels of its readers look through ...
 DEPTH = 4  # ... and how far down it is looked whether more are alike
+SIZED = ("slice", "reshape", "expand")  # ops whose settings are sizes
 WORTH = 32  # less work than that is not worth memory of its own
 
 
@@ -39,12 +40,15 @@ def is_concat_of_alike(node: Node) -> bool:
 
 
 def looks(node: Node, depth: int = DEPTH) -> Hashable:
-    """What tells the code that computes a part from that of others; what goes deeper is like nothing else."""
+    """What tells the code that computes a part from that of others, which may be told sizes; what goes deeper is like
+    nothing else."""
+    kinds = tuple((kind.dtype, kind.rank) for kind in node.types)
     if node.op.name in LEAVES or group_kind(node) != "map":
-        return node.types
+        return kinds
     if depth == 0:
         return node
-    return (node.op.name, repr(node.params), node.types, *(looks(i, depth - 1) for i in node.inputs))
+    params = () if node.op.name in SIZED else repr(node.params)
+    return (node.op.name, params, kinds, *(looks(i, depth - 1) for i in node.inputs))
 
 
 def moves_last_axis(node: Node) -> bool:
