@@ -35,6 +35,18 @@ FORMULAS: list[tuple[Callable[[Any], Any], Callable[[np.ndarray], np.ndarray]]] 
     (nn.softplus, lambda x: np.log1p(np.exp(x))),
     (nn.gelu, lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
     (lambda x: nn.gelu(x, approximate=False), lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2)))),
+    (nn.relu6, lambda x: np.clip(x, 0, 6)),
+    (lambda x: nn.celu(x, 2.0), lambda x: np.where(x > 0, x, 2 * np.expm1(x / 2))),
+    (nn.selu, lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))),
+    (nn.glu, lambda x: x[:, :3] / (1 + np.exp(-x[:, 3:]))),
+    (lambda x: nn.glu(x, axis=0), lambda x: x[:2] / (1 + np.exp(-x[2:]))),
+    (nn.hard_sigmoid, lambda x: np.clip(x + 3, 0, 6) / 6),
+    (nn.hard_silu, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    (nn.hard_tanh, lambda x: np.clip(x, -1, 1)),
+    (nn.log_sigmoid, lambda x: -np.log1p(np.exp(-x))),
+    (nn.mish, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    (nn.soft_sign, lambda x: x / (1 + np.abs(x))),
+    (nn.squareplus, lambda x: (x + np.sqrt(x * x + 4)) / 2),
     (nn.softmax, lambda x: exact_softmax(x, -1)),
     (lambda x: nn.softmax(x, axis=0), lambda x: exact_softmax(x, 0)),
     (nn.log_softmax, lambda x: np.log(exact_softmax(x, -1))),
@@ -134,3 +146,37 @@ def test_elements_of_a_mask() -> None:
         slope = way(td.grad(lambda x: td.sum(td.square(nn.softmax(x, where=mask)))))(td.asarray(x))
         square = (share**2).sum(1, keepdims=True)
         np.testing.assert_allclose(slope, 2 * share * (share - square), atol=1e-15)
+
+
+ACTIVATIONS = ["celu", "hard_sigmoid", "hard_silu", "hard_tanh", "log_sigmoid", "mish", "relu6", "selu", "soft_sign"]
+
+
+@pytest.mark.parametrize("name", [*ACTIVATIONS, "squareplus"])
+def test_activations_and_their_derivatives_stay_finite(name: str) -> None:
+    """Numbers as large as squares allow, both zeros, and the derivative against differences beside the kinks."""
+    f = getattr(nn, name)
+    x = td.asarray([-1e18, -200.0, -0.0, 0.0, 200.0, 1e18])
+    slope = td.vmap(td.grad(f))(x)
+    assert np.isfinite(np.asarray(f(x))).all() and np.isfinite(np.asarray(slope)).all()
+    at = np.linspace(-6.4, 6.7, 40)
+    step = 1e-6
+    y, got = td.jvp(f, (td.asarray(at),), (td.ones_like(td.asarray(at)),))
+    want = (np.asarray(f(td.asarray(at + step))) - np.asarray(f(td.asarray(at - step)))) / (2 * step)
+    np.testing.assert_allclose(np.asarray(got), want, atol=1e-8)
+    assert f(3).dtype in (td.float32, td.int32) and y.dtype is td.float64
+
+
+def test_halves_of_an_axis() -> None:
+    with pytest.raises(td.errors.ShapeError, match=r"glu: axis -1 of f32\[2,3\] has no halves"):
+        nn.glu(td.ones((2, 3)))
+    n = td.Dim("n", max=8)
+    free = td.jit(lambda x: nn.glu(x, axis=1), dims=({0: n},))
+    np.testing.assert_allclose(free(np.ones((3, 4), np.float32)), np.full((3, 2), 1 / (1 + math.exp(-1))), rtol=1e-6)
+
+
+def test_derivatives_at_kinks_are_those_of_jax() -> None:
+    kinks = {"relu": (0, 0), "leaky_relu": (0, 1), "elu": (0, 1), "celu": (0, 1), "hard_tanh": (1, 1)}
+    kinks |= {"relu6": (6, 0), "hard_sigmoid": (-3, 0), "hard_silu": (3, 1), "selu": (0, 1.7580993408473766)}
+    for name, (at, slope) in kinks.items():
+        assert float(td.grad(getattr(nn, name))(float(at))) == np.float32(slope), name
+    assert float(td.grad(nn.relu6)(0.0)) == 0

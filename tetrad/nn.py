@@ -12,12 +12,12 @@ from typing import Any
 
 from tetrad import functions as td
 from tetrad.core.dtypes import DType, as_dtype, f32
-from tetrad.core.errors import DtypeError
+from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
-from tetrad.tracing.operands import as_array, elementwise
+from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
 
@@ -42,7 +42,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
 def elu(x: Any, alpha: float = 1.0) -> Array:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
     x = as_array(x)
-    return td.where(x > 0, x, alpha * td.expm1(td.minimum(x, 0)))  # type: ignore[no-any-return]
+    return td.where(x > 0, x, alpha * td.expm1(td.where(x > 0, 0, x)))  # type: ignore[no-any-return]
 
 
 def sigmoid(x: Any) -> Array:
@@ -79,6 +79,82 @@ def gelu(x: Any, *, approximate: bool = True) -> Array:
     return 0.5 * x * (1 + td.erf(x * math.sqrt(0.5)))  # type: ignore[no-any-return]
 
 
+def relu6(x: Any) -> Array:
+    """x held between 0 and 6; the derivative at the ends is 0."""
+    x = as_array(x)
+    return td.where(x <= 0, 0, td.where(x >= 6, 6, x))  # type: ignore[no-any-return]
+
+
+def celu(x: Any, alpha: float = 1.0) -> Array:
+    """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere."""
+    x = as_array(x)
+    return td.where(x > 0, x, alpha * td.expm1(td.where(x > 0, 0, x) / alpha))  # type: ignore[no-any-return]
+
+
+def selu(x: Any) -> Array:
+    """`elu` with the numbers that keep mean 0 and variance 1 from layer to layer (Klambauer et al. 2017)."""
+    return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)  # type: ignore[no-any-return]
+
+
+def glu(x: Any, axis: int = -1) -> Array:
+    """The first half along an axis, times the sigmoid of the second.
+
+    >>> import tetrad as td
+    >>> glu(td.asarray([3.0, 0.0]))
+    Array([1.5], float32)
+    """
+    x = as_array(x)
+    size = x.shape[axis_of("glu", axis, x.ndim)]
+    if isinstance(size, int) and size % 2:
+        fail(ShapeError, f"glu: axis {axis} of {x.type} has no halves")
+    moved = td.moveaxis(x, axis, -1)
+    pairs = td.reshape(moved, (*moved.shape[:-1], 2, -1))
+    return td.moveaxis(pairs[..., 0, :] * sigmoid(pairs[..., 1, :]), -1, axis)
+
+
+def hard_sigmoid(x: Any) -> Array:
+    """A straight line in place of the sigmoid, from 0 at -3 to 1 at 3."""
+    return relu6(as_array(x) + 3.0) / 6.0  # type: ignore[no-any-return]
+
+
+def hard_silu(x: Any) -> Array:
+    """x * hard_sigmoid(x), also called hard swish."""
+    return as_array(x) * hard_sigmoid(x)  # type: ignore[no-any-return]
+
+
+def hard_tanh(x: Any) -> Array:
+    """x held between -1 and 1; the derivative at the ends is 1."""
+    x = as_array(x)
+    return td.where(x > 1, 1, td.where(x < -1, -1, x))  # type: ignore[no-any-return]
+
+
+def log_sigmoid(x: Any) -> Array:
+    """The logarithm of the sigmoid, accurate where that underflows.
+
+    >>> import tetrad as td
+    >>> log_sigmoid(td.asarray([-1000.0, 1000.0]))
+    Array([-1000.,    -0.], float32)
+    """
+    return -softplus(-as_array(x))
+
+
+def mish(x: Any) -> Array:
+    """x * tanh(softplus(x))"""
+    return as_array(x) * td.tanh(softplus(x))  # type: ignore[no-any-return]
+
+
+def soft_sign(x: Any) -> Array:
+    """x / (1 + |x|)"""
+    x = as_array(x)
+    return x / (td.abs(x) + 1)  # type: ignore[no-any-return]
+
+
+def squareplus(x: Any, b: float = 4) -> Array:
+    """(x + sqrt(x**2 + b)) / 2: like softplus, from a square root."""
+    x = as_array(x)
+    return (x + td.sqrt(td.square(x) + b)) / 2  # type: ignore[no-any-return]
+
+
 def _wide(x: Any) -> tuple[Array, DType]:
     """The array in at least 32 bits, and the dtype to return."""
     x = as_array(x)
@@ -102,7 +178,7 @@ def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
     if where is not None:  # not -inf, which would make derivatives NaN where nothing is left
         wide = td.where(where, wide, float(td.finfo(wide.dtype).min))
     axes = axis if isinstance(axis, int) else tuple(axis)
-    result = importlib.import_module("tetrad.softmax").softmax(wide, axes)
+    result = importlib.import_module("tetrad.softmax_rule").softmax(wide, axes)
     result = result if where is None else td.where(where, result, 0)
     return td.astype(result, dtype) if dtype.is_float else result
 
@@ -192,8 +268,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = f32, axis: int = -1) -> Ar
 
 
 __all__ = [
-    "elu", "gelu", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsumexp", "one_hot", "relu", "rms_norm",
-    "sigmoid", "silu", "softmax", "softplus",
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "layer_norm", "leaky_relu", "linear",
+    "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6", "rms_norm", "selu", "sigmoid",
+    "silu", "soft_sign", "softmax", "softplus", "squareplus",
 ]  # fmt: skip
 
 
