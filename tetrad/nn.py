@@ -20,6 +20,7 @@ from tetrad.tracing.creation import positions
 from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
+LAZY = ("initializers",)  # loaded when first used
 
 
 def relu(x: Any) -> Array:
@@ -268,10 +269,16 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = f32, axis: int = -1) -> Ar
 
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "layer_norm", "leaky_relu", "linear",
-    "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6", "rms_norm", "selu", "sigmoid",
-    "silu", "soft_sign", "softmax", "softplus", "squareplus",
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "layer_norm", "leaky_relu",
+    "linear", "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6", "rms_norm", "selu",
+    "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *LAZY,
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return importlib.import_module(f"tetrad.{name}")
+    raise AttributeError(f"tetrad.nn has no function {name!r}")
 
 
 def __dir__() -> list[str]:
