@@ -20,7 +20,7 @@ from tetrad.tracing.creation import positions
 from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
-LAZY = ("initializers",)  # loaded when first used
+LAZY = ("dot_product_attention", "initializers")  # loaded when first used
 
 
 def relu(x: Any) -> Array:
@@ -276,8 +276,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in LAZY:
-        return importlib.import_module(f"tetrad.{name}")
+    if name == "initializers":
+        return importlib.import_module("tetrad.initializers")
+    if name == "dot_product_attention":
+        return importlib.import_module("tetrad.attend").dot_product_attention
     raise AttributeError(f"tetrad.nn has no function {name!r}")
 
 

@@ -1,0 +1,111 @@
+"""Attention against its formula in float64, query by query and head by head; what is hidden, and what does not fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.nn import dot_product_attention
+
+B, T, S, N, K, H = 2, 5, 7, 6, 3, 4
+RNG = np.random.default_rng(3)
+Q, KEYS, VALUES = (RNG.standard_normal(s) for s in ((B, T, N, H), (B, S, K, H), (B, S, K, H + 1)))
+BIAS = RNG.standard_normal((1, N, T, S))
+MASK = RNG.random((B, 1, T, S)) > 0.3
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "scale": {"scale": 0.3},
+    "bias": {"bias": BIAS},
+    "mask": {"mask": MASK},
+    "mask of two axes": {"mask": MASK[0, 0]},
+    "causal": {"is_causal": True},
+    "keys end": {"key_value_seq_lengths": np.int32([3, 7])},
+    "queries end": {"query_seq_lengths": np.int32([5, 2])},
+    "window": {"local_window_size": 1},
+    "all": {
+        "local_window_size": (2, 0), "is_causal": True, "bias": BIAS, "mask": MASK, "query_seq_lengths": np.int32([2, 5]),
+    },
+    "nothing is seen": {"mask": np.zeros((1, 1, 1, 1), bool)},
+}
+
+
+def visible(b: int, t: int, s: int, **settings: Any) -> bool:
+    window = settings.get("local_window_size", (T + S, T + S))
+    before, after = window if isinstance(window, tuple) else (window, window)
+    mask = np.broadcast_to(settings.get("mask", True), (B, 1, T, S))
+    ends = settings.get("query_seq_lengths", [T] * B)[b], settings.get("key_value_seq_lengths", [S] * B)[b]
+    is_hidden = settings.get("is_causal", False) and s > t
+    return bool(mask[b, 0, t, s]) and not is_hidden and -before <= s - t <= after and t < ends[0] and s < ends[1]
+
+
+def formula(q: np.ndarray, k: np.ndarray, v: np.ndarray, **settings: Any) -> np.ndarray:
+    out = np.zeros((*q.shape[:3], v.shape[-1]))
+    bias = np.broadcast_to(settings.get("bias", 0.0), (B, N, T, S))
+    for b, t, n in np.ndindex(q.shape[:3]):
+        seen = [s for s in range(S) if visible(b, t, s, **settings)]
+        head = n // (N // K)
+        scores = k[b, seen, head] @ q[b, t, n] * settings.get("scale", 1 / math.sqrt(H)) + bias[b, n, t, seen]
+        shares = np.exp(scores - scores.max(initial=-np.inf))
+        out[b, t, n] = shares @ v[b, seen, head] / shares.sum() if seen else 0
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_formula(name: str) -> None:
+    settings = CASES[name]
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return dot_product_attention(q, k, v, **settings)
+
+    want = formula(Q, KEYS, VALUES, **settings)
+    for f in (attend, td.jit(attend)):
+        np.testing.assert_allclose(np.asarray(f(Q, KEYS, VALUES)), want, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["plain", "all", "nothing is seen"])
+def test_derivatives(name: str) -> None:
+    settings, weights = CASES[name], RNG.standard_normal((B, T, N, H + 1))
+    directions = [RNG.standard_normal(x.shape) for x in (Q, KEYS, VALUES)]
+
+    def weighted(q: Any, k: Any, v: Any) -> Any:
+        return td.sum(dot_product_attention(q, k, v, **settings) * weights)
+
+    gradients = td.jit(td.grad(weighted, argnums=(0, 1, 2)))(Q, KEYS, VALUES)
+    got = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(gradients, directions, strict=True))
+    h = 1e-6
+    moved = [[x + s * h * d for x, d in zip((Q, KEYS, VALUES), directions, strict=True)] for s in (1, -1)]
+    above, below = (np.sum(formula(*xs, **settings) * weights) for xs in moved)
+    np.testing.assert_allclose(got, (above - below) / (2 * h), atol=1e-6)
+
+
+def test_without_a_batch_in_half_precision_and_for_any_length() -> None:
+    q, k, v = (td.asarray(x[0], dtype="float16") for x in (Q, KEYS, VALUES))
+    got = dot_product_attention(q, k, v)
+    assert got.dtype is td.float16 and got.shape == (T, N, H + 1)
+    np.testing.assert_allclose(np.asarray(got, np.float64), formula(Q, KEYS, VALUES)[0], atol=3e-3)
+    n = td.Dim("n", max=16)
+    free = td.jit(
+        lambda q, k, v: dot_product_attention(q, k, v, is_causal=True), dims=({1: n}, {1: n}, {1: n})
+    )
+    for length in (2, 5):
+        xs = [x[:, :length] for x in (Q, KEYS, VALUES)]
+        np.testing.assert_allclose(np.asarray(free(*xs)), dot_product_attention(*xs, is_causal=True), atol=1e-12)
+
+
+def test_vmap_is_a_batch() -> None:
+    got = td.vmap(lambda q, k, v: dot_product_attention(q, k, v, is_causal=True))(Q, KEYS, VALUES)
+    np.testing.assert_allclose(np.asarray(got), formula(Q, KEYS, VALUES, is_causal=True), atol=1e-12)
+
+
+def test_what_does_not_fit() -> None:
+    x = td.ones((2, 3, 4, 8))
+    with pytest.raises(td.errors.ShapeError, match=r"queries f32\[2,3,4,8\], keys f32\[2,3,4,4\] .* do not fit"):
+        dot_product_attention(x, x[..., :4], x[..., :4])
+    with pytest.raises(td.errors.ShapeError, match="4 heads of queries are no multiple of 3 heads of keys"):
+        dot_product_attention(x, x[:, :, :3], x[:, :, :3])
+    with pytest.raises(td.errors.DtypeError, match="a mask is made of truth values"):
+        dot_product_attention(x, x, x, mask=td.ones((3, 3)))
