@@ -27,7 +27,8 @@ CASES: dict[str, dict[str, Any]] = {
     "queries end": {"query_seq_lengths": np.int32([5, 2])},
     "window": {"local_window_size": 1},
     "all": {
-        "local_window_size": (2, 0), "is_causal": True, "bias": BIAS, "mask": MASK, "query_seq_lengths": np.int32([2, 5]),
+        **{"local_window_size": (2, 0), "is_causal": True, "bias": BIAS, "mask": MASK},
+        "query_seq_lengths": np.int32([2, 5]),
     },
     "nothing is seen": {"mask": np.zeros((1, 1, 1, 1), bool)},
 }
