@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 import tetrad as td
-from tetrad.elsewhere import EXPRESSIONS, NAMES, SPACES
+from tetrad.elsewhere import EXPRESSIONS, INSIDE, NAMES, SPACES
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EXPRESSIONS])
@@ -59,3 +59,21 @@ def test_the_package_lists_public_names_only() -> None:
     assert all(hasattr(td, name) for name in names if name != "load")
     for name in ("np", "REGISTRY", "record", "inspect"):
         assert not hasattr(td, name)
+
+
+@pytest.mark.parametrize(("space", "name"), [(space, name) for space, names in INSIDE.items() for name in names])
+def test_what_a_namespace_names_instead_exists(space: str, name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"tetrad\.{space} has no function '{name}'; here it is ") as caught:
+        getattr(getattr(td, space), name)
+    for found in re.findall(r"td\.([\w.]*\w)", str(caught.value)):
+        attrgetter(found)(td)
+
+
+@pytest.mark.parametrize(("space", "wrong", "right"), [("linalg", "chol", ""), ("linalg", "choleski", "cholesky")])
+def test_names_spelt_alike_in_a_namespace(space: str, wrong: str, right: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(getattr(td, space), wrong)
+    told = f"; there is td.{space}.{right}" if right else ""
+    assert str(caught.value) == f"tetrad.{space} has no function '{wrong}'{told}"
+    for other in SPACES:
+        assert not hasattr(getattr(td, other), "__wrapped__")

@@ -79,5 +79,3 @@ def test_errors() -> None:
     for make in (init.he_normal(), init.orthogonal()):
         with pytest.raises(td.errors.ShapeError, match=r"at least two axes, all of known size, got shape \[3\]"):
             make(KEY, (3,))
-    with pytest.raises(AttributeError, match=r"tetrad\.nn has no function 'swish'"):
-        td.nn.swish  # type: ignore[attr-defined]  # noqa: B018

@@ -34,6 +34,21 @@ EXPRESSIONS = {
     "vstack": "td.concat(..., axis=0)",
 }  # fmt: skip
 SPACES = ("nn", "linalg", "random", "fft", "optim")
+INSIDE = {  # of a namespace: what its functions are called elsewhere
+    "nn": {
+        "attention": "td.nn.dot_product_attention", "hard_swish": "td.nn.hard_silu", "standardize": "td.nn.layer_norm",
+        "swish": "td.nn.silu", "tanh": "td.tanh",
+    },
+    "linalg": {
+        "dot": "td.matmul", "einsum": "td.einsum", "inner": "td.vecdot", "lstsq": "td.linalg.pinv(a) @ b",
+        "norm": "td.linalg.vector_norm, or td.linalg.matrix_norm", "solve_triangular": "td.linalg.triangular_solve",
+    },
+    "random": {
+        "default_rng": "td.random.key", "integers": "td.random.randint", "rand": "td.random.uniform",
+        "randn": "td.random.normal", "random": "td.random.uniform", "seed": "td.random.key",
+        "shuffle": "td.random.permutation", "standard_normal": "td.random.normal",
+    },
+}  # fmt: skip
 
 
 def advice(name: str, known: Sequence[str]) -> str:
@@ -49,3 +64,12 @@ def advice(name: str, known: Sequence[str]) -> str:
         return f"; here it is td.{inside[name]}"
     near = difflib.get_close_matches(name.lower(), [*known, *inside], 1, 0.8)
     return f"; there is td.{near[0] if near[0] in known else inside[near[0]]}" if near else ""
+
+
+def absent(space: str, name: str) -> AttributeError:
+    """The error for a name that a namespace has not."""
+    known: list[str] = importlib.import_module(f"tetrad.{space}").__all__
+    here = INSIDE.get(space, {}).get(name)
+    near = [] if here or name.startswith("_") else difflib.get_close_matches(name.lower(), known, 1, 0.8)
+    told = f"; here it is {here}" if here else f"; there is td.{space}.{near[0]}" if near else ""
+    return AttributeError(f"tetrad.{space} has no function {name!r}{told}")

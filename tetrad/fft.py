@@ -6,8 +6,9 @@ forms are composed here, so every transform of functions applies to them. f32 gi
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -355,6 +356,12 @@ __all__ = [
     "butterfly_stage", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
     "ihfft", "irfft", "irfft2", "irfftn", "real_block", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        raise importlib.import_module("tetrad.elsewhere").absent("fft", name)
 
 
 def __dir__() -> list[str]:

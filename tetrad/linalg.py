@@ -7,10 +7,11 @@ default float; f16 and bf16 are computed in f32.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -628,6 +629,12 @@ __all__ = [
     "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
     "tensordot", "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        raise importlib.import_module("tetrad.elsewhere").absent("linalg", name)
 
 
 def __dir__() -> list[str]:

@@ -280,7 +280,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tetrad.initializers")
     if name == "dot_product_attention":
         return importlib.import_module("tetrad.attend").dot_product_attention
-    raise AttributeError(f"tetrad.nn has no function {name!r}")
+    raise importlib.import_module("tetrad.elsewhere").absent("nn", name)
 
 
 def __dir__() -> list[str]:

@@ -60,7 +60,7 @@ TAIL = {f32: 11.0, f64: 36.0}  # beyond, probabilities of exceeding a number are
 
 def __getattr__(name: str) -> Any:
     if name not in MORE:
-        raise AttributeError(f"tetrad.random has no function {name!r}")
+        raise importlib.import_module("tetrad.elsewhere").absent("random", name)
     globals()[name] = found = getattr(importlib.import_module("tetrad.distributions"), name)
     return found
 
