@@ -22,7 +22,7 @@ from tetrad.graph.custom import undressed
 from tetrad.graph.evaluate import evaluate
 from tetrad.lower import lower
 from tetrad.lower.launch import Choose, Launch, Repeat, While
-from tetrad.runtime.table import LoopEntry
+from tetrad.runtime.table import KernelEntry, LoopEntry
 
 
 def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
@@ -198,6 +198,12 @@ def test_a_short_body_is_run_by_one_worker() -> None:
     )
     entry = made.runner().table.entries[0]
     assert isinstance(entry, LoopEntry) and entry.alone
+
+
+def test_small_kernels_need_no_other_worker() -> None:
+    for rows, is_small in ((6, True), (600, False)):
+        (entry,) = compiled(lambda x: td.nn.softmax(x), numbers(rows, 9)).runner().table.entries
+        assert isinstance(entry, KernelEntry) and entry.groups == rows and entry.serial is is_small
 
 
 def test_scans_inside_scans() -> None:

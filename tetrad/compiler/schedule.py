@@ -26,6 +26,7 @@ Dims = Mapping[str, int]
 BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0  # of one thread, roughly: what decides whether a call is worth waking workers
 HEAVY_NS = 25_000
 SLICE_NS = 5_000_000  # between two looks at the stop word
+SERIAL_NS = 100  # up to here one worker is done before others have met; nor do bodies of loops need them for so little
 SHARED_NS = 20_000  # from here on it pays to let quick workers take over from slow ones
 
 
@@ -136,7 +137,8 @@ class Scheduler:
         pieces = int(spent // SLICE_NS) + 1
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
-        kind = {"serial": groups == 1, "shared": spent > SHARED_NS}
+        is_small = spent < SERIAL_NS and not launch.calls_out
+        kind = {"serial": groups == 1 or is_small, "shared": spent > SHARED_NS}
         entry = KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, **kind)
         return replace(entry, calls_out=True) if launch.calls_out else entry
 

@@ -21,6 +21,7 @@ from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.maps import computed, operations
 from tetrad.lower.reader import At
+from tetrad.lower.short import is_short, lower_short_rows
 from tetrad.passes.fuse import Group
 from tetrad.passes.questions import row_shape
 
@@ -36,6 +37,8 @@ def lower_rows(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]
     outer, inner = row_shape(group.root)
     if is_split(group, outer, inner):
         return split_rows(group, inputs, memory, outer, inner)
+    if is_short(group, inputs, outer, inner):
+        return [lower_short_rows(group, inputs, memory, outer, inner)]
     return [Sweeps(group, inputs, memory, outer, inner).launch()]
 
 
