@@ -17,6 +17,7 @@ from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, cast, expand, positions, reduce_sum, run, where, zeros_like
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.factors import convergence_error, gaps
+from tetrad.ops.parts import is_complex
 from tetrad.ops.rules import Array
 from tetrad.ops.systems import FREE, LETTERS, call, check_finite, check_square, diagonal, stack
 
@@ -44,49 +45,42 @@ def eig(a: Array) -> tuple[Array, Array]:
     array([0.+1.j, 0.-1.j])
     """
     check_finite("eig", a)
-    values, vectors = np.zeros(a.shape[:-1], complex_of(a)), np.zeros(a.shape, complex_of(a))
-    for matrix, found, columns in zip(stack(a, 2), stack(values, 1), stack(vectors, 2), strict=True):
-        found[:], columns[:] = joined(*geev("eig", "V", matrix))
-    return values, vectors
+    values, vectors = geev("eig", "V", a)
+    found = vectors if is_complex(a) else paired(values[:, 1, None], vectors)
+    return together(values).reshape(a.shape[:-1]), found.reshape(a.shape)
 
 
-def complex_of(a: Array) -> np.dtype:
-    return np.result_type(a.dtype, np.complex64)
-
-
-def geev(name: str, job: str, matrix: Array) -> tuple[Array, Array]:
-    """What LAPACK finds: values (of a real matrix real parts, then imaginary ones) and vectors, by columns."""
-    rows, i, letter = len(matrix), lapack.integer(), LETTERS[matrix.dtype.name]
-    is_real = letter in "sd"
-    work, info = matrix.T.copy(), np.zeros(1, f"i{lapack.library().bits // 8}")
-    values, vectors = np.zeros((1 + is_real, rows), matrix.dtype), np.zeros((rows, rows), matrix.dtype)
-    more = () if is_real else (np.zeros(2 * rows, matrix.real.dtype),)
-    room = np.zeros(ROOM * rows, matrix.dtype)
-    form = f"N{job}{i}m{i}{'m' * len(values)}m{i}m{i}m{i}{'m' * len(more)}m"
-    numbers = [rows, rows, 1, rows, len(room)]
-    arrays = (work, *values, np.zeros(1, matrix.dtype), vectors, room, *more, info)
+def geev(name: str, job: str, a: Array) -> tuple[Array, Array]:
+    """What LAPACK finds: values (of a real matrix real parts, then imaginary ones), and vectors in columns."""
+    flat, letter, i = stack(a, 2), LETTERS[a.dtype.name], lapack.integer()
+    (count, rows, _), parts = flat.shape, 1 if is_complex(a) else 2
+    values, vectors = np.zeros((count, parts, rows), a.dtype), np.zeros((count, rows, rows), a.dtype)
+    work, room, nothing = np.zeros((rows, rows), a.dtype), np.zeros(ROOM * rows, a.dtype), np.zeros(1, a.dtype)
+    more = () if parts == 2 else (np.zeros(2 * rows, a.real.dtype),)
+    info, form = np.zeros(1, f"i{lapack.library().bits // 8}"), f"{'m' * parts}m{i}m{i}m{i}{'m' * len(more)}m"
     with lapack.one_thread():  # as in compiled code: more of them round otherwise, which may change the order
-        if rows:
-            call(letter + "geev", form, numbers, arrays)
-    if info[0]:
-        raise convergence_error(name)
-    return values, vectors.T
+        for matrix, found, columns in zip(flat, values, vectors, strict=True) if rows else ():
+            work[:] = matrix.T
+            arrays = (work, *found, nothing, columns, room, *more, info)
+            call(letter + "geev", f"N{job}{i}m{i}{form}", [rows, rows, 1, rows, len(room)], arrays)
+            if info[0]:
+                raise convergence_error(name)
+    return values, np.swapaxes(vectors, -1, -2)
 
 
-def joined(values: Array, vectors: Array) -> tuple[Array, Array]:
-    """Of two conjugate values of a real matrix, LAPACK gives real and imaginary part of one vector as two columns."""
-    if len(values) == 1:
-        return together(values), vectors
-    (first,) = np.nonzero(values[1] > 0)
-    columns = vectors.astype(complex_of(vectors))
-    columns.imag[:, first] = vectors[:, first + 1]
-    columns[:, first + 1] = columns[:, first].conj()
-    return together(values), columns
+def paired(imag: Array, columns: Array) -> Array:
+    """Of two conjugate values LAPACK gives real and imaginary part of one vector, as two columns."""
+    before, after = (np.roll(columns, step, axis=-1) for step in (1, -1))
+    result = np.zeros(columns.shape, np.result_type(columns.dtype, np.complex64))
+    result.real = np.where(imag < 0, before, columns)
+    result.imag = np.where(imag > 0, after, np.where(imag < 0, -columns, 0))
+    return result
 
 
 def together(values: Array) -> Array:
     """Real and imaginary parts as complex numbers, unless they are."""
-    result: Array = values.T.copy().view(complex_of(values))[:, 0]
+    whole = np.result_type(values.dtype, np.complex64)
+    result: Array = np.ascontiguousarray(np.swapaxes(values, -1, -2)).view(whole)
     return result
 
 
@@ -134,10 +128,7 @@ def eigvals(a: Array) -> Array:
     array([0.+1.j, 0.-1.j])
     """
     check_finite("eigvals", a)
-    values = np.zeros(a.shape[:-1], complex_of(a))
-    for matrix, found in zip(stack(a, 2), stack(values, 1), strict=True):
-        found[:] = together(geev("eigvals", "N", matrix)[0])
-    return values
+    return together(geev("eigvals", "N", a)[0]).reshape(a.shape[:-1])
 
 
 eigvals.not_differentiable("td.linalg.eigvals is differentiated by eig, whose values may come in another order")
