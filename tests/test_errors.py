@@ -13,6 +13,7 @@ from tests.tracing.engine import jit
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
 
 X = td.ones((2, 3))
+Q = td.quant.quantize(td.ones((3, 32)), "q4_0")
 RAGGED = (td.ones(2), td.ones(3))
 HUGE = td.Spec((1 << 24, 1)), td.Spec((1, 1 << 25))
 
@@ -102,6 +103,12 @@ HINTS: list[tuple[Callable[[], Any], type[TetradError], str, str]] = [
     (lambda: td.grad(td.argmax)(td.ones(2)), DtypeError, "must return a float, it returns i64", "whole numbers jump"),
     (lambda: td.cond(True, lambda x: x, td.sum, X), ShapeError, r"f32\[\] in false_fun", "one shape"),
     (lambda: td.while_loop(lambda s: s, lambda s: s, 0.0), DtypeError, r"one bool .* it returns f32\[\]", "x > 0"),
+    (lambda: Q + 1, DtypeError, "quantised arrays are not computed with, got q4_0", "x.dequantize()"),
+    (lambda: td.matmul(X, Q), DtypeError, "quantised arrays are not computed with, got q4_0", "x.dequantize()"),
+    (lambda: td.sum(Q), DtypeError, "got q4_0", "x.dequantize()"),
+    (lambda: td.explain(3), TraceError, "explain: expected a function, got an int", ""),  # type: ignore[arg-type]
+    (lambda: td.bisect(3), TraceError, "bisect: expected a function, got an int", ""),
+    (lambda: td.zeros(2.5), ShapeError, "a shape holds ints and Dims, got", "int()"),
     (lambda: td.tree.map(max, {"a": 1}, {"b": 1}), TraceError, r"tree is {'a': \*}, another is {'b': \*}", "same keys"),
 ]
 

@@ -684,3 +684,16 @@ def test_differences_are_taken_a_number_of_times() -> None:
     assert td.diff(td.asarray([[1, 4], [2, 2]]), prepend=0).tolist() == [[1, 3], [2, 0]]
     with pytest.raises(ShapeError, match="diff: n is how often"):
         td.diff(td.asarray([1, 4]), n=-1)
+
+
+def test_operands_that_are_missing_or_too_many_and_settings_that_are_unknown() -> None:
+    for wrong, text in (
+        (lambda: td.exp(), "exp: missing a required argument: 'x'; it is called exp(x)"),
+        (lambda: td.where(True), "where: missing a required argument: 'x'; it is called where(cond, x, y)"),
+        (lambda: td.add(1, 2, 3), "add: too many positional arguments; it is called add(x, y)"),
+        (lambda: td.sqrt(1.0, axis=1), "sqrt: got an unexpected keyword argument 'axis'; it is called sqrt(x)"),
+    ):
+        with pytest.raises(TypeError) as caught:
+            wrong()
+        assert str(caught.value) == text
+    assert td.where(td.asarray([True, False]), x=1, y=2).tolist() == [1, 2]

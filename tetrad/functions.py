@@ -123,14 +123,30 @@ def __getattr__(name: str) -> Any:
 
 def public(op: Op) -> Callable[..., Array]:
     """The function users call: promotes and broadcasts, then applies the op."""
+    signature = inspect.signature(op.reference)
+    count = len([p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY])
 
     def function(*args: Any, **settings: Any) -> Array:
+        if len(args) != count or settings:
+            args, settings = called(op.name, signature, args, settings)
         return elementwise(op, args, settings)
 
     function.__name__ = function.__qualname__ = op.name
-    function.__signature__ = inspect.signature(op.reference)  # type: ignore[attr-defined]
+    function.__signature__ = signature  # type: ignore[attr-defined]
     function.__doc__ = (op.__doc__ or "").partition(">>>")[0].rstrip()  # the example is of the op, on NumPy arrays
     return function
+
+
+def called(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], settings: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands by place, settings by name, whichever way they were given."""
+    try:
+        found = signature.bind(*args, **settings)
+    except TypeError as error:
+        shown = ", ".join(signature.parameters)
+        raise TypeError(f"{name}: {error}; it is called {name}({shown})") from None
+    return found.args, found.kwargs
 
 
 def elementwise_names() -> list[str]:

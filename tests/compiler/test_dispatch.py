@@ -397,3 +397,8 @@ def test_code_of_other_libraries_is_out_of_reach() -> None:
         k.foreign(k.arg("where"), "")
     with pytest.raises(Rejected, match="may not call code of other libraries"):
         td.dispatch(k.finish(), [], args={"where": 4096})
+
+
+def test_what_is_no_program_is_refused() -> None:
+    with pytest.raises(Rejected, match=r"(?s)expected a program, got a str.*td\.kernel\.parse"):
+        td.dispatch("kernel", [])  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from tetrad.compiler.grid import Grid, infer_grid
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import loading_runtime
 from tetrad.compiler.schedule import scratch_layout
-from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError
+from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError, an
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel.nodes import TAG_SHIFT, Block, Buffer, Foreign, Program
 from tetrad.kernel.verify import problems
@@ -58,6 +58,9 @@ def dispatch(
     >>> dispatch(k.finish(), [bytes([1, 2, 3, 255])])
     [b'\\x02\\x03\\x04\\x00']
     """
+    if not isinstance(program, Program):
+        hint = "td.kernel.build makes one, td.kernel.parse reads one"
+        raise Rejected(f"dispatch: expected a program, got {an(type(program).__name__)}", hint=hint)
     launch = BACKENDS.get(backend)
     if launch is None:
         hint = "back ends: " + ", ".join(BACKENDS)

@@ -18,6 +18,7 @@ DEFAULT_FLOAT = f32
 DEFAULT_INT = i32
 DEFAULT_COMPLEX = c64
 WEAK: dict[type, DType] = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}
+DEQUANTIZE = "x.dequantize() gives floats; a product with them reads the blocks as they lie"
 KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 Kind = DType | type  # the dtype of an array, or the type of a Python scalar
@@ -64,6 +65,9 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     weak = [WEAK[k] for k in kinds if not isinstance(k, DType)]
     if not strong:
         return reduce(promote, weak)
+    for dtype in strong:
+        if dtype.is_quantized:
+            raise DtypeError(f"quantised arrays are not computed with, got {dtype}", hint=DEQUANTIZE)
     base = reduce(promote, strong)
     if base.is_float and c64 in weak:
         return base.complex

@@ -40,6 +40,7 @@ from tetrad.passes.rewrite import Fired, Trace
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.pool import run
 from tetrad.runtime.table import Entry, Table, Word
+from tetrad.tracing.signature import check_function
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
 FILL = 0xA5  # of memory that a kernel is about to write, as in the interpreter
@@ -105,6 +106,8 @@ def bisect(function: Callable[..., Any]) -> Callable[..., Bisection]:
     >>> bisect(lambda x: td.sum(x * 2))(td.ones(100)).agrees
     True
     """
+
+    check_function("bisect", function)
 
     def bisected(*args: Any, **kwargs: Any) -> Bisection:
         call = prepare(function, args, kwargs)

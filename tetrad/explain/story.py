@@ -28,6 +28,7 @@ from tetrad.lower.launch import Control, Launch, Lowered, Repeat, Step
 from tetrad.runtime.plan import Life, Plan
 from tetrad.runtime.pool import Outcome
 from tetrad.runtime.table import Entry, Table, encode
+from tetrad.tracing.signature import check_function
 
 BUDGET_SECONDS = 0.3  # of running to measure
 FEWEST, MOST = 3, 100  # runs
@@ -138,6 +139,8 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     >>> len(story.kernels), story.kernels[0].nbytes
     (1, 8000)
     """
+
+    check_function("explain", function)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         return tell(prepare(function, args, kwargs))

@@ -14,6 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.promotion import DEQUANTIZE
 from tetrad.core.sizes import Shape, Size, SizeExpr, reach
 from tetrad.core.types import ArrayType
 from tetrad.kernel import complex as kc
@@ -97,7 +98,9 @@ def check_same(name: str, types: tuple[ArrayType, ...]) -> None:
 def check_dtype(name: str, dtype: DType, allowed: tuple[DType, ...]) -> None:
     if dtype not in allowed:
         hint = "convert with astype"
-        if dtype.is_complex:
+        if dtype.is_quantized:
+            hint = DEQUANTIZE
+        elif dtype.is_complex:
             hint = "complex numbers have no order and no such function here; apply it to td.real, td.imag or td.abs"
         raise DtypeError(f"{name}: takes {', '.join(map(str, allowed))}, got {dtype}", hint=hint)
 

@@ -232,7 +232,8 @@ def shape_of(name: str, shape: Any) -> Shape:
     sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, SizeExpr | Array) else (shape,)
     if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
         hint = "a traced value cannot be a size: list the argument in static_argnums, or mark an axis with a td.Dim"
-        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", hint)
+        told = hint if any(isinstance(n, Array) for n in sizes) else "convert sizes with int()"
+        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", told)
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
 
 
