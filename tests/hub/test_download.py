@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
+import os
 import random
 import threading
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 
 from tests.hub.server import Site, serving
 from tetrad.core.errors import HubError
-from tetrad.hub.download import Remote, download
+from tetrad.hub.download import Remote, copy, download, silent
 
 DATA = random.Random(0).randbytes(3_000_000)
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -114,3 +117,26 @@ def test_what_does_not_fit_is_refused_before_it_is_fetched(
     assert not (tmp_path / "file.part").exists()
     download(Remote(f"{site.address}/file"), tmp_path / "file", force=True)
     assert (tmp_path / "file").read_bytes() == DATA
+
+
+class Full(io.BytesIO):
+    """A file on a disk that is full."""
+
+    name = "model.gguf.part"
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Broken(io.BytesIO):
+    """An answer whose connection breaks."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+
+
+def test_a_full_disk_is_told_with_the_way_on_and_a_broken_connection_is_not_taken_for_one() -> None:
+    with pytest.raises(HubError, match=r"(?s)model.gguf.part: No space left on device, after .*make room"):
+        copy(io.BytesIO(b"data"), Full(), 0, 4, silent)
+    with pytest.raises(ConnectionResetError):
+        copy(Broken(), io.BytesIO(), 0, 4, silent)

@@ -195,12 +195,20 @@ def ceil_div(size: Size, divisor: int) -> Size:
 
 
 def is_multiple(size: Size, of: int) -> bool:
-    """Is that known?"""
+    """Is that known?
+
+    >>> is_multiple(6, 3), is_multiple(7, 3), is_multiple(3 * Dim("n", max=8), 3)
+    (True, False, False)
+    """
     return isinstance(size, int) and size % of == 0
 
 
 def is_below(size: Size, least: int) -> bool:
-    """Is that known?"""
+    """Is that known?
+
+    >>> is_below(2, 3), is_below(3, 3), is_below(Dim("n", max=2), 3)
+    (True, False, False)
+    """
     return isinstance(size, int) and size < least
 
 
