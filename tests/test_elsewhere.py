@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 import tetrad as td
-from tetrad.elsewhere import EXPRESSIONS, INSIDE, NAMES, SPACES
+from tetrad.elsewhere import EXPRESSIONS, INSIDE, METHODS, NAMES, SPACES
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EXPRESSIONS])
@@ -77,3 +77,22 @@ def test_names_spelt_alike_in_a_namespace(space: str, wrong: str, right: str) ->
     assert str(caught.value) == f"tetrad.{space} has no function '{wrong}'{told}"
     for other in SPACES:
         assert not hasattr(getattr(td, other), "__wrapped__")
+
+
+@pytest.mark.parametrize("name", [*METHODS, "clip", "cumsum", "argsort"])
+def test_methods_of_other_arrays(name: str) -> None:
+    x = td.ones((2, 3))
+    with pytest.raises(AttributeError, match=f"an array has no attribute '{name}'; here it is ") as caught:
+        getattr(x, name)
+    for found in re.findall(r"td\.([\w.]*\w)", str(caught.value)):
+        attrgetter(found)(td)
+    for found in re.findall(r"\bx\.(\w+)", str(caught.value)):
+        assert hasattr(x, found)
+
+
+def test_attributes_that_nobody_has() -> None:
+    with pytest.raises(AttributeError, match=r"an array has no attribute 'clip'; here it is td\.clip"):
+        td.jit(lambda x: x.clip(0, 1))(td.ones(3))
+    with pytest.raises(AttributeError, match=r"an array has no attribute 'shpe'$"):
+        td.ones(3).shpe  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(td.ones(3), "__array_interface__")

@@ -33,6 +33,15 @@ EXPRESSIONS = {
     "rand": "td.random.uniform(key, shape)", "randn": "td.random.normal(key, shape)", "tensor": "td.asarray",
     "vstack": "td.concat(..., axis=0)",
 }  # fmt: skip
+METHODS = {
+    "block_until_ready": "not needed: a call returns when its results are there", "conjugate": "x.conj()",
+    "copy": "td.asarray(x, copy=True)", "cpu": "np.asarray(x)", "detach": "td.stop_gradient(x)",
+    "diagonal": "td.linalg.diagonal(x)", "dim": "x.ndim", "dot": "x @ y", "fill": "td.full_like(x, value)",
+    "flat": "x.flatten()", "norm": "td.linalg.vector_norm(x)", "numpy": "np.asarray(x)",
+    "permute": "td.permute_dims(x, axes)", "ravel": "x.flatten()", "swapaxes": "td.moveaxis, or x.mT for the last two",
+    "t": "x.T", "tobytes": "np.asarray(x).tobytes()", "trace": "td.linalg.trace(x)",
+    "unsqueeze": "td.expand_dims(x, axis)",
+}  # fmt: skip
 SPACES = ("nn", "linalg", "random", "fft", "optim")
 INSIDE = {  # of a namespace: what its functions are called elsewhere
     "nn": {
@@ -73,3 +82,13 @@ def absent(space: str, name: str) -> AttributeError:
     near = [] if here or name.startswith("_") else difflib.get_close_matches(name.lower(), known, 1, 0.8)
     told = f"; here it is {here}" if here else f"; there is td.{space}.{near[0]}" if near else ""
     return AttributeError(f"tetrad.{space} has no function {name!r}{told}")
+
+
+def instead_of_method(name: str) -> str:
+    """What to write instead of a method that arrays have in NumPy or JAX: a function, mostly."""
+    if name in METHODS:
+        return f"; here it is {METHODS[name]}"
+    functions = importlib.import_module("tetrad.names")
+    if name in NAMES:
+        return f"; here it is td.{NAMES[name]}(x, ...)"
+    return f"; here it is td.{name}(x, ...)" if name in functions.__all__ else ""

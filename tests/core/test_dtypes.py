@@ -105,3 +105,8 @@ print(names, as_dtype(ml_dtypes.bfloat16), as_dtype(ml_dtypes.bfloat16).np)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(['bf16', 'f32'], False) bf16 bfloat16"
+
+
+@ARRAYS
+def test_numpy_takes_it_for_its_own(dtype: d.DType) -> None:
+    assert np.zeros(3, dtype).dtype == dtype.np  # type: ignore[call-overload]

@@ -67,6 +67,11 @@ class DType:
         return self.kind in "iux"
 
     @property
+    def dtype(self) -> np.dtype:
+        """What NumPy asks for where it expects a dtype of its own, so that `np.zeros(3, x.dtype)` works."""
+        return self.np
+
+    @property
     def np(self) -> np.dtype:
         """What NumPy holds elements as; blocks of a quantised type are bytes."""
         return NUMPY[u8] if self.kind == "q" else NUMPY[self]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from tetrad.tracing.array import Array
@@ -23,6 +23,12 @@ class Operators:
     """What `x + y` and `x.sum()` call. `which`: the settings `where` and `initial` of the function, as they come."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # for type checkers, what is not here is an error
+
+        def __getattr__(self, name: str) -> NoReturn:
+            told = "" if name.startswith("_") else importlib.import_module("tetrad.elsewhere").instead_of_method(name)
+            raise AttributeError(f"an array has no attribute {name!r}{told}", name=name, obj=self)
 
     def _call(self, name: str, *args: Any, **settings: Any) -> Array:
         result: Array = getattr(_functions(), name)(self, *args, **settings)
