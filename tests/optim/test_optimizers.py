@@ -15,6 +15,7 @@ from tetrad.core.tree import flatten, tree_map
 Vector = np.ndarray
 Step = Callable[[Vector, Vector], Vector]  # gradient, parameter -> what to add
 RATE, STEPS = 0.1, 6
+FEW_ULPS = 4 * np.finfo(np.float32).eps  # of parameters around 1, after a few steps
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.standard_normal((3, 4)), "b": [RNG.standard_normal(5)]}
 GRADIENTS = [tree_map(lambda p: RNG.standard_normal(p.shape), PARAMS) for _ in range(STEPS)]
@@ -272,7 +273,7 @@ def test_training_eagerly_agrees_with_the_compiled_step() -> None:
         *eager, _ = training_step(*eager, *BATCH)
         *compiled, _ = step(*compiled, *BATCH)
     for got, want in zip(flatten(compiled)[0], flatten(eager)[0], strict=True):
-        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=FEW_ULPS)
 
 
 def test_state_has_names() -> None:
@@ -299,7 +300,7 @@ def test_a_whole_training_run_is_one_scan() -> None:
         *expected, value = step(*expected, *BATCH)
         assert float(values[i]) == pytest.approx(float(value), rel=1e-5)
     for got, want in zip(flatten((params, state))[0], flatten(tuple(expected))[0], strict=True):
-        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=FEW_ULPS)
 
 
 def test_many_models_train_at_once() -> None:
