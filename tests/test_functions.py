@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -485,6 +486,20 @@ def test_diagonals_far_outside(k: int) -> None:
     check(lambda x: td.tril(x, k=k), x if k > 0 else x * 0, x)
     check(lambda x: td.triu(x, k=k), x * 0 if k > 0 else x, x)
     assert not np.asarray(td.eye(3, k=k)).any() and td.eye(0, k=k).shape == (0, 0)
+
+
+def test_a_mask_is_as_large_as_what_it_selects_from() -> None:
+    x = td.reshape(td.arange(6), (2, 3))
+    wrong = {"[3]": [True, False, True], "[2, 2]": np.ones((2, 2), bool)}
+    for shape, mask in wrong.items():
+        with pytest.raises(IndexError, match=rf"a mask of shape {re.escape(shape)} selects from axes of sizes \[2"):
+            x[mask]
+    with pytest.raises(IndexError, match=r"a mask of shape \[2\] selects from axes of sizes \[3\], of i32\[2,3\]"):
+        x[..., None, np.array([True, False])]
+    two, three = np.array([True, False]), np.array([True, False, True])
+    for key in ((..., three), (None, two), (0, three)):
+        np.testing.assert_array_equal(x[key], np.asarray(x)[key])
+    assert x[np.zeros(0, bool)].shape == (0, 3)
 
 
 def test_masks_without_axes() -> None:

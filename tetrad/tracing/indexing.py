@@ -54,21 +54,38 @@ def _kept_or_not(x: Array, is_kept: bool) -> Array:
 def _items(x: Array, key: tuple[Any, ...]) -> list[Item]:
     """The key with one item per axis (and None for new axes): no Ellipsis, no masks, no lists."""
     items: list[Any] = []
+    masks: list[tuple[int, Shape]] = []  # where one began, and its shape
     for part in key:
-        items.extend([part] if part is None or part is Ellipsis or isinstance(part, slice) else _index(part))
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            items.append(part)
+            continue
+        found, mask = _index(part)
+        masks += [] if mask is None else [(len(items), mask)]
+        items.extend(found)
     given = sum(item is not None and item is not Ellipsis for item in items)
     if given > x.ndim:
         fail(BoundsError, f"index: {given} indices for {x.type}, which has {x.ndim} axes")
     if sum(item is Ellipsis for item in items) > 1:
         fail(BoundsError, "index: an index has at most one Ellipsis")
     at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+    for place, mask in masks:
+        before = sum(item is not None and item is not Ellipsis for item in items[:place])
+        _check_mask(x, mask, before if place < at else before + x.ndim - given)
     return [*items[:at], *[slice(None)] * (x.ndim - given), *items[at + 1 :]]
 
 
-def _index(part: Any) -> list[int | Array]:
-    """An int or integer array; a mask becomes one integer array per axis of it."""
+def _check_mask(x: Array, mask: Shape, axis: int) -> None:
+    """A mask is as large as what it selects from; one without elements selects nothing, as in NumPy."""
+    sizes = x.shape[axis : axis + len(mask)]
+    if any(isinstance(n, int) and m not in (n, 0) for m, n in zip(mask, sizes, strict=True)):
+        message = f"index: a mask of shape {list(mask)} selects from axes of sizes {list(sizes)}, of {x.type}"
+        fail(BoundsError, message, "mask and axes must be of one size")
+
+
+def _index(part: Any) -> tuple[list[int | Array], Shape | None]:
+    """An int or integer array; a mask becomes one integer array per axis of it, and its shape is told."""
     if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
-        return [int(part)]
+        return [int(part)], None
     if not is_operand(part) and not isinstance(part, list):
         fail(DtypeError, f"{INDICES}, got {an(type(part).__name__)}", "fields with names are entries of a dict")
     array = as_array(np.asarray(part, np.int32) if isinstance(part, list) and not part else _from_list(part))
@@ -78,10 +95,10 @@ def _index(part: Any) -> list[int | Array]:
             fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
         if not array.ndim:
             fail(BoundsError, "index: a mask without axes stands alone", "x[mask], and index the result")
-        return [as_array(i) for i in np.nonzero(array.view)]
+        return [as_array(i) for i in np.nonzero(array.view)], array.shape
     if not array.dtype.is_integer:
         fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")
-    return [array]
+    return [array], None
 
 
 def _from_list(part: Any) -> Any:
