@@ -106,6 +106,9 @@ HINTS: list[tuple[Callable[[], Any], type[TetradError], str, str]] = [
     (lambda: Q + 1, DtypeError, "quantised arrays are not computed with, got q4_0", "x.dequantize()"),
     (lambda: td.matmul(X, Q), DtypeError, "quantised arrays are not computed with, got q4_0", "x.dequantize()"),
     (lambda: td.sum(Q), DtypeError, "got q4_0", "x.dequantize()"),
+    (lambda: td.jit(lambda x, n: x, static_argnums=2), TraceError, "has 2, there are 2", "from 0: 0 is x, 1 is n"),
+    (lambda: jit(lambda x: x, dims=({2: td.Dim("n")},))(X), ShapeError, "it has no axis 2", "one for each argument"),
+    (lambda: td.nn.one_hot(X, 3), DtypeError, "classes are integers", "astype"),
     (lambda: td.explain(3), TraceError, "explain: expected a function, got an int", ""),  # type: ignore[arg-type]
     (lambda: td.bisect(3), TraceError, "bisect: expected a function, got an int", ""),
     (lambda: td.zeros(2.5), ShapeError, "a shape holds ints and Dims, got", "int()"),

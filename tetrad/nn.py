@@ -263,7 +263,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = f32, axis: int = -1) -> Ar
     """
     x = as_array(x)
     if not x.dtype.is_integer:
-        fail(DtypeError, f"one_hot: classes are integers, got {x.type}")
+        fail(DtypeError, f"one_hot: classes are integers, got {x.type}", "convert them with astype")
     hit = td.equal(td.expand_dims(x, axis=-1), positions(num_classes))
     return td.moveaxis(td.astype(hit, as_dtype(dtype)), -1, axis)
 

@@ -392,7 +392,7 @@ class custom_vjp(_Custom):
         if not isinstance(found, tuple | list) or len(found) != len(site.tree.children):
             wanted = f"a tuple of {len(site.tree.children)}, one for each argument"
             came = f"{len(found)}" if isinstance(found, tuple | list) else an(type(found).__name__)
-            self.wrong(f"the backward rule of {site.name} must return {wanted}, it returned {came}")
+            self.wrong(f"the backward rule of {site.name} must return {wanted}, it returned {came}", "(g,) for one")
         leaves: list[Any] = []
         for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):
             given = leaves_below(tree, part)

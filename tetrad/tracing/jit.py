@@ -407,7 +407,8 @@ def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayT
     shape = list(kind.shape)
     for axis, size in mark.items():
         if not -len(shape) <= axis < len(shape):
-            fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}")
+            hint = "dims=({axis: Dim}, ...), one for each argument"
+            fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}", hint)
         if not isinstance(size, SizeExpr):
             fail(ShapeError, f"dims: axis {axis} of {name} is marked with {size!r}", "mark it with a td.Dim")
         shape[axis] = size

@@ -153,4 +153,5 @@ def _position(name: str, number: int, positional: tuple[str, ...], any_number: b
         return number
     if -len(positional) <= number < 0:
         return number + len(positional)
-    fail(TraceError, f"{name}: {what}_argnums has {number}, there are {len(positional)} positional parameters")
+    hint = f"counted from 0: {', '.join(f'{i} is {p}' for i, p in enumerate(positional))}" if positional else None
+    fail(TraceError, f"{name}: {what}_argnums has {number}, there are {len(positional)} positional parameters", hint)
