@@ -38,10 +38,12 @@ DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
 EXCHANGES = ("all_to_all", "ppermute", "pshuffle", "psum_scatter")
 ROWS = ("associative_scan", "map")
+NUMERICAL = ("allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid")
 CUSTOM = ("checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
 TRANSFORMS = {  # name -> module in tracing
     **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
-    **dict.fromkeys(EXCHANGES, "exchange"), **dict.fromkeys(ROWS, "rows"), "linear_transpose": "turned",
+    **dict.fromkeys(EXCHANGES, "exchange"), **dict.fromkeys(ROWS, "rows"),
+    **dict.fromkeys(NUMERICAL, "numerical"), "linear_transpose": "turned",
 }  # fmt: skip
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 
