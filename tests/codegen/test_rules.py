@@ -138,6 +138,35 @@ def test_loads_and_stores_of_long_work_have_no_mask_where_all_lanes_are_there() 
     assert text.count("call <16 x float> @llvm.masked.load") == 1 and text.count("call void @llvm.masked.store") == 2
 
 
+def pairs_tail(steps: int = 100) -> n.Program:
+    """Much work on the first of two neighbours, which goes to the second of two; a loop for some lanes only."""
+    k = KernelBuilder("pairs_tail", 16)
+    x, y, size = k.buffer("x", f32), k.buffer("y", f32, "write"), k.arg("n")
+    i = k.global_id()
+    with k.when(i < size, guard=True):
+        value = k.load(x, i * 2)
+        for _ in range(steps):
+            value = k.fma(value, value, 0.25)
+        kept = k.local(value)
+        with k.when(value > 0.5):
+            total = k.local(value)
+            with k.loop(5, always=True):
+                total.set(total.get() * 0.5 + value)
+            kept.set(total.get())
+        k.store(y, i * 2 + 1, kept.get())
+    return k.finish()
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 48])
+def test_long_work_on_every_second_element_is_written_once(size: int) -> None:
+    text = text_of(pairs_tail())
+    assert text.count("llvm.fma.v16f32(") == 100 + 1
+    ways = [part.split("\nsome")[0] for part in text.split("\nall")[1:]]
+    assert len(ways) == 2 and not any("masked" in way for way in ways)
+    arrays = {"x": np.linspace(-1, 1, 2 * size, dtype=np.float32), "y": np.zeros(2 * size, np.float32)}
+    assert_same_as_evaluator(pairs_tail(), arrays, {"n": size}, (3, 1, 1))
+
+
 def test_work_that_is_mostly_loads_has_two_ways() -> None:
     k = KernelBuilder("many", 16)
     x, y, size = k.buffer("x", f32), k.buffer("y", f32, "write"), k.arg("n")

@@ -13,6 +13,8 @@ from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, 
 from tetrad.core.dtypes import REAL_DTYPES, DType, f16, f32, f64, i32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel import math as km
+from tetrad.kernel.build import KernelBuilder
+from tetrad.kernel.text import to_text
 
 INF, NAN = math.inf, math.nan
 BINARY_CASES = [case for case in CASES if case[0] in BINARY]
@@ -173,6 +175,16 @@ def test_huge_angles_keep_every_bit(name: str, dtype: DType) -> None:
     single = np.array([CLOSEST[dtype], info.max, 1.5707964e9, 105615.0, 105615.01, 1e9, 1e9 + 1], dtype.np)
     error, where = worst(name, dtype, np.concatenate([powers, single, -single]))
     assert error <= km.ULPS[name][dtype], where
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(f32, 110), (f64, 190)], ids=str)
+def test_huge_angles_are_little_code(dtype: DType, most: int) -> None:
+    """They are rare, and all of it is compiled for every sine. Constants stand in the instructions that use them."""
+    k = KernelBuilder("sine")
+    y = k.buffer("y", dtype, "write")
+    k.store(y, k.lane(), km.sin(k, k.load(k.buffer("x", dtype), k.lane())))
+    lines = to_text(k.finish()).splitlines()
+    assert sum(" const(" not in line for line in lines) <= most
 
 
 # -- properties that callers lean on ----------------------------------------------------------------------------------

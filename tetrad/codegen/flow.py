@@ -172,7 +172,7 @@ def guard_once(cg: Codegen, node: n.If) -> None:
 def is_written_once(cg: Codegen, block: n.Block) -> bool:
     """Would writing it twice cost more time in LLVM than asking at each load and store costs when it runs?"""
     accesses = [i.at for i in block if isinstance(i, n.Load | n.Store)]
-    neighbours = all(stride_inside(cg, at) in (0, 1) for at in accesses)
+    neighbours = all(stride_inside(cg, at) in (0, 1, 2) for at in accesses)
     return cg.divide is None and neighbours and length(block) >= max(LONG, LONG_ACCESS * len(accesses))
 
 
@@ -185,20 +185,25 @@ def stride_inside(cg: Codegen, at: n.Value) -> int | None:
     return index_stride(at, stride_inside(cg, at.lhs), stride_inside(cg, at.rhs))
 
 
-def length(block: n.Block) -> float:
-    """Instructions, of nested blocks too; a loop is never worth less code."""
+def length(block: n.Block, is_rare: bool = False) -> float:
+    """Instructions, of nested blocks too. A loop is never worth less code, unless it is in a branch, without memory."""
     total = 0.0
     for instr in block:
         match instr:
             case n.For():
-                return -math.inf
+                total += length(instr.body) if is_rare and not has_access(instr.body) else -math.inf
             case n.If():
-                total += length(instr.then) + length(instr.orelse)
+                total += length(instr.then, True) + length(instr.orelse, True)
             case n.Region():
-                total += length(instr.body)
+                total += length(instr.body, is_rare)
             case _:
                 total += 1
     return total
+
+
+def has_access(block: n.Block) -> bool:
+    """Loads, stores, or blocks that may have some."""
+    return any(isinstance(instr, n.Load | n.Store | n.For | n.If | n.Region) for instr in block)
 
 
 def divergent_if(cg: Codegen, node: n.If) -> None:

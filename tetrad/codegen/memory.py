@@ -6,7 +6,8 @@ a mask inactive lanes never touch memory; nor does any lane outside its buffer, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from tetrad.codegen.emitter import Codegen, Emitted, Rules, form
 from tetrad.codegen.flow import guarded, trap_if
@@ -47,11 +48,11 @@ def load(cg: Codegen, node: n.Load) -> Emitted:
     if stride == 1:
         pointer = cg.pointer(node.buffer, cg.scalar(node.at))
         return Emitted(from_memory(cg, load_neighbours(cg, wide, pointer, dtype), dtype, True), None)
-    if stride == 2 and cg.mask is None and cg.lanes > 1:
-        return Emitted(from_memory(cg, every_second(cg, node, wide), dtype, True), None)
     pointers = cg.pointers(node.buffer, cg.vector(node.at)) if stride is None else pointers_apart(cg, node, stride)
     name = f"llvm.masked.gather.{cg.suffix(wide)}.v{cg.lanes}p0"
-    raw = masked_load(cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype)
+    gathered = partial(masked_load, cg, name, wide, f"<{cg.lanes} x ptr>", pointers, dtype)
+    is_plain = stride == 2 and cg.lanes > 1
+    raw = if_all_are_there(cg, wide, partial(every_second, cg, node, wide), gathered) if is_plain else gathered()
     return Emitted(from_memory(cg, raw, dtype, True), None)
 
 
@@ -63,23 +64,27 @@ def pointers_apart(cg: Codegen, node: n.Load, stride: int) -> str:
 
 
 def load_neighbours(cg: Codegen, wide: str, pointer: str, dtype: DType) -> str:
-    """One element for each lane; under a mask that is mostly full, as if there were none where it is."""
+    """One element for each lane."""
     name, plain = f"llvm.masked.load.{cg.suffix(wide)}.p0", f"load {wide}, ptr {pointer}, align {dtype.nbytes}"
+    return if_all_are_there(cg, wide, lambda: cg.new(plain), lambda: masked_load(cg, name, wide, "ptr", pointer, dtype))
+
+
+def if_all_are_there(cg: Codegen, wide: str, plain: Callable[[], str], masked: Callable[[], str]) -> str:
+    """A load; under a mask that is mostly full, as if there were none where it is."""
     if cg.mask is None:
-        return cg.new(plain)
+        return plain()
     if cg.mask not in cg.full:
-        return masked_load(cg, name, wide, "ptr", pointer, dtype)
+        return masked()
     slot = cg.alloca(wide)
     for _ in either_way(cg):
-        raw = cg.new(plain) if cg.mask is None else masked_load(cg, name, wide, "ptr", pointer, dtype)
-        cg.line(f"store {wide} {raw}, ptr {slot}")
+        cg.line(f"store {wide} {plain() if cg.mask is None else masked()}, ptr {slot}")
     return cg.new(f"load {wide}, ptr {slot}")
 
 
 def either_way(cg: Codegen) -> Iterator[None]:
     """Twice: without a mask, for when all lanes are there, and with it.  here -[full]-> all -> done;  -> some -> done
 
-    Only what stands in one line may be written between: nothing that is shared later.
+    Nothing that is shared later may be written between.
     """
     mask, is_full = cg.mask, cg.full[cg.mask or ""]
     everyone, some, done = (cg.name(stem) for stem in ("all", "some", "done"))
@@ -156,12 +161,21 @@ def store(cg: Codegen, node: n.Store) -> None:
         for _ in either_way(cg) if cg.mask in cg.full else (None,):
             store_neighbours(cg, wide, value, pointer, node)
         return
-    align, mask = ("i32", str(dtype.nbytes)), (cg.mask_type, cg.mask or "splat (i1 true)")
-    if stride == 2 and cg.mask is None:
-        store_every_second(cg, cg.pointer(node.buffer, cg.scalar(node.at)), value, wide, dtype)
+    if stride == 2 and (cg.mask is None or cg.mask in cg.full):
+        first, pointers = cg.pointer(node.buffer, cg.scalar(node.at)), cg.pointers(node.buffer, cg.vector(node.at))
+        for _ in either_way(cg) if cg.mask is not None else (None,):
+            if cg.mask is None:
+                store_every_second(cg, first, value, wide, dtype)
+            else:
+                scatter(cg, pointers, value, wide, dtype)
         return
-    pointers = (f"<{cg.lanes} x ptr>", cg.pointers(node.buffer, cg.vector(node.at)))
-    cg.call("void", f"llvm.masked.scatter.{cg.suffix(wide)}.v{cg.lanes}p0", (wide, value), pointers, align, mask)
+    scatter(cg, cg.pointers(node.buffer, cg.vector(node.at)), value, wide, dtype)
+
+
+def scatter(cg: Codegen, pointers: str, value: str, wide: str, dtype: DType) -> None:
+    align, mask = ("i32", str(dtype.nbytes)), (cg.mask_type, cg.mask or "splat (i1 true)")
+    to = (f"<{cg.lanes} x ptr>", pointers)
+    cg.call("void", f"llvm.masked.scatter.{cg.suffix(wide)}.v{cg.lanes}p0", (wide, value), to, align, mask)
 
 
 def store_neighbours(cg: Codegen, wide: str, value: str, pointer: str, node: n.Store) -> None:

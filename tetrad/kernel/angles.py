@@ -7,7 +7,6 @@ except that huge angles sit in a branch that is skipped when no lane needs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 from tetrad.core.dtypes import f32, f64, i32, i64, u32
@@ -93,7 +92,10 @@ def _reduce_far_32(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
     """A 64-bit fraction from 96 bits of 2/pi: f32 angles come no closer than 2**-30 to a multiple of pi/2."""
     bits = k.bitcast(a, i32)
     m = ((bits & 0x7FFFFF) | 0x800000).cast(i64)
-    w = _window(k, (bits >> 23).cast(i64) - 120, count=3, levels=3)
+    position = (bits >> 23) - 120
+    start, shift = position >> 5, position & 31
+    words = _words(k, start, count=4, levels=3)
+    w = [_joined(high, low, shift).cast(i64) for high, low in pairwise(words)]
     turn = m * ((w[0] << 32) | w[1]) + ((m * w[2]) >> 32)
     r = (turn << 2).cast(f64) * (math.pi / 2 * 2.0**-64)
     return r.cast(f32), _nearest_quadrant(turn).cast(i32)
@@ -103,7 +105,7 @@ def _reduce_far_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
     """A 128-bit fraction from 192 bits of 2/pi: f64 angles come as close as 2**-61 to a multiple of pi/2."""
     bits = k.bitcast(a, i64)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
-    p = _fraction_of_turn(k, m, _window(k, (bits >> 52) - 1045, count=6, levels=5))
+    p = _fraction_of_turn(k, m, ((bits >> 52) - 1045).cast(i32))
     turn = (p[0] << 32) | p[1]
     rest = (turn << 2) | (p[2] >> 30)
     high = rest.cast(f64)
@@ -118,33 +120,48 @@ def _nearest_quadrant(turn: Val) -> Val:
     return (turn + (1 << 61)) >> 62
 
 
-def _window(k: KernelBuilder, position: Val, *, count: int, levels: int) -> list[Val]:
-    """`count` words of 32 bits of the table of 2/pi from a bit position on, the first 2**levels words as start."""
-    words, start = [k.const(word, u32) for word in c.TWO_OVER_PI_WORDS], position.cast(i32)
+def _words(k: KernelBuilder, start: Val, *, count: int, levels: int) -> list[Val]:
+    """`count` words of the table of 2/pi from word `start` < 2**levels on, chosen: there is no memory to look into."""
+    words = [k.const(word, u32) for word in c.TWO_OVER_PI_WORDS]
     for level in reversed(range(levels)):
-        is_set = ((start >> (5 + level)) & 1).ne(0)
-        kept = count + 1 + (1 << level) - 1
-        words = [k.select(is_set, words[i + (1 << level)], words[i]) for i in range(kept)]
-    shift = position & 31
-    return [_low_word((a << shift) | (b >> (32 - shift))) for a, b in pairwise([word.cast(i64) for word in words])]
+        is_set, half = ((start >> level) & 1).ne(0), 1 << level
+        upper, lower = words[half:], words[: count - 1 + half]
+        words = [k.select(is_set, b, a) for a, b in zip(lower, upper, strict=False)] + lower[len(upper) :]
+    return words
+
+
+def _joined(high: Val, low: Val, shift: Val) -> Val:
+    """The 32 bits that begin `shift` bits into the first of two words."""
+    return (high << shift.cast(u32)) | ((low >> 1) >> (31 - shift).cast(u32))
+
+
+def _fraction_of_turn(k: KernelBuilder, m: Val, position: Val) -> list[Val]:
+    """The first four 32-bit digits after the point of m times the bits of 2/pi from a position on, m < 2**53.
+
+    Long multiplication by six digits, the last first: a loop, as such angles are rare and code takes time to compile.
+    A digit is in two words; the first step only fetches one.
+    """
+    m_low, m_high = _low_word(m), m >> 32
+    start, shift = position >> 5, position & 31
+    zero = k.const(0, i64)
+    below, column, high = k.local(0, u32), k.local(zero), k.local(zero)
+    digits = [k.local(zero) for _ in range(4)]
+    with k.loop(7, always=True) as step:
+        (word,) = _words(k, start + 6 - step.cast(i32), count=1, levels=6)
+        digit = k.select(step > 0, _joined(word, below.get(), shift).cast(i64), zero)
+        low_product, high_product = m_low * digit, m_high * digit  # modulo 2**64, read as unsigned
+        total = column.get() + _low_word(low_product)
+        column.set((total >> 32) + _low_word(low_product >> 32) + _low_word(high_product) + high.get())
+        high.set(_low_word(high_product >> 32))
+        below.set(word)
+        for newer, older in reversed(list(pairwise(digits))):
+            older.set(newer.get())
+        digits[0].set(_low_word(total))
+    return [digit.get() for digit in digits]
 
 
 def _low_word(x: Val) -> Val:
     return x & 0xFFFFFFFF
-
-
-def _fraction_of_turn(k: KernelBuilder, m: Val, w: Sequence[Val]) -> list[Val]:
-    """The first four 32-bit digits after the point of m * 0.w0w1w2..., m < 2**53: long multiplication."""
-    m_low, m_high = _low_word(m), m >> 32
-    low, high = [m_low * x for x in w], [m_high * x for x in w]  # modulo 2**64, read as unsigned
-    digits, carry = [], k.const(0, i64)
-    for i in reversed(range(5)):
-        column = _low_word(low[i]) + _low_word(low[i + 1] >> 32) + _low_word(high[i + 1])
-        if i + 2 < len(w):
-            column = column + _low_word(high[i + 2] >> 32)
-        digits.append(_low_word(column + carry))
-        carry = (column + carry) >> 32
-    return digits[::-1][:4]
 
 
 def asin(k: KernelBuilder, x: Val) -> Val:
