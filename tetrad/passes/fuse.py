@@ -46,6 +46,7 @@ MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the k
 # that is read and written between two kernels. Rows repeat their work for every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
+NO_LEVEL = -1
 
 
 @record(eq=False)
@@ -65,6 +66,17 @@ class Group:
 def fuse(graph: Graph) -> tuple[Group, ...]:
     """The groups of a graph, operands before users."""
     return _Fusion(graph).groups()
+
+
+Times = dict[Node, int]
+
+
+def levels(nodes: Iterable[Node]) -> Times:
+    """How many levels of operands each node has below; operands come first."""
+    found: Times = {}
+    for node in nodes:
+        found[node] = 1 + max((found[i] for i in node.inputs), default=-1)
+    return found
 
 
 @record(eq=False)
@@ -97,7 +109,9 @@ class _Fusion:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
         self.whole: dict[Node, Whole] = {}  # member -> its group, as far as groups are made
-        self.until = dict(self.place)  # node -> the last place of all that runs before it or with it
+        self.level = levels(self.nodes)
+        # node -> the last place, and the deepest level, of all that runs before it or with it
+        self.until, self.depth = dict(self.place), dict(self.level)
         self.flat: dict[Node, bool] = {}
         self.maps: dict[Group, Map] = {}
 
@@ -118,32 +132,34 @@ class _Fusion:
         self.run_together(together)
         return Group(kind, root, tuple(together), tuple(m for m in together if self.leaves(m, together)))
 
-    def run_together(self, members: Mapping[Node, object]) -> None:
-        """Note that none of the members runs before what any of them needs."""
+    def run_together(self, members: Mapping[Node, object], is_map: bool = False) -> None:
+        """Note that none of the members runs before what any of them needs. Levels are for the few groups that are
+        made before maps: with each of many nodes that join one, all that comes after would go down a level."""
         needs = dict.fromkeys(i for m in members for i in m.inputs if i not in members)
         whole = Whole(tuple(members), tuple(needs))
         self.whole.update((m, whole) for m in members)
-        self.delay(whole.members, max(self.until[m] for m in members))
+        for until in (self.until,) if is_map else (self.until, self.depth):
+            self.delay(until, whole.members, max(until[m] for m in members))
 
-    def delay(self, nodes: Iterable[Node], until: int) -> None:
-        """Note that the nodes, and with them all that wait for them, run after a place."""
+    def delay(self, until: Times, nodes: Iterable[Node], time: int) -> None:
+        """Note that the nodes, and with them all that wait for them, run after a time."""
         stack = list(nodes)
         while stack:
             node = stack.pop()
-            if self.until[node] < until:
-                self.until[node] = until
-                stack.extend(self.users[node])
-                stack.extend(self.whole[node].members if node in self.whole else ())
+            if until[node] < time:
+                for member in self.whole[node].members if node in self.whole else (node,):
+                    until[member] = time
+                    stack.extend(self.users[member])
 
     def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
         """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs after them."""
         if node in self.whole:
             return False
-        return not self.wait([i for i in node.inputs if i not in members], members, self.place[root])
+        return not self.wait([i for i in node.inputs if i not in members], members, self.place[root], self.level[root])
 
-    def wait(self, nodes: Iterable[Node], members: Container[Node], since: int) -> bool:
-        """Is anything of `members`, none of which comes before place `since`, needed to compute one of the nodes,
-        when groups made so far run as wholes?"""
+    def wait(self, nodes: Iterable[Node], members: Container[Node], place: int, level: int = NO_LEVEL) -> bool:
+        """Is anything of `members`, none of which has an earlier place or a lower level, needed to compute one of the
+        nodes, when groups made so far run as wholes? A node in need of them has a later place, and a higher level."""
         stack, seen = list(nodes), set[Node]()
         while stack:
             node = stack.pop()
@@ -151,7 +167,7 @@ class _Fusion:
             one, inputs = (whole.members[0], whole.inputs) if whole else (node, node.inputs)
             if one in members:
                 return True
-            if one not in seen and self.until[node] >= since:
+            if one not in seen and self.until[node] > place and self.depth[node] > level:
                 seen.add(one)
                 stack.extend(inputs)
         return False
@@ -505,7 +521,7 @@ def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> G
             outputs.append(node)
         else:
             memory.discard(node)
-    fusion.run_together(members)
+    fusion.run_together(members, is_map=True)
     made = Group("map", second.root, tuple(members), (*outputs, *second.outputs))
     fusion.join(first, second, made)
     return made
