@@ -12,7 +12,7 @@ import tetrad as td
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.lower.lower import Lowerer
 from tetrad.passes import fuse as fuse_module
-from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, _Fusion, fuse
+from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, TRIES, _Fusion, fuse
 from tetrad.passes.pipeline import optimise
 from tetrad.passes.questions import weight
 
@@ -227,3 +227,11 @@ def steps_of_fusion(layers: int) -> int:
 
 def test_chains_that_read_each_other_are_not_walked_to_their_beginning() -> None:
     assert steps_of_fusion(40) < 20_000
+
+
+def test_a_map_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All read x, and none is computed with another."""
+    compared: list[object] = []
+    monkeypatch.setattr(fuse_module, "can_merge", lambda *_: compared.append(_) or False)
+    graph = td.trace(lambda x: [td.exp(x * i) for i in range(2, 102)])(td.Spec((8,)))
+    assert len(fuse(optimise(graph))) == 100 and len(compared) <= 100 * TRIES

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
@@ -46,6 +47,7 @@ MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the k
 # that is read and written between two kernels. Rows repeat their work for every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
+TRIES = 16  # maps with which a map may be computed that are looked at, the latest first
 NO_LEVEL = -1
 
 
@@ -456,7 +458,8 @@ def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[
     touching: dict[Node, set[int]] = {}  # array -> which of them write or read it
     for group in sorted((g for g in groups if g.kind == "map"), key=lambda g: fusion.place[g.root]):
         near = set().union(*(touching.get(i, ()) for i in fusion.map(group, memory).reads))
-        number = next((n for n in sorted(near, reverse=True) if can_merge(fusion, merged[n], group, memory)), None)
+        roomy = (n for n in sorted(near, reverse=True) if has_room(fusion, merged[n], group, memory))
+        number = next((n for n in islice(roomy, TRIES) if can_merge(fusion, merged[n], group, memory)), None)
         if number is None:
             number, made = len(merged), group
         else:
@@ -467,12 +470,15 @@ def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[
     return [g for g in groups if g.kind != "map"] + list(merged.values())
 
 
+def has_room(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> bool:
+    """Have both maps one shape, and not too much work for one kernel?"""
+    work = fusion.map(first, memory).work + fusion.map(second, memory).work
+    return first.root.type.shape == second.root.type.shape and work <= MAP_WORK
+
+
 def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> bool:
-    if first.root.type.shape != second.root.type.shape:
-        return False
+    """May both maps, of one shape, be one kernel?"""
     a, b = fusion.map(first, memory), fusion.map(second, memory)
-    if a.work + b.work > MAP_WORK:
-        return False
     feeds = [o for o in first.outputs if o in b.reads]
     related = feeds or any(i.type.shape == first.root.type.shape for i in a.reads & b.reads)
     if not related or not all(aligned(second.root, o, memory) for o in feeds):
