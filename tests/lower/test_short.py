@@ -1,4 +1,4 @@
-"""Short rows: lanes that take a row each give the bits of workgroups that take one."""
+"""Short rows and narrow columns: lanes that take one each give the bits of workgroups that do."""
 
 from __future__ import annotations
 
@@ -50,6 +50,17 @@ def test_a_workgroup_has_as_many_rows_as_lanes(rows: int, size: int, groups: int
     graph = optimise(td.trace(lambda x: td.sqrt(td.sum(x * x, axis=-1)))(td.Spec((rows, size))))
     (launch,) = Lowerer(current_target()).lower(graph).steps
     assert launch.groups == groups
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_few_narrow_columns_have_the_bits_of_many(dtype: Any) -> None:
+    x = (10 * np.random.default_rng(9).standard_normal((20, 5, 3))).astype(dtype)
+    for function in (td.sum, td.max, td.prod):
+        compiled = td.jit(lambda x, f=function: f(x, axis=1))
+        np.testing.assert_array_equal(np.asarray(compiled(x))[:2], compiled(x[:2]))
+    graph = optimise(td.trace(lambda x: td.sum(x, axis=1))(td.Spec(x.shape)))
+    (launch,) = Lowerer(current_target()).lower(graph).steps
+    assert launch.groups == 4  # 60 elements
 
 
 def test_derivatives_and_batches() -> None:

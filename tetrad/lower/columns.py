@@ -15,12 +15,14 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
+from tetrad.lower.maps import guarded_vectors
 from tetrad.lower.reader import At
 from tetrad.lower.rows import accumulator
 from tetrad.passes.fuse import Group
 
 CHUNK = 256
 STRETCH, SHORT = 1024, 256  # elements of the last axis one workgroup takes; at least, where threads wait for work
+FEW, NARROW = 8, 4  # positions, and elements of the last axis, that are gathered sooner than a workgroup is begun
 TOGETHER = 4  # positions joined in one pass over the accumulators
 
 
@@ -28,11 +30,41 @@ def lower_columns(group: Group, inputs: list[Node], memory: Memory) -> list[Laun
     """The kept axes are [outer..., last]; reduced axes are walked as one, row-major."""
     node = group.root
     chunks = chunk_count(node)
+    if is_narrow(node):
+        return [narrow_kernel(group, inputs, memory)]
     if chunks == 1:
         return [chunk_kernel(group, inputs, memory, memory.slots[node], final=True)]
     kept = product(node.type.shape)
     parts = memory.temp("parts", accumulator(node), chunks, kept)
     return [chunk_kernel(group, inputs, memory, parts, final=False), join_kernel(group, memory, parts)]
+
+
+def is_narrow(node: Node) -> bool:
+    """A few positions, and a last axis that would leave lanes without work: they run along all kept axes instead."""
+    kept, last, positions = product(node.type.shape), node.type.shape[-1], reduced_size(node)
+    if not isinstance(kept, int) or not isinstance(last, int) or not isinstance(positions, int):
+        return False
+    return 0 < positions <= FEW and last <= NARROW and kept >= LANES
+
+
+def narrow_kernel(group: Group, inputs: list[Node], memory: Memory) -> Launch:
+    """A lane an element of the result: its positions in order, in a register."""
+    node, total = group.root, product(group.root.type.shape)
+    frame = Frame(group.name, memory)
+    k, monoid, dtype = frame.k, node.op.monoid, accumulator(node)
+    frame.reads(inputs)
+    out = frame.output(memory.slots[node])
+
+    def body(element: Val) -> None:
+        kept = Space(k, frame.sizes, node.type.shape, element).axes()
+        value = k.local(monoid.init(dtype), dtype)
+        with k.loop(frame.sizes.val(reduced_size(node))) as position:
+            one = frame.reading.wide(node.inputs[0], source_at(frame, node, position, kept))
+            value.set(monoid.combine(k, value.get(), one))
+        k.store(out, element, k.cast(value.get(), node.type.dtype))
+
+    guarded_vectors(frame, k.group_id() * LANES, total, 1, body)
+    return frame.finish(ceil_div(total, LANES), group, flops=product(node.inputs[0].type.shape))
 
 
 def reduced_shape(node: Node) -> Shape:
