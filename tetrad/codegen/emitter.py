@@ -305,6 +305,16 @@ class Codegen:
     def first_lanes(self, count: int) -> str:
         return "<" + ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes)) + ">"
 
+    def every_lane(self) -> str:
+        """A full mask that LLVM cannot look into, made once for the kernel."""
+        outer = self.scopes[1]
+        if "every lane" not in outer.known:
+            bits = self.new('call i64 asm "", "=r,0"(i64 -1)', outer)
+            first = self.new(f"trunc i64 {bits} to i{self.lanes}", outer)
+            mask = self.new(f"bitcast i{self.lanes} {first} to {self.mask_type}", outer)
+            outer.known["every lane"] = Emitted(mask, None)
+        return outer.known["every lane"].text
+
     def any_lane(self, mask: str) -> str:
         bits = self.new(f"bitcast {self.mask_type} {mask} to i{self.lanes}")
         return self.new(f"icmp ne i{self.lanes} {bits}, 0")

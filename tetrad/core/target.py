@@ -36,6 +36,11 @@ class Target:
         return self.dot4.startswith("vnni")
 
     @property
+    def narrows_in_stores(self) -> bool:
+        """Wide integers are stored as narrow ones, under a mask, in one instruction (vpmovdb and its like)."""
+        return self.vector_bits == 512
+
+    @property
     def key(self) -> str:
         """What generated code depends on; part of every cache key."""
         return f"{self.triple};{self.cpu};{self.features};{self.dot4}"
