@@ -146,11 +146,11 @@ def recurrence() -> Pair:
 
 
 def systems(backward: bool) -> Callable[[], Pair]:
-    """10,000 systems of 8 equations."""
+    """10,000 systems of 8 equations, none near singular: there the two libraries would differ in the fourth digit."""
 
     def make() -> Pair:
         count, n = 10_000, 8
-        a = normal(count, n, n) + np.float32(4) * np.eye(n, dtype=np.float32)
+        a = normal(count, n, n) + np.float32(2 * n) * np.eye(n, dtype=np.float32)
         arrays = [a, normal(count, n, seed=1)]
         work = Work(4 * count * (n * n + n), 4 * count * n, count * (2 * n**3 // 3 + 2 * n * n))
         ours, theirs = td.vmap(td.linalg.solve), jax().vmap(jax().numpy.linalg.solve)
