@@ -28,6 +28,7 @@ class Target:
     dot4: str  # vnni512, vnni256, maddubs, portable
     f32_tile: Tile
     f64_tile: Tile
+    panel_bytes: int  # of the right side that tiles of many rows take at a pace at which they need not be near
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
 
     @property

@@ -36,7 +36,7 @@ from tetrad.lower.thin import CHUNK, is_thin, lower_thin
 from tetrad.lower.transpose import exchanged_fours, turned_fours
 from tetrad.passes.fuse import Group
 
-PANEL_BYTES = 16 << 10  # one block of k of the columns of a tile: half of the nearest cache
+NEAR = 16 << 10  # bytes of a panel (one block of k, the columns of a tile): half of the nearest cache
 ROWS, COLUMNS = 1024, 1024  # of a workgroup at most
 FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
 STRETCH = 96  # rows staged at a time: they lie in the second cache
@@ -92,13 +92,11 @@ class Matmul:
         self.width = self.tile.vectors * LANES
         is_small = prod(self.size.known()) < SMALL and min(self.size.known()[2:]) < NARROW
         self.unroll = 1 if is_small else UNROLL
-        self.depth = PANEL_BYTES // (self.width * self.dtype.nbytes)  # of a block of k
-        if is_small and isinstance(self.size.k, int) and self.size.k <= CHUNK:
-            self.depth = max(self.size.k, 1)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         is_staged = self.is_worth_staging()
         self.rows, self.columns = choose_blocks(self.size, self.tile.rows, memory.threads, is_staged)
+        self.depth = self.choose_depth(is_small)
         self.piece = min(PIECE, self.columns) if self.is_low and self.packed is None else self.columns
         panels = self.panel_pitch * self.piece
         self.panels = self.frame.input(self.packed) if self.packed else self.scratch("panels", panels)
@@ -129,6 +127,13 @@ class Matmul:
     def panel_pitch(self) -> int:
         """Elements of scratch a packed column has, one more than its block of k for the same reason."""
         return self.depth + 1
+
+    def choose_depth(self, is_small: bool) -> int:
+        """Steps of k of a block. Few rows take all they can from a panel, which is near; under many, wide tiles go so
+        slowly over it that it may come from the second cache, and then no chain has to wait for another block."""
+        k, panel = self.size.k, NEAR if self.is_low else self.memory.target.panel_bytes
+        depth = CHUNK if is_small else min(panel // (self.width * self.dtype.nbytes), CHUNK)
+        return rounded(max(k, 1), LANES) if isinstance(k, int) and k < depth else depth
 
     def is_turned(self, side: Node) -> bool:
         """Is a side read in place from an array that lies the other way round?"""

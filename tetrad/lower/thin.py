@@ -11,10 +11,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tetrad.core.sizes import Shape, ceil_div, plain, product
+from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame, Memory
-from tetrad.lower.index import Space
+from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.passes.fuse import Group, inputs_of
@@ -25,6 +26,7 @@ STRETCH, SHORT_STRETCH = 4096, 512  # columns of a workgroup; fewer where thread
 SHARE = 2  # workgroups wanted for each thread
 UNKNOWN = 1024  # what a Dim is taken for
 TOGETHER = 8  # steps of k in one pass over the stretch
+AHEAD = 128  # columns: so far before its use memory is asked for, where processors ask too late by themselves
 
 
 def is_thin(node: Node) -> bool:
@@ -110,6 +112,8 @@ class Thin:
         with self.every_column() as lane:
             values = [k.load(chain, lane) for chain in self.chains]
             for u in range(count):
+                self.ask_ahead(step + u, self.base + lane + AHEAD)
+            for u in range(count):
                 right = self.right(step + u, self.base + lane)
                 values = [multiply_add(k, self.left(m, step + u), right, v) for m, v in enumerate(values)]
             for chain, value in zip(self.chains, values, strict=True):
@@ -122,6 +126,12 @@ class Thin:
     def right(self, step: Val, column: Val) -> Val:
         at = operand_at(self.k, self.b, self.batch, step, column)
         return self.k.cast(self.frame.reading.wide(self.b, at), self.dtype)
+
+    def ask_ahead(self, step: Val, column: Val) -> None:
+        """For a line of the matrix, where that lies in memory as it is."""
+        if self.b in self.frame.reading.buffers:
+            at, shape = operand_at(self.k, self.b, self.batch, step, column), self.b.type.shape
+            self.k.prefetch(self.frame.reading.buffers[self.b], offset(self.sizes, at, shape, row_strides(shape)))
 
     def finish(self, chunk: Val, batch: Val) -> None:
         """parts[chunk, batch, row, column], or the results themselves."""
