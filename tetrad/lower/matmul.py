@@ -51,7 +51,7 @@ SHORT_ROW = 3 << 10  # bytes: rows of a tile then lie apart in the nearest cache
 POINTERS = 8  # to rows of a tile that registers have room for
 LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
-UNROLL = 4  # steps of k written out
+UNROLL = 24  # multiplications of a tile written out, in 1, 2 or 4 steps of k
 # A plain loop and one block of k do for fewer multiplications, with few columns or a short k: most of the time there is
 # in copying, and more code would take longer to compile than to run.
 SMALL, NARROW = 1 << 23, 32
@@ -91,7 +91,7 @@ class Matmul:
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
         is_small = prod(self.size.known()) < SMALL and min(self.size.known()[2:]) < NARROW
-        self.unroll = 1 if is_small else UNROLL
+        self.unroll = 1 if is_small else steps_written_out(self.tile)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
         is_staged = self.is_worth_staging()
@@ -130,10 +130,11 @@ class Matmul:
 
     def choose_depth(self, is_small: bool) -> int:
         """Steps of k of a block. Few rows take all they can from a panel, which is near; under many, wide tiles go so
-        slowly over it that it may come from the second cache, and then no chain has to wait for another block."""
+        slowly over it that it may come from the second cache, and then no chain has to wait for another block. A power
+        of two: products of nearly the same k have rows and panels as far apart, which one kernel knows as constants."""
         k, panel = self.size.k, NEAR if self.is_low else self.memory.target.panel_bytes
         depth = CHUNK if is_small else min(panel // (self.width * self.dtype.nbytes), CHUNK)
-        return rounded(max(k, 1), LANES) if isinstance(k, int) and k < depth else depth
+        return max(LANES, 1 << (k - 1).bit_length()) if isinstance(k, int) and 0 < k < depth else depth
 
     def is_turned(self, side: Node) -> bool:
         """Is a side read in place from an array that lies the other way round?"""
@@ -391,11 +392,12 @@ class Matmul:
             self.k.store(buffer, self.waiting_at(m, column, i), acc)
 
     def store_tile(self, accs: list[LocalVar], m: Val, column: Val) -> None:
-        """Straight from registers, or, when an epilogue follows, row by row: its code is written once."""
+        """Straight from registers, or, when an epilogue follows or rows may be missing, row by row: its code is written
+        once."""
         k, vectors = self.k, self.tile.vectors
-        if len(self.group.members) == 1:
+        if len(self.group.members) == 1 and is_multiple(self.size.m, self.tile.rows):
             for i, acc in enumerate(accs):
-                self.store_vector(acc.get(), m, i // vectors, column + i % vectors * LANES)
+                self.store_at(acc.get(), m + i // vectors, column + i % vectors * LANES)
             return
         area = self.scratch("tile", self.tile.rows * self.width)
         for i, acc in enumerate(accs):
@@ -408,13 +410,6 @@ class Matmul:
         with k.loop(k.min(self.m1 - m, self.tile.rows) * vectors, always=True) as part:
             row, v = (part, k.index(0)) if vectors == 1 else (part // vectors, part % vectors)
             self.store_at(k.load(area, at + part * LANES), m + row, column + v * LANES)
-
-    def store_vector(self, total: Val, m: Val, row: int, column: Val) -> None:
-        if row == 0 or is_multiple(self.size.m, self.tile.rows):
-            self.store_at(total, m + row, column)
-            return
-        with self.k.when(m + row < self.m1):
-            self.store_at(total, m + row, column)
 
     def store_at(self, total: Val, m: Val, column: Val) -> None:
         lane = self.n0 + column + self.k.lane()
@@ -508,6 +503,11 @@ def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
         return tile
     tiles = -(-max(m, 1) // tile.rows)
     return Tile(-(-max(m, 1) // tiles), tile.vectors)
+
+
+def steps_written_out(tile: Tile) -> int:
+    """A loop that goes round seldom enough; more of it would only take longer to compile."""
+    return max(1, *(steps for steps in (1, 2, 4) if steps * tile.rows * tile.vectors <= UNROLL))
 
 
 def choose_blocks(size: Extent, tile: int, threads: int, is_staged: bool) -> tuple[int, int]:

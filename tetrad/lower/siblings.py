@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from tetrad.core.record import replace
-from tetrad.kernel.alike import merged
+from tetrad.kernel.alike import Merged, merged
 from tetrad.kernel.nodes import Program
 from tetrad.lower.launch import Launch, Step
 from tetrad.lower.reuse import Look, Outline
@@ -24,6 +24,7 @@ class Siblings:
 
     def __init__(self, looks: Iterable[Look], told: dict[Program, Told]) -> None:
         self.told = told
+        self.compared: dict[tuple[Program, ...], Merged | None] = {}
         self.waiting: dict[Outline, list[Program]] = {}
         missing: dict[Outline, set[Hashable]] = {}
         for look in looks:
@@ -47,7 +48,7 @@ class Siblings:
     def joined(self, programs: list[Program]) -> list[Program]:
         """One program for all that are alike: mostly they all are."""
         one = self.shared(programs)
-        families = [] if one else like_the_first(programs)
+        families = [] if one else self.like_the_first(programs)
         return [one] if one else [program for family in families for program in self.halved(family)]
 
     def halved(self, family: list[Program]) -> list[Program]:
@@ -60,20 +61,25 @@ class Siblings:
         """The one program to run instead of all these, if there is such."""
         if len(programs) == 1:
             return programs[0]
-        found = merged(programs)
+        found = self.merged(*programs)
         if found is None:
             return None
         self.told.update((old, (found.program, new)) for old, new in zip(programs, found.numbers, strict=True) if new)
         return found.program
 
+    def like_the_first(self, programs: list[Program]) -> list[list[Program]]:
+        """Families of programs that are like the first of them."""
+        families: list[list[Program]] = []
+        for program in programs:
+            family = next((f for f in families if self.merged(f[0], program) is not None), None)
+            families.append([program]) if family is None else family.append(program)
+        return families
 
-def like_the_first(programs: list[Program]) -> list[list[Program]]:
-    """Families of programs that are like the first of them."""
-    families: list[list[Program]] = []
-    for program in programs:
-        family = next((f for f in families if merged((f[0], program)) is not None), None)
-        families.append([program]) if family is None else family.append(program)
-    return families
+    def merged(self, *programs: Program) -> Merged | None:
+        """Compared once: a family of two was when it was found."""
+        if programs not in self.compared:
+            self.compared[programs] = merged(programs)
+        return self.compared[programs]
 
 
 def told(step: Step, instead: dict[Program, Told]) -> Step:
