@@ -1,6 +1,7 @@
 """Jobs: every job is done once, whoever does it; errors reach whoever asks; a child process is not left waiting."""
 
 import os
+import sys
 import threading
 import time
 
@@ -10,7 +11,7 @@ import pytest
 import tetrad as td
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.targets.x86_64 import host_target
-from tetrad.runtime.jobs import JOBS, Jobs
+from tetrad.runtime.jobs import JOBS, TURN, Jobs
 
 
 def test_results_come_back_and_threads_end() -> None:
@@ -21,6 +22,20 @@ def test_results_come_back_and_threads_end() -> None:
     while mine.threads and time.monotonic() < deadline:
         time.sleep(0.001)
     assert mine.threads == 0 and not mine.waiting and not mine.begun
+
+
+def test_python_s_lock_goes_round_quickly_while_jobs_run() -> None:
+    usual = sys.getswitchinterval()
+    jobs, go = Jobs(), threading.Event()
+    first, second = jobs.submit(go.wait), jobs.submit(sys.getswitchinterval)
+    assert second.result() == pytest.approx(min(TURN, usual))
+    go.set()
+    first.wait()
+    for _ in range(200):
+        if jobs.threads == 0:
+            break
+        time.sleep(0.01)
+    assert sys.getswitchinterval() == pytest.approx(usual)
 
 
 def test_an_error_is_raised_where_the_result_is_asked_for() -> None:

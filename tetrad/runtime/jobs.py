@@ -7,12 +7,16 @@ processors. Threads end when nothing is left to do: between compilations there a
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from tetrad.runtime.limits import available_threads
+
+TURN = 0.0005  # seconds after which Python's lock goes round while jobs run. They need it often and briefly: at the
+# usual 5 ms, loading LLVM and its first module beside a busy caller took seven times as long as alone.
 
 
 class Job:
@@ -54,6 +58,7 @@ class Jobs:
         self.begun: set[Job] = set()
         self.lock = threading.Lock()
         self.threads = self.most = 0
+        self.usual_turn: float | None = None  # while jobs run, what the interpreter had before
 
     def submit(self, call: Callable[[], Any]) -> Job:
         job = Job(call, self)
@@ -63,12 +68,25 @@ class Jobs:
             if self.threads == self.most:
                 return job
             self.threads += 1
+            self.take_short_turns()
         try:
             threading.Thread(target=self.work, name="tetrad-job").start()
         except RuntimeError:  # no more threads, or the interpreter is ending: whoever needs the result does the work
             with self.lock:
-                self.threads -= 1
+                self.leave()
         return job
+
+    def take_short_turns(self) -> None:
+        if self.usual_turn is None and sys.getswitchinterval() > TURN:
+            self.usual_turn = sys.getswitchinterval()
+            sys.setswitchinterval(TURN)
+
+    def leave(self) -> None:
+        """One thread less; the last one leaves the interpreter as the first found it."""
+        self.threads -= 1
+        if self.threads == 0 and self.usual_turn is not None:
+            sys.setswitchinterval(self.usual_turn)
+            self.usual_turn = None
 
     def work(self) -> None:
         while (job := self.next()) is not None:
@@ -79,7 +97,7 @@ class Jobs:
             if self.waiting:
                 self.begun.add(self.waiting[0])
                 return self.waiting.popleft()
-            self.threads -= 1
+            self.leave()
             return None
 
     def claims(self, job: Job) -> bool:
@@ -97,7 +115,8 @@ class Jobs:
 
     def forked(self) -> None:
         """In a child process there are no such threads: what was not finished is done by whoever needs it."""
-        self.lock, self.threads = threading.Lock(), 0
+        self.lock, self.threads = threading.Lock(), 1
+        self.leave()
         self.waiting.extend(self.begun)
         self.begun.clear()
         for job in self.waiting:
