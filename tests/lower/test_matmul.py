@@ -124,7 +124,7 @@ def test_what_an_epilogue_reads_is_fetched_ahead() -> None:
     (with_bias,) = texts(lambda x, w, b: x @ w + b, *shapes, (64,))
     (with_two,) = texts(lambda x, w, y, z: x @ w * y + z, *shapes, (64, 64), (64, 64))
     assert "prefetch" not in plain and "prefetch" not in with_bias
-    tile = choose_tile(Memory({}, current_target()), f32, 64)
+    tile = choose_tile(Memory({}, current_target()), f32, 64, 64)
     assert with_two.count("prefetch") == 2 * tile.vectors  # in a loop over the rows
 
 

@@ -86,7 +86,7 @@ class Matmul:
         shape = self.node.type.shape
         self.size = Extent(shape[:-2], shape[-2], shape[-1], self.a.type.shape[-1])
         self.dtype = accumulator(self.a.type.dtype)
-        self.tile = choose_tile(memory, self.dtype, self.size.m)
+        self.tile = choose_tile(memory, self.dtype, self.size.m, self.size.n)
         self.frame = Frame(group.name, memory)
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
@@ -496,13 +496,14 @@ def elements_of_line(node: Node) -> int:
     return LINE_BYTES // node.type.dtype.nbytes
 
 
-def choose_tile(memory: Memory, dtype: DType, m: Size) -> Tile:
-    """The target's tile, with fewer rows where that wastes fewer."""
+def choose_tile(memory: Memory, dtype: DType, m: Size, n: Size) -> Tile:
+    """The target's tile, narrower where there are no more columns, with fewer rows where that wastes fewer."""
     tile = memory.target.f64_tile if dtype.bits == 64 else memory.target.f32_tile
+    vectors = 1 if is_below(n, LANES + 1) else tile.vectors
     if not isinstance(m, int):
-        return tile
+        return Tile(tile.rows, vectors)
     tiles = -(-max(m, 1) // tile.rows)
-    return Tile(-(-max(m, 1) // tiles), tile.vectors)
+    return Tile(-(-max(m, 1) // tiles), vectors)
 
 
 def steps_written_out(tile: Tile) -> int:
