@@ -248,13 +248,25 @@ class Matmul:
             step, column = (inner, outer) if is_turned else (outer, inner)
             self.fetch(self.b, base + step, self.n0 + ahead + column)
 
-    def fetch_beside(self, m: Val, column: Val) -> None:
-        """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees."""
+    def fetch_beside(self, m: Val, column: Val, step: Val) -> None:
+        """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees. Some
+        lines every few steps of the last block of k: all at once would be more than a processor can wait for."""
         if not self.beside:
             return
-        with self.k.loop(self.tile.rows, always=True) as row:
-            for node, v in itertools.product(self.beside, range(self.tile.vectors)):
-                self.fetch(node, m + row, self.n0 + column + v * LANES)
+        lines = self.tile.rows * self.tile.vectors
+        steps = min(self.depth, self.size.k) if isinstance(self.size.k, int) else self.depth
+        turns = steps // self.unroll
+        every = self.unroll * max(1, 1 << (turns // lines).bit_length() >> 1)
+        is_turn = (step % every).eq(0)
+        with self.k.when(is_turn if self.block is None else is_turn & (self.block + 1).eq(self.blocks)):
+            self.fetch_lines(m, column, step // every, -(-lines // max(turns, 1)))
+
+    def fetch_lines(self, m: Val, column: Val, turn: Val, count: int) -> None:
+        """`count` of the lines that a tile has in each array beside it."""
+        vectors, last = self.tile.vectors, self.tile.rows * self.tile.vectors - 1
+        for line in (self.k.min(turn * count + i, last) for i in range(count)):
+            for node in self.beside:
+                self.fetch(node, m + line // vectors, self.n0 + column + line % vectors * LANES)
 
     def fetch(self, node: Node, row: Val, column: Val) -> None:
         """The line in which an element of an operand lies."""
@@ -316,11 +328,11 @@ class Matmul:
         k, rows, vectors = self.k, self.tile.rows, self.tile.vectors
         accs = [[k.local(0, self.dtype) for _ in range(vectors)] for _ in range(rows)]
         flat = [acc for line in accs for acc in line]
-        self.fetch_beside(m, column)
         self.resume(flat, m, column)
         depth = stop - start
         whole = depth // self.unroll * self.unroll
         with k.loop(whole, 0, self.unroll) as step:
+            self.fetch_beside(m, column, step)
             for u in range(self.unroll):
                 self.step(accs, top, m, column, start, step + u)
         if not is_multiple(self.size.k, self.unroll):
