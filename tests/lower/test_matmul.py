@@ -118,14 +118,16 @@ def test_a_size_known_late_is_split_the_same_way() -> None:
 
 
 def test_what_an_epilogue_reads_is_fetched_ahead() -> None:
-    """A line for each row of the tile, of every array as large as the product; a bias is near anyway."""
+    """All lines of the tile, of every array as large as the product, some at each step of k; a bias is near anyway."""
     shapes = (64, 128), (128, 64)
     (plain,) = texts(lambda x, w: x @ w, *shapes)
     (with_bias,) = texts(lambda x, w, b: x @ w + b, *shapes, (64,))
     (with_two,) = texts(lambda x, w, y, z: x @ w * y + z, *shapes, (64, 64), (64, 64))
     assert "prefetch" not in plain and "prefetch" not in with_bias
+    assert with_two.count("prefetch") == 2  # more steps than lines: one of each array
+    (short,) = texts(lambda x, w, y, z: x @ w * y + z, (64, 2), (2, 64), (64, 64), (64, 64))
     tile = choose_tile(Memory({}, current_target()), f32, 64, 64)
-    assert with_two.count("prefetch") == 2 * tile.vectors  # in a loop over the rows
+    assert short.count("prefetch") == 2 * -(-tile.rows * tile.vectors // 2)  # two steps, half of the lines at each
 
 
 @pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)

@@ -13,7 +13,6 @@ order. Nothing here changes it: not tiles, blocks, packing or threads.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
