@@ -76,9 +76,8 @@ def run_case(case: Case, budget: Budget) -> Row:
     if "memory" in needed:
         needed["memory"] = min(needed["memory"], needed.pop(AROUND))
     ratio, bound = theirs / ours, bound_by(needed, ours)
-    if ratio < case.at_least:
-        bound += f"; at the nearest roof the ratio is {theirs / max(needed.values()):.2f}"
-    return Row(case.name, ours, "s", ratio, case.at_least, case.peer, theirs, timing.foreign, is_right, bound)
+    most = theirs / max(needed.values())
+    return Row(case.name, ours, "s", ratio, case.at_least, case.peer, theirs, timing.foreign, is_right, bound, most)
 
 
 def roofs_of(work: Work) -> dict[str, Roof]:

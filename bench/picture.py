@@ -8,7 +8,7 @@ from typing import Protocol
 from xml.sax.saxutils import escape
 
 WIDTH, LEFT, RIGHT, TOP, STEP = 900, 330, 110, 70, 24
-COLOURS = {"pass": "#2a7f62", "FAIL": "#c0392b", "void": "#a0a0a0", "WRONG": "#000000"}
+COLOURS = {"pass": "#2a7f62", "FAIL": "#c0392b", "roof": "#b7791f", "void": "#a0a0a0", "WRONG": "#000000"}
 
 
 class Shown(Protocol):
