@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from tetrad.core.record import record
 
+NEAR = 16 << 10  # bytes: half of the first cache of every processor we know
+
 
 @record
 class Tile:

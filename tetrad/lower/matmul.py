@@ -22,7 +22,7 @@ import numpy as np
 from tetrad.core.dtypes import DType
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, is_below, is_multiple, product
-from tetrad.core.target import Tile
+from tetrad.core.target import NEAR, Tile
 from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import LocalVar, Val
@@ -35,7 +35,6 @@ from tetrad.lower.thin import CHUNK, is_thin, lower_thin
 from tetrad.lower.transpose import exchanged_fours, turned_fours
 from tetrad.passes.fuse import Group
 
-NEAR = 16 << 10  # bytes of a panel (one block of k, the columns of a tile): half of the nearest cache
 ROWS, COLUMNS = 1024, 1024  # of a workgroup at most
 FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
 STRETCH = 96  # rows staged at a time: they lie in the second cache

@@ -9,10 +9,9 @@ from __future__ import annotations
 from tetrad.codegen.binding import llvm
 from tetrad.core.errors import FlagError
 from tetrad.core.record import replace
-from tetrad.core.target import Target, Tile
+from tetrad.core.target import NEAR, Target, Tile
 
 TRIPLE = "x86_64-unknown-linux-gnu"
-NEAR = 16 << 10  # half of the first cache
 
 BASELINE = Target("x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), NEAR, 2)
 V3 = Target("x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), NEAR, 4)
