@@ -200,6 +200,16 @@ def test_a_thin_product_over_a_dim() -> None:
         assert np.asarray(open_(x, y)).tobytes() == np.asarray(plain(x, y)).tobytes()
 
 
+@pytest.mark.parametrize("length", [1500, 4096])
+def test_long_products_of_two_vectors(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All lanes share the address of the only element, and have to agree on what is stored there."""
+    monkeypatch.setenv("TETRAD_CHECK", "1")
+    x, y = random(2, length), random(length, 1, seed=1)
+    function = td.jit(lambda a, b: (a @ b, td.exp(a @ b) + a[..., :1]))
+    for one, both in zip(function(x[:1], y), function(x, y), strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(both)[:1].tobytes()
+
+
 def test_thin_products_of_a_batch() -> None:
     x, y = random(3, 2, 1500), random(3, 1500, 33, seed=1)
     got = np.asarray(td.jit(lambda a, b: a @ b)(x, y))

@@ -154,12 +154,19 @@ def join_kernel(group: Group, inputs: list[Node], memory: Memory, parts: Slot) -
     k, sizes = frame.k, frame.sizes
     frame.reads(inputs)
     source, outputs = frame.input(parts), output_buffers(frame, group)
-    with k.loop(SHORT_STRETCH, 0, LANES, always=True) as lane0:
-        where = k.group_id() * SHORT_STRETCH + lane0 + k.lane()
-        with frame.within(where, sizes.val(total), total, SHORT_STRETCH):
-            value = k.local(0, parts.type.dtype)
-            with k.loop(sizes.val(chunks)) as chunk:
-                part = k.load(source, chunk * sizes.val(total) + where)
-                value.set(k.select(chunk.eq(0), part, value.get() + part))
-            store_result(frame, node, outputs, Space(k, sizes, node.type.shape, where).axes(), value.get())
+
+    def join(where: Val) -> None:
+        value = k.local(0, parts.type.dtype)
+        with k.loop(sizes.val(chunks)) as chunk:
+            part = k.load(source, chunk * sizes.val(total) + where)
+            value.set(k.select(chunk.eq(0), part, value.get() + part))
+        store_result(frame, node, outputs, Space(k, sizes, node.type.shape, where).axes(), value.get())
+
+    if total == 1:  # at an address all lanes share, they store what all of them have
+        join(k.index(0))
+    else:
+        with k.loop(SHORT_STRETCH, 0, LANES, always=True) as lane0:
+            where = k.group_id() * SHORT_STRETCH + lane0 + k.lane()
+            with frame.within(where, sizes.val(total), total, SHORT_STRETCH):
+                join(where)
     return frame.finish(ceil_div(total, SHORT_STRETCH), group, flops=product(parts.type.shape))
