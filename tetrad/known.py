@@ -10,7 +10,6 @@ import hashlib
 import importlib
 import json
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import numpy as np
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import made_by
 from tetrad.compiler.reading import Recalled, Wanted, recall, type_from
+from tetrad.core.forks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
@@ -81,7 +81,7 @@ class Known:
         self.found: dict[Types, Found | None] = {}
         self.noted: set[Types] = set()
         self.quick: dict[tuple[int, ...], Sized] = {}  # by the ids of the arguments' types
-        self.lock = threading.Lock()
+        self.lock = object_lock()
 
     @cached_property
     def jitted(self) -> Jitted:

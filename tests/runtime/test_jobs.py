@@ -1,16 +1,21 @@
 """Jobs: every job is done once, whoever does it; errors reach whoever asks; a child process is not left waiting."""
 
 import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.codegen import llvm
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.targets.x86_64 import host_target
+from tetrad.compiler.objects import OBJECTS
 from tetrad.runtime.jobs import JOBS, TURN, Jobs
 
 
@@ -79,6 +84,51 @@ def test_a_child_does_what_its_parent_had_begun() -> None:
     _, status = os.waitpid(child, 0)
     gate.set()
     assert job.result() == 7 and os.waitstatus_to_exitcode(status) == 0
+
+
+def child_says(call: Callable[[], bool]) -> bool:
+    """What a call gives in a child process; False if it does not come back."""
+    child = os.fork()
+    if child == 0:
+        signal.setitimer(signal.ITIMER_REAL, 20)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        os._exit(0 if call() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("lock", [OBJECTS.lock, llvm._lock], ids=["objects", "loading"])
+def test_a_child_compiles_though_another_thread_was_loading_code(lock: AbstractContextManager[bool]) -> None:
+    x, held = np.arange(3, dtype=np.float32), threading.Event()
+    td.jit(lambda x: x * 0.375)(x)
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    assert child_says(lambda: bool((np.asarray(td.jit(lambda x: x * 0.4375)(x)) == x * 0.4375).all()))
+    thread.join()
+
+
+def test_a_child_compiles_the_function_that_another_thread_was_compiling() -> None:
+    x, begun, go, parent = np.arange(3, dtype=np.float32), threading.Event(), threading.Event(), os.getpid()
+
+    def slow(x: td.Array) -> td.Array:
+        begun.set()
+        if os.getpid() == parent:
+            go.wait()
+        return x * 0.6875
+
+    function = td.jit(slow)
+    thread = threading.Thread(target=lambda: function(x))
+    thread.start()
+    begun.wait()
+    assert child_says(lambda: bool((np.asarray(function(x)) == x * 0.6875).all()))
+    go.set()
+    thread.join()
 
 
 def test_threads_compile_side_by_side_and_give_the_same_object() -> None:

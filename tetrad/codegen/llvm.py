@@ -10,7 +10,6 @@ import ctypes
 import importlib
 import itertools
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any
 from tetrad.codegen import elf
 from tetrad.codegen.binding import llvm
 from tetrad.core.errors import CompileError
+from tetrad.core.forks import process_lock
 from tetrad.core.pattern import Pattern
 from tetrad.core.target import Target
 
@@ -32,7 +32,7 @@ KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 DECLARED = Pattern(r"^declare [^@]*@([\w.$-]+)", re.M)
 REPORT = "please report this with TETRAD_SHOW=llvm"
 
-_lock = threading.RLock()  # of loading; compiling needs none
+_lock = process_lock()  # of loading; compiling needs none
 _libraries = itertools.count()
 _idle: dict[tuple[Target, bool], list[int]] = {}  # machines nobody uses now, as many as ever worked at once
 

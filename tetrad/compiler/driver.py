@@ -6,7 +6,6 @@ graph --passes--> graph --lower--> launches --codegen--> machine code --schedule
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +18,7 @@ from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import Ready
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
 from tetrad.core.flags import flag
+from tetrad.core.forks import object_lock
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
@@ -109,7 +109,7 @@ class Compiled:
         self.scheduler = Scheduler(addresses, self.constants)
         self.memory = Outputs(lowered, donated)
         self.runners: dict[tuple[int, ...], Runner] = {}
-        self.lock = threading.Lock()
+        self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         """One call; `dims` are the sizes of the Dims, by sorted name."""

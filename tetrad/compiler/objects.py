@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import importlib.util
 import os
-import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -21,6 +20,7 @@ import tetrad
 from tetrad.codegen.llvm import Library, load_object
 from tetrad.codegen.targets.x86_64 import processor_identity, select_target
 from tetrad.core.flags import code_key
+from tetrad.core.forks import process_lock
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
 from tetrad.runtime.cache import ObjectCache, cache_key
@@ -38,7 +38,7 @@ class Objects:
         self.addresses: dict[str, int] = {}
         self.homes: dict[str, str] = {}
         self.libraries: list[Library] = []
-        self.lock = threading.RLock()
+        self.lock = process_lock()
 
     def add(self, entry: str, image: bytes, symbols: Iterable[str]) -> None:
         """Load an object file, the caller vouches for its bytes; `entry` is its name in the disk cache."""

@@ -7,7 +7,6 @@ their kernels. Reading one needs no pass, no lowering, no LLVM, and no graph: it
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import Ready
 from tetrad.compiler.schedule import Constants, Scheduler
 from tetrad.core.dtypes import named
+from tetrad.core.forks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import Atom, CeilDiv, Named, SizeExpr
 from tetrad.core.types import ArrayType
@@ -68,7 +68,7 @@ class Recalled:
         self.scheduler = Scheduler(read.addresses, self.constants)
         self.memory = Outputs(self.lowered, wanted.donated)
         self.made: dict[tuple[int, ...], Ready] = {}
-        self.lock = threading.Lock()
+        self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         ready = self.made.get(dims) or self.ready(dims)

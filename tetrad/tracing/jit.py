@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
+from tetrad.core.forks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
@@ -101,7 +101,7 @@ class Jitted:
         self._traces: dict[Hashable, Traced] = {}
         self._bounds: dict[Hashable, Bound] = {}
         self._fast: dict[tuple[int, ...], Bound] = {}  # the same for plain arrays, by the ids of their types
-        self._lock = threading.RLock()
+        self._lock = object_lock()
 
     @property
     def compiles(self) -> int:
