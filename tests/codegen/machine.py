@@ -31,9 +31,8 @@ def host() -> Target:
 
 
 def runnable() -> list[Target]:
-    """Every level this processor reaches, and the processor itself where it does more than its level."""
-    levels = [t for t in LEVELS.values() if not missing_features(t)]
-    return levels if host().dot4 in {t.dot4 for t in levels} else [*levels, host()]
+    """Every level this processor reaches, and the processor itself: there LLVM has more instructions to choose from."""
+    return [*(t for t in LEVELS.values() if not missing_features(t)), host()]
 
 
 def compiled(programs: Sequence[n.Program], target: Target, check: str = "plain") -> list[int]:
