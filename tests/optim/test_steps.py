@@ -142,6 +142,10 @@ def test_trees_that_do_not_match() -> None:
         optimiser.update({"w": td.zeros(2)}, state)
     with pytest.raises(TraceError, match="apply_updates"):
         optim.apply_updates([td.zeros(2)], (td.zeros(2),))
+    expected = r"apply_updates: parameters have the leaves tree\['w'\]; updates have tree\['b'\]"
+    with pytest.raises(TraceError, match=expected) as error:
+        optim.apply_updates({"w": td.zeros(2)}, {"b": td.zeros(2)})
+    assert "apply_updates(params, updates)" in str(error.value)
 
 
 def test_decay_needs_parameters() -> None:

@@ -51,6 +51,12 @@ class MaskedState(NamedTuple):
     inner_state: Tree
 
 
+Words = tuple[str, str, str]
+GRADIENTS = (
+    "gradients", "state and parameters", "pass gradients, state and parameters of the same containers and keys"
+)  # fmt: skip
+
+
 def squared(x: Leaf) -> Leaf:
     """The square of the absolute value; the plain square of a complex number would turn its direction."""
     x = as_array(x)
@@ -62,16 +68,19 @@ def real(x: Leaf) -> Leaf:
     return td.real(x) if x.dtype.is_complex else x
 
 
-def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """A function of matching leaves; trees that do not match are an error that names the step and the leaves."""
+def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree, they: Words = GRADIENTS) -> Tree:
+    """A function of matching leaves; trees that do not match are an error that names the step and the leaves.
+
+    they   what the first tree is, what the others are, and how to call the step
+    """
     leaves, shape = flatten(tree)
     columns = [leaves]
     for other in others:
         found, other_shape = flatten(other)
         if other_shape is not shape:
             wanted, came = (", ".join(s.leaf_names("tree")) or "nothing" for s in (other_shape, shape))
-            message = f"{name}: gradients have the leaves {came}; state and parameters have {wanted}"
-            fail(TraceError, message, "pass gradients, state and parameters of the same containers and keys")
+            first, rest, hint = they
+            fail(TraceError, f"{name}: {first} have the leaves {came}; {rest} have {wanted}", hint)
         check_shapes(name, leaves, found, list(shape.leaf_names("tree")))
         columns.append(found)
     return unflatten(shape, map(function, *columns))
@@ -134,7 +143,8 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
         before = as_array(parameter)
         return td.astype(before + update, before.dtype)
 
-    return map_trees("apply_updates", added, params, updates)
+    they = ("parameters", "updates", "call apply_updates(params, updates), both of the same containers and keys")
+    return map_trees("apply_updates", added, params, updates, they=they)
 
 
 # -- some leaves only -------------------------------------------------------------------------------------------------
