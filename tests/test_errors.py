@@ -111,6 +111,7 @@ HINTS: list[tuple[Callable[[], Any], type[TetradError], str, str]] = [
     (lambda: td.nn.one_hot(X, 3), DtypeError, "classes are integers", "astype"),
     (lambda: td.explain(3), TraceError, "explain: expected a function, got an int", ""),  # type: ignore[arg-type]
     (lambda: td.bisect(3), TraceError, "bisect: expected a function, got an int", ""),
+    (lambda: td.trace(td.ones((2, 2))), TraceError, "trace: expected a function, got f32", "td.linalg.trace"),
     (lambda: td.zeros(2.5), ShapeError, "a shape holds ints and Dims, got", "int()"),
     (lambda: td.tree.map(max, {"a": 1}, {"b": 1}), TraceError, r"tree is {'a': \*}, another is {'b': \*}", "same keys"),
 ]

@@ -167,6 +167,9 @@ def trace(
     >>> [str(node.type) for node in graph.outputs]
     ['f32[2,3]']
     """
+    if is_operand(function):
+        message = f"trace: expected a function, got {as_array(function).type}"
+        fail(TraceError, message, "td.linalg.trace adds up the diagonal of a matrix")
     signature = signature_of(function, static_argnums, static_argnames)
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
