@@ -14,6 +14,7 @@ from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError,
 
 X = td.ones((2, 3))
 Q = td.quant.quantize(td.ones((3, 32)), "q4_0")
+ONE: Any = td.asarray(1.0)
 RAGGED = (td.ones(2), td.ones(3))
 HUGE = td.Spec((1 << 24, 1)), td.Spec((1, 1 << 25))
 
@@ -89,6 +90,10 @@ HINTS: list[tuple[Callable[[], Any], type[TetradError], str, str]] = [
     (lambda: td.sum(td.asarray(1.0), axis=0), ShapeError, "axis 0 is out of range", "leave it out"),
     (lambda: td.reshape(X, (5, 5)), ShapeError, r"f32\[2,3\] has 6 elements, shape \[5, 5\] has 25", "may be -1"),
     (lambda: td.concat([X, td.ones((2, 4))]), ShapeError, "differ beside axis 0", "another axis"),
+    (lambda: td.concat(X, X), ShapeError, r"concat: expected a list of arrays, got f32.* and f32", "concat([x, y])"),
+    (lambda: td.stack(X, X), ShapeError, r"^stack: expected a list of arrays, got f32\[2,3\] and f32", "stack([x, y])"),
+    (lambda: td.stack(ONE, ONE), ShapeError, r"expected a list of arrays, got f32\[\] and f32\[\]", "stack([x, y])"),
+    (lambda: td.stack(1.0), ShapeError, "expected a list of arrays, got a float", "stack([x, y])"),
     (lambda: td.stack(RAGGED), ShapeError, r"shapes differ: f32\[2\], f32\[3\]", "td.pad"),
     (lambda: td.asarray("text"), DtypeError, "cannot make an array of a str", "it takes numbers"),
     (lambda: td.asarray(300, dtype=td.uint8), DtypeError, "300 out of bounds for uint8", "name a dtype that holds it"),

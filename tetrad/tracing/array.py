@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bool_
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
+from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError, an
 from tetrad.core.op import Op
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.source import user_source
@@ -59,6 +59,11 @@ def _quantized() -> Any:
 def fail(error: type[TetradError], message: str, hint: str | None = None) -> NoReturn:
     """Raise an error that names the user's line."""
     raise error(message, source=user_source(), hint=hint) from None
+
+
+def noun_of(x: object) -> str:
+    """What came, for an error: the type of an array, else the name of its class."""
+    return str(x.type) if isinstance(x, Array) else an(type(x).__name__)
 
 
 class Array(Operators):

@@ -6,7 +6,7 @@ Names and meaning are the array API's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import index
 from typing import Any, SupportsIndex
@@ -18,7 +18,7 @@ from tetrad.core.errors import ShapeError, TetradError, TraceError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import broadcast_shapes as common_shape
-from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.array import Array, TracedArray, fail, noun_of
 from tetrad.tracing.indexing import permuted, reshaped, sliced, take_axis
 from tetrad.tracing.operands import (
     as_array,
@@ -192,7 +192,7 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     >>> td.concat([td.asarray([1, 2]), td.asarray([3.5])])
     Array([1. , 2. , 3.5], float32)
     """
-    parts = common([owned(x) for x in arrays]) if len(arrays) else fail(ShapeError, "concat: needs at least one array")
+    parts = common([owned(x) for x in _listed("concat", arrays, axis)])
     if axis is None:
         parts, axis = [reshape(part, (-1,)) for part in parts], 0
     at = axis_of("concat", axis, parts[0].ndim)
@@ -204,6 +204,15 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     return first if len(parts) == 1 else run("concat", *parts, axis=at)
 
 
+def _listed(name: str, arrays: Any, axis: Any) -> list[Any]:
+    """The arrays to join. One given where the axis belongs, or one without parts, was meant to be in a list."""
+    is_one = not isinstance(arrays, Iterable) or getattr(arrays, "ndim", None) == 0
+    if is_one or getattr(axis, "ndim", 0):
+        second = f" and {noun_of(axis)}" if hasattr(axis, "ndim") else ""
+        fail(ShapeError, f"{name}: expected a list of arrays, got {noun_of(arrays)}{second}", f"td.{name}([x, y])")
+    return list(arrays) or fail(ShapeError, f"{name}: needs at least one array")
+
+
 def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     """Arrays of one shape joined along a new axis.
 
@@ -212,7 +221,7 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     Array([[1, 3],
            [2, 4]], int32)
     """
-    parts = [as_array(x) for x in arrays] or fail(ShapeError, "stack: needs at least one array")
+    parts = [as_array(x) for x in _listed("stack", arrays, axis)]
     if any(part.shape != parts[0].shape for part in parts):
         shown = ", ".join(str(part.type) for part in parts)
         fail(ShapeError, f"stack: shapes differ: {shown}", "td.pad the smaller ones, or join them with td.concat")
