@@ -272,6 +272,29 @@ def test_operands_in_every_form(way: Callable[..., Any]) -> None:
         same(way(lambda p, x: td.switch(p + 0, [down, up], operand=x))(np.int32(choice), x), want)
 
 
+NO_FUNCTIONS: list[tuple[Callable[[Any], Any], str, str]] = [
+    (lambda x: td.scan(x, lambda c, x: (c, x), 0.0), r"scan: f: expected a function, got f32", "td.scan(f, init, xs)"),
+    (lambda x: td.cond(True, x, abs, x), r"cond: true_fun: expected a function, got f32", "td.cond(pred, true_fun"),
+    (lambda x: td.cond(True, abs, 1, x), "cond: false_fun: expected a function, got an int", "td.cond(pred, true_fun"),
+    (lambda x: td.switch(9.5, [abs, x], x), r"switch: branch 1: expected a function, got f32", "[f, g], *operands"),
+    (lambda x: td.switch(0, x, abs), r"switch: the branches must be a list .* got f32\[3\]", "[f, g], *operands"),
+    (lambda x: td.while_loop(x, abs, abs), r"while_loop: cond_fun: expected a function, got f32", "td.while_loop(cond"),
+    (lambda x: td.while_loop(abs, x, abs), r"while_loop: body_fun: expected a function, got f32", "td.while_loop(cond"),
+    (lambda x: td.fori_loop(0, 3, x, abs), r"fori_loop: body_fun: expected a function, got f32", "lower, upper, body"),
+    (lambda x: td.map(x, abs), r"map: f: expected a function, got f32\[3\]", "td.map(f, xs)"),
+    (lambda x: td.associative_scan(x, abs), r"associative_scan: fn: expected a function, got f32", "(fn, elems)"),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), NO_FUNCTIONS, ids=range(len(NO_FUNCTIONS)))
+def test_what_is_no_function_is_said_first(call: Callable[[Any], Any], message: str, hint: str) -> None:
+    for way in (lambda f: f, td.jit):
+        with pytest.raises(TraceError, match=f"^{message}") as caught:
+            way(call)(td.ones(3))
+        assert caught.value.source is not None and caught.value.source.file == __file__
+        assert hint in (caught.value.hint or "")
+
+
 def test_errors_name_the_function_that_was_called() -> None:
     with pytest.raises(ShapeError, match=r"fori_loop: carry is f32\[3\] before a step and f32\[2\] after it"):
         td.fori_loop(0, 3, lambda i, c: c[:2], td.zeros(3))

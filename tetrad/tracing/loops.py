@@ -23,7 +23,7 @@ from tetrad.graph import loops
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.loops import make_scan, make_switch, make_while
 from tetrad.graph.nodes import Graph, Node
-from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, node_of
+from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, node_of, noun_of
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.creation import arange
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
@@ -33,6 +33,11 @@ Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet
 STRATEGIES = ("every", "bisect", "binomial")
 ABSENT: Any = object()  # an argument that was not given, where None is one
+CALLS = {
+    "scan": "td.scan(f, init, xs)", "while_loop": "td.while_loop(cond_fun, body_fun, init_val)",
+    "fori_loop": "td.fori_loop(lower, upper, body_fun, init_val)",
+    "cond": "td.cond(pred, true_fun, false_fun, *operands)", "switch": "td.switch(index, [f, g], *operands)",
+}  # fmt: skip
 ROUNDS = 4  # a number may become an int, then a float, then the float of an array
 
 
@@ -71,7 +76,6 @@ def trace_body(
 
     `wanted`: dtypes for the first results, where they are numbers that take any.
     """
-    check_function("the body of a loop or branch", function)
     name = getattr(function, "__name__", type(function).__name__)
     with new_trace(name) as trace:
         parameters = trace.parameters([slot.type for slot in slots])
@@ -82,6 +86,12 @@ def trace_body(
         arrays = [settled(x, slot, d) for x, slot, d in zip(leaves, found, dtypes, strict=False)]
         outputs = tuple(node_of(x, trace) for x in arrays)
     return Body(name, tuple(parameters), trace.captured, outputs, found, tree)
+
+
+def check_functions(name: str, **functions: Any) -> None:
+    """What the call takes as functions, by the names it has for them."""
+    for role, function in functions.items():
+        check_function(f"{name}: {role}", function, CALLS[name])
 
 
 def weak_array(x: TracedArray, weak: Weak) -> TracedArray:
@@ -157,6 +167,7 @@ def scan(
     >>> td.scan(lambda c, x: (c + x, c * x), 0.0, td.asarray([1.0, 2.0, 3.0]))
     (Array(6., float32), Array([0., 2., 9.], float32))
     """
+    check_functions("scan", f=f)
     return steps("scan", f, init, xs, length, reverse, unroll, checkpoint)
 
 
@@ -276,6 +287,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     >>> td.while_loop(lambda x: x < 100, lambda x: x * 2, 3)
     Array(192, int32)
     """
+    check_functions("while_loop", cond_fun=cond_fun, body_fun=body_fun)
     carries, tree = flatten(init_val)
     slots, body = settle("while_loop", body_fun, carries, (tree,), (), pair=False)
     condition = trace_body(cond_fun, (tree,), slots, ())
@@ -307,7 +319,7 @@ def fori_loop(
     >>> td.fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, int32)
     """
-    check_function("fori_loop", body_fun)
+    check_functions("fori_loop", body_fun=body_fun)
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
         numbers = arange(int(lower), max(int(lower), int(upper)), dtype=i32)
         step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))
@@ -350,6 +362,7 @@ def cond(
     if len(operands) == 2 and callable(false_fun) and callable(operands[1]) and not callable(true_fun):
         other, when_true, when_false = operands[0], false_fun, operands[1]
         return cond(pred, lambda x, _: when_true(x), lambda _, y: when_false(y), true_fun, other)
+    check_functions("cond", true_fun=true_fun, false_fun=false_fun)
     operands = with_operand("cond", operands, operand)
     chosen = as_array(pred) if is_operand(pred) else None
     if chosen is None or chosen.type.shape:
@@ -375,13 +388,14 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     >>> td.switch(1, [lambda x: x + 1, lambda x: x * 10], 5.0)
     Array(50., float32)
     """
+    if not isinstance(branches, Sequence):
+        fail(TraceError, f"switch: the branches must be a list of functions, got {noun_of(branches)}", CALLS["switch"])
+    check_functions("switch", **{f"branch {i}": function for i, function in enumerate(branches)})
     chosen = as_array(index) if is_operand(index) else None
     if chosen is None or chosen.type.shape or not chosen.type.dtype.is_integer:
         came = type(index).__name__ if chosen is None else chosen.type
         fail(DtypeError, f"switch: the index must be an integer without axes, got {came}")
     operands = with_operand("switch", operands, operand)
-    if not isinstance(branches, Sequence):
-        fail(TraceError, f"switch: the branches must be a list of functions, got {an(type(branches).__name__)}")
     if not branches:
         fail(ShapeError, "switch: there are no branches")
     clamped = run("minimum", run("maximum", chosen, scalar(0, chosen.dtype)), last_branch(chosen, branches))

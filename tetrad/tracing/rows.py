@@ -18,6 +18,7 @@ from tetrad.tracing.indexing import getitem
 from tetrad.tracing.loops import checked_column, named_like, scan, steps_of
 from tetrad.tracing.manipulation import concat, flip, reshape, stack
 from tetrad.tracing.operands import as_array, axis_of, is_operand
+from tetrad.tracing.signature import check_function
 from tetrad.tracing.vmap import vmap
 
 # -- one row after the other ------------------------------------------------------------------------------------------
@@ -33,6 +34,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     >>> td.map(lambda x: x * x, td.asarray([1.0, 2.0, 3.0]))
     Array([1., 4., 9.], float32)
     """
+    check_function("map: f", f, "td.map(f, xs)")
     if batch_size is not None:
         return map_in_batches(f, xs, batch_size)
     return scan(named_like(f, lambda _, x: (None, f(x))), None, xs)[1]
@@ -73,6 +75,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     >>> td.associative_scan(td.maximum, td.asarray([1.0, 3.0, 2.0, 5.0]))
     Array([1., 3., 3., 5.], float32)
     """
+    check_function("associative_scan: fn", fn, "td.associative_scan(fn, elems)")
     leaves, tree = flatten(elems)
     names = list(tree.leaf_names("elems"))
     arrays = [as_array(checked_rows(x, name)) for x, name in zip(leaves, names, strict=True)]

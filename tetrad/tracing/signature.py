@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 from tetrad.core.errors import TraceError, an
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, typed, unflatten
-from tetrad.tracing.array import fail
+from tetrad.tracing.array import fail, noun_of
 
 
 @record
@@ -100,9 +100,9 @@ def argument_name(parameters: tuple[str, ...], position: int) -> str:
     return parameters[position] if position < len(parameters) else f"number {position}"
 
 
-def check_function(what: str, function: Any) -> None:
+def check_function(what: str, function: Any, hint: str | None = None) -> None:
     if not callable(function):
-        fail(TraceError, f"{what}: expected a function, got {an(type(function).__name__)}")
+        fail(TraceError, f"{what}: expected a function, got {noun_of(function)}", hint)
 
 
 def signature_of(
@@ -111,7 +111,7 @@ def signature_of(
     """Static arguments by position and by name: either way of passing them is then static."""
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
-        fail(TraceError, f"expected a function, got {an(type(function).__name__)}")
+        fail(TraceError, f"expected a function, got {noun_of(function)}")
     positions, names = chosen(function, static_argnums, static_argnames, "static")
     return Signature(name, _parameters(function)[0], positions, names)
 
