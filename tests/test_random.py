@@ -146,10 +146,25 @@ def test_vmap_draws_what_each_key_draws_alone(name: str) -> None:
     assert np.array_equal(np.asarray(td.jit(td.vmap(DRAWS[name]))(keys)), want)
 
 
-@pytest.mark.parametrize("bad", [7, 3.0, np.zeros(2, np.int32), np.zeros(3, np.uint32), np.zeros((1, 2), np.uint32)])
+@pytest.mark.parametrize("bad", [7, 3.0, np.zeros(2, np.int32), np.zeros(3, np.uint32)])
 def test_what_is_no_key_is_refused(bad: object) -> None:
     with pytest.raises(DtypeError, match=r"expected a key, u32\[2\](.|\n)*hint: make one with td.random.key"):
         random.normal(bad, 3)
+
+
+def test_several_keys_where_one_is_needed() -> None:
+    keys = random.split(KEY, 3)
+    with pytest.raises(DtypeError, match=r"normal: expected a key, u32\[2\], got u32\[3,2\](.|\n)*keys\[0\].*td\.vmap"):
+        random.normal(keys, (2,))
+    assert random.normal(keys[0], (2,)).shape == (2,)
+    assert td.vmap(lambda key: random.normal(key, (2,)))(keys).shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["bits", "normal", "uniform", "split", "gumbel", "laplace", "cauchy", "rademacher"])
+def test_the_key_comes_first(name: str) -> None:
+    for way in (lambda f: f, td.jit):
+        with pytest.raises(ShapeError, match=r"expected a shape, got u32\[2\], which is a key(.|\n)*the key comes"):
+            way(lambda key: getattr(random, name)((3,), key))(KEY)
 
 
 # -- distributions ----------------------------------------------------------------------------------------------------

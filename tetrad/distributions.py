@@ -19,11 +19,23 @@ from tetrad.core.sizes import Shape
 from tetrad.functions import any as any_of
 from tetrad.functions import clip, cumulative_sum, floor, matmul, sqrt, take, where
 from tetrad.linalg import cholesky, diagonal, eigh, qr, svd
-from tetrad.random import _float, _log, _open, _shaped, bernoulli, exponential, fold_in, normal, split, uniform
+from tetrad.random import (
+    _float,
+    _log,
+    _open,
+    _shaped,
+    bernoulli,
+    drawn_shape,
+    exponential,
+    fold_in,
+    normal,
+    split,
+    uniform,
+)  # fmt: skip
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.custom import custom_jvp
 from tetrad.tracing.loops import while_loop
-from tetrad.tracing.operands import as_array, broadcast, check_shape, convert, dtype_of, expand, run, scalar
+from tetrad.tracing.operands import as_array, broadcast, convert, dtype_of, expand, run, scalar
 from tetrad.tracing.statistics import max as largest
 
 INF = math.inf
@@ -42,7 +54,7 @@ def _wide(dtype: DType) -> DType:
 def _settings(name: str, values: Sequence[Any], shape: Any, dtype: DType) -> tuple[list[Array], Shape]:
     """Settings as arrays of the shape that is asked for, or that they have together."""
     arrays = broadcast(name, [convert(value, dtype) for value in values])
-    sizes = arrays[0].shape if shape is None else check_shape(name, shape)
+    sizes = arrays[0].shape if shape is None else drawn_shape(name, shape)
     whole = expand(scalar(0.0, dtype), sizes)
     return [_shaped(name, broadcast(name, [x, whole])[0], sizes) for x in arrays], sizes
 
@@ -61,21 +73,21 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = i32) -> Array:
     >>> td.random.rademacher(td.random.key(0), 5)
     Array([ 1, -1, -1, -1, -1], int32)
     """
-    signs = where(bernoulli(key, 0.5, check_shape("rademacher", shape)), scalar(1, i32), scalar(-1, i32))
+    signs = where(bernoulli(key, 0.5, drawn_shape("rademacher", shape)), scalar(1, i32), scalar(-1, i32))
     return convert(signs, i32 if dtype is None else dtype_of(dtype))
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     """Standard Cauchy numbers: quotients of normal ones."""
     wanted = _float("cauchy", dtype)
-    n = normal(key, (2, *check_shape("cauchy", shape)), _wide(wanted))
+    n = normal(key, (2, *drawn_shape("cauchy", shape)), _wide(wanted))
     return convert(n[0] / n[1], wanted)
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     """Standard Maxwell numbers: lengths of three normal ones."""
     wanted = _float("maxwell", dtype)
-    n = normal(key, (3, *check_shape("maxwell", shape)), _wide(wanted))
+    n = normal(key, (3, *drawn_shape("maxwell", shape)), _wide(wanted))
     return convert(sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]), wanted)
 
 
@@ -229,7 +241,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = f32) -> Arra
     given = convert(alpha, _wide(wanted))
     if not given.ndim:
         fail(ShapeError, f"dirichlet: alpha needs an axis, got {given.type}")
-    sizes = given.shape if shape is None else (*check_shape("dirichlet", shape), given.shape[-1])
+    sizes = given.shape if shape is None else (*drawn_shape("dirichlet", shape), given.shape[-1])
     logs = loggamma(key, given, sizes, _wide(wanted))
     parts = _exp(logs - largest(logs, axis=-1, keepdims=True))
     return convert(parts / cumulative_sum(parts, axis=-1)[..., -1:], wanted)  # from left to right, here and compiled
@@ -331,7 +343,7 @@ def multivariate_normal(
     inner, n = _wide(wanted), middle.shape[-1]
     root = _root(convert(spread, inner), method)
     together = broadcast("multivariate_normal", [middle[..., 0], spread[..., 0, 0]])[0].shape
-    sizes = together if shape is None else check_shape("multivariate_normal", shape)
+    sizes = together if shape is None else drawn_shape("multivariate_normal", shape)
     drawn = matmul(root, normal(key, (*sizes, n), inner)[..., None])[..., 0]
     return convert(_shaped("multivariate_normal", drawn + convert(middle, inner), (*sizes, n)), wanted)
 
@@ -349,6 +361,6 @@ def _root(cov: Array, method: str) -> Array:
 
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = f32) -> Array:
     """Orthogonal matrices [*shape, n, n], all equally likely."""
-    wanted, sizes = _float("orthogonal", dtype), check_shape("orthogonal", shape)
+    wanted, sizes = _float("orthogonal", dtype), drawn_shape("orthogonal", shape)
     q, r = qr(normal(key, (*sizes, n, n), _wide(wanted)))
     return convert(q * where(diagonal(r) < 0.0, -1.0, 1.0)[..., None, :], wanted)

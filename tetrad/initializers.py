@@ -16,7 +16,7 @@ from tetrad.core.dtypes import f32
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.linalg import diagonal, qr
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import axes_of, axis_of, check_shape
+from tetrad.tracing.operands import axes_of, axis_of
 
 Initializer = Callable[..., Array]  # of a key, a shape, and a dtype if it shall be another
 Axes = int | Sequence[int]
@@ -92,7 +92,7 @@ def variance_scaling(
 
 
 def weight_shape(shape: Any) -> tuple[int, ...]:
-    sizes = check_shape("initializers", shape)
+    sizes = random.drawn_shape("initializers", shape)
     known = tuple(n for n in sizes if isinstance(n, int))
     if len(known) < max(2, len(sizes)):
         fail(ShapeError, f"initializers: weights have at least two axes, all of known size, got shape {list(sizes)}")

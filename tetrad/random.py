@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
-from tetrad.core.errors import DtypeError, ShapeError, an
+from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, product
 from tetrad.functions import (
     argmax,
@@ -27,7 +27,7 @@ from tetrad.functions import (
     topk,
     where,
 )
-from tetrad.tracing.array import Array, fail
+from tetrad.tracing.array import Array, fail, noun_of
 from tetrad.tracing.creation import positions
 from tetrad.tracing.manipulation import reshape, stack
 from tetrad.tracing.operands import (
@@ -50,6 +50,7 @@ MORE = (  # in tetrad/distributions.py, which is loaded when one of them is used
     "multivariate_normal", "orthogonal", "pareto", "poisson", "rademacher", "rayleigh", "t", "triangular",
     "weibull_min",
 )  # fmt: skip
+MAKE_KEY = "make one with td.random.key(seed)"
 WORD = 0xFFFFFFFF
 LEAST = -(1 << 63)  # of i64: the sign alone
 PRECISION = {f32: 24, f16: 11, bf16: 8}  # bits of a significand: so many of a word make a uniform number
@@ -95,9 +96,18 @@ PRNGKey = key
 def as_key(name: str, key: Any) -> Array:
     given = as_array(key) if is_operand(key) else None
     if given is None or given.dtype is not u32 or given.shape != (2,):
-        came = an(type(key).__name__) if given is None else given.type
-        fail(DtypeError, f"{name}: expected a key, u32[2], got {came}", "make one with td.random.key(seed)")
+        came = noun_of(key) if given is None else given.type
+        is_several = given is not None and given.dtype is u32 and given.shape[-1:] == (2,)
+        each = "they are several: take one, as in keys[0], or draw with each by td.vmap"
+        fail(DtypeError, f"{name}: expected a key, u32[2], got {came}", each if is_several else MAKE_KEY)
     return traced(given)
+
+
+def drawn_shape(name: str, shape: Any) -> Shape:
+    """The shape of what is drawn: not a key, which comes first."""
+    if isinstance(shape, Array) and shape.dtype is u32 and shape.shape == (2,):
+        fail(ShapeError, f"{name}: expected a shape, got {shape.type}, which is a key", "the key comes first")
+    return check_shape(name, shape)
 
 
 def split(key: Any, num: Any = 2) -> Array:
@@ -107,7 +117,7 @@ def split(key: Any, num: Any = 2) -> Array:
     >>> first
     Array([768504805, 323543615], uint32)
     """
-    shape = check_shape("split", num)
+    shape = drawn_shape("split", num)
     total = product(shape)
     keys = run("fold_key", expand(as_key("split", key), (total, 2)), convert(positions(total), u32))
     return reshape(keys, (*shape, 2))
@@ -136,7 +146,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Array:
     >>> bits(key(42), 2)
     Array([2632642643, 2012563771], uint32)
     """
-    wanted, sizes = u32 if dtype is None else dtype_of(dtype), check_shape("bits", shape)
+    wanted, sizes = u32 if dtype is None else dtype_of(dtype), drawn_shape("bits", shape)
     if not wanted.is_integer:
         fail(DtypeError, f"bits: expected an integer dtype, got {wanted}")
     if wanted.bits == 64:
@@ -185,7 +195,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxv
     >>> uniform(key(42), 3)
     Array([0.61295986, 0.4685865 , 0.0732317 ], float32)
     """
-    wanted, sizes = _float("uniform", dtype), check_shape("uniform", shape)
+    wanted, sizes = _float("uniform", dtype), drawn_shape("uniform", shape)
     _check_range(minval, maxval, wanted)
     unit = _unit("uniform", key, sizes, wanted)
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
@@ -218,7 +228,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) ->
     >>> randint(key(42), 5, 0, 10)
     Array([6, 4, 0, 3, 9], int32)
     """
-    wanted, sizes = i32 if dtype is None else dtype_of(dtype), check_shape("randint", shape)
+    wanted, sizes = i32 if dtype is None else dtype_of(dtype), drawn_shape("randint", shape)
     if not wanted.is_integer:
         fail(DtypeError, f"randint: expected an integer dtype, got {wanted}")
     low, top, is_some = _bounds(minval, maxval, wanted)
@@ -278,7 +288,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     if not chance.dtype.is_float:
         fail(DtypeError, f"bernoulli: p must be a float, got {chance.type}")
     chance = _chances(chance)  # halves have too few uniform numbers for small probabilities
-    sizes = chance.shape if shape is None else check_shape("bernoulli", shape)
+    sizes = chance.shape if shape is None else drawn_shape("bernoulli", shape)
     return _shaped("bernoulli", _unit("bernoulli", key, sizes, chance.dtype) < chance, sizes)
 
 
@@ -287,7 +297,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
 
 def _from_words(op: str, name: str, key: Any, shape: Any, dtype: Any) -> Array:
     """An op from words to floats; halves are rounded from f32."""
-    wanted, sizes = _float(name, dtype), check_shape(name, shape)
+    wanted, sizes = _float(name, dtype), drawn_shape(name, shape)
     if wanted is f64:
         return run(op, _wide_words(name, key, sizes))
     return convert(run(op, _words(name, key, sizes)), wanted)
@@ -330,14 +340,14 @@ def _log(x: Array) -> Array:
 
 def laplace(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     """Standard Laplace numbers: differences of exponential ones."""
-    wanted, both = _float("laplace", dtype), (2, *check_shape("laplace", shape))
+    wanted, both = _float("laplace", dtype), (2, *drawn_shape("laplace", shape))
     e = exponential(key, both, f64 if wanted is f64 else f32)
     return convert(e[0] - e[1], wanted)
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     """Standard logistic numbers: differences of Gumbel ones."""
-    wanted, both = _float("logistic", dtype), (2, *check_shape("logistic", shape))
+    wanted, both = _float("logistic", dtype), (2, *drawn_shape("logistic", shape))
     g = gumbel(key, both, f64 if wanted is f64 else f32)
     return convert(g[0] - g[1], wanted)
 
@@ -353,7 +363,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     if all(type(x) in (int, float) for x in (lower, upper)):
         return _truncated(key, float(lower), float(upper), shape, inner, wanted)
     low, high = broadcast("truncated_normal", [convert(x, inner) for x in (lower, upper)])
-    sizes = low.shape if shape is None else check_shape("truncated_normal", shape)
+    sizes = low.shape if shape is None else drawn_shape("truncated_normal", shape)
     is_left = low + high < 0.0
     near, far = run("where", is_left, -high, low), run("where", is_left, -low, high)
     least, most = (run("erfc", x * ROOT_HALF) * 0.5 for x in (far, near))
@@ -371,7 +381,7 @@ def _truncated(key: Any, lower: float, upper: float, shape: Any, inner: DType, w
     is_left = lower + upper < 0
     near, far = (-upper, -lower) if is_left else (lower, upper)
     least, most = (0.5 * math.erfc(x * ROOT_HALF) for x in (far, near))
-    sizes = check_shape("truncated_normal", () if shape is None else shape)
+    sizes = drawn_shape("truncated_normal", () if shape is None else shape)
     unit = _open(key, sizes, inner)
     if TAIL[inner] < near <= far:
         share = math.exp((near - far) * (near + far) / 2) * (near / far) * (_tail_factor(far) / _tail_factor(near))
@@ -427,7 +437,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
         fail(DtypeError, f"categorical: logits must be floats, got {given.type}")
     at = axis_of("categorical", axis, given.ndim)
     rows = tuple(n for i, n in enumerate(given.shape) if i != at)
-    sizes = rows if shape is None else check_shape("categorical", shape)
+    sizes = rows if shape is None else drawn_shape("categorical", shape)
     if sizes[len(sizes) - len(rows) :] != rows:
         fail(ShapeError, f"categorical: shape {list(sizes)} does not end with the rows {list(rows)} of {given.type}")
     before = sizes[: len(sizes) - len(rows)]
@@ -492,7 +502,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     >>> choice(key(42), 10, (3,), replace=False)
     Array([4, 6, 2], int32)
     """
-    given, sizes = _elements("choice", a), check_shape("choice", shape)
+    given, sizes = _elements("choice", a), drawn_shape("choice", shape)
     at = axis_of("choice", axis, given.ndim)
     count = product(sizes)
     if p is not None and as_array(p).shape != given.shape[at : at + 1]:
