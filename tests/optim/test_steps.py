@@ -161,9 +161,11 @@ def test_a_state_of_another_chain() -> None:
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
-    (lambda: td.optim.adam(None), r"learning_rate: expected a number, got None"),  # type: ignore[arg-type]
+    (lambda: td.optim.adam(None), r"adam: learning_rate: expected a number, got None"),  # type: ignore[arg-type]
     (lambda: td.optim.adam("a"), "learning_rate: expected a number, got 'a'"),  # type: ignore[arg-type]
-    (lambda: td.optim.sgd(float("nan")), "learning_rate: expected a number, got nan"),
+    (lambda: td.optim.sgd(float("nan")), "sgd: learning_rate: expected a number, got nan"),
+    (lambda: td.optim.adamw("1e-3"), "adamw: learning_rate: .*(.|\n)*or a schedule"),  # type: ignore[arg-type]
+    (lambda: td.optim.scale_by_learning_rate([]), "scale_by_learning_rate: learning_rate: .*(.|\n)*or a schedule"),  # type: ignore[arg-type]
     (lambda: td.optim.sgd(0.1, momentum=2.0), r"decay \(momentum\): expected a number from 0 to 1, got 2.0"),
     (lambda: td.optim.adam(1e-3, b1=1.5), "scale_by_adam: b1: expected a number of at least 0 and below 1, got 1.5"),
     (lambda: td.optim.adamw(1e-3, b2=-0.1), "b2: expected .* got -0.1"),
@@ -183,8 +185,9 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case[1][:40])
 def test_settings_are_checked_when_a_step_is_made(case: tuple[Callable[[], Any], str]) -> None:
-    with pytest.raises(SettingError, match=case[1]):
+    with pytest.raises(SettingError, match=case[1]) as caught:
         case[0]()
+    assert caught.value.source is not None and caught.value.source.file == __file__
 
 
 def test_rates_that_are_arrays_or_negative_are_fine() -> None:

@@ -134,9 +134,11 @@ class ContextError(TetradError, ValueError):
 class SettingError(TetradError, ValueError):
     """A setting of a request with a value it cannot have: `name` says which."""
 
-    def __init__(self, name: str, expected: str, got: object, *, hint: str | None = None) -> None:
+    def __init__(
+        self, name: str, expected: str, got: object, *, source: Source | None = None, hint: str | None = None
+    ) -> None:
         self.name = name
-        super().__init__(f"{name}: expected {expected}, got {got!r:.80}", hint=hint)
+        super().__init__(f"{name}: expected {expected}, got {got!r:.80}", source=source, hint=hint)
 
     def at(self, source: Source) -> TetradError:
         """The name says where."""

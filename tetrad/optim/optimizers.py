@@ -12,8 +12,8 @@ from tetrad.optim.base import GradientTransformation, Tree, chain
 from tetrad.optim.scaling import (
     Rate,
     add_decayed_weights,
+    at_rate,
     scale_by_adam,
-    scale_by_learning_rate,
     scale_by_lion,
     scale_by_rms,
     scale_by_rss,
@@ -34,7 +34,7 @@ def sgd(
     >>> optimiser.update(td.asarray([2.0]), optimiser.init(td.asarray([1.0])))[0]
     Array([-1.], float32)
     """
-    descent = scale_by_learning_rate(learning_rate)
+    descent = at_rate("sgd", learning_rate)
     return chain(descent) if momentum is None else chain(trace(momentum, nesterov, accumulator_dtype), descent)
 
 
@@ -56,7 +56,7 @@ def adam(
     Array([-0.5], float32)
     """
     moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
-    return chain(moments, scale_by_learning_rate(learning_rate))
+    return chain(moments, at_rate("adam", learning_rate))
 
 
 def adamw(
@@ -73,7 +73,7 @@ def adamw(
 ) -> GradientTransformation:
     """Adam, and weights that decay apart from it (Loshchilov and Hutter 2019); `mask` chooses which, as in `masked`."""
     moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
-    return chain(moments, add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate))
+    return chain(moments, add_decayed_weights(weight_decay, mask), at_rate("adamw", learning_rate))
 
 
 def lion(
@@ -86,7 +86,7 @@ def lion(
 ) -> GradientTransformation:
     """Lion (Chen and others 2023): only the sign of the gradient counts."""
     signs = scale_by_lion(b1, b2, mu_dtype)
-    return chain(signs, add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate))
+    return chain(signs, add_decayed_weights(weight_decay, mask), at_rate("lion", learning_rate))
 
 
 def rmsprop(
@@ -102,10 +102,10 @@ def rmsprop(
 ) -> GradientTransformation:
     """Gradients over their running root mean square, or, if centred, standard deviation; momentum comes last."""
     by = scale_by_stddev if centered else scale_by_rms
-    steps = [by(decay, eps, initial_scale, eps_in_sqrt, bias_correction), scale_by_learning_rate(learning_rate)]
+    steps = [by(decay, eps, initial_scale, eps_in_sqrt, bias_correction), at_rate("rmsprop", learning_rate)]
     return chain(*steps) if momentum is None else chain(*steps, trace(momentum, nesterov))
 
 
 def adagrad(learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
     """Adagrad (Duchi and others 2011): gradients over the root of the sum of all their squares."""
-    return chain(scale_by_rss(initial_accumulator_value, eps), scale_by_learning_rate(learning_rate))
+    return chain(scale_by_rss(initial_accumulator_value, eps), at_rate("adagrad", learning_rate))

@@ -16,7 +16,7 @@ from tetrad.core.errors import DtypeError, TraceError
 from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
 from tetrad.optim.schedules import Schedule, counts_in_floats, rate_at, takes_floats
-from tetrad.optim.settings import check_decay, check_number
+from tetrad.optim.settings import check_decay, check_number, check_rate
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, dtype_of
 
@@ -98,12 +98,16 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
 def scale_by_learning_rate(learning_rate: Rate, *, flip_sign: bool = True) -> GradientTransformation:
     """Updates times a rate or a schedule of rates, downhill."""
-    sign = -1 if flip_sign else 1
+    return at_rate("scale_by_learning_rate", learning_rate, -1 if flip_sign else 1)
+
+
+def at_rate(step: str, learning_rate: Rate, sign: int = -1) -> GradientTransformation:
+    """The last step of an optimiser, called `step` in what is said of the rate."""
     if callable(learning_rate):
         schedule: Schedule = learning_rate
         signed: Schedule = lambda count: sign * schedule(count)  # noqa: E731
         return scale_by_schedule(counts_in_floats(signed) if takes_floats(schedule) else signed)
-    check_number("scale_by_learning_rate", "learning_rate", learning_rate)
+    check_rate(step, learning_rate)
     return scale(sign * learning_rate)
 
 
