@@ -405,12 +405,12 @@ def check_leaves(chosen: Sequence[Any], numbers: Sequence[int], what: str, holom
                 fail(DtypeError, f"{what}: holomorphic needs complex arguments, {name} is {kind}")
 
 
-def check_real(leaves: Sequence[Array]) -> None:
+def check_real(leaves: Sequence[Array], what: str) -> None:
     """A complex number changes in two directions, and a column for each is no complex matrix."""
     for x in leaves:
         if x.dtype.is_complex:
             hint = "set holomorphic=True if the function is holomorphic; else td.wirtinger, or split the argument"
-            fail(DtypeError, f"jacfwd: an argument is {x.type}, one direction does not tell how it changes", hint)
+            fail(DtypeError, f"{what}: an argument is {x.type}, one direction does not tell how it changes", hint)
 
 
 def basis(leaves: Sequence[Array]) -> list[Array]:
@@ -439,15 +439,20 @@ def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     Array([[2., 0.],
            [0., 4.]], float32)
     """
-    check_function("jacfwd", fun)
+    return by_columns("jacfwd", fun, argnums, has_aux, holomorphic)
+
+
+def by_columns(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool) -> Function:
+    """`jacfwd`, called `what` in what is said of it."""
+    check_function(what, fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacfwd")
+        partial, chosen = only_arguments(fun, args, kwargs, argnums, what)
         leaves, tree = flatten(chosen)
-        check_leaves(chosen, checked_numbers(argnums, "jacfwd"), "jacfwd", holomorphic)
+        check_leaves(chosen, checked_numbers(argnums, what), what, holomorphic)
         arrays = [as_array(leaf) for leaf in leaves]
         if not holomorphic:
-            check_real(arrays)
+            check_real(arrays, what)
         primals = unflatten(tree, arrays)
 
         def change(*directions: Any) -> Any:
@@ -471,15 +476,20 @@ def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     Array([[2., 0.],
            [0., 4.]], float32)
     """
-    check_function("jacrev", fun)
+    return by_rows("jacrev", fun, argnums, has_aux, holomorphic)
+
+
+def by_rows(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool) -> Function:
+    """`jacrev`, called `what` in what is said of it."""
+    check_function(what, fun)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        partial, chosen = only_arguments(fun, args, kwargs, argnums, "jacrev")
+        partial, chosen = only_arguments(fun, args, kwargs, argnums, what)
         leaves, tree = flatten(chosen)
-        check_leaves(chosen, checked_numbers(argnums, "jacrev"), "jacrev", holomorphic)
+        check_leaves(chosen, checked_numbers(argnums, what), what, holomorphic)
         value, back, *aux = vjp(partial, *unflatten(tree, [as_array(leaf) for leaf in leaves]), has_aux=has_aux)
         outputs, shape = flatten(value)
-        check_outputs(outputs, holomorphic)
+        check_outputs(outputs, holomorphic, what)
         rows, _ = flatten(vmap(lambda *seeds: back(unflatten(shape, seeds)))(*basis(outputs)))
         parts = [cut_first(row, outputs) for row in rows]  # for each argument leaf, one for each output
         result = unflatten(shape, [pack([p[i] for p in parts], tree, argnums) for i in range(len(outputs))])
@@ -488,11 +498,11 @@ def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     return named(wrapped, fun, "jacrev")
 
 
-def check_outputs(outputs: Sequence[Array], holomorphic: bool) -> None:
+def check_outputs(outputs: Sequence[Array], holomorphic: bool, what: str) -> None:
     for y in outputs:
         if not is_differentiable(y.type) or (y.dtype.is_complex and not holomorphic):
-            hint = "set holomorphic=True, or take real parts" if y.dtype.is_complex else None
-            fail(DtypeError, f"jacrev: a result is {y.type}, it must be a float", hint)
+            hint = "set holomorphic=True, or take real parts" if y.dtype.is_complex else INTEGERS
+            fail(DtypeError, f"{what}: a result is {y.type}, it must be a float", hint)
 
 
 def pack(parts: Sequence[Array], tree: TreeDef, argnums: Argnums) -> Any:
@@ -530,7 +540,8 @@ def hessian(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorp
     Array([[ 6.,  0.],
            [ 0., 12.]], float32)
     """
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+    gradient = by_rows("hessian", fun, argnums, has_aux, holomorphic)
+    return by_columns("hessian", gradient, argnums, has_aux, holomorphic)
 
 
 def wirtinger(fun: Function, argnums: int = 0) -> Function:
