@@ -146,10 +146,12 @@ def test_a_function_without_a_rule() -> None:
 @pytest.mark.parametrize(
     ("bwd", "message"),
     [
-        (lambda _, ct: ct, r"must return a tuple of 2, one for each argument"),
+        (lambda _, ct: ct, r"a tuple of 2, one for each argument, it returned f32\[\](.|\n)*for one"),
+        (lambda _, ct: [ct], r"a tuple of 2, one for each argument, it returned a list of 1"),
         (lambda _, ct: (ct,), r"a tuple of 2, one for each argument, it returned 1"),
         (lambda _, ct: (ct, [ct]), r"must return the tree of argument 1"),
-        (lambda _, ct: (td.ones(3), ct), r"returned f32\[3\] for an argument leaf that is f32\[\]"),
+        (lambda _, ct: (td.ones(3), ct), r"returned f32\[3\] for an argument leaf that is f32\[\](.|\n)*td.sum"),
+        (lambda _, ct: (ct.astype(td.float64), ct), r"returned f64\[\] for an argument leaf that is f32(.|\n)*astype"),
     ],
 )
 def test_backward_rules_of_the_wrong_form(bwd: Any, message: str) -> None:
@@ -162,12 +164,30 @@ def test_backward_rules_of_the_wrong_form(bwd: Any, message: str) -> None:
 def test_forward_rules_of_the_wrong_form() -> None:
     f = td.custom_vjp(lambda a: a)
     f.defvjp(lambda a: a, lambda _, ct: (ct,))
-    with pytest.raises(TraceError, match="forward rule of <lambda> must return a pair"):
+    with pytest.raises(TraceError, match=r"forward rule of .* must return a pair .*, it returned f32") as caught:
         td.grad(f)(1.0)
+    assert caught.value.hint == "return value, None if it needs nothing"
     g = td.custom_jvp(lambda a: a)
     g.defjvp(lambda p, t: (p[0], td.ones(2)))
-    with pytest.raises(TraceError, match=r"returned a tangent of f32\[2\], it must be f32\[\]"):
+    with pytest.raises(TraceError, match=r"returned a tangent of f32\[2\], it must be f32\[\](.|\n)*a tangent has"):
         td.grad(g)(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda p, t: p[0], r"must return a pair \(value, tangent\), it returned f32\[\](.|\n)*return value, tangent"),
+        (lambda p, t: None, r"must return a pair \(value, tangent\), it returned a NoneType"),
+        (lambda p, t: (p[0], t[0], t[0]), r"must return a pair \(value, tangent\), it returned 3"),
+        (lambda p, t: (p[0], t[0].astype(td.float64)), r"a tangent of f64\[\], it must be f32(.|\n)*astype"),
+        (lambda p, t: (p[0], t), r"a tangent with the tree of what <lambda> returns, \*, it returned \(\*,\)"),
+    ],
+)
+def test_forward_derivatives_of_the_wrong_form(rule: Any, message: str) -> None:
+    f = td.custom_jvp(lambda a: a)
+    f.defjvp(rule)
+    with pytest.raises(TraceError, match=rf"custom_jvp: the rule of <lambda> .*{message}"):
+        td.jvp(f, (1.0,), (1.0,))
 
 
 def test_a_forward_rule_may_call_its_function_in_a_batch() -> None:

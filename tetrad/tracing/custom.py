@@ -14,7 +14,7 @@ from operator import add
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from tetrad.core.errors import TraceError, an
+from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source, user_source
@@ -26,7 +26,7 @@ from tetrad.graph.build import filled, fresh_like, make_constant, make_graph, ma
 from tetrad.graph.custom import make_checkpoint, make_custom
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
-from tetrad.tracing.array import Array, TracedArray, fail, node_of
+from tetrad.tracing.array import Array, TracedArray, fail, node_of, noun_of
 from tetrad.tracing.context import current_trace, stack, with_axes
 from tetrad.tracing.creation import zeros_like
 from tetrad.tracing.operands import as_array, convert, traced
@@ -36,6 +36,8 @@ from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 Function = Callable[..., Any]
 Positions = int | Sequence[int]
 Names = str | Sequence[str]
+ASTYPE = "convert it with astype"
+TURNED = "td.sum over axes that were broadcast, td.broadcast_to over those that were summed"
 
 
 def stop_gradient(x: Any) -> Any:
@@ -283,7 +285,8 @@ class custom_jvp(_Custom):
             given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
             found = self.jvp(*fixed, *given)  # type: ignore[misc]
             if not isinstance(found, tuple | list) or len(found) != 2:
-                self.wrong(f"the rule of {site.name} must return a pair (value, tangent)")
+                message = f"the rule of {site.name} must return a pair (value, tangent), it returned {count_of(found)}"
+                self.wrong(message, "return value, tangent; both have the tree and the types of the result")
             changes, shape = flatten(found[1])
             kinds = [o.type for o in site.traced.graph.outputs]
             return found[0], unflatten(shape, [as_kind(x, k) for x, k in zip_longest(changes, kinds[: len(changes)])])
@@ -357,7 +360,9 @@ class custom_vjp(_Custom):
             args = [next(held) if i in self.fixed else next(rest) for i in range(total)]
             found = self.fwd(*args)  # type: ignore[misc]
             if not isinstance(found, tuple) or len(found) != 2:
-                self.wrong(f"the forward rule of {site.name} must return a pair (value, what the backward rule needs)")
+                wanted = "a pair (value, what the backward rule needs)"
+                message = f"the forward rule of {site.name} must return {wanted}, it returned {count_of(found)}"
+                self.wrong(message, "return value, None if it needs nothing")
             return found
 
         made, held = self.with_held(site, trace_leaves(f"{site.name}.fwd", run, site.kinds))
@@ -391,8 +396,8 @@ class custom_vjp(_Custom):
         """One for each operand leaf, of its type; None stands for zeros."""
         if not isinstance(found, tuple | list) or len(found) != len(site.tree.children):
             wanted = f"a tuple of {len(site.tree.children)}, one for each argument"
-            came = f"{len(found)}" if isinstance(found, tuple | list) else an(type(found).__name__)
-            self.wrong(f"the backward rule of {site.name} must return {wanted}, it returned {came}", "(g,) for one")
+            message = f"the backward rule of {site.name} must return {wanted}, it returned {count_of(found)}"
+            self.wrong(message, "(g,) for one")
         leaves: list[Any] = []
         for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):
             given = leaves_below(tree, part)
@@ -408,8 +413,16 @@ class custom_vjp(_Custom):
             return zeros_in_trace(kind)
         array = as_array(as_kind(leaf, kind))
         if array.type != kind:
-            self.wrong(f"the backward rule of {site.name} returned {array.type} for an argument leaf that is {kind}")
+            message = f"the backward rule of {site.name} returned {array.type} for an argument leaf that is {kind}"
+            self.wrong(message, ASTYPE if array.shape == kind.shape else TURNED)
         return array
+
+
+def count_of(found: Any) -> str:
+    """What a rule gave, where a tuple was wanted."""
+    if isinstance(found, tuple):
+        return str(len(found))
+    return f"a list of {len(found)}" if isinstance(found, list) else noun_of(found)
 
 
 def leaves_below(tree: TreeDef, part: Any) -> list[Any] | None:
@@ -466,7 +479,10 @@ def check_leaves(
     custom: _Custom, tree: TreeDef, site: Site, found: Sequence[ArrayType], wanted: Sequence[ArrayType], what: str
 ) -> None:
     if tree is not site.traced.tree:
-        custom.wrong(f"the rule of {site.name} must return a {what} with the tree of what {site.name} returns")
+        trees = f"{sketch(site.traced.tree)}, it returned {sketch(tree)}"
+        message = f"the rule of {site.name} must return a {what} with the tree of what {site.name} returns, {trees}"
+        custom.wrong(message, "same containers, same keys")
     for came, kind in zip(found, wanted, strict=True):
         if came != kind and is_differentiable(kind):
-            custom.wrong(f"the rule of {site.name} returned a {what} of {came}, it must be {kind}")
+            hint = ASTYPE if came.shape == kind.shape else f"a {what} has the shape of what {site.name} returns"
+            custom.wrong(f"the rule of {site.name} returned a {what} of {came}, it must be {kind}", hint)
