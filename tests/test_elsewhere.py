@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 import tetrad as td
-from tetrad.elsewhere import EXPRESSIONS, INSIDE, METHODS, NAMES, SPACES
+from tetrad.elsewhere import CHANGES, EXPRESSIONS, INSIDE, METHODS, NAMES, SPACES
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EXPRESSIONS])
@@ -96,3 +96,19 @@ def test_attributes_that_nobody_has() -> None:
     with pytest.raises(AttributeError, match=r"an array has no attribute 'shpe'$"):
         td.ones(3).shpe  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(td.ones(3), "__array_interface__")
+
+
+@pytest.mark.parametrize(("wrong", "right"), [*CHANGES.items(), ("ad", "add"), ("substract", "subtract")])
+def test_changes_that_nobody_has(wrong: str, right: str) -> None:
+    with pytest.raises(AttributeError, match=rf"^x\.at\[index\] has no method '{wrong}'; there are {right},") as caught:
+        getattr(td.ones(3).at[0], wrong)
+    listed = str(caught.value).split("there are ")[1].split(", ")
+    assert sorted(listed) == ["add", "apply", "divide", "get", "max", "min", "multiply", "power", "set", "subtract"]
+
+
+def test_changes_without_an_index() -> None:
+    with pytest.raises(AttributeError, match=r"x.at has no attribute 'set'; an index comes first: x\.at\[index\].set"):
+        td.ones(3).at.set(1.0)
+    with pytest.raises(AttributeError, match=r"^x\.at has no attribute 'size'$"):
+        td.jit(lambda x: x.at.size)(td.ones(3))
+    assert not hasattr(td.ones(3).at[0], "__array__") and not hasattr(td.ones(3).at, "__array__")

@@ -42,6 +42,10 @@ METHODS = {
     "t": "x.T", "tobytes": "np.asarray(x).tobytes()", "trace": "td.linalg.trace(x)",
     "unsqueeze": "td.expand_dims(x, axis)",
 }  # fmt: skip
+CHANGES = {  # of x.at[index]
+    "div": "divide", "increment": "add", "maximum": "max", "minimum": "min", "minus": "subtract", "plus": "add",
+    "pow": "power", "replace": "set", "sub": "subtract", "times": "multiply", "update": "set",
+}  # fmt: skip
 SPACES = ("nn", "linalg", "random", "fft", "optim")
 INSIDE = {  # of a namespace: what its functions are called elsewhere
     "nn": {
@@ -92,3 +96,10 @@ def instead_of_method(name: str) -> str:
     if name in NAMES:
         return f"; here it is td.{NAMES[name]}(x, ...)"
     return f"; here it is td.{name}(x, ...)" if name in functions.__all__ else ""
+
+
+def instead_of_change(name: str, known: Sequence[str]) -> str:
+    """What `x.at[index]` has: all of it, the nearest to the name first."""
+    meant = CHANGES.get(name, name)
+    near = sorted(known, key=lambda other: difflib.SequenceMatcher(None, meant, other).ratio(), reverse=True)
+    return f"; there are {', '.join(near)}"

@@ -8,8 +8,9 @@ unless `mode=` says what else it is (`tracing.bounds`).
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -37,6 +38,12 @@ class Places:
 
     def __getitem__(self, key: Any) -> Place:
         return Place(self.x, key)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            told = f"; an index comes first: x.at[index].{name}" if name in changes() else ""
+            raise AttributeError(f"x.at has no attribute {name!r}{told}", name=name, obj=self)
 
 
 @record(eq=False)
@@ -87,6 +94,19 @@ class Place:
         """The elements replaced by a function of them."""
         near = "clip" if mode_of("apply", settings) else None
         return self.set(function(self.get(mode=near)), **settings)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            elsewhere = importlib.import_module("tetrad.elsewhere")
+            told = "" if name.startswith("_") else elsewhere.instead_of_change(name, changes())
+            raise AttributeError(f"x.at[index] has no method {name!r}{told}", name=name, obj=self)
+
+
+def changes() -> list[str]:
+    """The methods of a place, each by one name."""
+    named = [name for name, method in vars(Place).items() if callable(method) and method.__name__ == name]
+    return [name for name in named if not name.startswith("_")]
 
 
 def looked_up(x: Array, key: Any, mode: str, fill_value: Any) -> Array:
