@@ -149,7 +149,7 @@ def test_matrices(rows: int, columns: int, k: int) -> None:
     check(lambda: td.eye(rows, columns, k=k), np.eye(rows, columns, k, np.float32))
     x = np.arange(2 * rows * columns).reshape(2, rows, columns)
     check(lambda x: td.tril(x, k=k), np.tril(x, k), x)
-    check(lambda x: td.triu(x, k=k), np.triu(x, k), x)
+    check(lambda x: td.triu(x, k), np.triu(x, k), x)
 
 
 def test_linspace_and_meshgrid() -> None:

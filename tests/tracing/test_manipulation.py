@@ -68,7 +68,17 @@ def test_borders_of_elements(mode: Any) -> None:
     np.testing.assert_array_equal(slope, [weights[places == i].sum(0) for i in range(3)])
 
 
+def test_the_value_of_a_border_by_either_name() -> None:
+    x = np.arange(3, dtype=np.float32)
+    for value in (0, -1.5, float("inf")):
+        want = np.pad(x, 2, constant_values=value)
+        np.testing.assert_array_equal(td.pad(x, 2, value=value), want)
+        np.testing.assert_array_equal(td.jit(lambda x, v=value: td.pad(x, 2, constant_values=v))(x), want)
+
+
 def test_borders_that_make_no_sense() -> None:
+    with pytest.raises(ShapeError, match=r"expected one number for all sides, got \(1, 2\)(.|\n)*one side after"):
+        td.pad(td.zeros(3), 1, constant_values=(1, 2))  # type: ignore[arg-type]
     with pytest.raises(TraceError, match=r"there is no mode 'mirror'(.|\n)*one of constant, edge, reflect"):
         td.pad(td.zeros(3), 1, mode="mirror")
     with pytest.raises(ShapeError, match=r"axis 0 of f32\[0,3\] has no known elements"):

@@ -262,7 +262,7 @@ def _compare(how: str, rows: Any, columns: Any, k: int) -> Array:
     return elementwise(REGISTRY[how], (row, expand_dims(positions(columns), axis=0)), {})
 
 
-def tril(x: Any, /, *, k: int = 0) -> Array:
+def tril(x: Any, /, k: int = 0) -> Array:
     """The lower triangle of each matrix (up to the k-th diagonal), zeros above.
 
     >>> tril(ones((2, 2)))
@@ -272,7 +272,7 @@ def tril(x: Any, /, *, k: int = 0) -> Array:
     return _triangle("tril", "greater_equal", as_array(x), k)
 
 
-def triu(x: Any, /, *, k: int = 0) -> Array:
+def triu(x: Any, /, k: int = 0) -> Array:
     """The upper triangle of each matrix (from the k-th diagonal), zeros below."""
     return _triangle("triu", "less_equal", as_array(x), k)
 

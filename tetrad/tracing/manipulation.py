@@ -336,11 +336,13 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Array:
     return reshaped(wide, tuple(t * n for t, n in zip(times, shape, strict=True)))
 
 
-def pad(x: Any, widths: Any, /, mode: str = "constant", *, value: float = 0) -> Array:
+def pad(
+    x: Any, widths: Any, /, mode: str = "constant", *, value: float = 0, constant_values: float | None = None
+) -> Array:
     """x with a border. `widths`: an int, a pair for every axis, or one pair per axis.
 
     Of one value, or, by `mode`, of x itself: its outermost elements ("edge"), x as in a mirror that lies on them
-    ("reflect") or beside them ("symmetric"), or x again ("wrap").
+    ("reflect") or beside them ("symmetric"), or x again ("wrap"). `constant_values` is NumPy's name for `value`.
 
     >>> import tetrad as td
     >>> td.pad(td.asarray([1, 2]), (1, 2), value=9)
@@ -354,7 +356,10 @@ def pad(x: Any, widths: Any, /, mode: str = "constant", *, value: float = 0) -> 
         bordered: Array = reduce(lambda part, axis: _bordered(part, axis, *pairs[axis], mode), range(x.ndim), x)
         return bordered
     low, high = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-    fill = scalar(value, x.dtype).item()
+    number = value if constant_values is None else constant_values
+    if np.ndim(number):
+        fail(ShapeError, f"pad: expected one number for all sides, got {number!r}", "pad one side after the other")
+    fill = scalar(number, x.dtype).item()
     return x if not any(low + high) else run("pad", x, low=low, high=high, value=fill)
 
 
