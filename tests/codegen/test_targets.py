@@ -71,10 +71,17 @@ def test_a_processor_is_of_the_level_whose_features_it_has(
 ) -> None:
     known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False)
     monkeypatch.setattr(x86_64, "host_features", lambda: known | dict.fromkeys(features, True))
+    monkeypatch.setattr(x86_64, "host_cpu", lambda: "x86-64")
     reached, level = x86_64.host_target(), LEVELS[name]
     assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (level.vector_bits, level.dot4, level.f32_tile)
     assert missing_features(level) == ()
     assert all(f"{'+' if k in features else '-'}{k}" in reached.features.split(",") for k in known)
+
+
+def test_a_processor_may_prefer_another_tile_than_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(x86_64, "host_features", lambda: dict.fromkeys((*V4, "avx512vnni"), True))
+    monkeypatch.setattr(x86_64, "host_cpu", lambda: "znver4")
+    assert x86_64.host_target().f32_tile == x86_64.PREFERRED["znver4"]["f32_tile"] != LEVELS["x86-64-v4"].f32_tile
 
 
 def instructions(block: n.Block) -> set[type[n.Instr]]:

@@ -19,6 +19,9 @@ V4 = Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(12,
 V3_VNNI = replace(V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256")
 V4_VNNI = replace(V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512")
 LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
+# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors, at half the pace: a
+# tile needs fewer sums to keep it busy and can afford a load for each product.
+PREFERRED = {"znver4": {"f32_tile": Tile(8, 1), "panel_bytes": 4 * NEAR}}
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
 IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")  # of /proc/cpuinfo
@@ -35,7 +38,8 @@ def host_target() -> Target:
     level = higher if found.get(feature) else level
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
     _, triple = llvm().told("GetProcessTriple")
-    return replace(level, name="host", triple=triple, cpu=host_cpu(), features=features)
+    cpu = host_cpu()
+    return replace(level, name="host", triple=triple, cpu=cpu, features=features, **PREFERRED.get(cpu, {}))
 
 
 def host_cpu() -> str:
