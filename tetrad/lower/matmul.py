@@ -1,11 +1,11 @@
 """Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before it is stored.
 
 A workgroup takes a block of rows and a block of columns. It walks k in blocks so short that a panel of the right side
-(one block of k, the columns of one tile) stays in the nearest cache: it packs its columns as panels [panel][k][width]
-(a constant right side comes packed), stages a stretch of rows as tiles beside each other (short rows are read where
-they lie), and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors` accumulators; each step of
-k broadcasts one element of the left side per row. So the inner loop reads the panel from the first cache, the rows in
-one long run from the second.
+(one block of k, the columns of one tile) stays in a near cache; `choose_depth` says in which. It packs its columns as
+panels [panel][k][width] (a constant right side comes packed), stages a stretch of rows as tiles beside each other
+(short rows are read where they lie), and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors`
+accumulators; each step of k broadcasts one element of the left side per row. So the inner loop reads the panel from
+that cache, the rows in one long run from the second.
 
 Canonical order (docs/numerics.md): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in
 order. Nothing here changes it: not tiles, blocks, packing or threads.
