@@ -15,7 +15,7 @@ EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/codegen tests/lower tests/quant/test_lanes.py tests/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated lint bench bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated replay lint bench bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -39,6 +39,11 @@ test-emulated: $(TEST_READY)
 	  EMULATED=$$name $(VENV)/bin/python -m pytest -p tests.emulated.plugin -o timeout=1200 -k "not ctrl_c" \
 	    $(EMULATED_TESTS) || exit 1; \
 	done
+
+# What the compiler makes of a fixed set of programs, at BASE and here: nothing is printed for a refactor.
+replay: $(TEST_READY)
+	@test -n "$(BASE)" || { echo "which revision to compare with? make replay BASE=HEAD~1" >&2; exit 2; }
+	$(VENV)/bin/python -m tests.replay --base $(BASE)
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .

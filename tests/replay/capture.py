@@ -1,0 +1,134 @@
+"""Replay, capture: `python -m tests.replay.capture FILE` writes what this revision's compiler makes of every program.
+
+A line of the file is a program for one processor, in a form that outlives changes of the compiler's own classes: the
+text of its kernels, their LLVM text, and its schedule as the entries that native code runs. Nothing is compiled to
+machine code, so any machine can replay any processor's programs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.replay.canonical import canonical_kernel, canonical_llvm
+from tests.replay.programs import programs
+from tetrad.codegen.module import emit_module
+from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.compiler.driver import programs_of
+from tetrad.compiler.schedule import Constants, Scheduler
+from tetrad.core.target import Target
+from tetrad.graph.custom import undressed
+from tetrad.graph.infer import dim_names
+from tetrad.graph.nodes import Graph
+from tetrad.kernel.nodes import Program
+from tetrad.lower.launch import Lowered, Slot
+from tetrad.lower.lower import Lowerer
+from tetrad.passes.pipeline import optimise
+from tetrad.runtime.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
+
+PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
+THREADS = 2
+SIZES = (1, 7)  # of every Dim, in turn: formulas are compared by what they give
+FIRST_CONSTANT, FIRST_KERNEL = 1 << 44, 1 << 40
+FIRST_ROUTINE = 1 << 45  # numbers from here on are addresses in this process
+
+Labels = dict[int, str]  # what stands for a number that means a place
+
+
+class LabelledConstants(Constants):
+    """Constants at made-up addresses, each labelled with its content."""
+
+    def __init__(self, labels: Labels) -> None:
+        super().__init__()
+        self.labels = labels
+        self.numbers: dict[Slot, int] = {}
+
+    def address(self, slot: Slot) -> int:
+        if slot not in self.numbers:
+            number = self.numbers[slot] = FIRST_CONSTANT + len(self.numbers)
+            self.labels[number] = f"constant {digest(slot.literal.held.tobytes())}"  # type: ignore[union-attr]
+        return self.numbers[slot]
+
+
+def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
+    """What is compared of one program."""
+    lowered = Lowerer(target, threads=THREADS).lower_program(optimise(undressed(graph)))
+    kernels = list(dict.fromkeys(programs_of(lowered)))
+    addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
+    texts = [canonical_kernel(str(kernel)) for kernel in kernels]
+    labels = {addresses[kernel]: digest(text.encode()) for kernel, text in zip(kernels, texts, strict=True)}
+    return {
+        "program": f"{name} [{target.name}]",
+        "kernels": sorted(texts),
+        "llvm": sorted(canonical_llvm(emit_module({"kernel": kernel}, target)) for kernel in kernels),
+        "schedule": [line for size in sizes_of(graph) for line in scheduled(lowered, addresses, labels, size)],
+    }
+
+
+def sizes_of(graph: Graph) -> list[dict[str, int]]:
+    names = dim_names(graph)
+    return [dict.fromkeys(names, size) for size in SIZES] if names else [{}]
+
+
+def scheduled(
+    lowered: Lowered, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
+) -> Iterator[str]:
+    made = Scheduler(addresses, LabelledConstants(labels)).schedule(lowered, dims)
+    yield f"arena {made.arena_bytes} moved {made.bytes_moved} flops {made.flops} at {sorted(dims.values())}"
+    yield from lines_of(made.table, labels, "")
+
+
+def lines_of(table: Table, labels: Labels, indent: str) -> Iterator[str]:
+    yield f"{indent}table scratch={table.scratch_bytes} heavy={table.heavy}"
+    for entry in table.entries:
+        yield from entry_lines(entry, labels, indent + "  ")
+
+
+def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
+    """An entry by its numbers: which kernel, by its text; where each address points; how it is split."""
+    match entry:
+        case KernelEntry():
+            words = " ".join(word_text(word, labels) for word in entry.words)
+            how = f"{entry.groups} {entry.slice} {entry.serial:d}{entry.barrier:d}{entry.calls_out:d}{entry.shared:d}"
+            yield f"{indent}kernel {labels[entry.function]} [{how}] {words}"
+        case CallEntry():
+            yield f"{indent}call {' '.join(word_text(word, labels) for word in entry.bases)}"
+            yield from lines_of(entry.table, labels, indent)
+        case LoopEntry():
+            bases = " ".join(f"{word_text(base.word, labels)}{base.stride:+}" for base in entry.bases)
+            yield f"{indent}loop {entry.trips} {entry.counter} {entry.until} alone={entry.alone} {bases}"
+            yield f"{indent}  {entry.carries}"
+            inner = (entry.body,) if isinstance(entry.body, Table) else (Table(entry.body),)
+            yield from (line for table in inner for line in lines_of(table, labels, indent))
+        case BranchEntry():
+            yield f"{indent}branch {entry.index}"
+            for table in entry.tables:
+                yield from lines_of(table, labels, indent)
+        case _:
+            yield f"{indent}foreign {len(entry.words)}"
+
+
+def word_text(word: Word, labels: Labels) -> str:
+    """A number, a place relative to a base, or what lies at a made-up address."""
+    if word.base >= 0:
+        return f"{word.base}:{word.value}"
+    return "routine" if word.value >= FIRST_ROUTINE else labels.get(word.value, str(word.value))
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def capture(path: str) -> None:
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        for name, graph in programs():
+            for processor in PROCESSORS:
+                file.write(json.dumps(captured(name, graph, LEVELS[processor])) + "\n")
+
+
+if __name__ == "__main__":
+    capture(sys.argv[1])
