@@ -19,8 +19,14 @@ class Echo:
     name, path, metadata = "echo", "echo.gguf", {"tokenizer.chat_template": "the template"}
     config = SimpleNamespace(arch="echo", layers=1, width=2, context=3)
 
-    def chat(self, messages: list[dict[str, str]], **settings: Any) -> list[Any]:
-        return [messages, settings]
+    context = 40
+
+    def chat_tokens(self, messages: list[dict[str, str]], **variables: Any) -> list[Any]:
+        """A token for every character, and one before each message, which is the message."""
+        return [token for message in messages for token in (message, *message["content"])]
+
+    def generate(self, tokens: list[Any], **settings: Any) -> list[Any]:
+        return [[token for token in tokens if isinstance(token, dict)], settings]
 
 
 @pytest.fixture
