@@ -182,6 +182,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
         if new not in ("http", "https") or (old == "https" and new == "http"):
+            fp.close()
             raise HubError(f"{req.full_url}: the server leads to {newurl:.200}, which is no safe way on")
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
         if made is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:

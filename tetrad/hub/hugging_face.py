@@ -128,7 +128,9 @@ def declared_size(repo: str, sibling: Any) -> int:
 
 
 def declared_sum(repo: str, sibling: Any) -> str:
-    found = sibling.lfs.sha256 if sibling.lfs else ""
-    if found and not (isinstance(found, str) and SHA256.fullmatch(found)):
+    if not sibling.lfs:  # a small file, kept in the repository itself
+        return ""
+    found = sibling.lfs.sha256
+    if not (isinstance(found, str) and SHA256.fullmatch(found)):
         raise HubError(f"the listing of {repo}: {sibling.rfilename}: expected a sha256, got {found!r:.60}")
     return found.lower()
