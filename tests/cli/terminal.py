@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 
@@ -21,18 +21,28 @@ def seen_at_terminal(
     *words: str,
     typing: Typing = (),
     environ: Mapping[str, str] | None = None,
+    piped: bytes | None = None,
     stdout: int | None = None,
+    plant: str = "",
     seconds: float = 60.0,
 ) -> tuple[int, bytes]:
-    """The exit code and every byte that reached the terminal; `stdout` may lead elsewhere."""
+    """The exit code and every byte that reached the terminal; stdin may be a pipe, stdout lead elsewhere."""
     master, slave = pty.openpty()
+    keep_bytes(slave)
     variables = {**os.environ, "TERM": "xterm", "COLUMNS": "400", **(environ or {})}
     run = subprocess.Popen(
-        [sys.executable, "-c", RUN, *words],
-        stdin=slave, stdout=slave if stdout is None else stdout, stderr=slave, env=variables, cwd=ROOT,
-        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
-    )  # fmt: skip
+        [sys.executable, "-c", plant + RUN, *words],
+        stdin=slave if piped is None else subprocess.PIPE,
+        stdout=slave if stdout is None else stdout,
+        stderr=slave,
+        env=variables,
+        cwd=ROOT,
+        start_new_session=True,
+    )
     os.close(slave)
+    if run.stdin is not None:
+        with run.stdin:
+            run.stdin.write(piped or b"")
     try:
         found = conversation(master, list(typing), time.monotonic() + seconds)
         return run.wait(10), found
@@ -40,6 +50,14 @@ def seen_at_terminal(
         run.kill()
         run.wait()
         os.close(master)
+
+
+def keep_bytes(terminal: int) -> None:
+    """The terminal adds nothing of its own: no carriage return before a line feed, no echo."""
+    settings = termios.tcgetattr(terminal)
+    settings[1] &= ~termios.OPOST
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
 
 
 def conversation(master: int, typing: list[tuple[bytes, bytes]], deadline: float) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Invoke
 from tests.cli.terminal import seen_at_terminal
 from tests.hub.server import serving
+from tests.models.tiny import tiny_model
 from tetrad.formats import gguf
 from tetrad.hub.fits import gib
 
@@ -180,6 +181,15 @@ def test_inspect_draws_a_page(invoke: Invoke, tiny_file: Path, tmp_path: Path) -
     assert text.startswith("<!doctype html>") and "src=" not in text and "href=" not in text
     for part in ("one decoding step", "blk.1.ffn_down.weight", "tokens a second", "of the roof", "<tr class=kernel"):
         assert part in text
+
+
+def test_a_page_shows_names_and_obeys_none(invoke: Invoke, tmp_path: Path) -> None:
+    metadata, tensors = tiny_model("llama", context=512)
+    gguf.write(tmp_path / "a<b>\u202e\x1b'\".gguf", metadata | {"general.name": "<script>\x9b"}, tensors)
+    invoke("inspect", tmp_path / "a<b>\u202e\x1b'\".gguf", "--html", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "a&lt;b&gt;\\u202e\\x1b&#x27;&quot;.gguf" in text and "&lt;script&gt;\\x9b" in text
+    assert text.count("<script>") == 1 and not {"\x1b", "\x9b", "\u202e"} & {*text}
 
 
 def test_text_of_a_file_cannot_steer_the_terminal(invoke: Invoke, tmp_path: Path, tiny_file: Path) -> None:

@@ -23,6 +23,7 @@ class Site:
     is_chunked: bool = False  # no Content-Length
     span_shift: int = 0  # how far from where it was asked for an answer goes on
     tag: str = ""  # in place of the true one
+    reason: str | None = None  # the word after the status
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
 
@@ -58,7 +59,7 @@ def handler(site: Site) -> type[BaseHTTPRequestHandler]:
                 self.answer(200, data, extra)
 
         def answer(self, code: int, data: bytes, headers: dict[str, str] | None = None) -> None:
-            self.send_response(code)
+            self.send_response(code, site.reason)
             for name, value in (headers or {}).items():
                 self.send_header(name, value)
             kind = "application/json" if data[:1] == b"{" else "text/html"
