@@ -72,9 +72,10 @@ def conversation(master: int, typing: list[tuple[bytes, bytes]], deadline: float
         if not piece:
             return found
         found += piece
-        if typing and typing[0][0] in found[at:]:
-            at = len(found)
-            os.write(master, typing.pop(0)[1])
+        while typing and (place := found.find(typing[0][0], at)) >= 0:
+            awaited, typed = typing.pop(0)
+            at = place + len(awaited)
+            os.write(master, typed)
     raise AssertionError(f"the command did not end; it showed {found[-2000:]!r}")
 
 

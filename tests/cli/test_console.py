@@ -107,6 +107,7 @@ def test_a_long_prompt_shows_a_sign_of_life_and_nothing_stays(tiny_file: Path) -
     assert code == 0 and b"\r\x1b[Kreading the prompt: 0 of 300 tokens" in seen
     lines = seen.rpartition(b"\r\x1b[K")
     assert b"reading" not in lines[2] and lines[2].strip()
+    assert b"reading" not in seen_at_terminal(*words, "--display-prompt", plant=slow, piped=b"")[1]
     quiet = subprocess.run([sys.executable, "-c", slow + RUN, *words], capture_output=True, stdin=subprocess.DEVNULL)
     assert quiet.stderr == b"" and quiet.stdout == lines[2]
 
@@ -125,7 +126,7 @@ def test_a_chat_into_a_pipe_draws_nothing_into_it(tiny_file: Path) -> None:
 
 
 def test_a_chat_at_a_terminal_has_its_editor(tiny_file: Path, folder: Path) -> None:
-    typing = [(b">>>", b"/show system\r"), (b"Be kind.", b"\x04")]
+    typing = [(b">>>", b"/show system\r"), (b"Be kind.", b""), (b">>>", b"\x04")]
     plain = {"PROMPT_TOOLKIT_NO_CPR": "1"}  # nobody here answers where the cursor is
     code, seen = seen_at_terminal("chat", str(tiny_file), "-sys", "Be kind.", typing=typing, environ=plain)
     assert code == 0 and b"\x1b[" in seen

@@ -116,8 +116,8 @@ def test_rm_asks_at_a_terminal(held: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [
-    ("s.gguf",), ("models/typo.gguf",), ("./org/repo",), ("../org",), ("a/b/c",), ("~/org/repo",), ("-m", "tiny-F32"),
-    ("-m", "org/tiny-GGUF"), ("-m", "smollm2"),
+    ("s.gguf",), ("models/typo.gguf",), ("./org/repo",), ("../org",), ("a/b/c",), ("~/org/repo",), ("~nobody/x",),
+    ("x" * 300 + ".gguf",), ("-m", "tiny-F32"), ("-m", "org/tiny-GGUF"), ("-m", "smollm2"),
 ])  # fmt: skip
 def test_what_is_a_path_is_nothing_else_and_asks_nobody(
     invoke: Invoke, held: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -363,6 +363,8 @@ def test_a_sentence_is_no_model(invoke: Invoke, tiny_file: Path, folder: Path) -
     """`tetrad run "Why is ..."`: the small model answers; here there is none, and nothing is fetched."""
     printed = invoke("run", "Why is the sky blue?", "--offline", code=1).output
     assert "smollm2 is not on this machine" in printed
+    long = "Why is the sky blue? " * 50  # more than a file can be called
+    assert "smollm2 is not on this machine" in invoke("run", long, "--offline", code=1).output
     spaced = tiny_file.with_name("a file with spaces.gguf")
     spaced.write_bytes(tiny_file.read_bytes())
     assert len(invoke("run", spaced, *GREEDY, input="Hi").stdout) > 1

@@ -16,9 +16,12 @@ from tetrad.models.generation import Completion, Piece
 from tetrad.text.tokenizer import Tokenizer
 
 
-def shown(pieces: Iterator[Piece], engine: Engine, length: int) -> Iterator[Piece]:
-    """The same pieces, their text printed as it comes; until then, how much of a long prompt has been read."""
-    with Waiting(lambda: f"reading the prompt: {read_so_far(engine)} of {length} tokens") as waiting:
+def shown(pieces: Iterator[Piece], engine: Engine, length: int, *, begins_line: bool = True) -> Iterator[Piece]:
+    """The same pieces, their text printed as it comes; until then, how much of a long prompt has been read.
+
+    Where the answer follows other text in its line, that is not said: it would be written over the text.
+    """
+    with Waiting(lambda: f"reading the prompt: {read_so_far(engine)} of {length} tokens", begins_line) as waiting:
         for piece in pieces:
             waiting.end()
             write(piece.text)

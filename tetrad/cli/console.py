@@ -122,12 +122,12 @@ def ask(question: str) -> bool:
 class Waiting:
     """A line on stderr, if that is a terminal, while something takes longer than a moment; gone when it has come."""
 
-    def __init__(self, text: Callable[[], str]) -> None:
-        self.text, self.come, self.is_shown = text, threading.Event(), False
+    def __init__(self, text: Callable[[], str], is_wanted: bool = True) -> None:
+        self.text, self.come, self.is_shown, self.is_wanted = text, threading.Event(), False, is_wanted
         self.thread: threading.Thread | None = None
 
     def __enter__(self) -> Waiting:
-        if sys.stderr.isatty():
+        if self.is_wanted and sys.stderr.isatty():
             self.thread = threading.Thread(target=self.follow, daemon=True)
             self.thread.start()
         return self

@@ -7,6 +7,7 @@ With -p or -f stdin is left alone, as llama.cpp leaves it; words without an opti
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -108,7 +109,7 @@ def run(words: tuple[str, ...], **given: Any) -> None:
 
 def is_prompt(word: str) -> bool:
     """No model is called like a sentence, unless it is a file that is there."""
-    return len(word.split()) > 1 and not Path(word).expanduser().exists()
+    return len(word.split()) > 1 and not os.path.exists(os.path.expanduser(word))
 
 
 def in_order(words: tuple[str, ...], asked: str | None, before: int | None, skipped: int) -> list[str]:
@@ -158,7 +159,8 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
         note("\n".join(prompt_lines(loaded.tokenizer, tokens)))
     if echoes:
         write(loaded.template.render(said, **variables) if uses_template else plain)
-    *_, last = shown(loaded.generate(tokens, stream=True, **how), loaded.engine, len(tokens))
+    stream = loaded.generate(tokens, stream=True, **how)
+    *_, last = shown(stream, loaded.engine, len(tokens), begins_line=not echoes)
     completion = last.completion
     if completion is None or not completion.text.endswith("\n"):
         say()

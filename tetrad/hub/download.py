@@ -119,7 +119,7 @@ def receive(remote: Remote, part: Path, progress: Progress, force: bool) -> None
     if have and have == remote.nbytes:
         return
     with request(remote, have, tag_of(part)) as answer:
-        goes_on = answer.status == 206
+        goes_on = have > 0 and answer.status == 206
         start = have if goes_on else 0
         if goes_on and not continues(answer.headers, start):
             raise forgotten(part, "the server goes on elsewhere")

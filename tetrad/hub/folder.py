@@ -159,6 +159,8 @@ def to_remove(name: str, every: bool = False) -> list[Held]:
     models = held_models()
     named = [(m.name, m) for m in models]
     found = whole_name(name, named) or repository(name, named)
+    # The same may also lie in the cache of another program.
+    found = [model for model in found if model.is_ours] or found
     if len(found) > 1 and not every:
         raise ambiguous(name, found, "write the whole name of one, or --all for all of them")
     for model in found:

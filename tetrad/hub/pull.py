@@ -42,10 +42,10 @@ def local(name: str | None) -> Path | None:
     if is_url(name):
         target = models_folder() / file_name(name)
         return target if target.exists() else None
-    path = Path(name).expanduser()
-    if path.is_file():
+    path = expanded(name)
+    if os.path.isfile(path):
         return path
-    if path.is_dir() and (is_path(name) or any(path.glob("*.gguf"))):
+    if os.path.isdir(path) and (is_path(name) or any(path.glob("*.gguf"))):
         return only_file(path)
     found = held_path(SMALL_FILE.removesuffix(".gguf") if name.lower() == SMALL else name)
     if found is None and is_path(name):
@@ -71,12 +71,17 @@ def is_path(name: str) -> bool:
 
 def at_path(name: str) -> Path:
     """The model at a path that was given as one, or at a URL that was fetched from before."""
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = expanded(name)
+    if os.path.isdir(path):
         return only_file(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise missing(name)
     return path
+
+
+def expanded(name: str) -> Path:
+    """`~` is a home, if there is one. (pathlib raises where there is none, and of names that no file can have.)"""
+    return Path(os.path.expanduser(name))
 
 
 def missing(name: str) -> HubError:
