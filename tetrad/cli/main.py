@@ -18,7 +18,7 @@ import tetrad
 from tetrad.cli import start
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import check_environment
-from tetrad.core.visible import visible
+from tetrad.core.visible import one_line, visible
 
 # name: (module of tetrad.cli, one line for --help)
 COMMANDS = {
@@ -96,7 +96,7 @@ class Commands(Group):
             ctx.exit(BROKEN_PIPE)
         except OSError as error:  # a full disk, a folder that is not there: nothing that a traceback would explain
             flush_or_discard()
-            raise click.ClickException(visible(explained(error))) from None
+            raise click.ClickException(one_line(explained(error))) from None
         except MemoryError as error:
             said = str(error).removeprefix("tetrad: ")
             raise click.ClickException(visible(f"not enough memory{': ' * bool(said)}{said}")) from None

@@ -11,6 +11,7 @@ import click
 from tetrad.cli.console import Columns, ask, note, progress_bar, say, say_json
 from tetrad.cli.options import Command, model_options, model_path, option
 from tetrad.core.errors import TetradError
+from tetrad.core.visible import one_line
 from tetrad.hub.describe import CACHE_BITS, Description, count_text, describe, printable
 from tetrad.hub.fits import gib
 from tetrad.hub.folder import Held, held_models, models_folder, remove, to_remove
@@ -29,13 +30,13 @@ def pull_command(model: str | None, repo_file: str | None, force: bool) -> None:
     """
     name = model or SMALL
     if repo_file is None and (found := local(name)) is not None:
-        say(f"{found} is there already")
+        say(f"{one_line(str(found))} is there already")
         return
     start = time.perf_counter()
     with progress_bar(name) as report:
         path = pull(name, report, file=repo_file, force=force)
     size, seconds = gib(path.stat().st_size), time.perf_counter() - start
-    say(f"{path}: {size} in {seconds:.1f} s")
+    say(f"{one_line(str(path))}: {size} in {seconds:.1f} s")
 
 
 @click.command("list", cls=Command)
@@ -153,12 +154,12 @@ def rm_command(models: tuple[str, ...], yes: bool, every: bool) -> None:
     found = {model.path: model for name in models for model in named_exactly(name, every)}
     for model in found.values():
         for path in model.paths:
-            note(f"{path}: {gib(path.stat().st_size)}")
+            note(f"{one_line(str(path))}: {gib(path.stat().st_size)}")
     if not yes and not may_delete(len(found)):
         note("nothing was deleted")
         click.get_current_context().exit(1)
     for model in found.values():
-        say(f"deleted {model.name}: {gib(remove(model))}")
+        say(f"deleted {one_line(model.name)}: {gib(remove(model))}")
 
 
 def named_exactly(name: str, every: bool) -> list[Held]:
@@ -170,7 +171,7 @@ def named_exactly(name: str, every: bool) -> list[Held]:
 
 
 def may_delete(count: int) -> bool:
-    if not sys.stdin.isatty():
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError("nothing was deleted: there is nobody to ask; -y deletes without a question")
     return ask(f"delete {'this model' if count == 1 else f'these {count} models'}?")
 

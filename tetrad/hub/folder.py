@@ -14,6 +14,7 @@ from pathlib import Path
 from tetrad.core.errors import FlagError, HubError
 from tetrad.core.flags import flag
 from tetrad.core.record import record
+from tetrad.core.visible import one_line
 
 DEFAULT_QUANT = "Q4_K_M"  # of org/repo, where none is named
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})$")
@@ -169,7 +170,7 @@ def to_remove(name: str, every: bool = False) -> list[Held]:
 
 
 def ambiguous(name: str, models: list[Held], hint: str = "write the whole name") -> HubError:
-    names = ", ".join(m.name for m in models)
+    names = ", ".join(one_line(m.name) for m in models)
     return HubError(f"{name!r} may mean {len(models)} models: {names}", hint=hint)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from tetrad.core.errors import HubError
 from tetrad.core.extras import extra
 from tetrad.core.record import record
+from tetrad.core.visible import one_line
 from tetrad.hub.download import Remote
 from tetrad.hub.folder import DEFAULT_QUANT, SHARD, quant_of
 from tetrad.hub.names import plain_path
@@ -87,7 +88,7 @@ def matching_files(repo: str, paths: list[str], quant: str | None, file: str | N
         found = of_quant(models, quant or DEFAULT_QUANT) or ([] if quant else models[:1])
     if not found:
         quants = ", ".join(dict.fromkeys(quant_of(PurePosixPath(path).stem) or path for path in models))
-        raise HubError(f"{repo} has no {file or quant}", hint=f"it has: {quants:.400}")
+        raise HubError(f"{repo} has no {file or quant}", hint=f"it has: {one_line(quants[:400])}")
     return same_set(found[0], models)
 
 
@@ -102,10 +103,10 @@ def same_set(path: str, paths: list[str]) -> list[str]:
         return [path]
     count = int(shard[2])
     if not 1 <= count <= MOST_SHARDS:
-        raise HubError(f"{path}: expected a set of 1 to {MOST_SHARDS} files, got {count}")
+        raise HubError(f"{path!r}: expected a set of 1 to {MOST_SHARDS} files, got {count}")
     wanted = [f"{stem[: shard.start()]}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1)]
     if lacking := [name for name in wanted if name not in paths]:
-        raise HubError(f"the listing has {count - len(lacking)} of {count} files of the set; {lacking[0]} is missing")
+        raise HubError(f"the listing has {count - len(lacking)} of {count} files of the set; {lacking[0]!r} is missing")
     return wanted
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from tetrad.core.errors import FileFormatError, HubError
+from tetrad.core.visible import one_line
 from tetrad.formats import gguf
 from tetrad.hub.download import Progress, Remote, download, silent
 from tetrad.hub.fits import check_fit
@@ -86,7 +87,7 @@ def expanded(name: str) -> Path:
 
 def missing(name: str) -> HubError:
     plain = name.removesuffix(".gguf")
-    known = {m.name for m in held_models()} & {plain, *close_names(plain)}
+    known = {one_line(m.name) for m in held_models()} & {plain, *close_names(plain)}
     meant = f"a model is called {' or '.join(sorted(known))}: name it so, without -m"
     hint = meant if known else "`tetrad list` shows the models that are there"
     return HubError(f"{name}: {os.strerror(errno.ENOENT)}", hint=hint)
@@ -172,7 +173,7 @@ def file_name(url: str) -> str:
 
 def unknown(name: str) -> HubError:
     """No model is called so; those that are nearly called so are told."""
-    names, close = [model.name for model in held_models()], close_names(name)
+    names, close = [one_line(model.name) for model in held_models()], close_names(name)
     known = f"on this machine: {', '.join(names)}" if names else "there are none on this machine"
     meant = f"did you mean {' or '.join(close)}? " if close else ""
     ways = f"a .gguf file, {SMALL}, org/repo[:QUANT] or a URL"
@@ -182,8 +183,8 @@ def unknown(name: str) -> HubError:
 
 
 def close_names(name: str) -> list[str]:
-    """Names of models that begin or end as the word does, or are spelt much like it."""
-    names, word = [model.name for model in held_models()], name.lower()
+    """Names of models that begin as the word does, or are spelt much like it."""
+    names, word = [one_line(model.name) for model in held_models()], name.lower()
     parts = {part.lower(): whole for whole in names for part in (whole, whole.rpartition("/")[2])}
     begun = [whole for part, whole in parts.items() if word and part.startswith(word)]
     close = [parts[part] for part in get_close_matches(word, parts)]
