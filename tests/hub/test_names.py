@@ -10,7 +10,6 @@ from tetrad.core.errors import HubError
 from tetrad.hub.hugging_face import is_repo, matching_files
 from tetrad.hub.names import place_below, plain_path
 
-
 PLAIN = ("a.gguf", "Q4_K_M/a-Q4_K_M-00001-of-00003.gguf", "modèle (1)+v2@x.gguf", "a/b/c/d.gguf", "nulls")
 
 
@@ -54,7 +53,7 @@ def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     assert place_below(tmp_path / "link", "a/b.gguf", "here") == tmp_path / "link/a/b.gguf"
 
 
-OTHER = ("../repo", "org/..", "./repo", "org/repo/file", "org//repo", "org", "org/a.gguf", "ö/r", "-o/r", "a/" + "x" * 97)
+OTHER = ("../repo", "org/..", "./repo", "org/repo/file", "org//repo", "org", "org/a.gguf", "ö/r", "-o/r")
 
 
 @pytest.mark.parametrize("word", OTHER)
