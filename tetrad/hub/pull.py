@@ -88,7 +88,7 @@ def expanded(name: str) -> Path:
 def missing(name: str) -> HubError:
     plain = name.removesuffix(".gguf")
     known = {one_line(m.name) for m in held_models()} & {plain, *close_names(plain)}
-    meant = f"a model is called {' or '.join(sorted(known))}: name it so, without -m"
+    meant = f"a model is called {' or '.join(sorted(known))}: give that name as MODEL"
     hint = meant if known else "`tetrad list` shows the models that are there"
     return HubError(f"{name}: {os.strerror(errno.ENOENT)}", hint=hint)
 
