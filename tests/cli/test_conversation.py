@@ -19,8 +19,14 @@ class Echo:
     name, path, metadata = "echo", "echo.gguf", {"tokenizer.chat_template": "the template"}
     config = SimpleNamespace(arch="echo", layers=1, width=2, context=3)
 
-    def chat(self, messages: list[dict[str, str]], **settings: Any) -> list[Any]:
-        return [messages, settings]
+    context = 40
+
+    def chat_tokens(self, messages: list[dict[str, str]], **variables: Any) -> list[Any]:
+        """A token for every character, and one before each message, which is the message."""
+        return [token for message in messages for token in (message, *message["content"])]
+
+    def generate(self, tokens: list[Any], **settings: Any) -> list[Any]:
+        return [[token for token in tokens if isinstance(token, dict)], settings]
 
 
 @pytest.fixture
@@ -85,6 +91,33 @@ def test_save_and_load(talk: Conversation, tmp_path: Path) -> None:
     assert other.messages == talk.messages
     talk.command("/clear")
     assert talk.turns == []
+
+
+def full(*turns: tuple[str, str]) -> Conversation:
+    talk = Conversation(Echo(), {"shift": True, "keep": 0}, "Kind.")  # type: ignore[arg-type]
+    talk.turns = [{"role": role, "content": content} for role, content in turns]
+    return talk
+
+
+def test_a_full_context_forgets_the_oldest_turns_and_keeps_the_system_message() -> None:
+    talk = full(("user", "one one"), ("assistant", "1" * 8), ("user", "two two"), ("assistant", "2" * 8))
+    messages, settings = talk.ask("three")  # type: ignore[misc]
+    assert [m["content"] for m in messages] == ["Kind.", "two two", "22222222", "three"]
+    assert talk.messages == messages and settings["keep"] == 6  # the message, its five characters
+    talk.keep("3")
+    assert [m["content"] for m in talk.ask("x")[0]] == ["Kind.", "two two", "22222222", "three", "3", "x"]  # type: ignore[index]
+
+
+def test_what_a_system_said_among_the_turns_is_kept() -> None:
+    talk = full(("system", "Rule."), ("user", "one" * 5), ("assistant", "1" * 8), ("user", "two"), ("assistant", "2"))
+    assert [m["content"] for m in talk.ask("three")[0]] == ["Kind.", "Rule.", "two", "2", "three"]  # type: ignore[index]
+
+
+def test_nothing_is_forgotten_for_a_message_that_never_fits() -> None:
+    talk = full(("user", "one"), ("assistant", "1"))
+    talk.ask("x" * 60)
+    talk.keep("")
+    assert [turn["content"] for turn in talk.turns] == ["one", "1"]
 
 
 def test_retry_gives_the_last_question_back(talk: Conversation) -> None:

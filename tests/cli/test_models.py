@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Invoke
+from tests.cli.terminal import seen_at_terminal
 from tests.hub.server import serving
+from tests.models.tiny import tiny_model
 from tetrad.formats import gguf
 from tetrad.hub.fits import gib
 
@@ -53,7 +55,9 @@ def test_list_of_nothing(invoke: Invoke, folder: Path) -> None:
     assert "`tetrad pull` fetches a small one" in invoke("list").stderr
 
 
-@pytest.mark.parametrize("words", [("org/tiny-GGUF",), ("tiny",), ("-m", "tiny-F32"), ("-hf", "org/tiny-GGUF:F32")])
+@pytest.mark.parametrize(
+    "words", [("org/tiny-GGUF",), ("tiny",), ("tiny-F32",), ("TINY:f32",), ("-hf", "org/tiny-GGUF:F32")]
+)
 def test_show(invoke: Invoke, held: Path, words: tuple[str, ...]) -> None:
     printed = invoke("show", *words).stdout
     for text in ("architecture    llama", "125K (124,736)", "context         512", "F32", "-ctk f16 -ctv f16"):
@@ -78,10 +82,64 @@ def test_a_model_is_named_once_and_the_word_wins_over_the_variable(
 
 
 def test_rm(invoke: Invoke, held: Path, folder: Path) -> None:
-    assert "there is no model 'other'" in invoke("rm", "org/tiny-GGUF", "other", code=1).output
+    assert "there is no model 'other'" in invoke("rm", "-y", "org/tiny-GGUF", "other", code=1).output
+    assert "-y deletes without a question" in invoke("rm", "org/tiny-GGUF", code=2).output
     assert held.exists()  # all names are looked up before anything is deleted
-    assert "deleted org/tiny-GGUF/tiny-F32: " in invoke("rm", "org/tiny-GGUF").stdout
+    done = invoke("rm", "-y", "org/tiny-GGUF")
+    assert "deleted org/tiny-GGUF/tiny-F32: " in done.stdout and f"{held}: " in done.stderr
     assert not held.exists() and not (folder / "org").exists()
+
+
+@pytest.mark.parametrize("word", ["t", "tiny", "tiny-F32", "tiny-F32.gguf", "org", "ORG/tiny-GGUF/tiny-F32", "org/tin"])
+def test_rm_takes_exact_names_and_says_which_are_close(invoke: Invoke, held: Path, word: str) -> None:
+    said = invoke("rm", "-y", word, code=1).output
+    assert held.exists() and "there is no model" in said and "did you mean org/tiny-GGUF/tiny-F32?" in said
+
+
+def test_rm_of_a_repository_with_two_models_wants_one_or_all(invoke: Invoke, held: Path) -> None:
+    other = held.with_name("tiny-Q8_0.gguf")
+    shutil.copy(held, other)
+    said = invoke("rm", "-y", "org/tiny-GGUF", code=1).output
+    assert "may mean 2 models: org/tiny-GGUF/tiny-F32, org/tiny-GGUF/tiny-Q8_0" in said and "--all" in said
+    assert held.exists() and other.exists()
+    invoke("rm", "-y", "org/tiny-GGUF:Q8_0")
+    assert held.exists() and not other.exists()
+    shutil.copy(held, other)
+    assert invoke("rm", "-y", "--all", "org/tiny-GGUF", "org/tiny-GGUF/tiny-F32").stdout.count("deleted") == 2
+
+
+def test_rm_asks_at_a_terminal(held: Path) -> None:
+    code, seen = seen_at_terminal("rm", "org/tiny-GGUF", typing=[(b"[y/N]", b"\n")])
+    assert code == 1 and b"nothing was deleted" in seen and str(held).encode() in seen and held.exists()
+    code, seen = seen_at_terminal("rm", "org/tiny-GGUF", typing=[(b"delete this model? [y/N]", b"y\n")])
+    assert code == 0 and b"deleted org/tiny-GGUF/tiny-F32" in seen and not held.exists()
+
+
+@pytest.mark.parametrize("words", [
+    ("s.gguf",), ("models/typo.gguf",), ("./org/repo",), ("../org",), ("a/b/c",), ("~/org/repo",), ("~nobody/x",),
+    ("x" * 300 + ".gguf",), ("-m", "tiny-F32"), ("-m", "org/tiny-GGUF"), ("-m", "smollm2"),
+])  # fmt: skip
+def test_what_is_a_path_is_nothing_else_and_asks_nobody(
+    invoke: Invoke, held: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tetrad.cli.options.pull", None)
+    for command in ("show", "run"):
+        assert f"{words[-1]}: No such file or directory" in invoke(command, *words, input="Hi", code=1).output
+
+
+def test_a_name_that_may_mean_several_lists_them(invoke: Invoke, held: Path) -> None:
+    for name in ("tiny-Q8_0.gguf", "tiny-Q5_0.gguf"):
+        shutil.copy(held, held.with_name(name))
+    for word in ("tiny", "org/tiny-GGUF"):
+        said = invoke("show", word, code=1).output
+        assert f"'{word}' may mean 3 models: org/tiny-GGUF/tiny-F32, org/tiny-GGUF/tiny-Q5_0, " in said
+    assert "tiny-Q8_0.gguf" in invoke("show", "tiny:Q8_0").stdout
+    assert "did you mean org/tiny-GGUF/tiny-" in invoke("show", "tin", code=1).output
+
+
+@pytest.mark.parametrize("word", ["smollm2", "/no/such.gguf", "./org/repo", "a/b/c"])
+def test_hf_means_a_repository(invoke: Invoke, word: str) -> None:
+    assert f"-hf {word}: expected org/repo or org/repo:QUANT" in invoke("show", "-hf", word, code=1).output
 
 
 def test_nothing_is_fetched_offline(invoke: Invoke) -> None:
@@ -123,6 +181,15 @@ def test_inspect_draws_a_page(invoke: Invoke, tiny_file: Path, tmp_path: Path) -
     assert text.startswith("<!doctype html>") and "src=" not in text and "href=" not in text
     for part in ("one decoding step", "blk.1.ffn_down.weight", "tokens a second", "of the roof", "<tr class=kernel"):
         assert part in text
+
+
+def test_a_page_shows_names_and_obeys_none(invoke: Invoke, tmp_path: Path) -> None:
+    metadata, tensors = tiny_model("llama", context=512)
+    gguf.write(tmp_path / "a<b>\u202e\x1b'\".gguf", metadata | {"general.name": "<script>\x9b"}, tensors)
+    invoke("inspect", tmp_path / "a<b>\u202e\x1b'\".gguf", "--html", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "a&lt;b&gt;\\u202e\\x1b&#x27;&quot;.gguf" in text and "&lt;script&gt;\\x9b" in text
+    assert text.count("<script>") == 1 and not {"\x1b", "\x9b", "\u202e"} & {*text}
 
 
 def test_text_of_a_file_cannot_steer_the_terminal(invoke: Invoke, tmp_path: Path, tiny_file: Path) -> None:

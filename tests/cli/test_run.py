@@ -43,6 +43,36 @@ def test_one_answer_the_same_however_it_is_asked(invoke: Invoke, tiny_file: Path
     assert invoke("run", tiny_file, "-sys", "Be kind.", "Hi there", *GREEDY).stdout != answer
 
 
+@pytest.mark.parametrize("words", [
+    ("-m", "F", "-p", "Hi", "there", "you"), ("-m", "F", "Hi", "-p", "there", "you"),
+    ("-m", "F", "Hi", "there", "-p", "you"), ("F", "-p", "Hi", "there", "you"),
+    ("F", "Hi", "--prompt=there", "you"), ("-p", "Hi", "F", "there", "you"),
+    ("F", "Hi", "there", "you"), ("F", "Hi", "there", "--", "you"),
+])  # fmt: skip
+def test_words_keep_their_order(invoke: Invoke, tiny_file: Path, words: tuple[str, ...]) -> None:
+    given = [str(tiny_file) if word == "F" else word for word in words]
+    shown = invoke("run", "--display-prompt", "-no-cnv", *GREEDY, *given).stdout
+    assert shown == invoke("run", "--display-prompt", "-no-cnv", *GREEDY, tiny_file, "Hi there you").stdout
+    assert shown.startswith("Hi there you")
+
+
+def test_what_is_piped_follows_words_and_neither_p_nor_f(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt").write_text("Hi")
+    show = ("run", "-m", tiny_file, "--display-prompt", "-no-cnv", "-n", "1")
+    assert invoke(*show, "Hi", input="there").stdout.startswith("Hi\n\nthere")
+    assert "there" not in invoke(*show, "-p", "Hi", input="there").stdout
+    assert "there" not in invoke(*show, "-f", tmp_path / "prompt", input="there").stdout
+    assert invoke(*show, "-p", "Hi", "-f", "-", input="there").stdout.startswith("Hi\n\nthere")
+
+
+def test_an_empty_schema_is_any_object(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "schema").write_text(" {} ")
+    common = ("run", "-m", tiny_file, "-p", "Hi", "-n", "8", "-c", "256", "-s", "3", "--temp", "2")
+    objects = invoke(*common, "--format", "json").stdout
+    assert objects.lstrip().startswith("{")
+    assert invoke(*common, "-j", "{}").stdout == objects == invoke(*common, "-jf", tmp_path / "schema").stdout
+
+
 def test_a_seed_replays_and_verbose_shows_it(invoke: Invoke, tiny_file: Path) -> None:
     first = invoke("run", tiny_file, "Hi", "-n", "12", "-c", "256", "--temp", "2", "--verbose")
     fields = dict(line.split(":", 1) for line in first.stderr.strip().splitlines())
@@ -217,6 +247,19 @@ def test_what_does_not_fit_is_said_and_the_chat_goes_on(invoke: Invoke, tiny_fil
     assert "/clear forgets the conversation" in result.stderr
 
 
+def test_a_full_conversation_goes_on_without_its_oldest_turns(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    lines = "".join(f"message {i} {'word ' * 5}\n" for i in range(8))
+    words = ("chat", tiny_file, "-c", "192", "-n", "6", "--ignore-eos", "-sys", "Be kind.")
+    full = invoke(*words, input=f"{lines}/show messages\n")
+    assert "the context holds 192" in full.stderr  # without --context-shift it says so
+    result = invoke(*words, "--context-shift", input=f"{lines}/save {tmp_path / 'talk'}\n")
+    assert result.stderr == ""
+    held = json.loads((tmp_path / "talk").read_text())
+    asked = [turn["content"] for turn in held["messages"] if turn["role"] == "user"]
+    assert held["system"] == "Be kind." and asked[-1].startswith("message 7") and not asked[0].startswith("message 0")
+    assert [turn["role"] for turn in held["messages"]] == ["user", "assistant"] * len(asked)
+
+
 # -- measuring --------------------------------------------------------------------------------------------------------
 
 
@@ -320,6 +363,8 @@ def test_a_sentence_is_no_model(invoke: Invoke, tiny_file: Path, folder: Path) -
     """`tetrad run "Why is ..."`: the small model answers; here there is none, and nothing is fetched."""
     printed = invoke("run", "Why is the sky blue?", "--offline", code=1).output
     assert "smollm2 is not on this machine" in printed
+    long = "Why is the sky blue? " * 50  # more than a file can be called
+    assert "smollm2 is not on this machine" in invoke("run", long, "--offline", code=1).output
     spaced = tiny_file.with_name("a file with spaces.gguf")
     spaced.write_bytes(tiny_file.read_bytes())
     assert len(invoke("run", spaced, *GREEDY, input="Hi").stdout) > 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -20,6 +20,10 @@ class Site:
     breaks: list[int] = field(default_factory=list)
     has_ranges: bool = True
     has_tags: bool = True
+    is_chunked: bool = False  # no Content-Length
+    span_shift: int = 0  # how far from where it was asked for an answer goes on
+    tag: str = ""  # in place of the true one
+    reason: str | None = None  # the word after the status
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
 
@@ -41,11 +45,11 @@ def handler(site: Site) -> type[BaseHTTPRequestHandler]:
                 self.answer(404, b"no")
 
         def send_file(self, data: bytes) -> None:
-            tag = f'"{hashlib.md5(data).hexdigest()}"'
+            tag = site.tag or f'"{hashlib.md5(data).hexdigest()}"'
             extra = {"ETag": tag} if site.has_tags else {}
             asked = self.headers.get("Range")
             if asked and site.has_ranges and self.headers.get("If-Range", tag) == tag:
-                start = int(asked.removeprefix("bytes=").removesuffix("-"))
+                start = int(asked.removeprefix("bytes=").removesuffix("-")) + site.span_shift
                 if start >= len(data):
                     self.answer(416, b"")
                 else:
@@ -55,14 +59,16 @@ def handler(site: Site) -> type[BaseHTTPRequestHandler]:
                 self.answer(200, data, extra)
 
         def answer(self, code: int, data: bytes, headers: dict[str, str] | None = None) -> None:
-            self.send_response(code)
+            self.send_response(code, site.reason)
             for name, value in (headers or {}).items():
                 self.send_header(name, value)
             kind = "application/json" if data[:1] == b"{" else "text/html"
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
+            if not site.is_chunked:  # the end of the connection is the end of the file
+                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data[: site.breaks.pop(0)] if site.breaks and code < 300 else data)
+            with suppress(ConnectionError):  # whoever asked has heard enough
+                self.wfile.write(data[: site.breaks.pop(0)] if site.breaks and code < 300 else data)
 
     return Handler
 
@@ -72,7 +78,7 @@ def serving() -> Iterator[Site]:
     site = Site()
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(site))
     site.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield site

@@ -21,7 +21,8 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 
 def get(site: Site, target: Path, **known: str) -> Path:
-    return download(Remote(f"{site.address}/file", **known), target, pause=0)
+    download(Remote(f"{site.address}/file", **known), target, pause=0)
+    return target
 
 
 def test_a_file_arrives_with_progress_and_leaves_nothing_beside_it(site: Site, tmp_path: Path) -> None:
@@ -137,6 +138,73 @@ class Broken(io.BytesIO):
 
 def test_a_full_disk_is_told_with_the_way_on_and_a_broken_connection_is_not_taken_for_one() -> None:
     with pytest.raises(HubError, match=r"(?s)model.gguf.part: No space left on device, after .*make room"):
-        copy(io.BytesIO(b"data"), Full(), 0, 4, silent)
+        copy(io.BytesIO(b"data"), Full(), 0, 4, silent, most=4)
     with pytest.raises(ConnectionResetError):
-        copy(Broken(), io.BytesIO(), 0, 4, silent)
+        copy(Broken(), io.BytesIO(), 0, 4, silent, most=4)
+
+
+# -- servers that mean no good ----------------------------------------------------------------------------------------
+
+
+def hidden(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if not path.name.endswith(".lock")]
+
+
+def test_no_more_is_written_than_was_declared(site: Site, tmp_path: Path) -> None:
+    site.files["/file"], site.is_chunked = DATA, True
+    with pytest.raises(HubError, match=r"the server sends more than it declared: the limit is 2.00 KiB"):
+        download(Remote(f"{site.address}/file", nbytes=2048), tmp_path / "file")
+    assert hidden(tmp_path) == []
+
+
+def test_no_more_is_written_than_fits_where_no_size_is_declared(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.files["/file"], site.is_chunked = DATA, True
+    monkeypatch.setattr("tetrad.hub.fits.total_memory", lambda: 1_000_000)
+    with pytest.raises(HubError, match=r"the server sends more than fits here, and declared no size"):
+        get(site, tmp_path / "file")
+    assert hidden(tmp_path) == []
+    monkeypatch.setattr("tetrad.hub.fits.total_memory", lambda: 4_000_000)
+    assert get(site, tmp_path / "file").read_bytes() == DATA
+
+
+def test_an_answer_that_goes_on_elsewhere_is_not_appended(site: Site, tmp_path: Path) -> None:
+    site.files["/file"], site.breaks, site.span_shift = DATA, [100_000], 7
+    assert get(site, tmp_path / "file").read_bytes() == DATA
+    assert [asked for _, asked in site.seen] == [None, "bytes=100000-", None]
+
+
+def test_a_whole_partial_file_without_a_checksum_is_fetched_again(site: Site, tmp_path: Path) -> None:
+    """It may belong to another file of the same size."""
+    site.files["/file"] = DATA
+    (tmp_path / "file.part").write_bytes(DATA[::-1])
+    (tmp_path / "file.part.tag").write_text('"old"')
+    download(Remote(f"{site.address}/file", nbytes=len(DATA)), tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("name", ["file.part", ".file.lock"])
+def test_nothing_is_written_through_a_link(site: Site, tmp_path: Path, name: str) -> None:
+    site.files["/file"] = DATA
+    victim, folder = tmp_path / "victim", tmp_path / "models"
+    victim.write_bytes(b"mine")
+    folder.mkdir()
+    (folder / name).symlink_to(victim)
+    with pytest.raises(HubError, match="expected a file or none, found a link"):
+        get(site, folder / "file")
+    assert victim.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("leads_to", ["ftp://127.0.0.1/file", "file:///etc/passwd"])
+def test_a_server_that_leads_elsewhere_than_to_the_web(site: Site, tmp_path: Path, leads_to: str) -> None:
+    site.redirects["/file"] = leads_to
+    with pytest.raises(HubError, match=r"which is no safe way on|is not allowed"):
+        get(site, tmp_path / "file")
+
+
+@pytest.mark.parametrize("tag", ['"a\x0bb"', '"' + "x" * 300 + '"', "plain", 'W/"weak"'])
+def test_a_tag_that_cannot_be_trusted_is_not_kept(site: Site, tmp_path: Path, tag: str) -> None:
+    site.files["/file"], site.breaks, site.tag = DATA, [100_000], tag
+    assert get(site, tmp_path / "file").read_bytes() == DATA
+    assert [asked for _, asked in site.seen] == [None, None]

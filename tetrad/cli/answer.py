@@ -6,21 +6,30 @@ ollama's --verbose, and say how much of the memory bandwidth, measured here, was
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 
+from tetrad.cli.console import Waiting, write
 from tetrad.explain.roofs import measure_roofs
 from tetrad.hub.describe import Description
+from tetrad.models.engine import Engine
 from tetrad.models.generation import Completion, Piece
 from tetrad.text.tokenizer import Tokenizer
 
 
-def shown(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The same pieces, their text printed as it comes."""
-    for piece in pieces:
-        sys.stdout.write(piece.text)
-        sys.stdout.flush()
-        yield piece
+def shown(pieces: Iterator[Piece], engine: Engine, length: int, *, begins_line: bool = True) -> Iterator[Piece]:
+    """The same pieces, their text printed as it comes; until then, how much of a long prompt has been read.
+
+    Where the answer follows other text in its line, that is not said: it would be written over the text.
+    """
+    with Waiting(lambda: f"reading the prompt: {read_so_far(engine)} of {length} tokens", begins_line) as waiting:
+        for piece in pieces:
+            waiting.end()
+            write(piece.text)
+            yield piece
+
+
+def read_so_far(engine: Engine) -> int:
+    return max((slot.length for slot in engine.slots if slot.sequence is not None), default=0)
 
 
 def prompt_lines(tokenizer: Tokenizer, tokens: Sequence[int]) -> Iterator[str]:

@@ -6,12 +6,12 @@ Tokens are drawn at random beforehand: no tokeniser, no sampling and no text are
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import click
 import numpy as np
 
 import tetrad
+from tetrad.cli.console import say
 from tetrad.cli.options import (
     CACHES,
     ModelCommand,
@@ -220,9 +221,9 @@ def params_text(n: float) -> str:
 
 def print_md(run: Bench, results: Iterator[Result]) -> None:
     """A line as soon as it is known."""
-    print(line(dict.fromkeys(COLUMNS), COLUMNS))
+    say(line(dict.fromkeys(COLUMNS), COLUMNS))
     rule = ("-" * width + ":" if width > 0 else "-" * (1 - width) for width in COLUMNS.values())
-    print("| " + " | ".join(cell[1:] for cell in rule) + " |", flush=True)
+    say("| " + " | ".join(cell[1:] for cell in rule) + " |", flush=True)
     for result in results:
         mean, spread = average(result.rates)
         found = run.found
@@ -235,8 +236,8 @@ def print_md(run: Bench, results: Iterator[Result]) -> None:
             "test": result.test.name,
             "t/s": f"{mean:.2f} ± {spread:.2f}",
         }
-        print(line(cells, COLUMNS), flush=True)
-    print(f"\nbuild: tetrad {tetrad.__version__}")
+        say(line(cells, COLUMNS), flush=True)
+    say(f"\nbuild: tetrad {tetrad.__version__}")
 
 
 def line(cells: dict[str, Any], columns: dict[str, int]) -> str:
@@ -284,14 +285,17 @@ def cpu_name() -> str:
 
 
 def print_csv(run: Bench, results: Iterator[Result]) -> None:
-    writer: Any = None
-    for result in results:
+    for number, result in enumerate(results):
         row = fields(run, result)
-        if writer is None:
-            writer = csv.DictWriter(sys.stdout, list(row), quoting=csv.QUOTE_ALL, lineterminator="\n")
-            writer.writeheader()
-        writer.writerow(row)
-        sys.stdout.flush()
+        if number == 0:
+            say(csv_line(row))
+        say(csv_line(row.values()), flush=True)
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="").writerow(cells)
+    return out.getvalue()
 
 
 def samples(run: Bench, result: Result) -> dict[str, Any]:
@@ -299,12 +303,12 @@ def samples(run: Bench, result: Result) -> dict[str, Any]:
 
 
 def print_json(run: Bench, results: Iterator[Result]) -> None:
-    print(json.dumps([samples(run, result) for result in results], indent=2))
+    say(json.dumps([samples(run, result) for result in results], indent=2))
 
 
 def print_jsonl(run: Bench, results: Iterator[Result]) -> None:
     for result in results:
-        print(json.dumps(samples(run, result)), flush=True)
+        say(json.dumps(samples(run, result)), flush=True)
 
 
 def print_sql(run: Bench, results: Iterator[Result]) -> None:
@@ -314,9 +318,9 @@ def print_sql(run: Bench, results: Iterator[Result]) -> None:
         if number == 0:
             kinds = {str: "TEXT", int: "INTEGER", float: "REAL"}
             columns = ",\n".join(f"  {name} {kinds[type(value)]}" for name, value in row.items())
-            print(f"CREATE TABLE IF NOT EXISTS {TABLE} (\n{columns}\n);\n")
+            say(f"CREATE TABLE IF NOT EXISTS {TABLE} (\n{columns}\n);\n")
         values = ", ".join("'" + str(value).replace("'", "''") + "'" for value in row.values())
-        print(f"INSERT INTO {TABLE} ({', '.join(row)}) VALUES ({values});", flush=True)
+        say(f"INSERT INTO {TABLE} ({', '.join(row)}) VALUES ({values});", flush=True)
 
 
 PRINTERS: dict[str, Callable[[Bench, Iterator[Result]], None]] = {

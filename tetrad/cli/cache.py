@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tetrad.cli.console import console
+from tetrad.cli.console import say
 from tetrad.cli.main import Group
 from tetrad.core.flags import flag
 from tetrad.explain.report import bytes_text
@@ -20,9 +20,9 @@ def cache() -> None:
 def stats() -> None:
     """Where it is, how many entries it has, how large they are."""
     stats = ObjectCache.from_flags().stats()
-    console.print(f"directory  {cache_place()}")
-    console.print(f"entries    {stats.entries}")
-    console.print(f"size       {bytes_text(stats.bytes)}")
+    say(f"directory  {cache_place()}")
+    say(f"entries    {stats.entries}")
+    say(f"size       {bytes_text(stats.bytes)}")
     if stats.trouble:
         raise click.ClickException(stats.trouble)
 
@@ -36,7 +36,7 @@ def clear() -> None:
         held.clear()
     except OSError as error:
         raise click.ClickException(f"{cache_place()}: {error}") from None
-    console.print(f"deleted {before.entries} entries, {bytes_text(before.bytes)}, from {cache_place()}")
+    say(f"deleted {before.entries} entries, {bytes_text(before.bytes)}, from {cache_place()}")
 
 
 def cache_place() -> str:

@@ -1,7 +1,7 @@
 """Command line: `tetrad chat`, several turns with one model.
 
-Lines come from prompt_toolkit where there is a terminal (history, several lines between triple quotes), else from
-stdin. Ctrl-C stops the answer and not the program; Ctrl-D ends it.
+Lines come from prompt_toolkit where there is a terminal on both sides (history, several lines between triple quotes),
+else from stdin: nothing is drawn into a pipe. Ctrl-C stops the answer and not the program; Ctrl-D ends it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from tetrad.cli.answer import full_context, shown, timing_lines
-from tetrad.cli.console import notes
+from tetrad.cli.console import note, prompt_beside, say
 from tetrad.cli.conversation import CommandError, Conversation, Ended
 from tetrad.cli.options import (
     ModelCommand,
@@ -36,6 +36,7 @@ from tetrad.cli.options import (
 from tetrad.cli.overrides import override_options, overriding
 from tetrad.core.errors import ContextError, TetradError
 from tetrad.core.extras import extra
+from tetrad.core.visible import one_line
 from tetrad.hub.folder import models_folder
 from tetrad.models.generation import Completion
 from tetrad.models.model import load
@@ -67,7 +68,7 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("-no-cnv completes one prompt: give it")
     for name in ("display_prompt", "verbose_prompt"):
         if given.pop(name):
-            notes.print(f"note: --{name.replace('_', '-')} has no effect in a chat")
+            note(f"note: --{name.replace('_', '-')} has no effect in a chat")
     given.pop("warmup")  # timings of a chat do not count loading
     system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
     overrides, variables = overriding(given)
@@ -76,10 +77,9 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
     note_context(settings["context"], model.config.context)
     how = recommended(sampling_settings(given), model.recommended)
     conversation = Conversation(model, {"template": variables, **how}, system, verbose)
-    is_terminal = sys.stdin.isatty()
-    if is_terminal:
-        notes.print(f"{conversation.model.name}; /help for help, /bye or Ctrl-D to end")
-    for text in said(terminal_reader() if is_terminal else plain_reader()):
+    if sys.stdin.isatty():
+        note(f"{one_line(conversation.model.name)}; /help for help, /bye or Ctrl-D to end")
+    for text in said(reader()):
         try:
             respond(conversation, text)
         except Ended:
@@ -95,18 +95,18 @@ def respond(conversation: Conversation, line: str) -> None:
         if text.split()[0] == "/retry":
             text = conversation.retry()
         elif text.startswith("/"):
-            print(conversation.command(text))
+            say(conversation.command(text))
             return
         reply(conversation, text)
     except click.UsageError as error:  # a message that is no text
-        notes.print(error.message, style="red")
+        note(error.message, style="red")
     except CommandError as error:
-        notes.print(str(error), style="red")
+        note(str(error), style="red")
     except TetradError as error:
         conversation.keep("")
-        notes.print(str(error), style="red")
+        note(str(error), style="red")
         if isinstance(error, ContextError):
-            notes.print("  /clear forgets the conversation")
+            note("  /clear forgets the conversation")
 
 
 def reply(conversation: Conversation, text: str) -> None:
@@ -115,19 +115,19 @@ def reply(conversation: Conversation, text: str) -> None:
     try:
         stream: Any = conversation.ask(text)
         with closing(stream) as pieces:
-            for piece in shown(pieces):
+            for piece in shown(pieces, conversation.model.engine, conversation.length):
                 parts.append(piece.text)
                 completion = piece.completion
     except KeyboardInterrupt:
-        sys.stdout.write(" ...")
-    print("\n", flush=True)
+        say(" ...", end="")
+    say("\n", flush=True)
     conversation.keep("".join(parts))
     limit = conversation.settings["max_tokens"]
-    if completion is not None and (note := full_context(completion, limit, conversation.model.context)):
-        notes.print(note, soft_wrap=True)
+    if completion is not None and (full := full_context(completion, limit, conversation.model.context)):
+        note(full)
     if conversation.is_verbose and completion is not None:
         lines = timing_lines(completion, 0.0, time.perf_counter() - start)
-        notes.print("\n".join(line for line in lines if not line.startswith("load")), soft_wrap=True)
+        note("\n".join(line for line in lines if not line.startswith("load")))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def said(read: Reader) -> Iterator[str]:
             line = read(READY)
             text = block(line.lstrip()[len(QUOTES) :], read) if line.lstrip().startswith(QUOTES) else line
         except KeyboardInterrupt:
-            notes.print("/bye or Ctrl-D ends the chat")
+            note("/bye or Ctrl-D ends the chat")
             continue
         except EOFError:
             return
@@ -157,15 +157,22 @@ def block(first: str, read: Reader) -> str:
         try:
             text += "\n" + read(MORE)
         except EOFError:
-            notes.print(f"{QUOTES} was not closed: the message that it began is dropped")
+            note(f"{QUOTES} was not closed: the message that it began is dropped")
             raise
     return text.rstrip().removesuffix(QUOTES)
 
 
-def plain_reader() -> Reader:
-    """Lines of stdin; nobody is there to see a prompt."""
+def reader() -> Reader:
+    if not sys.stdin.isatty():
+        return plain_reader(lambda prompt: None)
+    return terminal_reader() if sys.stdout.isatty() else plain_reader(prompt_beside)
+
+
+def plain_reader(show: Callable[[str], None]) -> Reader:
+    """Lines of stdin; `show` tells whoever types that one is awaited."""
 
     def read(prompt: str) -> str:
+        show(prompt)
         line = sys.stdin.readline()
         if not line:
             raise EOFError

@@ -75,16 +75,50 @@ class Conversation:
     ) -> None:
         self.model, self.settings, self.system, self.is_verbose = model, settings, system, verbose
         self.turns: list[dict[str, str]] = []
+        self.length = 0  # tokens of the last prompt
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        return [*([{"role": "system", "content": self.system}] if self.system else []), *self.turns]
+        return [*self.told, *self.turns]
+
+    @property
+    def told(self) -> list[dict[str, str]]:
+        """What stands before all turns."""
+        return [{"role": "system", "content": self.system}] if self.system else []
 
     def ask(self, text: str) -> Iterator[Piece]:
         """The stream of the answer; `keep` is told what came of it."""
         self.turns.append({"role": "user", "content": text})
-        stream: Iterator[Piece] = self.model.chat(self.messages, stream=True, **self.settings)
+        settings = dict(self.settings)
+        variables = settings.pop("template", None) or {}
+        tokens = self.model.chat_tokens(self.messages, **variables)
+        if settings.get("shift"):
+            tokens = self.with_room(tokens, variables)
+            settings["keep"] = self.kept(tokens, variables)
+        self.length = len(tokens)
+        stream: Iterator[Piece] = self.model.generate(tokens, stream=True, **settings)
         return stream
+
+    def with_room(self, tokens: list[int], variables: dict[str, Any]) -> list[int]:
+        """The tokens; where the context is full, without the oldest turns: a quarter is left for the answer."""
+        context, turns = self.model.context, self.turns
+        if len(tokens) < context:
+            return tokens
+        while len(tokens) > context * 3 // 4 and (fewer := without_oldest(turns)):
+            turns = fewer
+            tokens = self.model.chat_tokens([*self.told, *turns], **variables)
+        if len(tokens) <= context:  # else the last message alone is too long: nothing is forgotten for it
+            self.turns = turns
+        return tokens
+
+    def kept(self, tokens: list[int], variables: dict[str, Any]) -> int:
+        """Tokens that a long answer may not push out of the context: what the system says, or more if asked for."""
+        least: int = self.settings.get("keep", 0)
+        if least < 0 or not self.system:
+            return least
+        begin = self.model.chat_tokens([*self.told, {"role": "user", "content": ""}], **variables)
+        common = (i for i, (a, b) in enumerate(zip(begin, tokens, strict=False)) if a != b)
+        return max(least, next(common, min(len(begin), len(tokens))))
 
     def keep(self, answer: str) -> None:
         """An answer, also one that was stopped; without any, the question is taken back."""
@@ -209,6 +243,14 @@ class Conversation:
         if not self.turns:
             raise CommandError("/retry: nothing was asked yet")
         return self.turns.pop()["content"]
+
+
+def without_oldest(turns: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Without the first question and its answer; what a system said stays. Empty: there is only one question."""
+    asked = [i for i, turn in enumerate(turns) if turn["role"] == "user"]
+    if len(asked) < 2:
+        return []
+    return [*(turn for turn in turns[: asked[1]] if turn["role"] == "system"), *turns[asked[1] :]]
 
 
 def one_path(command: str, rest: str) -> Path:

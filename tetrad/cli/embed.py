@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tetrad.cli.console import say
 from tetrad.cli.options import (
     READABLE,
     ModelCommand,
@@ -50,9 +51,9 @@ def embed(model: str | None, texts: tuple[str, ...], prompt: str | None, source:
     vectors = loaded.embed(said, normalize=norm == "2").tolist()
     if output == "json":
         data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-        print(json.dumps({"object": "list", "data": data}))
+        say(json.dumps({"object": "list", "data": data}))
     else:
-        print(json.dumps(vectors[0] if len(vectors) == 1 else vectors))
+        say(json.dumps(vectors[0] if len(vectors) == 1 else vectors))
 
 
 def given_texts(words: list[str], source: Path | None, separator: str) -> list[str]:

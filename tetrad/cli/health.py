@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from tetrad.cli.console import console
+from tetrad.cli.console import say_sheet, say_styled
 from tetrad.cli.doctor import Finding, examine
 from tetrad.cli.options import Command
 
@@ -17,28 +15,25 @@ def doctor(ctx: click.Context) -> None:
     """Look at this machine, the flags and the cache, and compile something to see that it works."""
     findings = []
     for title, found in examine():
-        console.print(section(title, found), "")
+        say_sheet(title, map(row, found))
         findings += found
     trouble = [finding for finding in findings if finding.state == "bad"]
-    console.print(verdict(trouble))
+    say_styled(*verdict(trouble))
     ctx.exit(1 if trouble else 0)
 
 
-MARKS = {"good": Text("ok", "green"), "bad": Text("BAD", "red"), "info": Text("")}
+MARKS = {"good": ("ok", "green"), "bad": ("BAD", "red"), "info": ("", "")}
 
 
-def section(title: str, findings: list[Finding]) -> Table:
-    table = Table(title=Text(title, "bold"), title_justify="left", show_header=False, box=None, padding=(0, 2))
-    for finding in findings:
-        # As Text: what is found may contain brackets, which are no markup.
-        table.add_row(MARKS[finding.state], Text(finding.name), Text(finding.text), Text(finding.note))
-    return table
+def row(finding: Finding) -> list[tuple[str, str]]:
+    return [MARKS[finding.state], (finding.name, ""), (finding.text, ""), (finding.note, "")]
 
 
-def verdict(trouble: list[Finding]) -> Text:
+def verdict(trouble: list[Finding]) -> tuple[str, str]:
+    """Text and its style."""
     if not trouble:
-        return Text("all is well", "green")
-    return Text(f"trouble: {'; '.join(finding.name for finding in trouble)}", "red")
+        return "all is well", "green"
+    return f"trouble: {'; '.join(finding.name for finding in trouble)}", "red"
 
 
 COMMANDS = {"doctor": doctor}

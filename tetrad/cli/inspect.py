@@ -6,7 +6,6 @@ Only the header is read; with --html the model is loaded, and one step of decodi
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from tetrad.cli.console import Columns, console, notes
+from tetrad.cli.console import Columns, note, say, say_json
 from tetrad.cli.inspect_page import write_model_page
 from tetrad.cli.models import facts, kind_table, memory_table
 from tetrad.cli.options import Command, model_options, model_path, option
@@ -44,12 +43,12 @@ def inspect(model: str | None, context: int, as_json: bool, page: Path | None, *
     with gguf.open_file(path) as file:
         found, typed = Description(file.path, file.metadata, file.tensors), file.typed
     if as_json:
-        console.print_json(json.dumps(everything(found, typed, context)))
+        say_json(everything(found, typed, context))
     else:
         print_all(found, typed, context)
     if page is not None:
         write_model_page(found, decode_step(path), context or found.context, page)
-        notes.print(f"wrote {page}", soft_wrap=True)
+        note(f"wrote {page}")
 
 
 def everything(found: Description, typed: dict[str, gguf.Typed], context: int) -> dict[str, Any]:
@@ -83,8 +82,8 @@ def print_all(found: Description, typed: dict[str, gguf.Typed], context: int) ->
     for t in found.tensors.values():
         tensors.add(printable(t.name), t.format, " x ".join(map(str, t.shape)), gib(t.nbytes), str(t.offset))
     for table in (keys, tensors, kind_table(found), memory_table(found, context or found.context)):
-        print(table)
-        print()
+        say(table)
+        say()
 
 
 def shown(value: Any) -> str:

@@ -6,16 +6,22 @@ Receives a description and the story of a step; writes the page. Nothing in it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as escape_markup
 from pathlib import Path
 
 from tetrad.core.record import record
+from tetrad.core.visible import visible
 from tetrad.explain.assets import SCRIPT, STYLE
 from tetrad.explain.page import hue
 from tetrad.explain.report import bytes_text, time_text
 from tetrad.explain.story import Explanation, Kernel
 from tetrad.hub.describe import Description, count_text
 from tetrad.hub.fits import gib
+
+
+def escape(text: str) -> str:
+    """Text of a file on a page: neither markup nor anything that turns a line around."""
+    return escape_markup(visible(text))
 
 
 @record(eq=False)

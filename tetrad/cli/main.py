@@ -18,6 +18,7 @@ import tetrad
 from tetrad.cli import start
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import check_environment
+from tetrad.core.visible import one_line, visible
 
 # name: (module of tetrad.cli, one line for --help)
 COMMANDS = {
@@ -57,7 +58,10 @@ class Commands(Group):
     """The outermost group: loads commands when they are used, and turns what ends them into exit codes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spelt_here(args))
+        try:
+            return super().parse_args(ctx, spelt_here(args))
+        except click.ClickException as error:
+            raise as_shown(error) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -81,6 +85,8 @@ class Commands(Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
+        except click.ClickException as error:
+            raise as_shown(error) from None
         except TetradError as error:
             raise click.ClickException(str(error)) from None
         except KeyboardInterrupt:
@@ -90,10 +96,18 @@ class Commands(Group):
             ctx.exit(BROKEN_PIPE)
         except OSError as error:  # a full disk, a folder that is not there: nothing that a traceback would explain
             flush_or_discard()
-            raise click.ClickException(explained(error)) from None
+            raise click.ClickException(one_line(explained(error))) from None
         except MemoryError as error:
             said = str(error).removeprefix("tetrad: ")
-            raise click.ClickException(f"not enough memory{': ' * bool(said)}{said}") from None
+            raise click.ClickException(visible(f"not enough memory{': ' * bool(said)}{said}")) from None
+
+
+def as_shown(error: click.ClickException) -> click.ClickException:
+    """The same error, in which words of the command line, such as names of files, do not steer the terminal."""
+    text = visible(error.format_message())
+    if not isinstance(error, click.UsageError):
+        return click.ClickException(text)
+    return error if text == error.format_message() else click.UsageError(text, error.ctx)
 
 
 def spelt_here(args: list[str]) -> list[str]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from typing import Any
 
 import click
 
-from tetrad.cli.console import Columns, console, notes, progress_bar
+from tetrad.cli.console import Columns, ask, note, progress_bar, say, say_json
 from tetrad.cli.options import Command, model_options, model_path, option
 from tetrad.core.errors import TetradError
+from tetrad.core.visible import one_line
 from tetrad.hub.describe import CACHE_BITS, Description, count_text, describe, printable
 from tetrad.hub.fits import gib
-from tetrad.hub.folder import Held, held_models, models_folder, remove
-from tetrad.hub.pull import SMALL, held_named, local, pull
+from tetrad.hub.folder import Held, held_models, models_folder, remove, to_remove
+from tetrad.hub.pull import SMALL, SMALL_FILE, local, pull, unknown
 
 
 @click.command("pull", cls=Command)
@@ -29,13 +30,13 @@ def pull_command(model: str | None, repo_file: str | None, force: bool) -> None:
     """
     name = model or SMALL
     if repo_file is None and (found := local(name)) is not None:
-        console.print(f"{found} is there already", soft_wrap=True)
+        say(f"{one_line(str(found))} is there already")
         return
     start = time.perf_counter()
     with progress_bar(name) as report:
         path = pull(name, report, file=repo_file, force=force)
     size, seconds = gib(path.stat().st_size), time.perf_counter() - start
-    console.print(f"{path}: {size} in {seconds:.1f} s", soft_wrap=True)
+    say(f"{one_line(str(path))}: {size} in {seconds:.1f} s")
 
 
 @click.command("list", cls=Command)
@@ -44,16 +45,16 @@ def list_command(as_json: bool) -> None:
     """The models on this machine: name, size, quant, parameters, context."""
     models = held_models()
     if as_json:
-        console.print_json(json.dumps([summary(model) for model in models]))
+        say_json([summary(model) for model in models])
         return
     if not models:
-        notes.print(f"no models in {models_folder()}; `tetrad pull` fetches a small one", soft_wrap=True)
+        note(f"no models in {models_folder()}; `tetrad pull` fetches a small one")
         return
     table = Columns("NAME", "SIZE", "QUANT", "PARAMS", "CONTEXT", right=("SIZE", "PARAMS", "CONTEXT"))
     for model in models:
         found = summary(model)
         table.add(model.name, gib(model.nbytes), *(str(found[key]) for key in ("quant", "parameters", "context")))
-    print(table)
+    say(table)
 
 
 def summary(model: Held) -> dict[str, Any]:
@@ -75,13 +76,13 @@ def show_command(model: str | None, context: int, as_json: bool, **given: Any) -
     """What MODEL is and what memory it needs, from its metadata alone."""
     found = describe(str(model_path(model, given)))
     if as_json:
-        console.print_json(json.dumps(facts(found, context)))
+        say_json(facts(found, context))
         return
-    print(fact_table(found))
-    print()
-    print(kind_table(found))
-    print()
-    print(memory_table(found, context or found.context))
+    say(fact_table(found))
+    say()
+    say(kind_table(found))
+    say()
+    say(memory_table(found, context or found.context))
 
 
 def facts(found: Description, context: int = 0) -> dict[str, Any]:
@@ -143,10 +144,36 @@ def memory_table(found: Description, context: int) -> Columns:
 
 @click.command("rm", cls=Command)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-def rm_command(models: tuple[str, ...]) -> None:
-    """Delete models from the folder of models."""
-    for model in [held_named(name) for name in models]:  # all are known before the first is gone
-        console.print(f"deleted {model.name}: {gib(remove(model))}", soft_wrap=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--all", "every", is_flag=True, help="All models of org/repo, where there are several.")
+def rm_command(models: tuple[str, ...], yes: bool, every: bool) -> None:
+    """Delete models from the folder of models, after a question.
+
+    MODEL is a name as `tetrad list` shows it, or org/repo[:QUANT] with one model in it.
+    """
+    found = {model.path: model for name in models for model in named_exactly(name, every)}
+    for model in found.values():
+        for path in model.paths:
+            note(f"{one_line(str(path))}: {gib(path.stat().st_size)}")
+    if not yes and not may_delete(len(found)):
+        note("nothing was deleted")
+        click.get_current_context().exit(1)
+    for model in found.values():
+        say(f"deleted {one_line(model.name)}: {gib(remove(model))}")
+
+
+def named_exactly(name: str, every: bool) -> list[Held]:
+    """Nothing is guessed where something is lost."""
+    found = to_remove(SMALL_FILE.removesuffix(".gguf") if name.lower() == SMALL else name, every)
+    if not found:
+        raise unknown(name)
+    return found
+
+
+def may_delete(count: int) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("nothing was deleted: there is nobody to ask; -y deletes without a question")
+    return ask(f"delete {'this model' if count == 1 else f'these {count} models'}?")
 
 
 COMMANDS = {"pull": pull_command, "list": list_command, "show": show_command, "rm": rm_command}

@@ -19,12 +19,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tetrad.cli.console import notes, progress_bar
+from tetrad.cli.console import note, progress_bar
 from tetrad.cli.unused import ON_OR_OFF, Function, Switch, together, unused_options
 from tetrad.core.errors import HubError
 from tetrad.core.extras import check_extra
 from tetrad.hub.describe import CACHE_BITS
-from tetrad.hub.pull import SMALL, can_fetch, local, pull, unknown
+from tetrad.hub.hugging_face import is_repo
+from tetrad.hub.pull import SMALL, at_path, can_fetch, held_path, is_url, local, pull, unknown
 
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -129,7 +130,7 @@ def take_token(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 model_options = together(
-    option("-m", "--model", "-mu", "--model-url", "file", metavar="FILE", help="A .gguf file, a name, a URL."),
+    option("-m", "--model", "-mu", "--model-url", "file", metavar="FILE", help="A .gguf file, or a URL."),
     option("-hf", "-hfr", "--hf-repo", "repo", metavar="ORG/REPO[:QUANT]",
            help="A model on Hugging Face (Q4_K_M if not said)."),
     option("-hff", "--hf-file", "repo_file", metavar="FILE", help="The file in that repository."),
@@ -139,20 +140,28 @@ model_options = together(
 
 
 def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
-    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins over variables."""
+    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins over variables.
+
+    What came by -m is a path or a URL, by -hf a repository, and never something else that has such a name.
+    """
     if word is not None and names_model(given):
         raise click.UsageError(f"which model: {word}, or {given['file'] or given['repo']}? Name one")
     if is_said(given, "file") and is_said(given, "repo"):
         raise click.UsageError(f"which model: -m {given['file']}, or -hf {given['repo']}? Name one")
     name = word or given["file"] or given["repo"] or SMALL
+    by_path, by_repo = is_said(given, "file"), word is None and not given["file"] and bool(given["repo"])
     repo_file, offline = given["repo_file"], given["offline"]
     for key in ("file", "repo", "repo_file", "offline"):
         del given[key]
-    if repo_file is None and (found := local(name)) is not None:
+    if by_path and not is_url(name):
+        return at_path(name)
+    if by_repo and not is_repo(name):
+        raise HubError(f"-hf {name}: expected org/repo or org/repo:QUANT")
+    if repo_file is None and (found := held_path(name) if by_repo else local(name)) is not None:
         return found
     if offline or not can_fetch(name):
         raise HubError(f"{name} is not on this machine, and --offline fetches nothing") if offline else unknown(name)
-    notes.print(f"{name} is not on this machine: fetching it")
+    note(f"{name} is not on this machine: fetching it")
     with progress_bar(name) as report:
         return pull(name, report, file=repo_file, force=force)
 
@@ -188,10 +197,10 @@ def load_settings(given: dict[str, Any]) -> dict[str, Any]:
     threads, batch_threads = given.pop("threads"), given.pop("threads_batch")
     set_threads(threads)
     if batch_threads is not None and batch_threads != threads:
-        notes.print(f"note: -tb {batch_threads} has no effect: prompts are read with the threads of -t")
+        note(f"note: -tb {batch_threads} has no effect: prompts are read with the threads of -t")
     for name in ("batch", "ubatch"):
         if (size := given.pop(name)) is not None:
-            notes.print(f"note: -{name.replace('atch', '')} {size} has no effect: results do not depend on it")
+            note(f"note: -{name.replace('atch', '')} {size} has no effect: results do not depend on it")
     keys, values = given.pop("kind_k"), given.pop("kind_v")
     if keys != values:
         raise click.UsageError(f"-ctk {keys} and -ctv {values} differ: keys and values are kept alike, give both")
@@ -201,7 +210,7 @@ def load_settings(given: dict[str, Any]) -> dict[str, Any]:
 def note_context(asked: int, trained: int) -> None:
     """More context than a model has learnt is allowed, and seldom what was wanted."""
     if asked > trained:
-        notes.print(f"note: -c {asked} is more than the {trained} tokens the model was trained for")
+        note(f"note: -c {asked} is more than the {trained} tokens the model was trained for")
 
 
 def set_threads(threads: int) -> None:
@@ -250,7 +259,8 @@ sampling_options = together(
     option("-r", "--reverse-prompt", "stop", metavar="TEXT", help="Stop before this text; again for more.", **MANY),
     option("--grammar", default=None, metavar="GBNF", help="Only text of this grammar."),
     option("--grammar-file", type=READABLE, default=None, help="The same, from a file."),
-    option("-j", "--json-schema", "schema", default=None, metavar="SCHEMA", help="Only JSON like this; {} is any."),
+    option("-j", "--json-schema", "schema", default=None, metavar="SCHEMA",
+           help="Only JSON like this; {} is any object."),
     option("-jf", "--json-schema-file", "schema_file", type=READABLE, default=None, help="The same, from a file."),
     option("--format", type=click.Choice(["json"]), default=None, help="json: any JSON object."),
     option("--context-shift/--no-context-shift", "shift", default=False, help="When it is full, forget the oldest."),
@@ -418,10 +428,15 @@ def constraints(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(schema: str) -> Any:
+    """
+    >>> parsed('{"type": "integer"}'), parsed("{}")
+    ({'type': 'integer'}, {'type': 'object'})
+    """
     try:
-        return json.loads(schema)
-    except json.JSONDecodeError as error:
+        found = json.loads(schema)
+    except (json.JSONDecodeError, RecursionError) as error:
         raise click.UsageError(f"the JSON schema is not JSON: {error}") from None
+    return {"type": "object"} if found == {} else found  # as in llama.cpp; for the standard it is any value
 
 
 def read_text(path: Path) -> str:

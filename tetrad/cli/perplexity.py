@@ -14,7 +14,7 @@ from typing import Any
 import click
 import numpy as np
 
-from tetrad.cli.console import notes
+from tetrad.cli.console import note, say
 from tetrad.cli.options import (
     READABLE,
     ModelCommand,
@@ -51,11 +51,11 @@ def perplexity(model: str | None, source: Path, context: int, chunks: int, threa
     count = len(tokens) // context if chunks < 0 else min(chunks, len(tokens) // context)
     if count == 0:
         raise click.UsageError(f"the text has {len(tokens)} tokens; one chunk of {context} is needed, or a smaller -c")
-    notes.print(f"perplexity: calculating perplexity over {count} chunks, n_ctx={context}")
+    note(f"perplexity: calculating perplexity over {count} chunks, n_ctx={context}")
     total = Total(0.0, 0.0, 0)
     for number, total in enumerate(running(parts, np.array(tokens, np.int32), context, count), 1):
-        print(f"[{number}]{total.perplexity:.4f},", end="", flush=True)
-    print(f"\nFinal estimate: PPL = {total.perplexity:.4f} +/- {total.error:.5f}")
+        say(f"[{number}]{total.perplexity:.4f},", end="", flush=True)
+    say(f"\nFinal estimate: PPL = {total.perplexity:.4f} +/- {total.error:.5f}")
     sys.stdout.flush()
 
 

@@ -2,12 +2,15 @@
 
 The prompt is PROMPT, -p, -f or what is piped in; with none of them and a terminal, it is a chat. The answer goes to
 stdout while it is written. A model with a chat template is asked through it, unless -no-cnv completes plain text.
+With -p or -f stdin is left alone, as llama.cpp leaves it; words without an option may be followed by what is piped in.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import click
 
 from tetrad.cli.answer import bandwidth_line, full_context, prompt_lines, shown, timing_lines
 from tetrad.cli.chat import converse
-from tetrad.cli.console import notes
+from tetrad.cli.console import note, say, write
 from tetrad.cli.options import (
     READABLE,
     ModelCommand,
@@ -37,9 +40,9 @@ from tetrad.cli.options import (
 from tetrad.cli.overrides import override_options, overriding
 from tetrad.cli.unused import together
 from tetrad.hub.describe import describe
-from tetrad.hub.pull import local
 from tetrad.models.model import Model, load
 
+BEFORE = "tetrad.words_before"  # key in the context of a command
 MARK = "\ufeff"  # what editors and shells of Windows begin a text with
 
 prompt_options = together(
@@ -55,44 +58,79 @@ prompt_options = together(
 )  # fmt: skip
 
 
-@click.command(cls=ModelCommand)
-@click.argument("model", required=False)
-@click.argument("prompt_word", required=False, metavar="[PROMPT]")
+class RunCommand(ModelCommand):
+    """Remembers how many words stood before -p: the prompt is read in the order in which it was written."""
+
+    def separated(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = super().separated(ctx, args)
+        ctx.meta[BEFORE] = words_before(("-p", "--prompt"), words, self.known(ctx))
+        return words
+
+
+def words_before(names: tuple[str, ...], words: list[str], known: Mapping[str, click.Option | None]) -> int | None:
+    """How many words that belong to no option stand before the last of `names`; None: it is not there."""
+    count, found, left = 0, None, iter(words)
+    for word in left:
+        if word == "--":
+            break
+        if word.partition("=")[0] in names:
+            found = count
+        if known.get(word) is not None:
+            next(left, None)
+        elif word not in known and not word.startswith("--"):
+            count += 1
+    return found
+
+
+@click.command(cls=RunCommand)
+@click.argument("words", nargs=-1, metavar="[MODEL] [PROMPT]...")
 @prompt_options
 @model_options
 @override_options
 @load_options
 @sampling_options
-def run(model: str | None, prompt_word: str | None, **given: Any) -> None:
-    """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it.
+def run(words: tuple[str, ...], **given: Any) -> None:
+    """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it, unless -p or -f is given.
 
     MODEL is a .gguf file, a name of `tetrad list`, org/repo[:QUANT] or a URL; the small SmolLM2 if none is named. A
     single word with spaces in it is the prompt.
     """
-    if prompt_word is None and (names_model(given) or is_prompt(model)):
-        model, prompt_word = None, model
-    escape = escaping(given)
-    words = [escape(word) for word in (prompt_word, given.pop("prompt")) if word is not None]
-    prompt = prompt_of(words, given.pop("source"))
+    asked, source, escape = given.pop("prompt"), given.pop("source"), escaping(given)
+    first = int(bool(words) and not names_model(given) and not (len(words) == 1 and is_prompt(words[0])))
+    said = in_order(words[first:], asked, click.get_current_context().meta[BEFORE], first)
+    text = " ".join(map(escape, said)) if said else None
+    prompt = prompt_of(text, source, reads_pipe=asked is None and source is None)
+    model = words[0] if first else None
     if prompt is None:
         converse(model, given)
     else:
         answer(model, prompt, given)
 
 
-def is_prompt(word: str | None) -> bool:
+def is_prompt(word: str) -> bool:
     """No model is called like a sentence, unless it is a file that is there."""
-    return word is not None and len(word.split()) > 1 and local(word) is None
+    return len(word.split()) > 1 and not os.path.exists(os.path.expanduser(word))
 
 
-def prompt_of(words: list[str], source: Path | None) -> str | None:
+def in_order(words: tuple[str, ...], asked: str | None, before: int | None, skipped: int) -> list[str]:
+    """The words of a prompt as they were written: `asked` by -p, which stood behind `before` words, or by a variable.
+
+    >>> in_order(("World",), "Hello", 0, 0), in_order(("Hello", "World"), "my", 2, 1), in_order((), None, None, 0)
+    (['Hello', 'World'], ['Hello', 'my', 'World'], [])
+    """
+    place = len(words) if before is None else max(0, before - skipped)
+    return [*words[:place], *([] if asked is None else [asked]), *words[place:]]
+
+
+def prompt_of(words: str | None, source: Path | None, *, reads_pipe: bool) -> str | None:
     """The parts that were given, in order; None asks for a chat."""
-    parts = [*words]
+    parts = [] if words is None else [words]
     if source is not None:
         parts.append(read_text(source).removeprefix(MARK))
-    if not sys.stdin.isatty() and str(source) != "-" and (piped := read_text(Path("-")).removeprefix(MARK)):
+    is_piped = not sys.stdin.isatty()
+    if reads_pipe and is_piped and (piped := read_text(Path("-")).removeprefix(MARK)):
         parts.append(piped)
-    if not parts and not sys.stdin.isatty():
+    if not parts and is_piped:
         raise click.UsageError("which prompt? Give PROMPT, -p, -f FILE, or pipe it in")
     return "\n\n".join(parts) if parts else None
 
@@ -118,19 +156,20 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     said = messages(system, prompt)
     tokens = loaded.prompt_tokens(loaded.chat_tokens(said, **variables) if uses_template else plain)
     if shows_tokens:
-        notes.print("\n".join(prompt_lines(loaded.tokenizer, tokens)), soft_wrap=True)
+        note("\n".join(prompt_lines(loaded.tokenizer, tokens)))
     if echoes:
-        print(loaded.template.render(said, **variables) if uses_template else plain, end="")
-    *_, last = shown(loaded.generate(tokens, stream=True, **how))
+        write(loaded.template.render(said, **variables) if uses_template else plain)
+    stream = loaded.generate(tokens, stream=True, **how)
+    *_, last = shown(stream, loaded.engine, len(tokens), begins_line=not echoes)
     completion = last.completion
     if completion is None or not completion.text.endswith("\n"):
-        print()
-    if completion is not None and (note := full_context(completion, how["max_tokens"], loaded.context)):
-        notes.print(note, soft_wrap=True)
+        say()
+    if completion is not None and (full := full_context(completion, how["max_tokens"], loaded.context)):
+        note(full)
     if is_verbose and completion is not None:
         lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
         lines.append(bandwidth_line(describe(str(path)), completion, settings["kv"]))
-        notes.print("\n" + "\n".join(lines), soft_wrap=True)
+        note("\n" + "\n".join(lines))
 
 
 def warm_up(model: Model) -> None:

@@ -13,6 +13,7 @@ import sys
 
 TYPE_CHECKING = False  # to import `typing` takes time in which Ctrl-C is not quiet yet
 if TYPE_CHECKING:
+    from types import TracebackType
     from typing import NoReturn
 
 INTERRUPTED = 130  # 128 + the signal, as shells report it
@@ -29,8 +30,16 @@ def open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (for as long as the program runs)
 
 
+def show_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A traceback, of a defect of ours, in which no file steers the terminal either."""
+    traceback = importlib.import_module("traceback")
+    visible = importlib.import_module("tetrad.core.visible").visible
+    sys.stderr.write(visible("".join(traceback.format_exception(kind, error, trace))))
+
+
 def main() -> None:
     open_streams()
+    sys.excepthook = show_error
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
         signal.signal(signal.SIGINT, leave)
     importlib.import_module("tetrad.cli.main").main(prog_name="tetrad")

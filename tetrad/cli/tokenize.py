@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tetrad.cli.console import say, write
 from tetrad.cli.options import (
     READABLE,
     ModelCommand,
@@ -53,12 +54,12 @@ def tokenize(
     words = given_text(text if text is not None else prompt, Path("-") if piped else source)
     found = tokenizer.encode(words, add_special=not no_bos, parse_special=not no_parse_special)
     if ids:
-        print(found)
+        say(found)
     else:
         for i in found:
-            print(f"{i:6} -> '{tokenizer.token_bytes(i).decode(errors='replace')}'")
+            write(f"{i:6} -> '{tokenizer.token_bytes(i).decode(errors='replace')}'", end="\n")
     if show_count:
-        print(f"Total number of tokens: {len(found)}")
+        say(f"Total number of tokens: {len(found)}")
 
 
 def given_text(text: str | None, source: Path | None) -> str:

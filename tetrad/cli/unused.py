@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tetrad.cli.console import notes
+from tetrad.cli.console import note
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 ON_OR_OFF = ("on", "off", "auto", "enabled", "disabled", "true", "false", "1", "0")
@@ -35,12 +35,12 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 def unused(*names: str, why: str, **settings: Any) -> Callable[[Function], Function]:
     """An option of llama.cpp that is understood and changes nothing here, which is said where it is given."""
 
-    def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    def told(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if ctx.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE:
             spelling = (param.secondary_opts if value is False else param.opts)[0]
-            notes.print(f"note: {spelling} has no effect: {why}")
+            note(f"note: {spelling} has no effect: {why}")
 
-    return click.option(*names, callback=note, expose_value=False, hidden=True, default=None, **settings)
+    return click.option(*names, callback=told, expose_value=False, hidden=True, default=None, **settings)
 
 
 MAPPED, TILED = "files are always mapped", "attention is always computed in tiles"

@@ -1,12 +1,13 @@
 """Station 0, shared words: every error tetrad raises on purpose.
 
 Receives what was expected, what came, the user's line and the way out; returns an exception whose text reads in that
-order (style: op first, then expectation, then place, then hint).
+order (style: op first, then expectation, then place, then hint), with nothing in it that steers a terminal.
 """
 
 from __future__ import annotations
 
 from tetrad.core.source import Source
+from tetrad.core.visible import one_line, visible
 
 
 def an(noun: str) -> str:
@@ -21,12 +22,13 @@ class TetradError(Exception):
     """Root of all errors raised on purpose; the text says what, where, and what to do."""
 
     def __init__(self, message: str, *, source: Source | None = None, hint: str | None = None) -> None:
-        self.message, self.source, self.hint = message, source, hint
-        lines = [message]
+        # Names of tensors, words of servers and templates are in it, and a traceback goes to a terminal.
+        self.message, self.source, self.hint = visible(message), source, None if hint is None else visible(hint)
+        lines = [self.message]
         if source is not None:
-            lines.append(f"  in {source.function}, {source.file} line {source.line}")
+            lines.append(one_line(f"  in {source.function}, {source.file} line {source.line}"))
         if hint is not None:
-            lines.append(f"  hint: {hint}")
+            lines.append(f"  hint: {self.hint}")
         super().__init__("\n".join(lines))
 
     def at(self, source: Source) -> TetradError:
@@ -107,7 +109,7 @@ class FileFormatError(TetradError, ValueError):
     ) -> None:
         self.file, self.part, self.offset = file, part, offset
         byte = "" if offset is None else f"byte {offset}"
-        place = ", ".join(filter(None, (file, part, byte)))
+        place = one_line(", ".join(filter(None, (file, part, byte))))
         super().__init__(f"{place}: {message}", hint=hint)
 
 

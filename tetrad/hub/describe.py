@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.record import record
+from tetrad.core.visible import one_line
 from tetrad.formats import gguf
 
 # general.file_type: what llama.cpp calls the mix of formats (enum llama_ftype of llama.h).
@@ -110,13 +111,13 @@ def describe(path: str) -> Description:
 
 
 def printable(value: object) -> str:
-    """Text of a file as it may be shown: what would steer a terminal is left out, what is endless is cut.
+    """Text of a file as it may be shown: what would steer a terminal is written out, what is endless is cut.
 
     >>> printable("a\\x1b[2Jb")
-    'a[2Jb'
+    'a\\\\x1b[2Jb'
     """
-    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return "".join(c for c in text[:200] if c.isprintable())
+    text = value[:800].decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return one_line(text[:200])
 
 
 def count_text(n: float) -> str:

@@ -2,6 +2,7 @@
 
 Receives a URL and where the file shall be; returns when it is there, complete and checked. What has arrived lies in
 `FILE.part`: the next try goes on behind it. Two who fetch the same file agree by a lock, and the second finds it done.
+Servers are strangers: no more is written than was declared and fits, and nothing through a link.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
+import string
 import time
 import urllib.error
 import urllib.request
@@ -17,17 +20,20 @@ from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from tetrad.core.errors import HubError
 from tetrad.core.record import record
-from tetrad.hub.fits import check_fit, gib
+from tetrad.hub.fits import check_fit, gib, most_that_fits
 from tetrad.hub.folder import leftover
 
 PIECE = 1 << 20  # bytes read at a time
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5
 PAUSE = 1.0  # seconds before the second try; twice as long before each further one
+TAG = re.compile(r'"[\x21\x23-\x7e]{1,200}"')  # a strong one: weak ones do not promise the same bytes
+SPAN = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")  # of Content-Range
+LENGTH = re.compile(r"\d{1,18}")
 
 Progress = Callable[[int, int | None], None]  # bytes there, bytes in all if known
 
@@ -48,12 +54,15 @@ class Remote:
 
 def download(
     remote: Remote, target: Path, progress: Progress = silent, *, force: bool = False, pause: float = PAUSE
-) -> Path:
-    """The file at `target`. Raises HubError; a partial file stays for the next try unless its content is wrong."""
+) -> bool:
+    """Whether the file at `target` was fetched by this call: it may have been there.
+
+    Raises HubError; a partial file stays for the next try unless its content is wrong.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target):
         if target.exists():
-            return target
+            return False
         part = target.with_name(target.name + ".part")
         for attempt in range(TRIES):
             try:
@@ -65,15 +74,28 @@ def download(
         check_content(remote, part)
         publish(part, target)
         tag_of(part).unlink(missing_ok=True)
-    return target
+    return True
 
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
     """Only one process at a time works on `target`; the lock goes with the process that holds it."""
-    with leftover(target).open("a") as lock:
+    with opened(leftover(target), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def opened(path: Path, mode: str) -> IO[bytes]:
+    """A file of ours. A link in its place is somebody else's: it is not followed."""
+
+    def descriptor(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)  # a pipe in its place is not waited for
+
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise HubError(f"{path}: expected a file or none, found {'a link' if path.is_symlink() else 'something else'}",
+                       hint="nothing was written; remove it, then give the same command")  # fmt: skip
+    file: IO[bytes] = open(path, mode, opener=descriptor)  # noqa: SIM115  (whoever calls closes it)
+    return file
 
 
 def give_up(remote: Remote, error: Exception, attempt: int) -> None:
@@ -93,50 +115,75 @@ def give_up(remote: Remote, error: Exception, attempt: int) -> None:
 
 def receive(remote: Remote, part: Path, progress: Progress, force: bool) -> None:
     """Appends what is missing to the partial file, or starts anew if the server has another file by now."""
-    have = part.stat().st_size if part.exists() else 0
-    if remote.nbytes is not None and have == remote.nbytes:
+    have = begun(remote, part)
+    if have and have == remote.nbytes:
         return
     with request(remote, have, tag_of(part)) as answer:
-        goes_on = answer.status == 206
+        goes_on = have > 0 and answer.status == 206
         start = have if goes_on else 0
+        if goes_on and not continues(answer.headers, start):
+            raise forgotten(part, "the server goes on elsewhere")
         total = whole_size(answer.headers, start, remote)
         if total is not None:
             check_fit(total, part.parent, part.stem, download=total - start, force=force)
+        most = most_that_fits(part.parent, start, force=force) if total is None else total
         remember(tag_of(part), answer.headers)
-        with part.open("ab" if goes_on else "wb") as file:
-            copy(answer, file, start, total, progress)
+        with opened(part, "ab" if goes_on else "wb") as file:
+            copy(answer, file, start, total, progress, most=most)
     arrived = part.stat().st_size
     if total is not None and arrived != total:
-        if arrived > total:
-            part.unlink()
         raise ConnectionError(f"the connection ended after {arrived} of {total} bytes")
 
 
+def begun(remote: Remote, part: Path) -> int:
+    """Bytes of the partial file that can be gone on behind: those whose end will tell whether they were right."""
+    have = part.stat().st_size if part.exists() else 0
+    is_known = bool(remote.sha256) or bool(known_tag(tag_of(part)))
+    too_long = remote.nbytes is not None and have > remote.nbytes
+    is_whole = have == remote.nbytes and not remote.sha256
+    return 0 if not is_known or too_long or is_whole else have
+
+
+def continues(headers: HTTPMessage, start: int) -> bool:
+    """Does the answer go on exactly where the partial file ends, up to the end?"""
+    span = SPAN.fullmatch(headers.get("Content-Range", ""))
+    return span is not None and int(span[1]) == start and int(span[2]) + 1 == int(span[3])
+
+
+def forgotten(part: Path, why: str) -> ConnectionError:
+    """The partial file is of no use: the next try begins anew."""
+    part.unlink(missing_ok=True)
+    tag_of(part).unlink(missing_ok=True)
+    return ConnectionError(f"{why}; starting anew")
+
+
 def request(remote: Remote, have: int, tag: Path) -> Any:
-    """The open answer. `Range` only with a tag or a checksum: else a changed file could not be told from the old."""
+    """The open answer; behind the `have` bytes that are there, if the server still has the same file."""
     headers = {"User-Agent": "tetrad", "Accept-Encoding": "identity", **(remote.headers or {})}
-    known = tag.read_text() if tag.exists() else ""
-    if have and (known or remote.sha256):
+    if have:
         headers["Range"] = f"bytes={have}-"
-        if known:
+        if known := known_tag(tag):
             headers["If-Range"] = known
     opener = urllib.request.build_opener(Redirects())
+    url = quote(remote.url, safe=string.punctuation)  # people paste addresses with letters that are not ASCII
     try:
-        return opener.open(urllib.request.Request(remote.url, headers=headers), timeout=TIMEOUT)
+        return opener.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the partial file is longer than the file
-            tag.unlink(missing_ok=True)
-            tag.with_suffix("").unlink(missing_ok=True)
-            raise ConnectionError("the partial file does not fit; starting anew") from None
+            raise forgotten(tag.with_suffix(""), "the partial file does not fit") from None
         raise
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """A token for one server is not shown to the server it redirects to."""
+    """A token for one server is not shown to the server it redirects to; what came encrypted stays so."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
+        old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
+        if new not in ("http", "https") or (old == "https" and new == "http"):
+            fp.close()
+            raise HubError(f"{req.full_url}: the server leads to {newurl:.200}, which is no safe way on")
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
         if made is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
             made.remove_header("Authorization")
@@ -144,18 +191,23 @@ class Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def whole_size(headers: HTTPMessage, start: int, remote: Remote) -> int | None:
-    length = headers.get("Content-Length")
-    total = start + int(length) if length and length.isdecimal() else None
+    length = headers.get("Content-Length", "")
+    total = start + int(length) if LENGTH.fullmatch(length) else None
     if total is not None and remote.nbytes is not None and total != remote.nbytes:
         raise HubError(f"{remote.url}: expected {remote.nbytes} bytes, the server has {total}")
     return remote.nbytes if total is None else total
 
 
-def copy(answer: Any, file: IO[bytes], start: int, total: int | None, progress: Progress) -> None:
+def copy(answer: Any, file: IO[bytes], start: int, total: int | None, progress: Progress, *, most: int) -> None:
+    """What comes, up to `most` bytes in all; a server that sends more is not believed."""
     done = start
     progress(done, total)
     try:
         while piece := answer.read(PIECE):
+            if done + len(piece) > most:
+                why = "than it declared" if most == total else "than fits here, and declared no size"
+                forgotten(Path(file.name), why)
+                raise HubError(f"{file.name}: the server sends more {why}: the limit is {gib(most)}")
             file.write(piece)
             done += len(piece)
             progress(done, total)
@@ -174,11 +226,16 @@ def tag_of(part: Path) -> Path:
 
 def remember(tag: Path, headers: HTTPMessage) -> None:
     """A strong tag says later whether the file on the server is still the same."""
-    value = headers.get("ETag", "")
-    if value and not value.startswith("W/"):
-        tag.write_text(value)
-    else:
-        tag.unlink(missing_ok=True)
+    tag.unlink(missing_ok=True)
+    if TAG.fullmatch(value := headers.get("ETag", "")):
+        with opened(tag, "wb") as file:
+            file.write(value.encode())
+
+
+def known_tag(tag: Path) -> str:
+    """The tag of the file that the partial one is the beginning of; empty if there is none."""
+    text = tag.read_bytes()[:1000].decode(errors="replace") if tag.is_file() else ""
+    return text if TAG.fullmatch(text) else ""
 
 
 def check_content(remote: Remote, part: Path) -> None:

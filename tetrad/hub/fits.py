@@ -28,6 +28,13 @@ def check_fit(nbytes: int, folder: Path, name: str, *, download: int | None = No
         )
 
 
+def most_that_fits(folder: Path, there: int, *, force: bool = False) -> int:
+    """How large a file may become whose size nobody has said, `there` bytes of which are on disk."""
+    room = there + shutil.disk_usage(existing(folder)).free - MARGIN
+    memory = total_memory()
+    return room if force or memory is None else min(room, memory)
+
+
 def check_disk(nbytes: int, folder: Path, name: str) -> None:
     free = shutil.disk_usage(existing(folder)).free
     if nbytes + MARGIN > free:

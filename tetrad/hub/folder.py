@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tetrad.core.errors import FlagError, HubError
 from tetrad.core.flags import flag
 from tetrad.core.record import record
+from tetrad.core.visible import one_line
 
+DEFAULT_QUANT = "Q4_K_M"  # of org/repo, where none is named
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})$")
 QUANT = re.compile(
     r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|BF16|F16|F32))(?:-\d{5}-of-\d{5})?$", re.IGNORECASE
@@ -92,40 +94,97 @@ def quant_of(name: str) -> str:
 
 
 def find(name: str, models: list[Held] | None = None) -> Held | None:
-    """The held model a name means: the whole name, the file name, `org/repo[:QUANT]`, or the beginning of only one."""
+    """The held model that a name means; one that may mean several is an error that lists them.
+
+    A name is what `tetrad list` shows, or its last part; with the quant as such (`NAME:Q8_0`) or left out where there
+    is one only; or org/repo[:QUANT], which prefers the quant that is fetched unless another is named.
+    """
     models = held_models() if models is None else models
-    plain, _, quant = name.removesuffix(".gguf").lower().partition(":")
-    whole = [m for m in models if m.name.lower() == plain or m.name.lower().rpartition("/")[2] == plain]
-    inside = [m for m in models if m.name.lower().startswith(f"{plain}/")]
-    begun = [
-        m for m in models if m.name.lower().startswith(plain) or m.name.lower().rpartition("/")[2].startswith(plain)
-    ]
-    for found in (whole, inside, begun):
-        fitting = [m for m in found if not quant or quant_of(m.name).lower() == quant]
-        if len({m.name for m in fitting}) > 1:
-            fitting = preferred(fitting) if found is inside and not quant else refuse_several(name, fitting)
-        if fitting:
-            return fitting[0]
+    folds: tuple[Callable[[str], str], ...] = (str, str.lower)  # a name spelt exactly so comes first
+    for fold in folds:
+        for kind in (whole_name, last_part, named_part, repository):
+            found = kind(fold(name), [(fold(m.name), m) for m in models])
+            if kind is repository and len(found) > 1:
+                found = [m for m in found if quant_of(m.name) == DEFAULT_QUANT] or found
+            if len({m.name for m in found}) > 1:
+                raise ambiguous(name, found)
+            if found:
+                return found[0]
     return None
 
 
-def preferred(models: list[Held]) -> list[Held]:
-    """Q4_K_M if it is there, as whoever fetches without a quant gets it."""
-    return sorted(models, key=lambda m: quant_of(m.name) != "Q4_K_M")
+Named = list[tuple[str, Held]]
 
 
-def refuse_several(name: str, models: list[Held]) -> list[Held]:
-    names = ", ".join(m.name for m in models)
-    raise HubError(f"{name!r} may mean {len(models)} models: {names}", hint="write the whole name")
+def whole_name(word: str, models: Named) -> list[Held]:
+    return [m for name, m in models if name == word]
 
 
-def remove(model: Held) -> int:
-    """Deletes the files of a model and folders left empty; returns the bytes that are free now."""
+def last_part(word: str, models: Named) -> list[Held]:
+    return [m for name, m in models if name.rpartition("/")[2] == word]
+
+
+def named_part(word: str, models: Named) -> list[Held]:
+    """`NAME` or `NAME:QUANT` for a file NAME-QUANT."""
+    plain, _, quant = word.partition(":")
+    return [
+        m for name, m in models
+        if has_quant(m, quant) and (without_quant(name) == plain or without_quant(name).rpartition("/")[2] == plain)
+    ]  # fmt: skip
+
+
+def repository(word: str, models: Named) -> list[Held]:
+    """All files of org/repo, or those of org/repo:QUANT."""
+    plain, _, quant = word.partition(":")
+    return [m for name, m in models if plain.count("/") == 1 and name.startswith(f"{plain}/") and has_quant(m, quant)]
+
+
+def has_quant(model: Held, quant: str) -> bool:
+    return not quant or quant_of(model.name) == quant.upper()
+
+
+def without_quant(name: str) -> str:
+    """
+    >>> without_quant("org/repo/Qwen3-4B-Q4_K_M"), without_quant("model")
+    ('org/repo/Qwen3-4B', 'model')
+    """
+    found = QUANT.search(name)
+    return name[: found.start()] if found else name
+
+
+def to_remove(name: str, every: bool = False) -> list[Held]:
+    """The models that `tetrad rm NAME` deletes: exactly the one that is listed so, or those of org/repo[:QUANT].
+
+    Raises where there is none, where there are several and `every` was not said, and where one is not ours.
+    """
+    models = held_models()
+    named = [(m.name, m) for m in models]
+    found = whole_name(name, named) or repository(name, named)
+    # The same may also lie in the cache of another program.
+    found = [model for model in found if model.is_ours] or found
+    if len(found) > 1 and not every:
+        raise ambiguous(name, found, "write the whole name of one, or --all for all of them")
+    for model in found:
+        check_ours(model)
+    return found
+
+
+def ambiguous(name: str, models: list[Held], hint: str = "write the whole name") -> HubError:
+    names = ", ".join(one_line(m.name) for m in models)
+    return HubError(f"{name!r} may mean {len(models)} models: {names}", hint=hint)
+
+
+def check_ours(model: Held) -> None:
     if not model.is_ours:
         raise HubError(
             f"{model.name} lies in the cache of another program, {model.path}",
             hint="delete it there: `hf cache rm`, or the file",
         )
+
+
+def remove(model: Held) -> int:
+    """Deletes the files of a model and folders left empty; returns the bytes that are free now."""
+    check_ours(model)
     freed = model.nbytes
     for path in model.paths:
         path.unlink()

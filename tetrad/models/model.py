@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError, UnsupportedError
+from tetrad.core.visible import one_line
 from tetrad.models.checks import check_count
 from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
@@ -120,7 +121,8 @@ class Model:
         return self.recipe, ()
 
     def __repr__(self) -> str:
-        return f"<model {self.name}: {self.config.arch}, {self.config.layers} layers, context {self.context}>"
+        shown = one_line(f"{self.name}: {self.config.arch}")
+        return f"<model {shown}, {self.config.layers} layers, context {self.context}>"
 
     # -- text ---------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from tetrad.core.flags import flag
 from tetrad.core.pattern import Pattern
 from tetrad.core.record import record
+from tetrad.core.visible import visible
 
 MAGIC = b"TETRADOB"
 FORMAT = 1
@@ -87,7 +88,7 @@ class _Notice:
     def say(self, text: str) -> None:
         if not self.said and sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed stderr must not fail a compilation
-                print(f"tetrad: {text}", file=sys.stderr)
+                print(f"tetrad: {visible(text)}", file=sys.stderr)
         self.said = True
 
 

@@ -27,11 +27,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Joiner, Namespace, pass_environment
 
 from tetrad.core.errors import TemplateError
+from tetrad.core.visible import one_line
 from tetrad.text.budget import CURRENT, INTEGER_BITS, too_much
 
 MAX_SOURCE = 1 << 16  # characters; the longest template we know has 17,000
 MAX_WIDTH = 1000  # of a padded field, an indent, a row of a table
 MAX_RANGE = 100_000
+MAX_SAID = 400  # characters of what a template says in an error
 FORBIDDEN = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Block)
 OPERATORS = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 WIDE_PERCENT = re.compile(r"[%#0\- +.)](\d{4,}|\*)")  # a width or precision of four digits, or taken from an argument
@@ -264,7 +266,12 @@ def bounded_range(*args: int) -> range:
 
 
 def raise_exception(message: object) -> None:
-    raise TemplateError(f"chat template: it refuses these messages: {message}")
+    raise TemplateError(f"chat template: it refuses these messages: {said(message)}")
+
+
+def said(message: object) -> str:
+    """Words of a template inside an error: on its line, and not without end."""
+    return one_line(str(message)[:MAX_SAID])
 
 
 def strftime_now(form: str) -> str:
@@ -382,11 +389,11 @@ def compile_template(source: str) -> jinja2.Template:
         code = ENVIRONMENT.compile(tree)
         return jinja2.Template.from_code(ENVIRONMENT, code, ENVIRONMENT.make_globals(None))
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"chat template: line {error.lineno}: {error.message}") from None
+        raise TemplateError(f"chat template: line {error.lineno}: {said(error.message)}") from None
     except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
         if isinstance(error, TemplateError):
             raise
-        raise TemplateError(f"chat template: it is nested too deeply or too large ({error})") from None
+        raise TemplateError(f"chat template: it is nested too deeply or too large ({said(error)})") from None
 
 
 def render(template: jinja2.Template, variables: Mapping[str, object]) -> str:
@@ -398,7 +405,7 @@ def render(template: jinja2.Template, variables: Mapping[str, object]) -> str:
     except RecursionError as error:
         raise TemplateError(f"chat template: it calls itself too deeply{line_of(error)}") from None
     except Exception as error:  # whatever a template provokes is the template's failure
-        raise TemplateError(f"chat template: {type(error).__name__}: {error}{line_of(error)}") from None
+        raise TemplateError(f"chat template: {type(error).__name__}: {said(error)}{line_of(error)}") from None
 
 
 def line_of(error: BaseException) -> str:

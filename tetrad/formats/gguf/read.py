@@ -19,6 +19,7 @@ import numpy as np
 
 from tetrad.core.errors import FileFormatError
 from tetrad.core.record import record
+from tetrad.core.visible import one_line
 from tetrad.formats.gguf.cursor import Cursor
 from tetrad.formats.gguf.layout import (
     ALIGNMENT_KEY,
@@ -108,7 +109,7 @@ class File:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<gguf.File {self.path}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"
+        return f"<gguf.File {one_line(self.path)}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"
 
 
 @record
