@@ -17,7 +17,7 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.codegen.targets import LEVELS
 from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
 from tetrad.compiler.interpret import interpret
 from tetrad.core.dtypes import ARRAY_DTYPES, COMPILED_DTYPES, DType, as_dtype, bf16, f16, f32, f64, i32, i64, u8, u32

@@ -11,7 +11,7 @@ import sys
 from tests.codegen.cases import all_cases
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.codegen.targets import LEVELS
 from tetrad.core.target import Target
 
 AT_ONCE = 40  # programs compiled together: quick, and after a crash there are few to look at

@@ -11,7 +11,7 @@ import numpy as np
 
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import LEVELS, host_target, missing_features
+from tetrad.codegen.targets import LEVELS, host_target, missing_features
 from tetrad.core.dtypes import DType
 from tetrad.core.sizes import bind
 from tetrad.core.target import Target

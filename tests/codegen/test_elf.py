@@ -9,7 +9,7 @@ import pytest
 
 from tetrad.codegen import elf
 from tetrad.codegen.llvm import compile_object, extern_addresses, linked, load_object
-from tetrad.codegen.targets.x86_64 import host_target
+from tetrad.codegen.targets import host_target
 from tetrad.core.errors import CompileError
 from tetrad.runtime.native import SYMBOLS
 from tetrad.runtime.native.text import native_text

@@ -13,8 +13,7 @@ from tests.codegen.cases import FAMILIES, Case, all_cases, elementwise
 from tests.codegen.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
 from tetrad.codegen.rules import rules
-from tetrad.codegen.targets import x86_64
-from tetrad.codegen.targets.x86_64 import LEVELS, missing_features
+from tetrad.codegen.targets import LEVELS, missing_features, x86_64
 from tetrad.core.dtypes import DType, bf16, f16, f32
 from tetrad.core.target import Target
 from tetrad.kernel import nodes as n

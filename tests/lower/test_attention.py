@@ -15,7 +15,8 @@ from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.caches import as_floats, interleaved, random_cache
 from tetrad.codegen.llvm import assembly, compile_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import LEVELS, V3, V4
+from tetrad.codegen.targets import LEVELS
+from tetrad.codegen.targets.x86_64 import V3, V4
 from tetrad.compiler.driver import Compiled, compile_graph, programs_of
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32
 from tetrad.core.sizes import Dim, Size

@@ -14,7 +14,7 @@ from tests.norms import exact, line_errors
 from tests.test_conformance import conforms, graph_of
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.codegen.targets import LEVELS
 from tetrad.compiler.driver import Compiled, compile_graph
 from tetrad.compiler.interpret import interpret
 from tetrad.core.dtypes import DType, as_dtype, c64, c128

@@ -8,7 +8,7 @@ import pytest
 import tetrad as td
 from tetrad.codegen.llvm import assembly
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.codegen.targets import LEVELS
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.compiler.interpret import interpret
 from tetrad.core.target import Target
@@ -130,7 +130,7 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
     programs = programs_of(Lowerer(target).lower(optimise(graph)))
     text = assembly(emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target)
     tiles = target.lowbit_tokens + 1  # a tile of tokens, and one alone
-    instruction = "vpdpbusd" if target.has_vnni else {"maddubs": "vpmaddubsw", "portable": "pm"}[target.dot4]
+    instruction = "vpdpbusd" if target.dots_mixed_bytes else {"maddubs": "vpmaddubsw", "portable": "pm"}[target.dot4]
     assert text.count(instruction) >= 8 * tiles
     registers = {128: "%xmm", 256: "%ymm", 512: "%zmm"}[target.vector_bits]
     assert all(registers in line for line in text.splitlines() if f"\t{instruction}" in line)

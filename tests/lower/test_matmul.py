@@ -10,7 +10,7 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.codegen.targets import LEVELS
 from tetrad.compiler import driver
 from tetrad.compiler.driver import current_target, programs_of
 from tetrad.compiler.interpret import interpret

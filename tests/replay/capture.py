@@ -17,7 +17,7 @@ from typing import Any
 from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.codegen.targets import LEVELS
 from tetrad.compiler.driver import programs_of
 from tetrad.compiler.schedule import Constants, Scheduler
 from tetrad.core.target import Target

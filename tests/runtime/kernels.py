@@ -11,7 +11,7 @@ import numpy as np
 
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import host_target
+from tetrad.codegen.targets import host_target
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program

@@ -12,7 +12,7 @@ import pytest
 
 import tetrad as td
 from tetrad.codegen.llvm import compile_object
-from tetrad.codegen.targets.x86_64 import host_target
+from tetrad.codegen.targets import host_target
 from tetrad.compiler.objects import OBJECTS
 from tetrad.runtime.jobs import JOBS, TURN, Jobs
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.runtime.kernels import aligned, kernel
 from tetrad.codegen.llvm import compile_object, load_object
-from tetrad.codegen.targets.x86_64 import LEVELS, host_target
+from tetrad.codegen.targets import LEVELS, host_target
 from tetrad.core.errors import CompileError
 from tetrad.core.record import replace
 from tetrad.runtime import pool

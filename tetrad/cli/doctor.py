@@ -20,7 +20,7 @@ import numpy as np
 
 import tetrad
 from tetrad.codegen.llvm import compile_object, load_object
-from tetrad.codegen.targets.x86_64 import V3_FEATURES, V4_FEATURES, host_target, missing_features
+from tetrad.codegen.targets import LEVELS, host_features, host_isa, host_target, missing_features
 from tetrad.compiler.driver import current_target
 from tetrad.core.errors import TetradError
 from tetrad.core.extras import MODELS
@@ -33,7 +33,6 @@ from tetrad.runtime.limits import affinity, available_threads, quota_threads
 from tetrad.tracing.array import Array
 from tetrad.transforms import jit
 
-FEATURES = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
 EXTRA = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")  # lm of pyproject.toml
 PROBE = cache_key("doctor", "probe")
 
@@ -81,9 +80,10 @@ def examine() -> Iterator[tuple[str, list[Finding]]]:
 
 
 def machine() -> Iterator[Finding]:
-    found = dict(llvm.get_host_cpu_features())
+    found = host_features()
     yield Finding("processor", f"{processor()} ({llvm.get_host_cpu_name()}), {platform.system()} {platform.machine()}")
-    yield Finding("features", ", ".join(name for name in FEATURES if found.get(name)) or "none beyond the baseline")
+    shown = ", ".join(name for name in host_isa().shown if found.get(name))
+    yield Finding("features", shown or "none beyond the baseline")
     target = current_target()
     lacking = missing_features(target)
     shape = f"{target.name}: {target.vector_bits}-bit vectors, dot4 by {target.dot4}, code for {target.cpu}"
@@ -91,6 +91,7 @@ def machine() -> Iterator[Finding]:
         yield Finding("target", f"{shape}; this processor lacks {', '.join(lacking)}: set TETRAD_TARGET=host", "bad")
     else:
         yield Finding("target", shape, "good")
+    yield Finding("targets", ", ".join(["host", *LEVELS]))
     quota = quota_threads("/")
     limits = f"cores {os.cpu_count()}, affinity {affinity()}, cgroup quota {quota if quota else 'none'}"
     yield Finding("threads", f"{available_threads()} ({limits})")

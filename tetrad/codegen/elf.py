@@ -2,8 +2,8 @@
 
 LLVM's own linker would do the same, but loading LLVM takes longer than all the rest of a program that was compiled
 before. Objects come from `codegen.llvm` and hold little: code, constants, some zeroed data, calls of a few C functions.
-What is not `understood` here is left to LLVM. The layout is that of the System V ABI, the relocations those of its
-x86-64 supplement, section 4.4.
+What is not `understood` here is left to LLVM. The layout is that of the System V ABI; which relocations there are, the
+processor says (`codegen.targets`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tetrad.codegen.targets import host_isa
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 
 HEADER = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, version 1
-X86_64 = 62
 PROGBITS, SYMTAB, RELA, NOBITS, UNWIND = 1, 2, 4, 8, 0x70000001
 WRITE, ALLOC = 1, 2
 UNDEFINED = 0
-ABSOLUTE, RELATIVE = (1,), (2, 4)  # R_X86_64_64; R_X86_64_PC32, R_X86_64_PLT32
-JUMP = b"\xff\x25\x00\x00\x00\x00"  # jmp *[rip]: to the address behind it
-STUB = 16  # bytes of a jump and its address
+STUB = 16  # bytes of a jump and its address, at most
 
 
 SECTION, SYMBOL, RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
@@ -56,7 +54,7 @@ class Section(NamedTuple):
 
 @record(eq=False)
 class Object:
-    """What is in an object file for Linux on x86-64 with relocations we know."""
+    """What is in an object file for Linux and this processor, with relocations we know."""
 
     image: bytes
     sections: list[Section]
@@ -65,19 +63,20 @@ class Object:
 
 def understood(image: bytes) -> Object | None:
     """None for objects of other systems, or with more in them than we know."""
-    if image[:7] != HEADER or struct.unpack_from("<H", image, 18) != (X86_64,):
+    known = host_isa().relocations
+    if image[:7] != HEADER or struct.unpack_from("<H", image, 18) != (known.machine,):
         return None
     sections = sections_of(image)
     relocations = relocations_of(image, sections)
     is_known = all(s.type in (PROGBITS, NOBITS) for s in sections if s.is_loaded) and all(
-        type in ABSOLUTE + RELATIVE for _, _, _, type, _ in relocations
+        type in known.known for _, _, _, type, _ in relocations
     )
     return Object(image, sections, relocations) if is_known else None
 
 
 def load(found: Object, externs: Mapping[str, int]) -> dict[str, int]:
     """Map the object and return the address of each symbol it defines. It stays for the life of the process."""
-    image, sections = found.image, found.sections
+    image, sections, processor = found.image, found.sections, host_isa().relocations
     symbols = symbols_of(image, sections)
     calls = [name for name, section, _ in symbols if section == UNDEFINED and name]
     unknown = [name for name in calls if name not in externs]
@@ -90,11 +89,12 @@ def load(found: Object, externs: Mapping[str, int]) -> dict[str, int]:
             made[place : place + sections[number].size] = sections[number].of(image)
     jumps = {name: base + stubs + STUB * i for i, name in enumerate(calls)}
     for name, address in jumps.items():
-        made[address - base : address - base + len(JUMP) + 8] = JUMP + struct.pack("<Q", externs[name])
+        jump = processor.stub(externs[name])
+        made[address - base : address - base + len(jump)] = jump
     starts = {number: base + place for number, place in places.items()}
     targets = [jumps.get(name, 0) if s == UNDEFINED else starts.get(s, 0) + value for name, s, value in symbols]
     for section, offset, symbol, type, addend in found.relocations:
-        relocate(made, base, type, places[section] + offset, targets[symbol] + addend)
+        processor.fill(made, places[section] + offset, type, targets[symbol] + addend, base)
     ctypes.memmove(base, bytes(made), total)
     protect(base, written)
     return {name: address for (name, s, _), address in zip(symbols, targets, strict=True) if name and s in places}
@@ -144,14 +144,6 @@ def layout(sections: list[Section], calls: int) -> tuple[dict[int, int], int, in
 
 def aligned(offset: int, to: int) -> int:
     return -(-offset // max(1, to)) * max(1, to)
-
-
-def relocate(made: bytearray, base: int, type: int, place: int, target: int) -> None:
-    """S + A, or S + A - P in 32 bits: all of an object lies in one mapping, so it fits."""
-    if type in ABSOLUTE:
-        struct.pack_into("<Q", made, place, target)
-    else:
-        struct.pack_into("<i", made, place, target - base - place)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tetrad.codegen.targets import isa_of
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import CompileError
 from tetrad.core.record import field, record
@@ -97,6 +98,7 @@ class Codegen:
         self, program: n.Program, target: Target, rules: Rules, varying: set[n.Instr], lanes: int, check: str
     ) -> None:
         self.program, self.target, self.rules, self.varying = program, target, rules, varying
+        self.isa = isa_of(target)
         self.lanes = lanes
         self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
         self.mask: str | None = None
@@ -206,6 +208,9 @@ class Codegen:
 
     def find_chain(self, node: n.Instr) -> Chain | None:
         return next((scope.chains[node] for scope in reversed(self.scopes) if node in scope.chains), None)
+
+    def keep_chain(self, node: n.Instr, acc: str, pairs: tuple[str, ...], most: int) -> None:
+        self.scopes[-1].chains[node] = Chain(acc, pairs, most)
 
     def set(self, node: object, emitted: Emitted) -> None:
         self.scopes[-1].known[node] = emitted

@@ -185,7 +185,7 @@ def store_neighbours(cg: Codegen, wide: str, value: str, pointer: str, node: n.S
         cg.call("void", f"llvm.masked.store.{cg.suffix(wide)}.p0", (wide, value), ("ptr", pointer), align, mask)
         return
     plain = f"store {wide} {value}, ptr {pointer}, align {dtype.nbytes}"
-    if node.hint == "stream" and cg.lanes * dtype.nbytes % LINE == 0:
+    if node.hint == "stream" and cg.isa.stream_fence and cg.lanes * dtype.nbytes % LINE == 0:
         store_around(cg, plain, f"store {wide} {value}, ptr {pointer}, align {LINE}", pointer)
     else:
         cg.line(plain)

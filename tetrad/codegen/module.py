@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tetrad.codegen.emitter import Codegen, Emitted, buffer_name, operand_name
 from tetrad.codegen.rules import rules
+from tetrad.codegen.targets import isa_of
 from tetrad.codegen.wide import Wide
 from tetrad.core.dtypes import index
 from tetrad.core.sizes import Atom, Named, Size
@@ -54,8 +55,7 @@ def emit_function(symbol: str, program: n.Program, target: Target, check: str) -
 
 
 def attributes(target: Target) -> str:
-    width = target.vector_bits
-    return f'attributes #0 = {{ nounwind "min-legal-vector-width"="{width}" "prefer-vector-width"="{width}" }}'
+    return f"attributes #0 = {{ nounwind {isa_of(target).attributes(target)} }}"
 
 
 def vector_shape(program: n.Program) -> tuple[int, int]:
@@ -140,7 +140,7 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
         cg.line(f"br i1 {again}, label %group, label %exit")
         cg.label("%exit")
         if cg.uses_nontemporal:
-            cg.call("void", "llvm.x86.sse.sfence")  # stores around the cache are not ordered by the barrier
+            cg.call("void", cg.isa.stream_fence)  # stores around the cache are not ordered by the barrier
         cg.line("ret void")
     cg.line("store i64 %begin, ptr %slot.w")
     some = cg.new("icmp slt i64 %begin, %end")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from tetrad.codegen import convert, dots, flow, memory
 from tetrad.codegen.emitter import Codegen, Emitted, Rules, form, index_stride, operand_name
-from tetrad.core.dtypes import DType, f32
+from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 
 rules = Rules(memory.rules, flow.rules)
 
 FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
-RANGE_LANES = 16  # of `Target.range`
 FLOAT_CALLS = {"min": "llvm.minimum", "max": "llvm.maximum", "copysign": "llvm.copysign"}
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 FLOAT_UNARY = {
@@ -55,45 +54,13 @@ def emit_binary(cg: Codegen, node: n.Binary) -> Emitted:
         if node.op in FLOAT_OPS:
             return Emitted(cg.new(f"{FLOAT_OPS[node.op]} {kind} {a}, {b}"), form(varying))
         if node.op in ("min", "max") and varying and not (is_const(node.lhs) or is_const(node.rhs)):
-            return Emitted(float_extremum(cg, node.op, node.dtype, a, b), form(varying))
+            return Emitted(cg.isa.extremum(cg, node.op, node.dtype, a, b), form(varying))
         return Emitted(cg.elementwise(FLOAT_CALLS[node.op], kind, a, b), form(varying))
     return Emitted(integer_binary(cg, node.op, node.dtype, kind, a, b, varying), form(varying))
 
 
 def is_const(node: n.Instr) -> bool:
     return isinstance(node, n.Const)
-
-
-def float_extremum(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
-    """minimum or maximum of vectors as IEEE 754 has them: NaN if one is NaN, and -0 < +0.
-
-    The processor's instruction gives the second operand where one is NaN or both are zeros. Asked both ways round, the
-    bits of the two answers joined by `or` are the minimum: NaN with anything stays NaN, -0 with +0 is -0. Joined by
-    `and` they are the maximum, but for NaN. Three and five instructions, two or three deep, where LLVM has six deep.
-    AVX-512 has the maximum of numbers in one instruction: three for it too.
-    """
-    kind, bits = cg.vector_type(dtype), f"<{cg.lanes} x i{dtype.bits}>"
-    order = "olt" if op == "min" else "ogt"
-
-    def one_way(left: str, right: str) -> str:
-        is_left = cg.new(f"fcmp {order} {kind} {left}, {right}")
-        chosen = cg.new(f"select {cg.mask_type} {is_left}, {kind} {left}, {kind} {right}")
-        return cg.new(f"bitcast {kind} {chosen} to {bits}")
-
-    if op == "max" and dtype is f32 and cg.lanes == RANGE_LANES and cg.target.range:
-        joined = cg.new(f"bitcast {kind} {greater_number(cg, kind, a, b)} to {bits}")
-    else:
-        joined = cg.new(f"{'or' if op == 'min' else 'and'} {bits} {one_way(a, b)}, {one_way(b, a)}")
-    if op == "max":
-        is_nan = cg.new(f"fcmp uno {kind} {a}, {b}")
-        joined = cg.new(f"select {cg.mask_type} {is_nan}, {bits} splat (i{dtype.bits} -1), {bits} {joined}")
-    return cg.new(f"bitcast {bits} {joined} to {kind}")
-
-
-def greater_number(cg: Codegen, kind: str, a: str, b: str) -> str:
-    """Of two that are no NaN. The sign is the result's own, every lane is wanted, exceptions are as they are set."""
-    operands = ((kind, a), (kind, b), ("i32", "5"), (kind, "zeroinitializer"), ("i16", "-1"), ("i32", "4"))
-    return cg.call(kind, cg.target.range, *operands)
 
 
 def emit_index_binary(cg: Codegen, node: n.Binary) -> Emitted:
@@ -220,9 +187,8 @@ def emit_fma(cg: Codegen, node: n.Fma) -> Emitted:
 def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
     varying = cg.is_varying(node)
     acc, u, s = (cg.operand(x, varying) for x in (node.acc, node.u, node.s))
-    if varying:
-        return Emitted(dots.dot4(cg, node, acc, u, s), None)
-    return Emitted(dots.dot4_portable(cg, node, acc, u, s, False), 0)
+    made = cg.isa.dot4(cg, node, acc, u, s) if varying else None
+    return Emitted(made or dots.dot4_portable(cg, node, acc, u, s, varying), form(varying))
 
 
 # -- lanes ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
-from tetrad.codegen.targets.x86_64 import select_target
+from tetrad.codegen.targets import select_target
 from tetrad.compiler import stations, suspicion
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import host, loading_runtime

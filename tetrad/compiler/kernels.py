@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets.x86_64 import missing_features
+from tetrad.codegen.targets import missing_features
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, Objects
 from tetrad.core.errors import BackendError

@@ -18,7 +18,7 @@ import numpy as np
 
 import tetrad
 from tetrad.codegen.llvm import Library, load_object
-from tetrad.codegen.targets.x86_64 import processor_identity, select_target
+from tetrad.codegen.targets import processor_identity, select_target
 from tetrad.core.flags import code_key
 from tetrad.core.forks import process_lock
 from tetrad.core.target import Target

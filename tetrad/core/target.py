@@ -27,26 +27,13 @@ class Target:
     features: str
     vector_bits: int
     has_f16_conversion: bool  # half <-> float in hardware; otherwise integer arithmetic
-    dot4: str  # vnni512, vnni256, maddubs, portable
+    dot4: str  # how byte dot products are made; "portable": in plain arithmetic
     f32_tile: Tile
     f64_tile: Tile
     panel_bytes: int  # of the right side that tiles of many rows take at a pace at which they need not be near
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
-
-    @property
-    def has_vnni(self) -> bool:
-        """Four products of bytes, one factor unsigned, and their sum in one instruction."""
-        return self.dot4.startswith("vnni")
-
-    @property
-    def narrows_in_stores(self) -> bool:
-        """Wide integers are stored as narrow ones, under a mask, in one instruction (vpmovdb and its like)."""
-        return self.vector_bits == 512
-
-    @property
-    def range(self) -> str:
-        """The intrinsic that finds extremes of 16 f32 numbers, with -0 < +0; "" where there is none."""
-        return "llvm.x86.avx512.mask.range.ps.512" if self.vector_bits == 512 else ""
+    dots_mixed_bytes: bool = False  # four products of an unsigned with a signed byte and their sum are one instruction
+    narrows_in_stores: bool = False  # wide integers are stored as narrow ones, under a mask, in one instruction
 
     @property
     def key(self) -> str:

@@ -141,7 +141,7 @@ class Sums:
     def __init__(self, frame: Frame, x: Node, w: Node) -> None:
         self.k, target = frame.k, frame.memory.target
         self.x, self.weight = Rows(frame, x), Weight(frame, w)
-        self.is_signed = self.weight.lanes.format.bits == 8 and not target.has_vnni
+        self.is_signed = self.weight.lanes.format.bits == 8 and not target.dots_mixed_bytes
 
     def run(self, group: Val, rows: list[Val], terms: int = 1) -> list[Val]:
         """The products of some rows of x with a group of sixteen rows of the weight, one a lane."""

@@ -26,7 +26,7 @@ from signal import SIGINT, default_int_handler
 from threading import get_ident, main_thread
 
 from tetrad.codegen.llvm import Library, compile_object, load_object
-from tetrad.codegen.targets.x86_64 import host_target
+from tetrad.codegen.targets import host_target
 from tetrad.core.errors import TetradError
 from tetrad.core.record import record
 from tetrad.core.target import Target

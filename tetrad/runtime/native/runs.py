@@ -143,8 +143,8 @@ publish:
 define i64 @tetrad_run(ptr %ctx) nounwind {
 entry:
   %frame = alloca [8 x i64], align 16
-  %float = alloca i32
-  %plain = alloca i32
+  %float = alloca i64
+  %plain = alloca i64
   $SAVE_FLOAT
   $SET_FLOAT
   %value.at = getelementptr i64, ptr %ctx, i64 $VALUE
@@ -216,8 +216,8 @@ result:
 define void @tetrad_work(ptr %pool) nounwind {
 entry:
   %frame = alloca [8 x i64], align 16
-  %float = alloca i32
-  %plain = alloca i32
+  %float = alloca i64
+  %plain = alloca i64
   $SAVE_FLOAT
   $SET_FLOAT
   %patience.at = getelementptr i64, ptr %frame, i64 $PATIENCE

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from string import Template
 
-from tetrad.core.errors import CompileError
+from tetrad.codegen.targets import isa_of
 from tetrad.core.target import Target
 from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
 from tetrad.runtime.native.entries import ENTRIES
@@ -39,17 +39,6 @@ YIELDS = 4  # times it offers its core to others before it sleeps
 WATCH_TICKS = 15_000  # a worker that does not run for about 5 us waits for its processor
 LOOK_TICKS = 600_000  # worker 0 looks for those after it did not for about 200 us
 
-X86 = {
-    "TICKS": "call i64 @llvm.readcyclecounter()",
-    "PAUSE": "call void @llvm.x86.sse2.pause()",
-    "SAVE_FLOAT": "call void @llvm.x86.sse.stmxcsr(ptr %float)",
-    "SET_FLOAT": "store i32 8064, ptr %plain\n  call void @llvm.x86.sse.ldmxcsr(ptr %plain)",  # 0x1F80, the reset value
-    "RESTORE_FLOAT": "call void @llvm.x86.sse.ldmxcsr(ptr %float)",
-    "DECLARE": "declare void @llvm.x86.sse2.pause()\ndeclare void @llvm.x86.sse.stmxcsr(ptr)\n"
-    "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare i64 @llvm.readcyclecounter()",
-}
-MACHINES = {"x86_64": X86}
-
 INTRINSICS = """
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
@@ -61,18 +50,17 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 def native_text(target: Target, futex: bool | None = None) -> str:
     """The module; `futex` False takes the portable way to sleep, None takes what the target's system has."""
-    machine = MACHINES.get(target.triple.partition("-")[0])
-    if machine is None:
-        raise CompileError(f"no native runtime for {target.triple}", hint="machines: " + ", ".join(MACHINES))
+    isa = isa_of(target)
     if futex is None:
         futex = "linux" in target.triple
     numbers = {
-        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
+        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, **isa.system_calls,
+        "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
         "MARK": MARK,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     sleeping = FUTEX if futex else NAP
-    body = INTRINSICS + machine["DECLARE"] + WAITING + ENTRIES + LOOPS + sleeping + SIGNALS + RUNS
-    return f'target triple = "{target.triple}"\n' + Template(body).substitute(machine, **numbers)
+    body = INTRINSICS + isa.loop["DECLARE"] + WAITING + ENTRIES + LOOPS + sleeping + SIGNALS + RUNS
+    return f'target triple = "{target.triple}"\n' + Template(body).substitute(isa.loop, **numbers)

@@ -10,26 +10,26 @@ whether the others run, and brings those that do not to its own processor, which
 
 from __future__ import annotations
 
-# Linux system calls on x86-64: sched_yield 24; futex 202 with WAIT_BITSET 9, WAKE_BITSET 10, PRIVATE 128; gettid 186;
-# sched_setaffinity 203; clock_gettime 228, where the clock that counts the time of thread n is (~n << 3) | 6; getcpu
-# 309.
+# Linux system calls, by the numbers the processor's file has. Those of futex: WAIT_BITSET 9, WAKE_BITSET 10, PRIVATE
+# 128. The clock that counts the time of thread n is (~n << 3) | 6.
 FUTEX = """
 declare i64 @syscall(i64, ...)
 
 define internal void @tetrad.yield() nounwind {
-  %ignored = call i64 (i64, ...) @syscall(i64 24)
+  %ignored = call i64 (i64, ...) @syscall(i64 $SCHED_YIELD)
   ret void
 }
 
 ; Sleep while the low half of the word is that of %old; `bits` says who may be woken apart from the others.
 define internal void @tetrad.sleep(ptr %word, i64 %old, i32 %bits) nounwind {
   %low = trunc i64 %old to i32
-  %ignored = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 137, i32 %low, ptr null, ptr null, i32 %bits)
+  %ignored = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 137, i32 %low, ptr null, ptr null, i32 %bits)
   ret void
 }
 
 define internal void @tetrad.wake(ptr %word, i32 %bits) nounwind {
-  %ignored = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 138, i32 2147483647, ptr null, ptr null, i32 %bits)
+  %all = add i32 0, 2147483647
+  %ignored = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 138, i32 %all, ptr null, ptr null, i32 %bits)
   ret void
 }
 
@@ -38,7 +38,7 @@ define void @tetrad_set_nap(ptr %nanosleep) nounwind {
 }
 
 define internal i64 @tetrad.number() nounwind {
-  %number = call i64 (i64, ...) @syscall(i64 186)
+  %number = call i64 (i64, ...) @syscall(i64 $GETTID)
   ret i64 %number
 }
 
@@ -50,7 +50,7 @@ define internal i64 @tetrad.ran(i64 %number) nounwind {
   %flipped = xor i64 %number, -1
   %shifted = shl i64 %flipped, 3
   %clock = or i64 %shifted, 6
-  %ignored = call i64 (i64, ...) @syscall(i64 228, i64 %clock, ptr %time)
+  %ignored = call i64 (i64, ...) @syscall(i64 $CLOCK_GETTIME, i64 %clock, ptr %time)
   %part = load i64, ptr %part.at
   ret i64 %part
 }
@@ -81,7 +81,7 @@ entry:
   %cpu.at = alloca i64
   %set = alloca [$PROCESSOR_WORDS x i64]
   store i64 0, ptr %cpu.at
-  %got = call i64 (i64, ...) @syscall(i64 309, ptr %cpu.at, ptr null, ptr null)
+  %got = call i64 (i64, ...) @syscall(i64 $GETCPU, ptr %cpu.at, ptr null, ptr null)
   %cpu = load i64, ptr %cpu.at
   %word = lshr i64 %cpu, 6
   %known = icmp ult i64 %word, $PROCESSOR_WORDS
@@ -93,9 +93,9 @@ move:
   %word.at = getelementptr i64, ptr %set, i64 %word
   store i64 %bit, ptr %word.at
   %bytes = shl i64 $PROCESSOR_WORDS, 3
-  %moved = call i64 (i64, ...) @syscall(i64 203, i64 %number, i64 %bytes, ptr %set)
+  %moved = call i64 (i64, ...) @syscall(i64 $SETAFFINITY, i64 %number, i64 %bytes, ptr %set)
   %all = getelementptr i64, ptr %pool, i64 $PROCESSORS
-  %freed = call i64 (i64, ...) @syscall(i64 203, i64 %number, i64 %bytes, ptr %all)
+  %freed = call i64 (i64, ...) @syscall(i64 $SETAFFINITY, i64 %number, i64 %bytes, ptr %all)
   %fetched.at = getelementptr i64, ptr %pool, i64 $FETCHED
   store atomic i64 1, ptr %fetched.at monotonic, align 8
   br label %done
