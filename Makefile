@@ -15,7 +15,7 @@ EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/codegen tests/lower tests/quant/test_lanes.py tests/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated replay lint bench bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated replay docs lint bench bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -44,6 +44,12 @@ test-emulated: $(TEST_READY)
 replay: $(TEST_READY)
 	@test -n "$(BASE)" || { echo "which revision to compare with? make replay BASE=HEAD~1" >&2; exit 2; }
 	$(VENV)/bin/python -m tests.replay --base $(BASE)
+
+# The pages as a site, with a reference of every public name: build/site/index.html
+docs: $(RUN_READY)
+	$(VENV)/bin/python -m pip install --quiet '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .

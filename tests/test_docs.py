@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import tetrad
+from tests.models.loaded import write_model
 from tetrad import functions
 from tetrad.core import errors
 from tetrad.core.dtypes import DType, f32, f64
@@ -35,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MODEL_EXAMPLES = sorted((ROOT / "examples" / "models").glob("*.py"))
 FOLDERS = sorted(p.parent.name for p in (ROOT / "tetrad").glob("*/__init__.py"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -116,8 +118,19 @@ def test_python_is_marked_as_python(page: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_examples_run(example: Path) -> None:
+    run_example(example)
+
+
+@pytest.mark.parametrize("example", MODEL_EXAMPLES, ids=name_of)
+def test_examples_of_models_run(example: Path, tmp_path: Path) -> None:
+    """With a model of a few weights, whose answers mean nothing."""
+    write_model(str(tmp_path / "tiny.gguf"), "llama", "q8_0", context=512)
+    run_example(example, str(tmp_path / "tiny.gguf"))
+
+
+def run_example(example: Path, *words: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", str(example)]
+    command = [sys.executable, "-W", "error", str(example), *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
