@@ -12,9 +12,11 @@ import pytest
 from tests.codegen.cases import FAMILIES, Case, all_cases, elementwise
 from tests.codegen.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
+from tetrad.codegen import targets
 from tetrad.codegen.rules import rules
-from tetrad.codegen.targets import LEVELS, missing_features, x86_64
+from tetrad.codegen.targets import LEVELS, missing_features, select_target, x86_64
 from tetrad.core.dtypes import DType, bf16, f16, f32
+from tetrad.core.errors import FlagError
 from tetrad.core.target import Target
 from tetrad.kernel import nodes as n
 
@@ -69,18 +71,24 @@ def test_a_processor_is_of_the_level_whose_features_it_has(
     features: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False)
-    monkeypatch.setattr(x86_64, "host_features", lambda: known | dict.fromkeys(features, True))
-    monkeypatch.setattr(x86_64, "host_cpu", lambda: "x86-64")
-    reached, level = x86_64.host_target(), LEVELS[name]
+    monkeypatch.setattr(targets, "host_features", lambda: known | dict.fromkeys(features, True))
+    monkeypatch.setattr(targets, "host_cpu", lambda: "x86-64")
+    reached, level = targets.host_target(), LEVELS[name]
     assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (level.vector_bits, level.dot4, level.f32_tile)
     assert missing_features(level) == ()
     assert all(f"{'+' if k in features else '-'}{k}" in reached.features.split(",") for k in known)
 
 
 def test_a_processor_may_prefer_another_tile_than_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(x86_64, "host_features", lambda: dict.fromkeys((*V4, "avx512vnni"), True))
-    monkeypatch.setattr(x86_64, "host_cpu", lambda: "znver4")
-    assert x86_64.host_target().f32_tile == x86_64.PREFERRED["znver4"]["f32_tile"] != LEVELS["x86-64-v4"].f32_tile
+    monkeypatch.setattr(targets, "host_features", lambda: dict.fromkeys((*V4, "avx512vnni"), True))
+    monkeypatch.setattr(targets, "host_cpu", lambda: "znver4")
+    assert targets.host_target().f32_tile == x86_64.PREFERRED["znver4"]["f32_tile"] != LEVELS["x86-64-v4"].f32_tile
+
+
+def test_an_unknown_target_is_told_the_known_ones() -> None:
+    with pytest.raises(FlagError, match="unknown target 'z80'") as caught:
+        select_target("z80")
+    assert "host, x86-64, " in str(caught.value) and "aarch64-dotprod" in str(caught.value)
 
 
 def instructions(block: n.Block) -> set[type[n.Instr]]:

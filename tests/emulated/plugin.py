@@ -18,7 +18,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.emulated.processor import MODELS, Processor
-from tetrad.codegen.targets import x86_64
+from tetrad.codegen import targets
 from tetrad.compiler import objects
 from tetrad.runtime import pool
 
@@ -66,8 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pretend(name: str, features: dict[str, bool]) -> None:
     """Let the compiler believe that it runs on a processor."""
-    x86_64.host_cpu, x86_64.host_features = lambda: name, lambda: features
-    for module in (objects, x86_64):
+    targets.host_cpu, targets.host_features = lambda: name, lambda: features
+    for module in (objects, targets):
         module.processor_identity = lambda: name
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.kernels import aligned, kernel
 from tetrad.codegen.llvm import compile_object, load_object
 from tetrad.codegen.targets import LEVELS, host_target
-from tetrad.core.errors import CompileError
+from tetrad.core.errors import BackendError
 from tetrad.core.record import replace
 from tetrad.runtime import pool
 from tetrad.runtime.native import CONTEXT, SYMBOLS
@@ -26,7 +26,7 @@ def test_the_text_compiles_for_every_level(target: object, futex: bool) -> None:
 
 
 def test_another_machine_is_refused() -> None:
-    with pytest.raises(CompileError, match="riscv64"):
+    with pytest.raises(BackendError, match="riscv64"):
         native_text(replace(host_target(), triple="riscv64-unknown-linux-gnu"))
 
 

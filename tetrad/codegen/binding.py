@@ -30,7 +30,10 @@ LONG = ("ParseAssembly", "VerifyModule", "RunNewModulePassManager", "TargetMachi
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "InitializeNativeTarget": (c_int, ()),
     "InitializeNativeAsmPrinter": (c_int, ()),
-    "InitializeNativeAsmParser": (c_int, ()),
+    "InitializeAllTargetInfos": (None, ()),
+    "InitializeAllTargets": (None, ()),
+    "InitializeAllTargetMCs": (None, ()),
+    "InitializeAllAsmPrinters": (None, ()),
     "ContextCreate": (c_void_p, ()),
     "ContextDispose": (None, (c_void_p,)),
     "ParseAssembly": (c_void_p, (c_void_p, c_char_p, _TEXT_OUT)),
@@ -120,3 +123,10 @@ def loaded() -> Binding:
     found.InitializeNativeTarget()
     found.InitializeNativeAsmPrinter()
     return found
+
+
+@cache
+def know_other_processors() -> None:
+    """LLVM knows only the running one until it is told of the others, which takes longer than starting it."""
+    for what in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
+        getattr(llvm(), f"InitializeAll{what}")()

@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any
 
 from tetrad.codegen import elf
-from tetrad.codegen.binding import llvm
+from tetrad.codegen.binding import know_other_processors, llvm
+from tetrad.codegen.targets import host_isa, isa_of
 from tetrad.core.errors import CompileError
 from tetrad.core.forks import process_lock
 from tetrad.core.pattern import Pattern
@@ -104,6 +105,8 @@ def machine(target: Target, optimise: bool) -> Iterator[int]:
 def new_machine(target: Target, optimise: bool) -> int:
     """Level 1 of code generation takes a fifth less time than level 3, for code that is as quick: what matters (what
     lies in registers, the order of instructions) our kernels have settled."""
+    if isa_of(target) is not host_isa():
+        know_other_processors()
     found, message = llvm().told("GetTargetFromTriple", target.triple.encode())
     if not found:
         raise CompileError(f"LLVM knows no target {target.triple}: {message}")

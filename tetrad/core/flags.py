@@ -84,8 +84,8 @@ FLAGS = {
             "TETRAD_TARGET",
             "host",
             "machine to generate code for",
-            "host, or a name that `tetrad doctor` lists",
-            lambda _: True,  # the table of processors knows the names
+            "host, or a target that `tetrad doctor` lists",
+            lambda text: text.replace("-", "").isalnum(),  # the table of processors knows the names
             changes_code=True,
         ),
         Flag(

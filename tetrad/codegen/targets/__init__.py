@@ -20,13 +20,16 @@ LEVELS: dict[str, Target] = {name: level for isa in ISAS.values() for name, leve
 
 
 def isa_of(target: Target) -> Isa:
-    return ISAS[target.triple.partition("-")[0]]
+    return isa_named(target.triple.partition("-")[0])
 
 
 @cache
 def host_isa() -> Isa:
     """The family of the running processor."""
-    name = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    return isa_named({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
+
+
+def isa_named(name: str) -> Isa:
     if name not in ISAS:
         raise BackendError(f"no code for processors of type {name}", hint=f"known: {', '.join(ISAS)}")
     return ISAS[name]
