@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import DtypeError, ShapeError, TraceError, UnsupportedError
+from tetrad.core.errors import CopyError, DtypeError, ShapeError, TraceError, UnsupportedError
 
 
 def test_numpy_sees_the_values_in_place_and_read_only() -> None:
@@ -22,11 +22,17 @@ def test_numpy_sees_the_values_in_place_and_read_only() -> None:
     assert np.asarray(x, np.float64).dtype == np.float64
 
 
-def test_a_writable_numpy_array_is_copied_unless_promised() -> None:
+def test_only_memory_that_nobody_can_write_to_is_shared() -> None:
     source = np.ones(3, np.float32)
-    copied, shared = td.asarray(source), td.asarray(source, copy=False)
+    copied = td.asarray(source)
     source[0] = 7
-    assert float(copied[0]) == 1 and float(shared[0]) == 7
+    assert float(copied[0]) == 1
+    fixed = np.frombuffer(bytes(12), np.float32)
+    assert np.shares_memory(np.asarray(td.asarray(fixed)), fixed)
+    assert np.shares_memory(np.asarray(td.asarray(fixed, copy=False)), fixed)
+    assert not np.shares_memory(np.asarray(td.asarray(fixed, copy=True)), fixed)
+    with pytest.raises(CopyError, match=r"asarray: copy=False, but somebody may write to the memory of this f32\[3\]"):
+        td.asarray(source, copy=False)
 
 
 def test_dlpack_round_trip() -> None:
