@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tetrad.compiler import stations
 from tetrad.core.flags import flag
 from tetrad.core.lapack import one_thread
-from tetrad.runtime.memory import Storage, shelf
+from tetrad.runtime.memory import MOST_IDLE, Arenas, Storage, shelf
 from tetrad.runtime.pool import Outcome, Trapped, run
 from tetrad.runtime.table import Table
 
@@ -20,14 +21,19 @@ from tetrad.runtime.table import Table
 OutputPlan = tuple[str, int]
 
 
+MOST_PREPARED = 256  # sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
+
+
 class Ready:
-    """A program at given sizes. Safe to call from several threads: every call has its own arena."""
+    """A program at given sizes. Safe to call from several threads: every call has its own arena, of those that the
+    program has for all sizes."""
 
     def __init__(
         self,
         name: str,
         table: Table,
         arena_bytes: int,
+        arenas: Arenas,
         inputs: int,
         plan: Sequence[OutputPlan],
         copied_inputs: frozenset[int],
@@ -42,9 +48,11 @@ class Ready:
         self.simple = all(kind == "fresh" for kind, _ in plan)
         self.shelves = [(shelf(size), size) for kind, size in plan if kind == "fresh"]
         self.needs_arena = table.base_count > inputs + len(plan)
-        self.arenas: list[Storage] = []
+        self.arenas = arenas
+        self.was_used = True  # since a prepared call was last given up
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+        self.was_used = True
         if self.copied:
             storages = [copied(s.ptr, s.nbytes) if i in self.copied else s for i, s in enumerate(storages)]
         outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
@@ -52,7 +60,7 @@ class Ready:
         for made in outputs:
             bases.append(made.ptr)
         if self.needs_arena:
-            arena = self.take_arena()
+            arena = self.arenas.take(self.arena_bytes)
             bases.append(arena.ptr)
         try:
             outcome = self.start(self.table, bases, threads, profile or self.timing)
@@ -62,15 +70,9 @@ class Ready:
             self.last_outcome: Outcome = outcome
             if self.timing:
                 stations.show_times(self.name, self.table.names, outcome.entry_ns, outcome.threads)
-        if self.needs_arena:
-            self.arenas.append(arena)
+        if self.needs_arena and len(self.arenas.idle) < MOST_IDLE:
+            self.arenas.idle.append(arena)
         return outputs
-
-    def take_arena(self) -> Storage:
-        try:
-            return self.arenas.pop()
-        except IndexError:
-            return Storage.allocate(self.arena_bytes)
 
     def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
         """Memory of each output: fresh, taken over from a donated input, or a copy of what it equals."""
@@ -85,6 +87,19 @@ class Ready:
             else:
                 made.append(storages[detail] if kind == "donated" else made[detail])
         return made
+
+
+Prepared = TypeVar("Prepared")
+
+
+def least_used(prepared: dict[tuple[int, ...], Prepared], ready_of: Callable[[Prepared], Ready]) -> tuple[int, ...]:
+    """The sizes to give up: the first not called since they were last looked at. Those that were come last."""
+    for sizes, one in list(prepared.items()):
+        if not ready_of(one).was_used:
+            return sizes
+        ready_of(one).was_used = False
+        prepared[sizes] = prepared.pop(sizes)
+    return next(iter(prepared))
 
 
 def run_beside_lapack(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:
