@@ -27,7 +27,9 @@ def is_lasting(array: np.ndarray, or_mapped: bool = False) -> bool:
     the flag back. So views are followed to what holds the bytes. `or_mapped`: a read-only mapping counts too, although
     its file may be written to.
     """
-    owner: object = array
+    if array.flags.writeable:
+        return False
+    owner: object = array.base
     while isinstance(owner, np.ndarray | memoryview):
         if isinstance(owner, np.ndarray) and owner.flags.writeable:
             return False
@@ -53,12 +55,20 @@ def own_copy(values: np.ndarray) -> np.ndarray:
     return copy
 
 
-def lock(array: np.ndarray) -> None:
-    """Make an array of ours read-only, with all it is a view of: so no view of it can be made writable again."""
-    owner: object = array
-    while isinstance(owner, np.ndarray):
-        owner.flags.writeable = False
-        owner = owner.base
+class _Shown(Lasting):
+    """Hands NumPy an array of ours for reading. What is made of it has no owner whose flag could be turned back."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        place = {"data": (array.__array_interface__["data"][0], True), "shape": array.shape, "strides": array.strides}
+        self.__array_interface__ = {**place, "typestr": f"|V{array.itemsize}", "version": 3}
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """An array of ours in place, which nobody can write to or make writable."""
+    return array if is_lasting(array) else np.asarray(_Shown(array)).view(array.dtype)
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:

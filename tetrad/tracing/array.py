@@ -27,7 +27,7 @@ from tetrad.core.errors import (
     an,
 )
 from tetrad.core.op import Op
-from tetrad.core.owners import lock, own_copy, same_bits
+from tetrad.core.owners import frozen, own_copy, same_bits
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.source import user_source
 from tetrad.core.tree import tree_map
@@ -150,15 +150,18 @@ class Array(Operators):
         return self._storage is None and self._view is None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if dtype is not None and np.dtype(dtype) != self.view.dtype:
+        view = self.view
+        if dtype is not None and np.dtype(dtype) != view.dtype:
             if copy is False:
                 message = f"__array__: copy=False, but {self.type} has to become {np.dtype(dtype)}"
                 fail(CopyError, message, "leave copy out")
-            return np.array(self.view, dtype)
+            return np.array(view, dtype)
         if copy:
-            return np.array(self.view)
-        lock(self.view)
-        return self.view.view()
+            return np.array(view)
+        shown = frozen(view)
+        if self._view is view:
+            self._view = shown
+        return shown.view()
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy's functions take the values (a traced array has none), or ask what the array is."""
@@ -469,7 +472,8 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 def _made(kind: ArrayType, view: np.ndarray, operands: Sequence[Array]) -> Array:
     made = Array.__new__(Array)
     for x in operands:
-        if type(x) is Borrowed and np.may_share_memory(view, x.view):
+        is_part = type(x) is Borrowed and (view.base is not None or view is x._view)  # else it is fresh
+        if is_part and np.may_share_memory(view, x.view):
             made = Borrowed.__new__(Borrowed)
     made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), view, None
     return made

@@ -7,7 +7,7 @@ function goes through here, so the rules of promotion and broadcasting hold ever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,20 +59,19 @@ def owned(x: Any) -> Any:
     return x if type(x) in WEAK else as_array(x)
 
 
-def wrap(values: np.ndarray) -> Array:
+def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_numpy) -> Array:
     """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     try:
-        return Array.from_numpy(values)
+        return over(values)
     except TetradError as error:
         raise located(error) from None
 
 
 def lent(values: np.ndarray) -> Array:
     """The same, to be read only now if somebody may write to it."""
-    made = wrap(values)
-    return made if made.view is not values or is_lasting(values) else Borrowed.over(values)
+    return wrap(values) if is_lasting(values) else wrap(values, Borrowed.over)
 
 
 def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
@@ -97,6 +96,8 @@ def kind_of(x: Any) -> Kind:
         return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
     if type(x) in WEAK:
         return type(x)
+    if type(x) is np.ndarray and x.dtype.isnative:
+        return dtype_of(x.dtype)
     return int if isinstance(x, SizeExpr) else borrowed(x).type.dtype
 
 
