@@ -16,7 +16,7 @@ from tetrad.compiler import stations, suspicion
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import host, loading_runtime
 from tetrad.compiler.outputs import Outputs
-from tetrad.compiler.ready import MOST_PREPARED, Ready, least_used
+from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, address_of, describe
 from tetrad.core.flags import flag
 from tetrad.core.forks import object_lock
@@ -110,19 +110,22 @@ class Compiled:
         self.scheduler = Scheduler(addresses, self.constants)
         self.memory = Outputs(lowered, donated)
         self.runners: dict[tuple[int, ...], Runner] = {}  # at most MOST_PREPARED
+        self.latest: Runner | None = None
         self.arenas = Arenas()
         self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         """One call; `dims` are the sizes of the Dims, by sorted name."""
         runner = self.runners.get(dims) or self.runner(dims)
+        if runner is not self.latest:
+            self.latest, runner.turn = runner, next(TURNS)
         return runner.run(storages)
 
     def runner(self, dims: tuple[int, ...] = ()) -> Runner:
         with self.lock:
             if dims not in self.runners:
                 if len(self.runners) >= MOST_PREPARED:
-                    self.give_up(least_used(self.runners, lambda runner: runner.ready))
+                    self.give_up(least_used(self.runners))
                 with stations.recording(self.clock), stations.timed("schedule"):
                     self.runners[dims] = Runner(self, dict(zip(self.dims, dims, strict=True)))
             return self.runners[dims]
@@ -139,7 +142,7 @@ class Runner:
     """
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
-        self._compiled, self.dims = weakref.ref(compiled), dims
+        self._compiled, self.dims, self.turn = weakref.ref(compiled), dims, next(TURNS)
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table

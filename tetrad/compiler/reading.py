@@ -16,7 +16,7 @@ import numpy as np
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, loading_runtime
 from tetrad.compiler.outputs import Outputs
-from tetrad.compiler.ready import MOST_PREPARED, Ready, least_used
+from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.compiler.schedule import Constants, Scheduler, address_of
 from tetrad.core.dtypes import named
 from tetrad.core.forks import object_lock
@@ -69,18 +69,21 @@ class Recalled:
         self.scheduler = Scheduler(read.addresses, self.constants)
         self.memory = Outputs(self.lowered, wanted.donated)
         self.made: dict[tuple[int, ...], Ready] = {}  # at most MOST_PREPARED
+        self.latest: Ready | None = None
         self.arenas = Arenas()
         self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         ready = self.made.get(dims) or self.ready(dims)
+        if ready is not self.latest:
+            self.latest, ready.turn = ready, next(TURNS)
         return ready.run(storages)
 
     def ready(self, dims: tuple[int, ...] = ()) -> Ready:
         with self.lock:
             if dims not in self.made:
                 if len(self.made) >= MOST_PREPARED:
-                    self.give_up(least_used(self.made, lambda ready: ready))
+                    self.give_up(least_used(self.made))
                 self.made[dims] = self.make_ready(dims)
             return self.made[dims]
 

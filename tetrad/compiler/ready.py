@@ -6,8 +6,9 @@ Knows nothing of how the table was made: the driver schedules one, `compiler.rec
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Protocol
 
 from tetrad.compiler import stations
 from tetrad.core.flags import flag
@@ -22,6 +23,7 @@ OutputPlan = tuple[str, int]
 
 
 MOST_PREPARED = 256  # sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
+TURNS = count()  # numbers calls of a size after another, so that it is known which came last
 
 
 class Ready:
@@ -49,10 +51,9 @@ class Ready:
         self.shelves = [(shelf(size), size) for kind, size in plan if kind == "fresh"]
         self.needs_arena = table.base_count > inputs + len(plan)
         self.arenas = arenas
-        self.was_used = True  # since a prepared call was last given up
+        self.turn = next(TURNS)
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
-        self.was_used = True
         if self.copied:
             storages = [copied(s.ptr, s.nbytes) if i in self.copied else s for i, s in enumerate(storages)]
         outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
@@ -89,17 +90,15 @@ class Ready:
         return made
 
 
-Prepared = TypeVar("Prepared")
+class Prepared(Protocol):
+    """What is ready for one size; `turn`: when it was last called after another."""
+
+    turn: int
 
 
-def least_used(prepared: dict[tuple[int, ...], Prepared], ready_of: Callable[[Prepared], Ready]) -> tuple[int, ...]:
-    """The sizes to give up: the first not called since they were last looked at. Those that were come last."""
-    for sizes, one in list(prepared.items()):
-        if not ready_of(one).was_used:
-            return sizes
-        ready_of(one).was_used = False
-        prepared[sizes] = prepared.pop(sizes)
-    return next(iter(prepared))
+def least_used(prepared: Mapping[tuple[int, ...], Prepared]) -> tuple[int, ...]:
+    """The sizes to give up: those called longest ago."""
+    return min(prepared, key=lambda sizes: prepared[sizes].turn)
 
 
 def run_beside_lapack(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:

@@ -24,7 +24,7 @@ ALIGNMENT = 64
 LARGE_PAGE, LARGE_BLOCK = 2 << 20, 8 << 20
 MADV_HUGEPAGE = 14  # of Linux
 KEEP_BYTES = 512 << 20  # free blocks kept for reuse, at most
-SPARE_BYTES = 32 << 20  # of them, those that stay when a fresh block is made
+SPARE_BYTES = 24 << 20  # of them, those that stay when a fresh block is made
 FINE = 65536  # size classes are powers of two up to here, then multiples
 MOST_IDLE = 4  # arenas that a program keeps between calls; it has more while more calls run at once
 
