@@ -304,7 +304,7 @@ EXPORTS: dict[str, Callable[[Any], Any]] = {
     "np.asarray": np.asarray,
     "__array__": lambda x: x.__array__(),
     "np.from_dlpack": np.from_dlpack,
-    "DLPack before 1.0": lambda x: np.from_dlpack(Old(x)),
+    "DLPack before 1.0": lambda x: as_c_sees_it(np.from_dlpack(Old(x))),
     "the buffer": lambda x: np.asarray(x.__buffer__(0)),
     "a view of a view": lambda x: np.asarray(x).reshape(-1)[:1].base,
     "np.array, not copied": lambda x: np.array(x, copy=None),
@@ -322,6 +322,13 @@ class Old:
 
     def __dlpack_device__(self) -> Sequence[int]:
         return self.x.__dlpack_device__()  # type: ignore[no-any-return]
+
+
+def as_c_sees_it(array: Array) -> Array:
+    """The memory of an array as a library sees it that knows nothing of flags."""
+    memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
+    memory.array = array  # type: ignore[attr-defined]  # which owns it
+    return np.frombuffer(memory, np.uint8)
 
 
 def overwrite(exported: Array) -> None:
