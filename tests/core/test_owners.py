@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.core.errors import DtypeError
 from tetrad.core.owners import frozen, is_lasting, lasting, own_copy, same_bits
 
 
@@ -88,3 +89,13 @@ def test_copies_begin_at_a_cache_line_and_bits_are_compared() -> None:
     copied[-1] = -0.0  # was +0.0
     assert np.array_equal(array, copied) and not same_bits(array, copied)
     assert same_bits(np.float32([np.nan]), np.float32([np.nan])) and same_bits(np.ones(()), np.ones(()))
+
+
+def test_arrays_that_numpy_broadcast_are_taken_without_a_warning() -> None:
+    a, b = np.broadcast_arrays(np.ones(3), np.ones((2, 3)))  # warnings are errors here
+    assert not is_lasting(a) and td.asarray(a).shape == (2, 3) and td.add(a, b).shape == (2, 3)
+
+
+def test_objects_have_no_dtype_however_many() -> None:
+    with pytest.raises(DtypeError, match="no dtype for dtype"):
+        td.asarray(np.array([object()] * 2000))

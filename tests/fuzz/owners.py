@@ -68,7 +68,7 @@ def sliced(values: Array) -> Owned:
 
 
 def turned(values: Array) -> Owned:
-    mine = np.asfortranarray(values)
+    mine = np.array(values, order="F")
     return mine, lambda new: np.copyto(mine, new)
 
 

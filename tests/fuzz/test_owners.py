@@ -11,7 +11,7 @@ from tests.fuzz.owners import check
 from tetrad.graph.nodes import Literal
 from tetrad.tracing import array, creation, operands
 
-FEW, ENOUGH = 40, 120
+FEW, ENOUGH = 30, 120
 
 
 def test_what_we_hold_does_not_change() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 LINE, PAGE = 64, 4096  # bytes
 PIECE = 1 << 20  # bytes compared at a time
+WRITEABLE = 0x0400  # NPY_ARRAY_WRITEABLE; `flags.writeable` warns of what np.broadcast_arrays made
 
 
 class Lasting:
@@ -27,11 +28,11 @@ def is_lasting(array: np.ndarray, or_mapped: bool = False) -> bool:
     the flag back. So views are followed to what holds the bytes. `or_mapped`: a read-only mapping counts too, although
     its file may be written to.
     """
-    if array.flags.writeable:
+    if array.flags.num & WRITEABLE:
         return False
     owner: object = array.base
     while isinstance(owner, np.ndarray | memoryview):
-        if isinstance(owner, np.ndarray) and owner.flags.writeable:
+        if isinstance(owner, np.ndarray) and owner.flags.num & WRITEABLE:
             return False
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     if isinstance(owner, mmap.mmap):

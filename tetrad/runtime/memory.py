@@ -11,6 +11,7 @@ not: to find memory for a large page may take the system milliseconds.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import mmap
 import sys
@@ -26,6 +27,7 @@ MADV_HUGEPAGE = 14  # of Linux
 KEEP_BYTES = 512 << 20  # free blocks kept for reuse, at most
 SPARE_BYTES = 24 << 20  # of them, those that stay when a fresh block is made
 FINE = 65536  # size classes are powers of two up to here, then multiples
+RECOUNT = 64  # fresh blocks after which kept bytes are counted anew
 MOST_IDLE = 4  # arenas that a program keeps between calls; it has more while more calls run at once
 
 MAPPED = 1 << 20  # blocks from here on are mapped: freed among others, the C library would not give them back
@@ -84,7 +86,7 @@ class Shelf:
         return _Owned(address, nbytes, self)
 
     def fresh(self) -> int:
-        if self.size > FINE or _kept[0] > SPARE_BYTES:
+        if _kept[0] > SPARE_BYTES or next(_fresh) % RECOUNT == 0:
             make_room(self.size)
         return new_block(self.size)
 
@@ -134,6 +136,7 @@ def make_room(nbytes: int) -> None:
 
 _shelves: dict[int, Shelf] = {}
 _kept = [0]  # bytes of all free blocks, roughly: threads may race for it
+_fresh = itertools.count(1)
 
 
 def shelf(nbytes: int) -> Shelf:

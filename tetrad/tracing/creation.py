@@ -75,6 +75,8 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if not is_operand(obj):
         fail(DtypeError, f"asarray: cannot make an array of {an(type(obj).__name__)}", HOLDS)
     values = np.asarray(obj)
+    if values.dtype.hasobject:
+        return wrap(values)  # which says that there is no dtype for it
     if copy is not False or isinstance(obj, np.generic):
         return wrap(own_copy(values) if copy or not is_lasting(values) else values)
     if not is_lasting(values, or_mapped=True):
