@@ -69,7 +69,7 @@ class _Shown(Lasting):
 
 def frozen(array: np.ndarray) -> np.ndarray:
     """An array of ours in place, which nobody can write to or make writable."""
-    return array if is_lasting(array) else np.asarray(_Shown(array)).view(array.dtype)
+    return array if is_lasting(array, or_mapped=True) else np.asarray(_Shown(array)).view(array.dtype)
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
