@@ -40,7 +40,7 @@ def run(
     for slot in compiled.lowered.outputs:
         if slot.kind == "constant":
             compiled.constants.address(slot)  # else its memory would come from the poisoned blocks
-    runner.ready.arenas[:] = [filled(runner.scheduled.arena_bytes, poison)]
+    runner.ready.arenas.idle[:] = [filled(runner.scheduled.arena_bytes, poison)]
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
     dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]

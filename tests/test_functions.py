@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 import tetrad as td
 from tests.tracing.engine import jit
 from tetrad.core.dtypes import as_dtype
-from tetrad.core.errors import ShapeError, TraceError, UnsupportedError
+from tetrad.core.errors import CopyError, ShapeError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -690,7 +690,7 @@ def test_whether_memory_is_shared_or_copied_is_kept() -> None:
     source[0] = 5
     assert np.asarray(copied).tolist() == [1, 1, 1]
     for call in (lambda: td.asarray([1, 2], copy=False), lambda: td.asarray(source, dtype="float32", copy=False)):
-        with pytest.raises(ShapeError, match="copy=False"):
+        with pytest.raises(CopyError, match="copy=False"):
             call()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tetrad.core.dtypes import f32, named
 from tetrad.core.errors import ShapeError, UnsupportedError
+from tetrad.core.owners import lasting
 from tetrad.core.types import ArrayType
 from tetrad.ops.decoded import dequantize as dequantize_op
 from tetrad.quant.format import format_named
@@ -39,7 +40,7 @@ def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
         message = f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} bytes, got {raw.size}"
         fail(ShapeError, message, "is the shape [rows, columns], slowest first?")
     if name in FLOATS:
-        return Array.from_numpy(raw.view(named(name).np).reshape(rows, columns))
+        return Array.from_numpy(lasting(raw).view(named(name).np).reshape(rows, columns))
     return Array.from_bytes(LANES[name].interleave(raw.reshape(packed)), ArrayType(DTYPES[name], (rows, columns)))
 
 

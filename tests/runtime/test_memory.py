@@ -17,7 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tetrad.runtime import memory
-from tetrad.runtime.memory import ALIGNMENT, LARGE_BLOCK, LARGE_PAGE, Storage, release_kept_blocks, shelf, size_class
+from tetrad.runtime.memory import (
+    ALIGNMENT,
+    LARGE_BLOCK,
+    LARGE_PAGE,
+    Arenas,
+    Storage,
+    release_kept_blocks,
+    shelf,
+    size_class,
+)
 
 ODD = 3 << 20  # bytes of a size class that nothing else uses here
 
@@ -151,3 +160,73 @@ def test_the_bytes_of_an_array_in_place() -> None:
 def test_memory_is_not_copied(ask: Callable[[Storage], Any]) -> None:
     with pytest.raises(TypeError, match="memory is neither copied nor pickled"):
         ask(Storage.allocate(8))
+
+
+# -- many sizes -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_exceeds_what_was_in_use_at_once_by_the_spare_bytes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "SPARE_BYTES", ODD)
+    held = [Storage.allocate(ODD + 65536 * i) for i in range(3)]
+    in_use = sum(size_class(one.nbytes) for one in held)
+    del held
+    for i in range(3, 40):
+        Storage.allocate(ODD + 65536 * i)  # freed at once
+        assert memory._kept[0] <= in_use + ODD
+
+
+def test_blocks_of_classes_in_use_go_back_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, stale = ODD, ODD + 65536
+    held = [Storage.allocate(used), Storage.allocate(stale)]
+    del held
+    Storage.allocate(used)  # from the shelf, and back
+    monkeypatch.setattr(memory, "SPARE_BYTES", 0)
+    Storage.allocate(ODD // 2)
+    assert len(shelf(used).free) == 1 and shelf(stale).free == []
+
+
+def test_the_count_of_kept_bytes_is_made_anew() -> None:
+    Storage.allocate(ODD)
+    memory._kept[0] = -(1 << 40)  # as if threads had raced for it
+    held = [Storage.allocate(2 * ODD) for _ in range(memory.RECOUNT)]
+    assert memory._kept[0] == ODD and len(held) == memory.RECOUNT
+
+
+# -- arenas -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_arena_serves_every_size_up_to_the_largest() -> None:
+    arenas = Arenas()
+    first = arenas.take(ODD)
+    arenas.idle.append(first)
+    assert arenas.take(100) is first
+    arenas.idle.append(first)
+    gone = weakref.ref(first)
+    del first
+    larger = arenas.take(2 * ODD)
+    assert gone() is None and larger.nbytes >= 2 * ODD and larger.ptr % ALIGNMENT == 0
+    assert arenas.take(100).nbytes == larger.nbytes  # a second call at once: as large, for the next may need it
+
+
+def test_arenas_go_back_to_the_system() -> None:
+    arenas = Arenas()
+    arenas.idle.append(arenas.take(5 * ODD))
+    del arenas
+    assert shelf(5 * ODD).free == [] and memory._kept[0] == 0
+
+
+def test_calls_at_once_never_have_the_same_arena() -> None:
+    arenas = Arenas()
+
+    def work(number: int) -> bool:
+        good = True
+        for i in range(200):
+            arena = arenas.take(4096 * (1 + (i * number) % 7))
+            view = arena.as_numpy(np.dtype(np.uint8), (64,))
+            view[:] = number
+            good = good and bool((view == number).all())
+            arenas.idle.append(arena)
+        return good
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(1, 5))) == [True] * 4

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import DtypeError, ShapeError, TraceError, UnsupportedError
+from tetrad.core.errors import CopyError, DtypeError, ShapeError, TraceError, UnsupportedError
 
 
 def test_numpy_sees_the_values_in_place_and_read_only() -> None:
@@ -22,11 +22,17 @@ def test_numpy_sees_the_values_in_place_and_read_only() -> None:
     assert np.asarray(x, np.float64).dtype == np.float64
 
 
-def test_a_writable_numpy_array_is_copied_unless_promised() -> None:
+def test_only_memory_that_nobody_can_write_to_is_shared() -> None:
     source = np.ones(3, np.float32)
-    copied, shared = td.asarray(source), td.asarray(source, copy=False)
+    copied = td.asarray(source)
     source[0] = 7
-    assert float(copied[0]) == 1 and float(shared[0]) == 7
+    assert float(copied[0]) == 1
+    fixed = np.frombuffer(bytes(12), np.float32)
+    assert np.shares_memory(np.asarray(td.asarray(fixed)), fixed)
+    assert np.shares_memory(np.asarray(td.asarray(fixed, copy=False)), fixed)
+    assert not np.shares_memory(np.asarray(td.asarray(fixed, copy=True)), fixed)
+    with pytest.raises(CopyError, match=r"asarray: copy=False, but somebody may write to the memory of this f32\[3\]"):
+        td.asarray(source, copy=False)
 
 
 def test_dlpack_round_trip() -> None:
@@ -34,6 +40,67 @@ def test_dlpack_round_trip() -> None:
     assert np.array_equal(np.from_dlpack(x), x.view)
     assert td.from_dlpack(np.arange(3, dtype=np.int64)).dtype is td.int64
     assert x.__dlpack_device__() == (1, 0)
+
+
+def compiled_or_not() -> list[td.Array]:
+    return [td.asarray([1.0, 2.0]), td.ones(2) + 0, td.jit(lambda x: x + 1)(np.ones(2)), td.broadcast_to(1.0, (2,))]
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_exports_are_read_only_for_good(which: int) -> None:
+    x = compiled_or_not()[which]
+    for seen in (np.asarray(x), np.from_dlpack(x), np.asarray(x)[:1], np.asarray(x).view().base, x.__buffer__(0)):
+        array = np.asarray(seen)
+        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+
+
+def test_consumers_of_dlpack_that_know_no_read_only_memory_get_a_copy() -> None:
+    class Old:
+        def __init__(self, x: td.Array) -> None:
+            self.x = x
+
+        def __dlpack__(self, **_: object) -> object:
+            return self.x.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.x.__dlpack_device__()
+
+    for x in compiled_or_not():
+        taken = np.from_dlpack(Old(x))  # type: ignore[arg-type]
+        assert not np.shares_memory(taken, np.asarray(x)) and taken.tolist() == x.tolist()
+        assert np.from_dlpack(x, copy=True).flags.writeable and np.shares_memory(np.from_dlpack(x), np.asarray(x))
+        with pytest.raises(CopyError, match=r"copy=False, but a consumer below DLPack 1\.0 may write to f"):
+            x.__dlpack__(copy=False)
+
+
+def test_from_dlpack_copies_what_is_not_ours() -> None:
+    source, x = np.ones(3), td.ones(3)
+    taken = td.from_dlpack(source)
+    source[0] = 5
+    assert taken.tolist() == [1, 1, 1] and td.from_dlpack(x) is x
+    assert not np.shares_memory(np.asarray(td.from_dlpack(x, copy=True)), np.asarray(x))
+    with pytest.raises(BufferError, match="from_dlpack: copy=False"):
+        td.from_dlpack(source, copy=False)
+
+
+def test_another_dtype_is_a_copy() -> None:
+    with pytest.raises(ValueError, match=r"__array__: copy=False, but f32\[2\] has to become float64"):
+        td.ones(2).__array__(np.float64, copy=False)
+
+
+def test_what_numpy_saw_comes_back_without_a_copy() -> None:
+    for x in compiled_or_not():
+        assert np.shares_memory(np.asarray(td.asarray(np.asarray(x))), np.asarray(x))
+
+
+def test_a_pickle_is_its_own_whatever_it_is_read_from() -> None:
+    for x in (td.asarray([1.0, 2.0]), td.zeros((0, 3)), td.ones((2, 3), dtype="bfloat16").T, td.asarray(True)):
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
+        found = pickle.loads(data, buffers=[bytearray(b) for b in buffers])
+        assert found.type == x.type and found.tolist() == x.tolist() and buffers == []
 
 
 def test_buffer() -> None:

@@ -215,8 +215,8 @@ def test_an_array_donated_twice_does_not_change_what_numpy_sees(view: bool) -> N
     assert seen is None or seen.tolist() == [1, 2, 3, 4]
 
 
-def test_memory_that_the_user_promised_not_to_write_to_is_not_donated() -> None:
-    mine = np.arange(4, dtype=np.float32)
+def test_shared_memory_is_not_donated() -> None:
+    mine = np.frombuffer(np.arange(4, dtype=np.float32).tobytes(), np.float32)
     x = td.asarray(mine, copy=False)
     td.jit(lambda x, y: (x + 1, y * 2), donate_argnums=(0, 1))(x, x)
     assert mine.tolist() == [0, 1, 2, 3]
@@ -395,3 +395,56 @@ def test_functions_may_nest_deeply() -> None:
 def test_a_spec_has_no_values() -> None:
     with pytest.raises(TraceError, match="no values to run with"):
         jit(lambda x: x)(td.Spec((2,)))
+
+
+# -- constants --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 1000, 5000])
+def test_a_program_keeps_the_value_it_saw(size: int) -> None:
+    k = np.full(size, 2.0, np.float32)
+    f = td.jit(lambda x: x * k)
+    ones = np.ones(size, np.float32)
+    assert f(ones).tolist() == [2] * size
+    k[...] = 100
+    assert f(ones).tolist() == [2] * size
+    assert f(ones.astype(np.float64)).tolist() == [100] * size  # a new program sees the new value
+
+
+@pytest.mark.parametrize("size", [1, 5000])
+def test_a_value_that_changes_while_it_is_traced_is_seen_as_it_is_then(size: int) -> None:
+    k = np.ones(size, np.float32)
+
+    def f(x: td.Array) -> td.Array:
+        first = x + k
+        k[...] += 9
+        return first * 0 + (x + k) - first
+
+    assert td.jit(f)(np.zeros(size, np.float32)).tolist() == [9] * size
+
+
+def test_a_large_constant_is_copied_once_for_all_its_uses() -> None:
+    k = np.arange(5000, dtype=np.float32)
+    graph = td.trace(lambda x: (x + k) * k - td.jit(lambda y: y * k)(x))(td.Spec((5000,)))
+    held = {id(node.param("value")) for node in graph.nodes() if node.op.name == "constant"}
+    assert len(held) == 1
+    (literal,) = [node.param("value") for node in graph.nodes() if node.op.name == "constant"]
+    assert not np.shares_memory(literal.held, k) and literal.held.ctypes.data % 64 == 0
+
+
+def test_constants_of_ours_are_not_copied() -> None:
+    w = td.jit(lambda x: x + 1)(np.zeros(5000, np.float32))
+    graph = td.trace(lambda x: x * w)(td.Spec((5000,)))
+    (literal,) = [node.param("value") for node in graph.nodes() if node.op.name == "constant"]
+    assert np.shares_memory(literal.held, np.asarray(w))
+
+
+def test_a_constant_shared_by_content_is_nobody_elses() -> None:
+    one = np.array(1.0, np.float32)
+    first = td.jit(lambda x: x * one)
+    ones = np.ones(3, np.float32)
+    first(ones)
+    one[...] = 100
+    assert td.jit(lambda x: x + 1.0)(ones).tolist() == [2, 2, 2]
+    assert td.grad(lambda x: td.sum(x * 1.0))(ones).tolist() == [1, 1, 1]
+    assert td.scan(lambda c, x: (c + x * 1.0, c), 0.0, ones)[0].item() == 3

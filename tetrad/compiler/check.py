@@ -56,8 +56,9 @@ def run_interpreted(runner: Runner, storages: Sequence[Storage], threads: int | 
 
 
 def run_checked(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
-    for scheduled in runner.compiled.scheduler.done.values():
-        check_plan(scheduled.lives, scheduled.plan)
+    for done in list(runner.compiled.scheduler.done.values()):
+        for scheduled in done.values():
+            check_plan(scheduled.lives, scheduled.plan)
     expected = check_launches(runner, runner.compiled.lowered, input_arrays(runner, storages))
     return check_table(runner, storages, expected, threads)
 

@@ -6,17 +6,18 @@ graph --passes--> graph --lower--> launches --codegen--> machine code --schedule
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 from tetrad.codegen.targets import select_target
 from tetrad.compiler import stations, suspicion
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import host, loading_runtime
 from tetrad.compiler.outputs import Outputs
-from tetrad.compiler.ready import Ready
-from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, describe
+from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
+from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, address_of, describe
 from tetrad.core.flags import flag
 from tetrad.core.forks import object_lock
 from tetrad.core.target import Target
@@ -28,7 +29,7 @@ from tetrad.lower.launch import Control, Launch, Lowered, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
 from tetrad.runtime.limits import available_threads
-from tetrad.runtime.memory import Storage
+from tetrad.runtime.memory import Arenas, Storage
 from tetrad.runtime.pool import Trapped
 
 
@@ -108,27 +109,40 @@ class Compiled:
         self.constants, self.code = Constants(), KERNELS.objects
         self.scheduler = Scheduler(addresses, self.constants)
         self.memory = Outputs(lowered, donated)
-        self.runners: dict[tuple[int, ...], Runner] = {}
+        self.runners: dict[tuple[int, ...], Runner] = {}  # at most MOST_PREPARED
+        self.latest: Runner | None = None
+        self.arenas = Arenas()
         self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         """One call; `dims` are the sizes of the Dims, by sorted name."""
         runner = self.runners.get(dims) or self.runner(dims)
+        if runner is not self.latest:
+            self.latest, runner.turn = runner, next(TURNS)
         return runner.run(storages)
 
     def runner(self, dims: tuple[int, ...] = ()) -> Runner:
         with self.lock:
             if dims not in self.runners:
+                if len(self.runners) >= MOST_PREPARED:
+                    self.give_up(least_used(self.runners))
                 with stations.recording(self.clock), stations.timed("schedule"):
                     self.runners[dims] = Runner(self, dict(zip(self.dims, dims, strict=True)))
             return self.runners[dims]
 
+    def give_up(self, dims: tuple[int, ...]) -> None:
+        del self.runners[dims]
+        self.scheduler.forget(dict(zip(self.dims, dims, strict=True)))
+
 
 class Runner:
-    """A compiled program at given sizes: its schedule, and the table ready to run."""
+    """A compiled program at given sizes: its schedule, and the table ready to run.
+
+    Holds its program weakly, which holds it: so the memory of both goes with the last user of the program.
+    """
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
-        self.compiled, self.dims = compiled, dims
+        self._compiled, self.dims, self.turn = weakref.ref(compiled), dims, next(TURNS)
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
@@ -139,11 +153,12 @@ class Runner:
             compiled.graph.name,
             self.table,
             self.scheduled.arena_bytes,
+            compiled.arenas,
             len(compiled.inputs),
             self.plan,
             compiled.memory.copied,
-            lambda i: compiled.constants.address(compiled.lowered.outputs[i]),
-            self.explained,
+            partial(address_of, compiled.constants, compiled.lowered.outputs),
+            partial(explained, self.scheduled, dims),
         )
         self.run = self.ready.run if self.watch is None else self.watched
 
@@ -152,9 +167,20 @@ class Runner:
             return self.watch(self, storages, threads)
         return self.ready.run(storages, threads, profile)
 
+    @property
+    def compiled(self) -> Compiled:
+        compiled = self._compiled()
+        if compiled is None:
+            raise ReferenceError("the compiled program of this runner is gone: keep a reference to it")
+        return compiled
+
     def explained(self, trap: Trapped) -> Exception:
-        site: TrapSite | None = self.scheduled.traps.get(trap.code)
-        if site is None:
-            launch = self.scheduled.launches[trap.code >> TAG_SHIFT]
-            return suspicion.left_buffer(launch, trap.code, trap.value, self.dims)
-        return site.error(trap.value)
+        return explained(self.scheduled, self.dims, trap)
+
+
+def explained(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> Exception:
+    """What a trap means."""
+    site: TrapSite | None = scheduled.traps.get(trap.code)
+    if site is None:
+        return suspicion.left_buffer(scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims)
+    return site.error(trap.value)

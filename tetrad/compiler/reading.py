@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy as np
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import OBJECTS, loading_runtime
 from tetrad.compiler.outputs import Outputs
-from tetrad.compiler.ready import Ready
-from tetrad.compiler.schedule import Constants, Scheduler
+from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
+from tetrad.compiler.schedule import Constants, Scheduler, address_of
 from tetrad.core.dtypes import named
 from tetrad.core.forks import object_lock
 from tetrad.core.record import record
@@ -25,7 +26,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.lower.launch import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
-from tetrad.runtime.memory import Storage
+from tetrad.runtime.memory import Arenas, Storage
 from tetrad.runtime.pool import Trapped
 
 if TYPE_CHECKING:
@@ -67,18 +68,28 @@ class Recalled:
         self.lowered, self.constants = read.parts[-1], Constants()
         self.scheduler = Scheduler(read.addresses, self.constants)
         self.memory = Outputs(self.lowered, wanted.donated)
-        self.made: dict[tuple[int, ...], Ready] = {}
+        self.made: dict[tuple[int, ...], Ready] = {}  # at most MOST_PREPARED
+        self.latest: Ready | None = None
+        self.arenas = Arenas()
         self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         ready = self.made.get(dims) or self.ready(dims)
+        if ready is not self.latest:
+            self.latest, ready.turn = ready, next(TURNS)
         return ready.run(storages)
 
     def ready(self, dims: tuple[int, ...] = ()) -> Ready:
         with self.lock:
             if dims not in self.made:
+                if len(self.made) >= MOST_PREPARED:
+                    self.give_up(least_used(self.made))
                 self.made[dims] = self.make_ready(dims)
             return self.made[dims]
+
+    def give_up(self, dims: tuple[int, ...]) -> None:
+        del self.made[dims]
+        self.scheduler.forget(dict(zip(self.dims, dims, strict=True)))
 
     def make_ready(self, dims: tuple[int, ...]) -> Ready:
         sizes = dict(zip(self.dims, dims, strict=True))
@@ -87,19 +98,22 @@ class Recalled:
             self.wanted.name,
             scheduled.table,
             scheduled.arena_bytes,
+            self.arenas,
             self.wanted.inputs,
             self.memory.plans(sizes),
             self.memory.copied,
-            lambda i: self.constants.address(self.lowered.outputs[i]),
-            lambda trap: self.explained(trap, dims),
+            partial(address_of, self.constants, self.lowered.outputs),
+            partial(explained, self.wanted, dims),
         )
 
     def full(self) -> Compiled:
         return self.wanted.full()
 
-    def explained(self, trap: Trapped, dims: tuple[int, ...]) -> Exception:
-        """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
-        return self.full().runner(dims).explained(trap)
+
+def explained(wanted: Wanted, dims: tuple[int, ...], trap: Trapped) -> Exception:
+    """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
+    full = wanted.full()
+    return full.runner(dims).explained(trap)
 
 
 class Reading:

@@ -6,12 +6,14 @@ Knows nothing of how the table was made: the driver schedules one, `compiler.rec
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Protocol
 
 from tetrad.compiler import stations
 from tetrad.core.flags import flag
 from tetrad.core.lapack import one_thread
-from tetrad.runtime.memory import Storage, shelf
+from tetrad.runtime.memory import MOST_IDLE, Arenas, Storage, shelf
 from tetrad.runtime.pool import Outcome, Trapped, run
 from tetrad.runtime.table import Table
 
@@ -20,14 +22,20 @@ from tetrad.runtime.table import Table
 OutputPlan = tuple[str, int]
 
 
+MOST_PREPARED = 256  # sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
+TURNS = count()  # numbers calls of a size after another, so that it is known which came last
+
+
 class Ready:
-    """A program at given sizes. Safe to call from several threads: every call has its own arena."""
+    """A program at given sizes. Safe to call from several threads: every call has its own arena, of those that the
+    program has for all sizes."""
 
     def __init__(
         self,
         name: str,
         table: Table,
         arena_bytes: int,
+        arenas: Arenas,
         inputs: int,
         plan: Sequence[OutputPlan],
         copied_inputs: frozenset[int],
@@ -42,7 +50,8 @@ class Ready:
         self.simple = all(kind == "fresh" for kind, _ in plan)
         self.shelves = [(shelf(size), size) for kind, size in plan if kind == "fresh"]
         self.needs_arena = table.base_count > inputs + len(plan)
-        self.arenas: list[Storage] = []
+        self.arenas = arenas
+        self.turn = next(TURNS)
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.copied:
@@ -52,7 +61,7 @@ class Ready:
         for made in outputs:
             bases.append(made.ptr)
         if self.needs_arena:
-            arena = self.take_arena()
+            arena = self.arenas.take(self.arena_bytes)
             bases.append(arena.ptr)
         try:
             outcome = self.start(self.table, bases, threads, profile or self.timing)
@@ -62,15 +71,9 @@ class Ready:
             self.last_outcome: Outcome = outcome
             if self.timing:
                 stations.show_times(self.name, self.table.names, outcome.entry_ns, outcome.threads)
-        if self.needs_arena:
-            self.arenas.append(arena)
+        if self.needs_arena and len(self.arenas.idle) < MOST_IDLE:
+            self.arenas.idle.append(arena)
         return outputs
-
-    def take_arena(self) -> Storage:
-        try:
-            return self.arenas.pop()
-        except IndexError:
-            return Storage.allocate(self.arena_bytes)
 
     def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
         """Memory of each output: fresh, taken over from a donated input, or a copy of what it equals."""
@@ -85,6 +88,17 @@ class Ready:
             else:
                 made.append(storages[detail] if kind == "donated" else made[detail])
         return made
+
+
+class Prepared(Protocol):
+    """What is ready for one size; `turn`: when it was last called after another."""
+
+    turn: int
+
+
+def least_used(prepared: Mapping[tuple[int, ...], Prepared]) -> tuple[int, ...]:
+    """The sizes to give up: those called longest ago."""
+    return min(prepared, key=lambda sizes: prepared[sizes].turn)
 
 
 def run_beside_lapack(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:

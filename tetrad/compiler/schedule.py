@@ -7,7 +7,7 @@ table and compiles nothing. Bases of a table: its inputs, its outputs, its arena
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -59,6 +59,11 @@ class Constants:
         return self.storage[slot].ptr
 
 
+def address_of(constants: Constants, outputs: Sequence[Slot], i: int) -> int:
+    """The address of an output that is a constant."""
+    return constants.address(outputs[i])
+
+
 def held_in_place(array: np.ndarray) -> Storage:
     """The bytes of a constant where they lie, or a copy if that is not where kernels may expect them."""
     in_place = Storage.from_numpy(array)
@@ -75,13 +80,17 @@ class Scheduler:
     def __init__(self, addresses: Mapping[Program, int], constants: Constants) -> None:
         self.addresses, self.constants = addresses, constants
         self.tags: dict[Launch, int] = {}  # the same for all sizes, and in every process
-        self.done: dict[tuple[Lowered, tuple[tuple[str, int], ...]], Scheduled] = {}
+        self.done: dict[tuple[tuple[str, int], ...], dict[Lowered, Scheduled]] = {}  # by sizes
 
     def schedule(self, lowered: Lowered, dims: Dims) -> Scheduled:
-        key = (lowered, tuple(sorted(dims.items())))
-        if key not in self.done:
-            self.done[key] = self.schedule_once(lowered, dims)
-        return self.done[key]
+        done = self.done.setdefault(tuple(sorted(dims.items())), {})
+        if lowered not in done:
+            done[lowered] = self.schedule_once(lowered, dims)
+        return done[lowered]
+
+    def forget(self, dims: Dims) -> None:
+        """Give up the schedules of these sizes."""
+        self.done.pop(tuple(sorted(dims.items())), None)
 
     def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
         inner = self.inner(lowered, dims)

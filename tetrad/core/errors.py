@@ -48,6 +48,10 @@ class AxisError(ShapeError, IndexError):
     """An axis that the array has not."""
 
 
+class CopyError(TetradError, ValueError, BufferError):
+    """The caller wants memory to be shared that has to be copied."""
+
+
 class DtypeError(TetradError, TypeError):
     """An element type the op does not take, or that is not compiled."""
 

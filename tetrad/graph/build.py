@@ -16,6 +16,7 @@ import numpy as np
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import ShapeError, TetradError
 from tetrad.core.op import REGISTRY, Op, op
+from tetrad.core.owners import lasting
 from tetrad.core.sizes import MAX_ELEMENTS
 from tetrad.core.source import Source, user_source
 from tetrad.core.types import ArrayType
@@ -80,7 +81,7 @@ def results(node: Node) -> tuple[Node, ...]:
 def as_operand(op: Op, value: Any, partner: Node) -> Node:
     """A number as an array of the partner's type, for elementwise ops of its shape too; an array as it is."""
     if not isinstance(value, bool | int | float | complex):
-        return make_constant(np.asarray(value))
+        return make_constant(lasting(np.asarray(value)))
     kind = partner.type if op.kind == "elementwise" else partner.type.with_shape(())
     return filled(value, kind)
 
@@ -92,7 +93,7 @@ def filled(value: Any, kind: ArrayType) -> Node:
 
 
 def make_constant(array: np.ndarray, kind: ArrayType | None = None) -> Node:
-    """An array as a node; `kind` says what bytes of quantised blocks are."""
+    """An array as a node; `kind` says what bytes of quantised blocks are. To a large one nobody may write any more."""
     return literal_node(Literal(array), kind or ArrayType(as_dtype(array.dtype), tuple(array.shape)))
 
 

@@ -94,6 +94,9 @@ class Graph:
 class Literal:
     """A constant array as a param: small ones compare by content, large ones (weights) by identity.
 
+    What it holds never changes. Small ones are copies; of large ones whoever makes it vouches that nobody writes to the
+    memory (`core.owners.lasting` copies where somebody may).
+
     A program kept on disk serves any content of its large constants, so it must not depend on it. Whoever asks for the
     `array` is remembered in `is_read`; `held` is for those who only pass it on, or ask for its type. A literal that has
     the bytes of another in another shape knows its `origin`.
@@ -103,10 +106,14 @@ class Literal:
     __slots__ = ("__weakref__", "_origin", "held", "is_read", "key")
 
     def __init__(self, array: np.ndarray, origin: Literal | None = None) -> None:
-        self.held = np.ascontiguousarray(array).reshape(np.shape(array))
         self._origin = origin
         self.is_read = False
-        content: object = self.held.tobytes() if self.is_small else id(self)
+        content: object = id(self)
+        if array.nbytes <= self.SMALL:  # equal ones are one object: it lies in the bytes that it is compared by
+            content = data = array.tobytes()
+            self.held: np.ndarray = np.ndarray(array.shape, array.dtype, data)
+        else:
+            self.held = np.ascontiguousarray(array)
         self.key = (self.held.dtype, self.held.shape, content)
 
     @property

@@ -25,6 +25,7 @@ import numpy as np
 from tetrad.core.dtypes import DTYPES, DType, as_dtype, bool_, c128, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.op import REGISTRY, Op
+from tetrad.core.owners import lasting
 from tetrad.core.pattern import Pattern
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Dim, Size, SizeExpr, dims_of
@@ -509,7 +510,7 @@ class _Reader:
                 f"line {self.line.number}: the constant {name} of type {kind} is not in the text",
                 hint="hand it over: parse(text, literals={...}); graph.text.literals(graph) collects them",
             )
-        literal = given if isinstance(given, Literal) else Literal(given)
+        literal = given if isinstance(given, Literal) else Literal(lasting(np.asarray(given)))
         if _literal_type(literal) != kind:
             raise self.line.expected(f"a literal of type {_literal_type(literal)} for {name}")
         return literal

@@ -95,8 +95,10 @@ def load_weights(file: File, order_of: Order) -> dict[str, Array]:
             file.release(place.tensor.name)
     flat = memory.view.reshape(-1)
     weights = {place.tensor.name: Array.from_bytes(place.bytes_in(flat), place.kind) for place in places}
+    writable = memory.storage(Storage.from_numpy).as_numpy(np.dtype(np.uint8), flat.shape)
     for place in set(places).difference(quick):
-        lay_out_slowly(file, place, order_of(place.tensor.name), weights[place.tensor.name].view)
+        name = place.tensor.name
+        lay_out_slowly(file, place, order_of(name), place.bytes_in(writable).reshape(weights[name].view.shape))
     for name in file.tensors.keys() - weights.keys():
         weights[name] = load_floats(file, name, order_of(name))
         if not np.may_share_memory(weights[name].view, file.data(name)):

@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import builtins
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bool_
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError, an
+from tetrad.core.errors import (
+    BoundsError,
+    CopyError,
+    DtypeError,
+    ShapeError,
+    TetradError,
+    TraceError,
+    UnsupportedError,
+    an,
+)
 from tetrad.core.op import Op
+from tetrad.core.owners import frozen, own_copy, same_bits
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.source import user_source
 from tetrad.core.tree import tree_map
@@ -35,7 +45,7 @@ class Storage(Protocol):
     ptr: int
     nbytes: int
 
-    def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray: ...
+    def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...], writable: bool = True) -> np.ndarray: ...
 
 
 API_VERSIONS = ("2023.12", "2024.12", "2025.12")  # of the array API standard; the last is the one we follow
@@ -120,7 +130,7 @@ class Array(Operators):
                 message = f"this {self.type} was donated to a compiled function, its memory is now a result"
                 fail(TraceError, message, "keep a copy, or do not list the argument in donate_argnums")
             kind = self.type
-            self._view = self._storage.as_numpy(kind.dtype.np, kind.storage_shape)  # type: ignore[arg-type]
+            self._view = self._storage.as_numpy(kind.dtype.np, kind.storage_shape, False)  # type: ignore[arg-type]
         return self._view
 
     def storage(self, from_numpy: Callable[[np.ndarray], Storage]) -> Storage:
@@ -140,11 +150,18 @@ class Array(Operators):
         return self._storage is None and self._view is None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy or (dtype is not None and np.dtype(dtype) != self.view.dtype):
-            return np.array(self.view, dtype)
-        shown = self.view.view()
-        shown.flags.writeable = False
-        return shown
+        view = self.view
+        if dtype is not None and np.dtype(dtype) != view.dtype:
+            if copy is False:
+                message = f"__array__: copy=False, but {self.type} has to become {np.dtype(dtype)}"
+                fail(CopyError, message, "leave copy out")
+            return np.array(view, dtype)
+        if copy:
+            return np.array(view)
+        shown = frozen(view)
+        if self._view is view:
+            self._view = shown
+        return shown.view()
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy's functions take the values (a traced array has none), or ask what the array is."""
@@ -154,9 +171,8 @@ class Array(Operators):
         return function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
-        """Copied and pickled by value: memory of compiled code means nothing to another process."""
-        values = np.array(self.view, order="C")
-        return (Array.from_bytes, (values, self.type)) if self.dtype.is_quantized else (Array.from_numpy, (values,))
+        """Copied and pickled by value, as bytes: an array could be given buffers that somebody writes to."""
+        return _restored, (self.view.tobytes(), self.type)
 
     def __dlpack__(
         self,
@@ -166,7 +182,14 @@ class Array(Operators):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        return self.view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        """Read-only where the consumer knows that flag (from DLPack 1.0 on), else a copy."""
+        if max_version is not None and tuple(max_version) >= (1, 0):
+            shown = self.__array__()
+            return shown.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        if copy is False:
+            message = f"__dlpack__: copy=False, but a consumer below DLPack 1.0 may write to {self.type}"
+            fail(CopyError, message, "leave copy out, or pass max_version=(1, 0)")
+        return np.array(self.view).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.view.__dlpack_device__()
@@ -321,6 +344,27 @@ class Array(Operators):
         return importlib.import_module("tetrad.tracing.at").Places(self)
 
 
+class Borrowed(Array):
+    """An array over memory that somebody else may write to: to be read now. What stays has to be `kept`."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def over(view: np.ndarray) -> Borrowed:
+        made = Borrowed.__new__(Borrowed)
+        made.type = array_type(as_dtype(view.dtype), view.shape)
+        made._view, made._storage = view, None
+        return made
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.view, dtype)
+
+
+def kept(x: Array) -> Array:
+    """The array, in memory that nobody writes to."""
+    return Array.from_numpy(own_copy(x.view)) if type(x) is Borrowed else x
+
+
 class TracedArray(Array):
     """An array whose values exist when the compiled program runs: a node of the graph of one trace."""
 
@@ -409,7 +453,7 @@ class TracedArray(Array):
 
 def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an op to concrete arrays, now, with NumPy; a tuple when it has several results."""
-    arrays = [a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)) for a in args]
+    arrays = [a if isinstance(a, Array) else Borrowed.over(np.asarray(a)) for a in args]
     views = [a.view for a in arrays]
     try:
         kinds = tuple(a.type for a in arrays)
@@ -418,14 +462,28 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     except TetradError as error:
         raise located(error) from None
     if isinstance(kind, tuple):
-        return tuple(_made(k, np.asarray(r)) for k, r in zip(kind, result, strict=True))
+        return tuple(_made(k, np.asarray(r), arrays) for k, r in zip(kind, result, strict=True))
     found = np.asarray(result)
-    return _made(kind, found.copy() if op.kind == "elementwise" and any(found is v for v in views) else found)
+    if op.kind != "elementwise":
+        return _made(kind, found, arrays)
+    return kept(_made(kind, found.copy() if any(found is v for v in views) else found, arrays))
 
 
-def _made(kind: ArrayType, view: np.ndarray) -> Array:
+def _made(kind: ArrayType, view: np.ndarray, operands: Sequence[Array]) -> Array:
     made = Array.__new__(Array)
+    for x in operands:
+        is_part = type(x) is Borrowed and (view.base is not None or view is x._view)  # else it is fresh
+        if is_part and np.may_share_memory(view, x.view):
+            made = Borrowed.__new__(Borrowed)
     made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), view, None
+    return made
+
+
+def _restored(data: bytes, kind: ArrayType) -> Array:
+    """An array from its pickle."""
+    made = Array.__new__(Array)
+    made.type, made._storage = array_type(kind.dtype, kind.shape), None
+    made._view = np.ndarray(kind.storage_shape, kind.dtype.np, data)  # type: ignore[arg-type]
     return made
 
 
@@ -437,7 +495,7 @@ def located(error: TetradError) -> TetradError:
 def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an op to arrays of which some are traced: a node of the current trace, a tuple for several results."""
     trace = trace_of(next(a for a in args if isinstance(a, TracedArray)))
-    nodes = [node_of(a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)), trace) for a in args]
+    nodes = [node_of(a if isinstance(a, Array) else Borrowed.over(np.asarray(a)), trace) for a in args]
     made = apply(op, nodes, params)
     return tuple(TracedArray.of(n, trace) for n in made) if isinstance(made, tuple) else TracedArray.of(made, trace)
 
@@ -491,12 +549,25 @@ def node_of(x: Array, trace: Trace) -> Node:
             return x.node
         trace_of(x)
         return trace.capture(x, id(x.node), x.type)
+    if type(x) is Borrowed:
+        x = value_seen(x)
     if trace.parent is not None and x.view.nbytes > Literal.SMALL:
         # Large constants enter sub-graphs as arguments, so that equal layers with different weights stay equal.
         return trace.capture(x, id(x), x.type)
     if id(x) not in trace.constants:
         trace.constants[id(x)] = (x, make_constant(x.view, x.type))
     return trace.constants[id(x)][1]
+
+
+def value_seen(x: Array) -> Array:
+    """What a program keeps of an array that is not ours: its value now. Equal ones that lie in one place are one."""
+    if x.view.nbytes <= Literal.SMALL:
+        return x  # as a constant it is a copy
+    seen: dict[Any, Array] = stack.traces[0].seen
+    place = (x.view.__array_interface__["data"][0], x.view.strides, x.type)
+    if place not in seen or not same_bits(seen[place].view, x.view):
+        seen[place] = kept(x)
+    return seen[place]
 
 
 def check_bounds(indices: np.ndarray, size: int, what: str) -> None:

@@ -24,10 +24,10 @@ class Trace:
     """One tracing. `captured` maps an outside value to the parameter that stands for it inside.
 
     `values` are those the parameters have in this run, if it is a run on values: a derivative taken outside `jit`;
-    `changing` are the parameters by which it is taken.
+    `changing` are the parameters by which it is taken. `seen`: copies of arrays that are not ours, in the outermost.
     """
 
-    __slots__ = ("active", "captured", "changing", "constants", "name", "parent", "serial", "values")
+    __slots__ = ("active", "captured", "changing", "constants", "name", "parent", "seen", "serial", "values")
 
     def __init__(self, name: str, parent: Trace | None) -> None:
         self.name, self.parent, self.active = name, parent, True
@@ -35,6 +35,7 @@ class Trace:
         self.constants: dict[int, tuple[Any, Node]] = {}  # id(array) -> (array, so that the id stays its own)
         self.captured: dict[int, tuple[Any, Node]] = {}
         self.values: dict[Node, Any] = {}
+        self.seen: dict[Any, Any] = {}
         self.changing: set[Node] = set()
 
     def parameters(self, kinds: Sequence[ArrayType]) -> list[Node]:

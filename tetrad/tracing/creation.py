@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, c64, f32, i32, i64
-from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError, an
+from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.op import REGISTRY
+from tetrad.core.owners import is_lasting, own_copy
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
 from tetrad.core.tree import refuse_cycle
@@ -31,7 +32,6 @@ from tetrad.tracing.operands import (
     expand,
     filled,
     is_operand,
-    own_copy,
     run,
     scalar,
     traced,
@@ -46,7 +46,9 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or `__dlpack__`.
 
     Python floats become float32, complex numbers complex64, ints int32 (int64 where they need it); arrays keep their
-    dtype. Values never change: a writable NumPy array is copied, unless copy=False promises that nobody writes to it.
+    dtype. Values never change: memory that somebody may still write to is copied. Only what is read-only up to its
+    owner (`bytes`, arrays of ours, and with copy=False read-only mappings) is shared; other memory cannot be, and with
+    copy=False that is an error.
 
     >>> asarray([[1, 2], [3, 4]])
     Array([[1, 2],
@@ -56,7 +58,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     wanted = None if dtype is None else dtype_of(dtype)
     made = _as_array(obj, wanted, copy)
     if copy is False and (made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)):
-        fail(ShapeError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out")
+        fail(CopyError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out")
     result = made if wanted is None else convert(made, wanted)
     if copy and not isinstance(result, TracedArray) and result is obj:
         return Array.from_numpy(own_copy(result.view))
@@ -69,12 +71,18 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if isinstance(obj, list | tuple | range) or type(obj) in WEAK:
         return _from_python(list(obj) if isinstance(obj, range) else obj, dtype)
     if not is_operand(obj) and hasattr(obj, "__dlpack__"):
-        return from_dlpack(obj)
+        return from_dlpack(obj, copy=copy)
     if not is_operand(obj):
         fail(DtypeError, f"asarray: cannot make an array of {an(type(obj).__name__)}", HOLDS)
     values = np.asarray(obj)
-    mine = copy is False or not values.flags.writeable or values.dtype != getattr(obj, "dtype", values.dtype)
-    return wrap(values if mine else own_copy(values))
+    if values.dtype.hasobject:
+        return wrap(values)  # which says that there is no dtype for it
+    if copy is not False or isinstance(obj, np.generic):
+        return wrap(own_copy(values) if copy or not is_lasting(values) else values)
+    if not is_lasting(values, or_mapped=True):
+        message = f"asarray: copy=False, but somebody may write to the memory of this {wrap(values).type}"
+        fail(CopyError, message, "leave copy out; bytes, arrays of Tetrad and read-only mappings are shared")
+    return wrap(values)
 
 
 def _from_python(obj: Any, dtype: DType | None) -> Array:
@@ -110,10 +118,15 @@ def _leaf_types(obj: Any) -> set[type]:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
-    """An array over the memory of another library's array; a copy of it if copy=True."""
+    """An array with the values of another library's array: a copy, since that library may write to its memory."""
     check_device("from_dlpack", device)
+    if isinstance(x, Array):
+        return asarray(x, copy=copy)
     given = np.from_dlpack(x)
-    return wrap(np.array(given) if copy else given)
+    if copy is False and not is_lasting(given):
+        message = f"from_dlpack: copy=False, but somebody may write to the memory of this {wrap(given).type}"
+        fail(CopyError, message, "leave copy out")
+    return wrap(own_copy(given))
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tetrad.graph.build import spliced
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph
-from tetrad.tracing.array import Array, TracedArray, array_type, node_of, trace_of
+from tetrad.tracing.array import Array, TracedArray, array_type, kept, node_of, trace_of
 from tetrad.tracing.context import current_trace
 
 
@@ -24,7 +24,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 def evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    results = evaluate(graph, [a.view for a in arrays])
+    results = evaluate(graph, [kept(a).view for a in arrays])
     made = []
     for node, view in zip(graph.outputs, results, strict=True):
         array = Array.__new__(Array)

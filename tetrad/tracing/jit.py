@@ -27,7 +27,7 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, Storage, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import current_trace, stack
-from tetrad.tracing.operands import dtype_holds, scalar, wrap
+from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
 from tetrad.tracing.signature import Arguments, argument_name, chosen, signature_of
 from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
 
@@ -298,7 +298,7 @@ class Jitted:
         outer = current_trace()
         if outer is None:
             fail(TraceError, f"{self.signature.name}: the enclosing trace has ended")
-        nodes = [node_of(_operand(leaf), outer) for leaf in (*arguments.leaves, *traced.captured)]
+        nodes = [node_of(_operand(leaf, lent), outer) for leaf in (*arguments.leaves, *traced.captured)]
         made = make_call(traced.graph, nodes)
         results = [TracedArray.of(make_item(made, i), outer) for i in range(len(made.types))]
         return unflatten(traced.tree, results)
@@ -309,13 +309,13 @@ def _returned(bound: Bound, storages: list[Storage]) -> Any:
     return unflatten(bound.program.tree, arrays)
 
 
-def _operand(leaf: Any) -> Array:
-    """An argument as an array, Python numbers at full precision."""
+def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
+    """An argument as an array, Python numbers at full precision; `over`: how one is made over memory of NumPy's."""
     if isinstance(leaf, TracedArray) and leaf.wide is not None:
         return TracedArray.of(leaf.wide, leaf.trace)
     if isinstance(leaf, Array):
         return leaf
-    return scalar(leaf, WIDE[type(leaf)]) if type(leaf) in WIDE else wrap(np.asarray(leaf))
+    return scalar(leaf, WIDE[type(leaf)]) if type(leaf) in WIDE else over(np.asarray(leaf))
 
 
 def _given_up(arrays: list[Array], ours: dict[int, bool], storages: list[Storage], engine: Engine) -> list[Storage]:

@@ -23,7 +23,7 @@ from tetrad.graph import loops
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.loops import make_scan, make_switch, make_while
 from tetrad.graph.nodes import Graph, Node
-from tetrad.tracing.array import Array, TracedArray, array_type, fail, located, node_of, noun_of
+from tetrad.tracing.array import Array, TracedArray, array_type, fail, kept, located, node_of, noun_of
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.creation import arange
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
@@ -138,7 +138,7 @@ def perform(op: Any, make: Callable[[list[Node]], tuple[Node, ...]], operands: S
         return [TracedArray.of(node, outer) for node in make([node_of(x, outer) for x in operands])]
     try:
         op.type(*(x.type for x in operands), **params)
-        return [Array.from_numpy(np.asarray(y)) for y in op.reference(*(x.view for x in operands), **params)]
+        return [Array.from_numpy(np.asarray(y)) for y in op.reference(*(kept(x).view for x in operands), **params)]
     except TetradError as error:
         raise located(error) from None
 

@@ -7,7 +7,7 @@ function goes through here, so the rules of promotion and broadcasting hold ever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,13 @@ import numpy as np
 from tetrad.core.dtypes import DType, as_dtype
 from tetrad.core.errors import AxisError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
+from tetrad.core.owners import is_lasting
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
 from tetrad.ops.rules import broadcast_shapes
-from tetrad.tracing.array import Array, TracedArray, fail, located, node_of
+from tetrad.tracing.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
 from tetrad.tracing.context import current_trace
 
-LINE, PAGE = 64, 4096  # bytes
 Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
 
 
@@ -36,22 +36,9 @@ def is_operand(x: object) -> bool:
 
 
 def as_array(x: Any) -> Array:
-    """An array from an operand; Python numbers take the default dtype of their kind. What NumPy may write to is copied:
-    the result may be the array itself, or a view of it."""
-    found = borrowed(x)
-    is_shared = not isinstance(x, Array | np.generic) and type(x) not in WEAK and not isinstance(found, TracedArray)
-    return Array.from_numpy(own_copy(found.view)) if is_shared and found.view.flags.writeable else found
-
-
-def own_copy(values: np.ndarray) -> np.ndarray:
-    """Row by row; one of some size begins at a cache line, where NumPy's seldom do: so vectors lie in one line each."""
-    if values.nbytes < PAGE:
-        return values.copy()
-    room = np.empty(values.nbytes + LINE, np.uint8)
-    skip = -room.__array_interface__["data"][0] % LINE
-    copy = room[skip : skip + values.nbytes].view(values.dtype).reshape(values.shape)
-    copy[...] = values
-    return copy
+    """An array from an operand; Python numbers take the default dtype of their kind. What somebody may write to is
+    copied: the result may be the array itself, or a view of it."""
+    return kept(borrowed(x))
 
 
 def borrowed(x: Any) -> Array:
@@ -63,7 +50,7 @@ def borrowed(x: Any) -> Array:
     if isinstance(x, SizeExpr):
         return size_array(x, WEAK[int])
     if is_operand(x):
-        return wrap(np.asarray(x))
+        return lent(np.asarray(x))
     fail(DtypeError, f"expected an array or a number, got {type(x).__name__}", "convert with td.asarray")
 
 
@@ -72,14 +59,19 @@ def owned(x: Any) -> Any:
     return x if type(x) in WEAK else as_array(x)
 
 
-def wrap(values: np.ndarray) -> Array:
+def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_numpy) -> Array:
     """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     try:
-        return Array.from_numpy(values)
+        return over(values)
     except TetradError as error:
         raise located(error) from None
+
+
+def lent(values: np.ndarray) -> Array:
+    """The same, to be read only now if somebody may write to it."""
+    return wrap(values) if is_lasting(values) else wrap(values, Borrowed.over)
 
 
 def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
@@ -104,6 +96,8 @@ def kind_of(x: Any) -> Kind:
         return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
     if type(x) in WEAK:
         return type(x)
+    if type(x) is np.ndarray and x.dtype.isnative:
+        return dtype_of(x.dtype)
     return int if isinstance(x, SizeExpr) else borrowed(x).type.dtype
 
 
