@@ -110,3 +110,46 @@ def test_what_does_not_fit() -> None:
         dot_product_attention(x, x[:, :, :3], x[:, :, :3])
     with pytest.raises(td.errors.DtypeError, match="a mask is made of truth values"):
         dot_product_attention(x, x, x, mask=td.ones((3, 3)))
+
+
+# -- what is hidden ---------------------------------------------------------------------------------------------------
+
+
+def poisoned(x: np.ndarray, at: int) -> np.ndarray:
+    made = x.copy()
+    made[:, at] = np.resize([np.nan, np.inf, -np.inf], made[:, at].shape)
+    return made
+
+
+@pytest.mark.parametrize("hiding", ["mask", "causal", "lengths", "window"])
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_what_is_hidden_has_no_effect_be_it_nan(way: Any, hiding: str) -> None:
+    rng = np.random.default_rng(11)
+    q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)))
+    mask = rng.random((2, 1, 6, 6)) < 0.7
+    mask[..., 5] = False
+    settings: dict[str, Any] = {
+        "mask": {"mask": mask}, "causal": {"is_causal": True}, "lengths": {"key_value_seq_lengths": np.array([5, 5])},
+        "window": {"local_window_size": (1, 0)},
+    }[hiding]  # fmt: skip
+    rows = slice(None) if hiding in ("mask", "lengths") else slice(0, 5)  # queries that do not see key 5
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return td.nn.dot_product_attention(q, k, v, **settings)[:, rows]
+
+    slopes = way(td.grad(lambda *args: td.sum(attend(*args) ** 2), argnums=(0, 1, 2)))
+    clean, dirty = [td.asarray(a) for a in (q, k, v)], [td.asarray(a) for a in (q, poisoned(k, 5), poisoned(v, 5))]
+    np.testing.assert_array_equal(np.asarray(way(attend)(*dirty)), np.asarray(way(attend)(*clean)))
+    if rows == slice(None):  # else a query that sees the key has a share in the gradients
+        for found, want in zip(slopes(*dirty), slopes(*clean), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
+
+
+def test_what_is_seen_and_not_finite_is_not_hidden() -> None:
+    q = k = v = np.ones((1, 3, 1, 4), np.float32)
+    found = np.asarray(td.nn.dot_product_attention(q, k, poisoned(v, 1), is_causal=True))
+    assert np.isfinite(found[:, 0]).all() and np.isnan(found[:, 1:]).all()
+    padded = q.copy()
+    padded[:, 2] = np.nan  # a query behind the end gives zeros, and reaches no gradient
+    run = td.grad(lambda k: td.sum(td.nn.dot_product_attention(padded, k, v, query_seq_lengths=np.array([2]))))
+    assert np.isfinite(np.asarray(run(td.asarray(k)))).all()

@@ -180,3 +180,45 @@ def test_derivatives_at_kinks_are_those_of_jax() -> None:
     for name, (at, slope) in kinks.items():
         assert float(td.grad(getattr(nn, name))(float(at))) == np.float32(slope), name
     assert float(td.grad(nn.relu6)(0.0)) == 0
+
+
+# -- norms along any axes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [-1, 1, -2, 0, (1, 2), (-1, 0), (0, 1, 2), (2, 0)])
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_weight_and_bias_lie_along_the_normalised_axes(way: Any, axis: Any) -> None:
+    x = RNG.standard_normal((3, 3, 3))
+    axes = tuple(sorted(a % 3 for a in ((axis,) if isinstance(axis, int) else axis)))
+    weight, bias = (RNG.standard_normal((3,) * len(axes)) for _ in range(2))
+    wide = [np.expand_dims(w, tuple(i for i in range(3) if i not in axes)) for w in (weight, bias)]
+    apart = x - x.mean(axes, keepdims=True)
+    layer = apart / np.sqrt((apart**2).mean(axes, keepdims=True) + 1e-5) * wide[0] + wide[1]
+    root = x / np.sqrt((x * x).mean(axes, keepdims=True) + 1e-6) * wide[0]
+    got = way(lambda x, w, b: (nn.layer_norm(x, w, b, axis=axis), nn.rms_norm(x, w, axis=axis)))(x, weight, bias)
+    np.testing.assert_allclose(np.asarray(got[0]), layer, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(got[1]), root, rtol=1e-12)
+    kept = way(lambda x, w: nn.rms_norm(x, w, axis=axis))(x, wide[0])  # a weight of all axes broadcasts
+    np.testing.assert_allclose(np.asarray(kept), root, rtol=1e-12)
+
+
+def test_a_weight_of_another_size_is_an_error() -> None:
+    with pytest.raises(td.errors.ShapeError):
+        nn.layer_norm(td.ones((2, 3, 4)), td.ones(4), axis=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_gelu_keeps_its_digits_on_the_left(dtype: str) -> None:
+    x = np.array([-5, -5.5, -7, -9, -13], td.asarray(0, dtype=dtype).dtype.np)
+    wide = x.astype(np.float64)
+    tail = np.array([math.erfc(-v / math.sqrt(2)) for v in wide])
+    values = 0.5 * wide * tail
+    slopes = 0.5 * tail + wide * np.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
+    unit = float(td.finfo(dtype).eps)
+    gelu = td.vmap(lambda v: nn.gelu(v, approximate=False))
+    slope = td.vmap(td.grad(lambda v: nn.gelu(v, approximate=False)))
+    for way in (lambda f: f, td.jit):
+        for found, want in ((way(gelu)(td.asarray(x)), values), (way(slope)(td.asarray(x)), slopes)):
+            room = 200 * unit if dtype in ("float32", "float64") else 2 * unit
+            least = float(td.finfo(dtype).smallest_normal) * unit
+            np.testing.assert_allclose(np.asarray(found).astype(np.float64), want, rtol=room, atol=least)

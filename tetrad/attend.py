@@ -39,8 +39,9 @@ def dot_product_attention(
 
     Each group of keys serves as many heads of queries as there are for each; the batch may be left out. `mask` is true
     where a query sees a key, [batch, heads, T, S] or what broadcasts to it, like `bias`; `is_causal` hides later keys,
-    lengths hide what is behind them, a window what is further away. A query that sees nothing finds zeros. Numbers of
-    16 bits are computed in f32.
+    lengths hide what is behind them, a window what is further away. A query that sees nothing finds zeros. What is
+    hidden has no effect, be it NaN; where something can be hidden, a query that sees a number that is not finite finds
+    NaN. Numbers of 16 bits are computed in f32.
 
     >>> import tetrad as td
     >>> q, kv = td.ones((4, 8, 16)), td.ones((6, 2, 16))
@@ -51,17 +52,28 @@ def dot_product_attention(
     _check(q, k, v)
     batch, times, heads, size = q.shape
     groups, keys = k.shape[2], k.shape[1]
-    grouped = td.reshape(q, (batch, times, groups, -1, size))
-    scores = td.einsum("btkgh,bskh->bkgts", grouped, k) * (1 / math.sqrt(size) if scale is None else scale)
-    scores = td.reshape(scores, (batch, heads, times, keys))
-    scores = scores if bias is None else scores + _with_batch(as_array(bias), 4)
     seen = _seen(times, keys, mask, is_causal, local_window_size)
     seen += _within(query_seq_lengths, times, (-1, 1, times, 1))
     seen += _within(key_value_seq_lengths, keys, (-1, 1, 1, keys))
+    (q, from_q), (k, from_k), (v, from_v) = (_finite(x) if seen else (x, None) for x in (q, k, v))
+    grouped = td.reshape(q, (batch, times, groups, -1, size))
+    scores = td.einsum("btkgh,bskh->bkgts", grouped, k) * (1 / math.sqrt(size) if scale is None else scale)
+    if from_q is not None and from_k is not None and from_v is not None:
+        by_query = td.reshape(td.matrix_transpose(from_q), (batch, groups, -1, times, 1))
+        scores += by_query + td.reshape(td.matrix_transpose(from_k + from_v), (batch, groups, 1, 1, keys))
+    scores = td.reshape(scores, (batch, heads, times, keys))
+    scores = scores if bias is None else scores + _with_batch(as_array(bias), 4)
     shares = nn.softmax(scores, where=_all(seen))
     shares = td.reshape(shares, (batch, groups, -1, times, keys))
     found = td.reshape(td.einsum("bkgts,bskh->btkgh", shares, v), (batch, times, heads, v.shape[-1]))
     return td.astype(td.reshape(found, (*as_array(query).shape[:-1], v.shape[-1])), as_array(query).dtype)
+
+
+def _finite(x: Array) -> tuple[Array, Array]:
+    """x with 0 for what is not finite, and for each vector of it 0, or NaN to be added to scores: hidden with them, it
+    has no effect, where as a factor it would make NaN of the 0 that a hidden key counts."""
+    finite = td.isfinite(x)
+    return td.where(finite, x, 0), td.where(td.all(finite, axis=-1), td.asarray(0.0, dtype=x.dtype), math.nan)
 
 
 def _wide(x: Any) -> Array:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tetrad import functions as td
@@ -53,7 +53,7 @@ def sigmoid(x: Any) -> Array:
 
 def silu(x: Any) -> Array:
     """x * sigmoid(x), also called swish."""
-    return as_array(x) * sigmoid(x)  # type: ignore[no-any-return]
+    return elementwise(REGISTRY["silu"], (x,), {})
 
 
 def softplus(x: Any) -> Array:
@@ -73,11 +73,22 @@ def gelu(x: Any, *, approximate: bool = True) -> Array:
     >>> gelu(td.asarray([0.0, 100.0]), approximate=False)
     Array([  0., 100.], float32)
     """
-    x = as_array(x)
-    if approximate:
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
-        return 0.5 * x * (1 + td.tanh(inner))  # type: ignore[no-any-return]
-    return 0.5 * x * (1 + td.erf(x * math.sqrt(0.5)))  # type: ignore[no-any-return]
+    return _gated(x, _rising, 40.0) if approximate else elementwise(REGISTRY["gelu"], (x,), {})
+
+
+def _rising(x: Array) -> Array:
+    """(1 + tanh(y)) / 2, as sigmoid(2 y): it keeps its digits where tanh is nearly -1."""
+    return sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * (x * x * x)))
+
+
+def _gated(x: Any, gate: Callable[[Array], Array], far: float) -> Array:
+    """x * gate(x), for a gate that is 0 or 1 beyond `far`: 0 * inf must not be met there, nor in a derivative."""
+    wide, dtype = _wide(x)
+    wide = wide if wide.dtype.is_float else td.astype(wide, f32)
+    beyond = td.abs(wide) > far
+    near = td.where(beyond, 0, wide)
+    result = td.where(beyond, td.maximum(wide, 0), near * gate(near))
+    return td.astype(result, dtype) if dtype.is_float else result
 
 
 def relu6(x: Any) -> Array:
@@ -120,7 +131,10 @@ def hard_sigmoid(x: Any) -> Array:
 
 def hard_silu(x: Any) -> Array:
     """x * hard_sigmoid(x), also called hard swish."""
-    return as_array(x) * hard_sigmoid(x)  # type: ignore[no-any-return]
+    x = as_array(x)
+    beyond = td.logical_or(x <= -3, x >= 3)
+    near = td.where(beyond, 0, x)  # 0 * inf must not be met, nor in a derivative
+    return td.where(beyond, td.maximum(x, 0), near * hard_sigmoid(near))  # type: ignore[no-any-return]
 
 
 def hard_tanh(x: Any) -> Array:
@@ -141,19 +155,25 @@ def log_sigmoid(x: Any) -> Array:
 
 def mish(x: Any) -> Array:
     """x * tanh(softplus(x))"""
-    return as_array(x) * td.tanh(softplus(x))  # type: ignore[no-any-return]
+    return _gated(x, lambda near: td.tanh(softplus(near)), 800.0)
 
 
 def soft_sign(x: Any) -> Array:
     """x / (1 + |x|)"""
     x = as_array(x)
-    return x / (td.abs(x) + 1)  # type: ignore[no-any-return]
+    beyond = td.abs(x) > 1
+    near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, x, 1)  # of infinity the inverse is 0
+    return td.where(beyond, td.sign(x) / (td.abs(inverse) + 1), near / (td.abs(near) + 1))  # type: ignore[no-any-return]
 
 
 def squareplus(x: Any, b: float = 4) -> Array:
     """(x + sqrt(x**2 + b)) / 2: like softplus, from a square root."""
     x = as_array(x)
-    return (x + td.sqrt(td.square(x) + b)) / 2  # type: ignore[no-any-return]
+    beyond = td.abs(x) > 1
+    near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, td.abs(x), 1)
+    # Far from 0 it is max(x, 0) and a rest, in which neither squares overflow nor equal numbers cancel.
+    rest = 0.5 * b * inverse / (1 + td.sqrt(1 + b * td.square(inverse)))
+    return td.where(beyond, td.maximum(x, 0) + rest, (near + td.sqrt(td.square(near) + b)) / 2)  # type: ignore[no-any-return]
 
 
 def _wide(x: Any) -> tuple[Array, DType]:
@@ -217,29 +237,45 @@ def logsumexp(
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1, eps: float = 1e-5) -> Array:
-    """x with mean 0 and variance 1 along an axis, then scaled and shifted.
+    """x with mean 0 and variance 1 along one axis or several, then scaled and shifted.
+
+    `weight` and `bias` lie along these axes, in the order of the array; of as many axes as x, they broadcast.
 
     >>> import tetrad as td
     >>> layer_norm(td.asarray([1.0, 3.0]), eps=0.0)
     Array([-1.,  1.], float32)
+    >>> layer_norm(td.asarray([[1.0, 5.0], [3.0, 5.0]]), td.asarray([1.0, 2.0]), axis=0, eps=0.0, bias=td.ones(2))[:, 0]
+    Array([0., 3.], float32)
     """
     wide, dtype = _wide(x)
     apart = wide - td.mean(wide, axis=axis, keepdims=True)
     scale = td.rsqrt(td.mean(td.square(apart), axis=axis, keepdims=True) + eps)
-    return _affine(apart * scale, weight, bias, dtype)
+    return _affine(apart * scale, weight, bias, dtype, axis)
 
 
 def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) -> Array:
-    """x over its root mean square along an axis, then scaled."""
+    """x over its root mean square along one axis or several, then scaled by a weight that lies along them."""
     wide, dtype = _wide(x)
     scale = td.rsqrt(td.mean(td.square(wide), axis=axis, keepdims=True) + eps)
-    return _affine(wide * scale, weight, None, dtype)
+    return _affine(wide * scale, weight, None, dtype, axis)
 
 
-def _affine(x: Array, weight: Any, bias: Any, dtype: DType) -> Array:
-    scaled = x if weight is None else x * weight
-    shifted = scaled if bias is None else scaled + bias
+def _affine(x: Array, weight: Any, bias: Any, dtype: DType, axis: Axis) -> Array:
+    scaled = x if weight is None else x * _along(weight, x, axis)
+    shifted = scaled if bias is None else scaled + _along(bias, x, axis)
     return td.astype(shifted, dtype) if dtype.is_float else shifted
+
+
+def _along(values: Any, x: Array, axis: Axis) -> Any:
+    """Values of the normalised axes (of the last of them, if they have fewer axes), shaped to broadcast along these."""
+    if isinstance(values, bool | int | float | complex):
+        return values
+    axes = sorted(axis_of("norm", one, x.ndim) for one in ((axis,) if isinstance(axis, int) else axis))
+    array = as_array(values)
+    if not array.ndim or array.ndim > len(axes):
+        return array
+    sizes = dict(zip(axes[-array.ndim :], array.shape, strict=True))
+    return td.reshape(array, tuple(sizes.get(i, 1) for i in range(min(sizes), x.ndim)))
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Array:

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tetrad.quant.lanes  # noqa: F401  (declares the quantised types)
 from tests.modules import ROOT
 from tetrad.core import dtypes as d
 from tetrad.core.errors import DtypeError
@@ -110,3 +111,39 @@ print(names, as_dtype(ml_dtypes.bfloat16), as_dtype(ml_dtypes.bfloat16).np)
 @ARRAYS
 def test_numpy_takes_it_for_its_own(dtype: d.DType) -> None:
     assert np.zeros(3, dtype).dtype == dtype.np  # type: ignore[call-overload]
+
+
+# -- what NumPy says, and names ---------------------------------------------------------------------------------------
+
+
+@ARRAYS
+def test_equal_to_what_numpy_has_for_it_either_way_round_and_with_its_hash(dtype: d.DType) -> None:
+    for other in (dtype.np, dtype.np.type, dtype.long_name, dtype.name):
+        assert dtype == other and other == dtype and (dtype != other) is False
+    assert hash(dtype) == hash(dtype.np)
+    assert {dtype: 1}[dtype.np] == {dtype.np: 1}[dtype] == 1  # type: ignore[index]
+    assert len({dtype, dtype.np}) == 1
+    for other in d.ARRAY_DTYPES:
+        if other is not dtype:
+            assert dtype not in (other, other.np, other.np.type, other.long_name)
+
+
+def test_other_spellings_of_numpy() -> None:
+    assert [d.i64, d.bool_] == [np.longlong, bool]
+
+
+UNLIKE = [None, 3, 1.5, float, int, complex, object(), [], {}, (), "nonsense", "", np.floating, np.generic, np.str_,
+          np.dtype(">f4"), np.dtype([("a", "f4")]), np.ones(3), ml_dtypes.int4, ml_dtypes.float8_e4m3fn,
+          ml_dtypes.float8_e5m2, np.datetime64]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", UNLIKE, ids=lambda o: str(o)[:30])
+@EVERY
+def test_unequal_to_anything_else_without_an_error(dtype: d.DType, other: object) -> None:
+    assert (dtype == other) is False and (dtype != other) is True
+
+
+def test_index_and_quantised_types_are_nothing_of_numpys() -> None:
+    quantised = d.named("q8_0x16")
+    assert np.int64 != d.index and quantised not in (np.uint8, "uint8") and quantised == "q8_0x16"
+    assert len({d.index, d.i64, quantised, d.u8}) == 4

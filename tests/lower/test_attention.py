@@ -326,3 +326,20 @@ def test_inner_loops_do_not_spill(target: Target, count: Size) -> None:
         lines = loop.splitlines()
         last = max(i for i, line in enumerate(lines) if "vfmadd" in line)
         assert [line for line in lines[:last] if "mm" in line and re.search(r"\(%r[sb]p\)", line)] == []
+
+
+@pytest.mark.parametrize("dtype", [f16, f32, i8], ids=str)
+@pytest.mark.parametrize("window", [0, 5])
+def test_keys_that_a_token_does_not_see_have_no_effect_be_they_nan(dtype: DType, window: int) -> None:
+    """One that some tokens of a chunk see, and places that nobody has written yet."""
+    kind = Kind(dtype=dtype, window=window, channels=32, heads=4, groups=2)
+    data = data_of(kind, range(300, 320))
+    k, v, *scales = made = [a.copy() for a in data.cache]
+    keys, values = scales or (k, v)
+    for at in (310, *range(320, 400)):
+        keys[..., at // 16, :, at % 16], values[..., at, :] = np.nan, np.inf
+    dirty = Data(data.q, tuple(made), data.layer, data.slot, data.position)
+    hidden = [i for i in range(20) if i < 10 or (window and i >= 10 + window)]
+    np.testing.assert_array_equal(result(kind, dirty)[hidden], result(kind, data)[hidden])
+    eager = np.asarray(attention(*dirty.arrays(), **kind.settings))
+    assert np.isfinite(eager[hidden]).all() and np.isnan(result(kind, dirty)[10]).all()

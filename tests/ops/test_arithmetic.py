@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import tetrad as td
 from tests.ops.close import assert_close
 from tests.ops.kernels import run_elementwise
-from tetrad.core.dtypes import i32
+from tetrad.core.dtypes import as_dtype, i32
 from tetrad.core.errors import BadInputs, DtypeError
 from tetrad.core.op import Case
 from tetrad.core.types import ArrayType
@@ -39,7 +40,22 @@ def test_negative_integer_exponents() -> None:
     x, y = I32([2, 1]), I32([3, -1])
     with pytest.raises(BadInputs, match=r"pow: exponents of i32 must not be negative, got -1 at position \[1\]"):
         pow_(x, y)
-    assert_close(run_elementwise(pow_, Case((x, y))), I32([8, 0]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_negative_integer_exponents_are_errors_in_compiled_code_too(dtype) -> None:
+    base, power = np.arange(1, 100, dtype=dtype), np.full(99, 3, dtype)
+    run = td.jit(lambda x, y: x**y)
+    assert_close(np.asarray(run(base, power)), base**power)
+    power[70] = -2
+    name = as_dtype(dtype)
+    for call in (run, lambda x, y: td.pow(td.asarray(x), td.asarray(y)), td.vmap(td.pow)):
+        with pytest.raises(BadInputs, match=rf"pow: exponents of {name} must not be negative, got -2"):
+            call(base, power)
+    for call in (td.jit(lambda x: x**-2), lambda x: td.asarray(x) ** -2):  # a Python number, known when traced
+        with pytest.raises(BadInputs, match=rf"exponents of {name} must not be negative, got -2(.|\n)*test_arithmetic"):
+            call(base)
+    assert td.jit(lambda x, y: x ** td.abs(y))(base, power)[70] == base[70] ** 2
 
 
 def test_extremes_of_zeros() -> None:

@@ -13,6 +13,7 @@ import tetrad as td
 from tests.ops.close import assert_close
 from tests.ops.kernels import run_elementwise
 from tetrad.compiler.driver import current_target
+from tetrad.core.dtypes import as_dtype
 from tetrad.core.op import Case
 from tetrad.kernel.verify import verify
 from tetrad.lower.launch import Launch
@@ -47,6 +48,32 @@ def test_float_division_across_the_whole_range(width) -> None:
     exact = [math.fmod(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     same_sign = x >= 0
     assert_close(remainder(x, y)[same_sign], np.array(exact, x.dtype)[same_sign])
+
+
+INF, NAN = np.inf, np.nan
+FLOOR_DIVIDE = [  # array API 2024.12, special cases of floor_divide
+    (NAN, 1, NAN), (1, NAN, NAN), (INF, INF, NAN), (INF, -INF, NAN), (0.0, 0.0, NAN), (-0.0, 0.0, NAN), (0.0, 2, 0.0),
+    (-0.0, 2, -0.0), (0.0, -2, -0.0), (-0.0, -2, 0.0), (3, 0.0, INF), (3, -0.0, -INF), (-3, 0.0, -INF), (-3, -0.0, INF),
+    (INF, 2, INF), (INF, -2, -INF), (-INF, 2, -INF), (-INF, -2, INF), (INF, 0.0, INF), (2, INF, 0.0), (2, -INF, -0.0),
+    (-2, INF, -0.0), (-2, -INF, 0.0), (0.0, -INF, -0.0), (7, 2, 3), (-7, 2, -4), (7, -2, -4), (-7, -2, 3),
+]  # fmt: skip
+REMAINDER = [  # the same of remainder
+    (NAN, 1, NAN), (1, NAN, NAN), (INF, INF, NAN), (0.0, 0.0, NAN), (0.0, 2, 0.0), (-0.0, 2, 0.0), (0.0, -2, -0.0),
+    (-0.0, -2, -0.0), (3, 0.0, NAN), (3, -0.0, NAN), (-3, 0.0, NAN), (-3, -0.0, NAN), (INF, 2, NAN), (-INF, -2, NAN),
+    (2, INF, 2), (2, -INF, -INF), (-2, INF, INF), (-2, -INF, -2), (7, 2, 1), (-7, 2, 1), (7, -2, -1), (-6, 2, 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "cases"), [(floor_divide, FLOOR_DIVIDE), (remainder, REMAINDER)], ids=["//", "%"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_special_cases_are_those_of_the_array_api(op, cases, dtype) -> None:
+    x, y, want = (np.array(column, as_dtype(dtype).np) for column in zip(*cases, strict=True))
+    public = getattr(td, op.name)
+    for got in (op(x, y), public(td.asarray(x), td.asarray(y)), td.jit(public)(x, y), td.vmap(public)(x, y)):
+        found = np.asarray(got)
+        np.testing.assert_array_equal(found.astype(np.float64), want.astype(np.float64))
+        known = ~np.isnan(want.astype(np.float64))
+        np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(want)[known])
 
 
 def test_integer_division_corners() -> None:

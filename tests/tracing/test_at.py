@@ -277,3 +277,91 @@ def test_a_promise_is_checked_and_settings_are_named() -> None:
         x.at[7].add(5, mode="wrap")
     with pytest.raises(TraceError, match=r"there is no setting 'modes'(.|\n)*it takes mode, indices_are_sorted"):
         x.at[7].max(5, modes="clip")
+
+
+# -- one after the other ----------------------------------------------------------------------------------------------
+
+
+@WAYS
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "complex64"])
+def test_sums_are_made_one_after_the_other(way: Any, dtype: str) -> None:
+    kind = td.asarray(0, dtype=dtype).dtype.np
+    x = np.array([-0.0, 2048, 1, -0.0, 3]).astype(kind)
+    index, values = np.array([1, 1, 1, 4, -4, 2]), np.array([1, 1, 1, 0.1, 1, -1]).astype(kind)
+    want = x.copy()
+    with np.errstate(all="ignore"):
+        np.add.at(want, index, values)
+    for given in (lambda i: index, lambda i: i):
+        change = way(lambda x, i, v, g=given: x.at[g(i)].add(v))
+        got = np.asarray(change(*map(td.asarray, (x, index, values))))
+        assert got.tobytes() == want.tobytes()
+
+
+@WAYS
+def test_sums_in_a_batch_and_for_any_number_of_threads(way: Any) -> None:
+    rng = np.random.default_rng(1)
+    x, v = rng.standard_normal((3, 7, 40)).astype(np.float32), rng.standard_normal((3, 500, 40)).astype(np.float32)
+    index = rng.integers(-7, 7, (3, 500))
+    shared, own = x.copy(), x.copy()
+    for row in range(3):
+        np.add.at(shared[row], index[0], v[row])
+        np.add.at(own[row], index[row], v[row])
+    one = td.asarray(index[0])
+
+    def both(x: Any, i: Any, v: Any) -> Any:
+        return td.vmap(lambda x, v: x.at[one].add(v))(x, v), td.vmap(lambda x, i, v: x.at[i].add(v))(x, i, v)
+
+    got = way(both)(td.asarray(x), td.asarray(index), td.asarray(v))
+    assert np.asarray(got[0]).tobytes() == shared.tobytes() and np.asarray(got[1]).tobytes() == own.tobytes()
+
+
+@WAYS
+def test_derivatives_of_sums(way: Any) -> None:
+    index, x, v = td.asarray([2, 0, 2]), td.asarray(X), td.asarray(RNG.standard_normal((3, 5)))
+    after = np.asarray(x.at[index].add(v))
+    by_x, by_v = way(td.grad(lambda x, v: td.sum(x.at[index].add(v) ** 2), argnums=(0, 1)))(x, v)
+    np.testing.assert_allclose(np.asarray(by_x), 2 * after)
+    np.testing.assert_allclose(np.asarray(by_v), 2 * after[np.array([2, 0, 2])])
+    _, change = way(lambda x, v: td.jvp(lambda v: x.at[index].add(v), (v,), (td.ones_like(v),)))(x, v)
+    assert change.tolist() == [[1] * 5, [0] * 5, [2] * 5, [0] * 5]
+
+
+@WAYS
+def test_a_function_is_applied_as_often_as_an_element_is_named(way: Any) -> None:
+    want = np.array([1.0, 2.0, 3.0])
+    for key in (np.array([0, 2, 0]), np.array([-3, -3, 0])):
+        expected = want.copy()
+        for place in key:
+            expected[place] *= 10
+        got = way(lambda x, i: x.at[i].apply(lambda e: e * 10))(td.asarray(want), td.asarray(key))
+        assert got.tolist() == expected.tolist()
+    dropped = way(lambda x, i: x.at[i].apply(lambda e: e * 10, mode="drop"))(td.asarray(want), td.asarray([0, 9, 0]))
+    assert dropped.tolist() == [100, 2, 3]
+
+
+@WAYS
+def test_arrays_and_masks_without_axes(way: Any) -> None:
+    x = td.asarray(2.0)
+    for key in (..., (), None, (None, ...), True, np.array(True), td.asarray(True), (..., True)):
+        found = way(lambda x, key=key: (x.at[key].set(5.0), x.at[key].add(1.0), x.at[key].max(9.0)))(x)
+        assert [float(f) for f in found] == [5, 3, 9] and {f.shape for f in found} == {()}
+    for key in (False, np.array(False), (..., False)):
+        assert float(way(lambda x, key=key: x.at[key].add(1.0))(x)) == 2
+    picked = td.jit(lambda x, m: x.at[m].set(7.0))
+    assert picked(td.zeros((2, 2)), td.asarray(True)).tolist() == [[7, 7], [7, 7]]
+    assert picked(td.zeros((2, 2)), td.asarray(False)).tolist() == [[0, 0], [0, 0]]
+
+
+def test_numbers_are_taken_from_unsigned_integers() -> None:
+    assert td.asarray([5, 6], dtype=td.uint8).at[0].subtract(1).tolist() == [4, 6]
+
+
+def test_a_traced_number_along_an_axis_of_size_1_is_checked() -> None:
+    change, read = td.jit(lambda x, i: x.at[:, i].add(1.0)), td.jit(lambda x, i, j: x[i, j])
+    x = td.zeros((3, 1))
+    for bad in (1, -2):
+        with pytest.raises(BoundsError, match="out of range"):
+            change(x, td.asarray(bad))
+        with pytest.raises(BoundsError, match="out of range"):
+            read(x, td.asarray(0), td.asarray(bad))
+    assert change(x, td.asarray(-1)).tolist() == [[1], [1], [1]]

@@ -13,10 +13,13 @@ import numpy as np
 from tetrad.core.errors import DtypeError
 from tetrad.core.record import record
 
+HASHES: dict[str, int] = {"index": hash("index")}  # by name; each is known when it is first asked for
+
 
 @record(eq=False)
 class DType:
-    """An element type. There is exactly one object per type, so identity is equality."""
+    """An element type. There is exactly one object per type, so among themselves identity is equality; what NumPy calls
+    by the same name, and the name itself, are equal to it, and NumPy's dtype has the same hash."""
 
     name: str  # as the IR prints it: f32
     long_name: str  # as the array API spells it: float32
@@ -46,7 +49,7 @@ class DType:
     @property
     def real(self) -> DType:
         """The type of the parts of a complex number; any other type is its own."""
-        return PARTS.get(self, self)
+        return PARTS.get(self.name, self)
 
     @property
     def complex(self) -> DType:
@@ -56,7 +59,7 @@ class DType:
     @property
     def computing(self) -> DType:
         """The type it is computed with: storage types are widened before and rounded or wrapped after."""
-        return COMPUTED_IN.get(self, self)
+        return COMPUTED_IN.get(self.name, self)
 
     @property
     def is_signed(self) -> bool:
@@ -74,7 +77,14 @@ class DType:
     @property
     def np(self) -> np.dtype:
         """What NumPy holds elements as; blocks of a quantised type are bytes."""
-        return NUMPY[u8] if self.kind == "q" else NUMPY[self]
+        return NUMPY[u8.name if self.kind == "q" else self.name]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is not DType and is_alike(self, other))
+
+    def __hash__(self) -> int:
+        found = HASHES.get(self.name)
+        return HASHES.setdefault(self.name, hash(self.np)) if found is None else found
 
     def __repr__(self) -> str:
         return self.name
@@ -103,45 +113,28 @@ index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits
 DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, index, c64, c128)
 
 
-class Numpy(dict[DType, np.dtype]):
-    """What NumPy holds elements as. It learns of bf16 from ml_dtypes, which is loaded where there are such elements."""
+class Numpy(dict[str, np.dtype]):
+    """What NumPy holds elements as, by name. It learns of bf16 from ml_dtypes, which is loaded where there are such
+    elements."""
 
-    def __missing__(self, dtype: DType) -> np.dtype:
-        if dtype is not bf16:
-            raise KeyError(dtype)
+    def __missing__(self, name: str) -> np.dtype:
+        if name != bf16.name:
+            raise KeyError(name)
         found: np.dtype = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-        self[bf16] = found
+        self[name] = found
         _BY_NUMPY[found] = bf16
         return found
 
 
-NUMPY = Numpy(
-    {
-        f16: np.dtype(np.float16),
-        f32: np.dtype(np.float32),
-        f64: np.dtype(np.float64),
-        i8: np.dtype(np.int8),
-        i16: np.dtype(np.int16),
-        i32: np.dtype(np.int32),
-        i64: np.dtype(np.int64),
-        u8: np.dtype(np.uint8),
-        u16: np.dtype(np.uint16),
-        u32: np.dtype(np.uint32),
-        u64: np.dtype(np.uint64),
-        bool_: np.dtype(np.bool_),
-        index: np.dtype(np.int64),
-        c64: np.dtype(np.complex64),
-        c128: np.dtype(np.complex128),
-    }
-)
-PARTS: dict[DType, DType] = {c64: f32, c128: f64}
-COMPUTED_IN: dict[DType, DType] = {f16: f32, bf16: f32, i8: i32, i16: i32, u16: u32}  # storage types
+NUMPY = Numpy({d.name: np.dtype("int64" if d is index else d.long_name) for d in DTYPES if d is not bf16})
+PARTS = {"c64": f32, "c128": f64}  # by name, as the next
+COMPUTED_IN = {"f16": f32, "bf16": f32, "i8": i32, "i16": i32, "u16": u32}  # storage types
 ARRAY_DTYPES = tuple(d for d in DTYPES if d is not index)
-REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if d not in PARTS)  # what kernels hold
+REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if not d.is_complex)  # what kernels hold
 COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8, i16, u16, u64, c64, c128)
 
 _BY_NAME = {d.name: d for d in DTYPES} | {d.long_name: d for d in DTYPES}
-_BY_NUMPY = {np_dtype: d for d, np_dtype in NUMPY.items() if d is not index}
+_BY_NUMPY = {NUMPY[d.name]: d for d in ARRAY_DTYPES if d is not bf16}
 _BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 
 
@@ -151,6 +144,7 @@ def declare_quantized(name: str, block: int, block_bytes: int, rows: int = 1) ->
     if name in _BY_NAME:
         raise ValueError(f"dtype {name} is declared twice")
     _BY_NAME[name] = made
+    HASHES[name] = hash(name)
     return made
 
 
@@ -161,6 +155,25 @@ def named(name: str) -> DType:
     except KeyError:
         known = ", ".join(d.long_name for d in ARRAY_DTYPES)
         raise DtypeError(f"unknown dtype {name!r}", hint=f"known dtypes: {known}") from None
+
+
+ABSTRACT = frozenset({
+    np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating,
+    np.complexfloating, np.flexible, np.character,
+})  # fmt: skip
+
+
+def is_alike(dtype: DType, other: object) -> bool:
+    """Does it name this type, or is it what NumPy has for it? Of Python's types bool is: `float` is f64 to NumPy."""
+    if isinstance(other, str):
+        return _BY_NAME.get(other) is dtype
+    if other is bool:
+        return dtype is bool_
+    if isinstance(other, type) and issubclass(other, np.generic) and other not in ABSTRACT:
+        other = np.dtype(other)
+    if not isinstance(other, np.dtype) or dtype is index or dtype.is_quantized:
+        return False
+    return other.name == dtype.long_name and bool(dtype.np == other)  # the name first: bf16 need not be loaded
 
 
 def as_dtype(like: object) -> DType:

@@ -76,6 +76,7 @@ class Op:
     cost: int = 1  # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones only
     lower_rule: Callable[..., Any] | None = None
     nonpositive_rule: Callable[..., Any] | None = None  # a cheaper `lower_rule` for an operand that is never positive
+    refuse_rule: Callable[..., Any] | None = None  # elements that are an error, in compiled code as when eager
     read_rule: Callable[..., Any] | None = None
     monoid: Any = None
     jvp_rules: tuple[Rule | None, ...] | None = None
@@ -101,6 +102,12 @@ class Op:
     def lower_nonpositive(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attach: the same function, to the bit, where the operand is known to be never positive (or NaN)."""
         self.nonpositive_rule = function
+        return function
+
+    def refuse(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: rule(k, dtype, *elements, **params) is what stops an elementwise op: a condition, the number that is
+        reported and the error it makes of that; or None, if nothing can."""
+        self.refuse_rule = function
         return function
 
     def read(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ from tetrad.kernel.pieces import (
 )
 
 __all__ = [
-    "ULPS", "exp", "exp2", "exp_nonpositive", "expm1", "tanh", "sigmoid", "sinh", "cosh",
+    "ULPS", "exp", "exp2", "exp_nonpositive", "expm1", "tanh", "sigmoid", "silu", "sinh", "cosh",
     "log", "log2", "log10", "log1p", "asinh", "acosh", "atanh", "rsqrt", "pow", "erf", "erfc",
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
 ]  # fmt: skip
@@ -121,6 +121,20 @@ def sigmoid(k: KernelBuilder, x: Val) -> Val:
     format_of("sigmoid", x)
     e = exp_nonpositive(k, -k.abs(x))
     return k.select(x < 0.0, e, 1.0) / (e + 1.0)
+
+
+def silu(k: KernelBuilder, x: Val) -> Val:
+    """x * sigmoid(x), on the left with the factor x before the scaling of e**x: so a subnormal result is rounded once.
+
+    Further left than the result is below 0, x is held: infinity times 0 would be NaN. Near 0 the sigmoid is even, and
+    nothing may be scaled down.
+    """
+    fmt = format_of("sigmoid", x)
+    end, far, near = (-110.0, 34, 2.0**-30) if fmt is F32 else (-756.0, 80, 2.0**-60)
+    below = at_least(k, -k.abs(x), end)
+    shifted, r = _nearest_power(k, fmt, below)
+    e, scale = polynomial(k, r, [c * 2.0**-far for c in fmt.exp]), power_of_two(k, fmt, shifted, plus=far)
+    return k.select(x < -near, below * e * scale, x) / k.fma(e, scale, 1.0)
 
 
 def sinh(k: KernelBuilder, x: Val) -> Val:

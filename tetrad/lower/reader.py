@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tetrad.core.dtypes import DType
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.dtypes import DType, index
+from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node, topological
@@ -102,6 +102,8 @@ class Reading:
             return self.part(node.inputs[0], at, **params)
         if node.op.kind == "elementwise":
             values = [self.wide(i, at) for i in node.inputs]
+            if node.op.refuse_rule is not None:
+                self.refuse(node, node.op.refuse_rule(self.k, node.type.dtype, *values, **params))
             return self.k.cast(rule_of(node, elementwise_rule(node))(self.k, *values, **params), node.type.dtype)
         if node.op.name == "reshape":
             return self.read(node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape))
@@ -117,6 +119,13 @@ class Reading:
             return tuple(next(kept) if n != 1 else self.k.index(0) for n in inner)
         flat = offset(self.sizes, at, shape, row_strides(shape))
         return Space(self.k, self.sizes, inner, flat).axes()
+
+    def refuse(self, node: Node, found: tuple[Val, Val, Callable[[int], TetradError]] | None) -> None:
+        if found is None:
+            return
+        (bad, value, explain), code = found, FIRST_TRAP + len(self.traps)
+        self.traps[code] = TrapSite(node.op.name, "", node.source, explain=explain)
+        self.k.trap(bad, code, self.k.cast(value, index))
 
     def trap(self, node: Node, operand: Node, bad: Val, value: Val) -> None:
         code = FIRST_TRAP + len(self.traps)
@@ -179,6 +188,6 @@ def splat_value(node: Node) -> Any:
     return literal.splat.item() if literal.held.size == 1 else None
 
 
-def index_key(index: Val) -> object:
+def index_key(at: Val) -> object:
     # The space itself, not its id: ids are used again, and a key outlives the space of an unrolled vector.
-    return (index.space, index.first, index.last) if isinstance(index, Span) else index.node
+    return (at.space, at.first, at.last) if isinstance(at, Span) else at.node

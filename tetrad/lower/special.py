@@ -1,4 +1,4 @@
-"""Lowering, ops with generators of their own: argmax, argmin, running sums and products, scatter_add.
+"""Lowering, ops with generators of their own: argmax, argmin, running sums and products, scatter_add, add_at.
 
 Each is written for one axis seen as [outer, axis, inner]; lanes run along inner where there is one.
 """
@@ -192,6 +192,33 @@ def lower_scatter_add(frame: Frame, group: Group) -> Launch:
     return frame.finish(ceil_div(columns, LANES), group, flops=product(updates.type.shape))
 
 
+def lower_add_at(frame: Frame, group: Group) -> Launch | list[Launch]:
+    """Updates in order, where the array lies; a workgroup owns 16 columns of the trailing axes."""
+    node, k = group.root, frame.k
+    _, updates, indices = node.inputs
+    if 0 in updates.type.shape:
+        return []
+    dtype, columns = node.type.dtype, product(node.type.shape[1:])
+    n, width = frame.sizes.val(node.type.shape[0]), frame.sizes.val(columns)
+    column = k.index(0) if columns == 1 else k.group_id() * LANES + k.lane()
+    out = frame.output(frame.memory.slots[node], "readwrite")
+
+    def body() -> None:
+        with k.loop(frame.sizes.val(updates.type.shape[0])) as i:
+            where = checked_index(frame, node, indices, i, n) * width + column
+            at = (i, *Space(k, frame.sizes, node.type.shape[1:], column).axes())
+            total = k.cast(k.load(out, where), dtype.computing) + frame.reading.wide(updates, at)
+            k.store(out, where, k.cast(total, dtype))
+
+    if columns == 1:
+        body()
+    else:
+        with k.when(column < width, guard=True):
+            body()
+    changed = frozenset({frame.memory.slots[node]})
+    return frame.finish(ceil_div(columns, LANES), group, flops=product(updates.type.shape), updates=changed)
+
+
 def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) -> Val:
     """indices[i] with negative ones counted from the end; out of range stops the program."""
     k = frame.k
@@ -204,6 +231,7 @@ def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) ->
 
 Generator = Callable[[Frame, Group], Launch | list[Launch]]
 GENERATORS: dict[str, Generator] = {
+    "add_at": lower_add_at,
     "after": lambda frame, group: [],
     "argmax": lower_arg,
     "argmin": lower_arg,

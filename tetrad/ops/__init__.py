@@ -1,6 +1,7 @@
 """Every tensor op, one place each; importing this package fills the registry (`core.op.REGISTRY`)."""
 
 from tetrad.ops import (
+    activations,
     arithmetic,
     attention,
     bits,
@@ -33,6 +34,7 @@ from tetrad.ops import (
 )
 
 __all__ = [
+    "activations",
     "arithmetic",
     "attention",
     "bits",

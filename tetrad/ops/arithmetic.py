@@ -6,10 +6,13 @@ f64, i32, i64, u8, u32, u64 and bool values: storage types are widened before an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
-from tetrad.core.dtypes import as_dtype, f32, f64, i32, i64
-from tetrad.core.errors import BadInputs
+from tetrad.core.dtypes import DType, as_dtype, f32, f64, i32, i64
+from tetrad.core.errors import BadInputs, TetradError
 from tetrad.core.op import Case, op
 from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
@@ -327,7 +330,7 @@ def _pow_cases(rng: Rng) -> Case:
     cost=40,
 )
 def pow_(x: Array, y: Array) -> Array:
-    """x**y. Floats as C99's pow; integers wrap, a negative exponent is an error (compiled code gives 0).
+    """x**y. Floats as C99's pow; integers wrap, and a negative exponent is an error, as in NumPy.
     Complex numbers as exp(y log x), the principal value.
 
     >>> pow_(np.array([2.0, 0.0, -8.0]), np.array([3.0, 0.0, 0.5]))
@@ -346,10 +349,19 @@ def _pow(x: Array, y: Array) -> Array:
 
 def _negative_exponent(y: Array) -> BadInputs:
     position = tuple(int(p) for p in np.argwhere(y < 0)[0])
-    return BadInputs(
-        f"pow: exponents of {as_dtype(y.dtype)} must not be negative, got {y[position]} at position {list(position)}",
-        hint="convert the base to a float type",
-    )
+    return _refused_exponent(as_dtype(y.dtype), f"{y[position]} at position {list(position)}")
+
+
+def _refused_exponent(dtype: DType, value: object) -> BadInputs:
+    message = f"pow: exponents of {dtype} must not be negative, got {value}"
+    return BadInputs(message, hint="convert the base to a float type")
+
+
+@pow_.refuse
+def pow_refuse(k: KernelBuilder, dtype: DType, x: Val, y: Val) -> tuple[Val, Val, Callable[[int], TetradError]] | None:
+    if not dtype.is_signed or (y.const is not None and y.const >= 0):
+        return None
+    return y < 0, y, partial(_refused_exponent, dtype)
 
 
 @pow_.lower
@@ -365,7 +377,7 @@ def _int_pow(k: KernelBuilder, x: Val, y: Val) -> Val:
         result.set(result.get() * k.select((rest & 1).ne(0), power, k.const(1, x.dtype)))
         base.set(power * power)
         bits.set(rest >> 1)
-    return k.select(y < 0, k.const(0, x.dtype), result.get()) if x.dtype.is_signed else result.get()
+    return result.get()
 
 
 def _pow_by_base(t: Node, z: Node, x: Node, y: Node) -> Node:

@@ -98,8 +98,9 @@ def cache_values(k: Array, v: Array, *scales: Array) -> tuple[Array, Array]:
     """Keys and values [..., G, C, D] in f64, from the arrays of a cache."""
     keys, values = k.astype(np.float64), v.astype(np.float64)
     if scales:
-        keys = keys * np.repeat(scales[0].astype(np.float64), SCALED, axis=-2)
-        values = values * np.repeat(scales[1].astype(np.float64), SCALED, axis=-1)
+        with np.errstate(invalid="ignore"):  # scales of places that nobody sees may hold anything
+            keys = keys * np.repeat(scales[0].astype(np.float64), SCALED, axis=-2)
+            values = values * np.repeat(scales[1].astype(np.float64), SCALED, axis=-1)
     return np.swapaxes(keys, -1, -2).reshape(values.shape), values
 
 

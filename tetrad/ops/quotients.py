@@ -72,13 +72,17 @@ reciprocal.jvp(lambda t, y, x: -(t * (y * y)))
 @op(type=same_type("floor_divide"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
 @ieee
 def floor_divide(x: Array, y: Array) -> Array:
-    """Quotient rounded down. Integers: x//0 is 0 (with NumPy's warning when eager), MIN//-1 wraps to MIN.
+    """Quotient rounded down; of and by infinity it is the quotient itself, as the array API has it. Integers: x//0 is 0
+    (with NumPy's warning when eager), MIN//-1 wraps to MIN.
 
     >>> floor_divide(np.array([7, -7, 5]), np.array([2, 2, -3]))
     array([ 3, -4, -2])
+    >>> floor_divide(np.array([np.inf, -1.0]), np.array([-2.0, np.inf]))
+    array([-inf,  -0.])
     """
     with np.errstate(over="ignore"):
-        return np.floor_divide(x, y)
+        down = np.floor_divide(x, y)
+    return np.where(np.isinf(x) | np.isinf(y), x / y, down) if np.asarray(x).dtype.kind == "f" else down
 
 
 @floor_divide.lower
@@ -128,14 +132,18 @@ def _rounds_up(k: KernelBuilder, rest: Val, y: Val) -> Val:
 
 
 def _float_floor_divide(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """The steps of CPython's float division, which NumPy follows too: (x - fmod(x, y)) / y is nearly whole."""
+    """The steps of CPython's float division, which NumPy follows too: (x - fmod(x, y)) / y is nearly whole.
+
+    Of and by infinity, and by zero, there is nothing to round down.
+    """
     rest = _fmod(k, x, y)
     whole = (x - rest) / y
     whole = k.select(_rounds_up(k, rest, y), whole - 1.0, whole)
     down = k.floor(whole)
     down = k.select(whole - down > 0.5, down + 1.0, down)
     exact = k.select(whole.eq(0), k.copysign(k.const(0.0, x.dtype), x / y), down)
-    return k.select(y.eq(0), x / y, exact)
+    infinite = k.binary("or", k.abs(x).eq(np.inf), k.abs(y).eq(np.inf))
+    return k.select(k.binary("or", infinite, y.eq(0)), x / y, exact)
 
 
 def _fmod(k: KernelBuilder, x: Val, y: Val) -> Val:

@@ -24,7 +24,7 @@ from tetrad.ops.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.ops.gather import gather
 from tetrad.ops.movement import concat, copy, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum
-from tetrad.ops.special import cumprod, cumprod_parts, cumsum, matmul, product_parts, scatter_add
+from tetrad.ops.special import add_at, cumprod, cumprod_parts, cumsum, matmul, product_parts, scatter_add
 from tetrad.ops.transcendental import atan2
 
 Pair = tuple[Node, Node]
@@ -43,7 +43,7 @@ def each_part(op: Op) -> None:
     op.split(rule)
 
 
-for alike in (add, subtract, negative, round_, where, reduce_sum, cumsum, scatter_add):
+for alike in (add, subtract, negative, round_, where, reduce_sum, cumsum, scatter_add, add_at):
     each_part(alike)
 for movement in (transpose, reshape, expand, slice_, concat, copy, gather, stop_gradient):
     each_part(movement)

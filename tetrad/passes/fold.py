@@ -23,8 +23,10 @@ MAX_BYTES = 64 << 20  # of a folded result, and of the operands it is computed f
 
 @fold.rule(var("value", ops=(constant,)))
 def one_value_is_broadcast(value: Node) -> Node | None:
-    """constant([c, c, c])  ->  expand(constant(c))."""
-    element = None if value.type.size == 1 else value.param("value").splat
+    """constant([c, c, c])  ->  expand(constant(c)); equal bytes of quantised blocks are no repeated element."""
+    if value.type.size == 1 or value.type.dtype.is_quantized:
+        return None
+    element = value.param("value").splat
     return None if element is None else expand(make_constant(element), shape=value.type.shape)
 
 
@@ -74,7 +76,7 @@ def same_bytes(node: Node) -> Node:
 def compute_now(node: Node) -> Node | None:
     """op(constants)  ->  constant."""
     try:
-        return make_constant(evaluate_node(node, [(operand(i),) for i in node.inputs], {})[0])
+        return make_constant(evaluate_node(node, [(operand(i),) for i in node.inputs], {})[0], node.type)
     except TetradError:  # such as an index out of range: the running program says so, at the user's line
         return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from tetrad.core.errors import FlagError
+from tetrad.core.errors import CompileError, FlagError
 from tetrad.core.flags import flag_words
 from tetrad.core.record import record
 from tetrad.graph.nested import innermost_first, replace_graphs
@@ -63,12 +63,20 @@ def optimise_one(graph: Graph, trace: Trace | None) -> Graph:
     for step in PIPELINE:
         log = Trace()
         before, graph = graph, step.run(graph, log)
+        check_kept(step, before, graph)
         if checking:
             verify(graph)
         show_pass(step, before, graph, log.fired)
         if trace is not None:
             trace.fired.extend(log.fired)
     return graph
+
+
+def check_kept(step: Pass, before: Graph, after: Graph) -> None:
+    """A pass keeps the types of all results, as each rule keeps those of its node."""
+    old, new = ([output.type for output in graph.outputs] for graph in (before, after))
+    if old != new:
+        raise CompileError(f"pass {step.name} turned the results of graph {before.name} from {old} into {new}")
 
 
 def show(station: str, detail: str, text: Callable[[], str]) -> None:

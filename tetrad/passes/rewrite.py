@@ -133,10 +133,13 @@ def _match_node(pattern: Applied, node: Node, bindings: Bindings) -> bool:
 
 
 def constant_value(node: Node) -> Number | None:
-    """The one value that every element of a constant, or of a broadcast constant, has; None when there is no such."""
+    """The one value that every element of a constant, or of a broadcast constant, has; None when there is no such.
+
+    Neither quantised blocks, of which only the bytes are here, nor complex numbers are numbers that rules know.
+    """
     while node.op is expand:
         node = node.inputs[0]
-    if node.op is not constant:
+    if node.op is not constant or node.type.dtype.is_quantized or node.type.dtype.is_complex:
         return None
     value = node.param("value").splat
     return None if value is None else _as_number(value)

@@ -51,12 +51,12 @@ class Storage(Protocol):
 API_VERSIONS = ("2023.12", "2024.12", "2025.12")  # of the array API standard; the last is the one we follow
 ATTRIBUTES: dict[Any, str] = {np.shape: "shape", np.ndim: "ndim", np.size: "size"}
 
-_types: dict[tuple[DType, Shape], ArrayType] = {}
+_types: dict[tuple[str, Shape], ArrayType] = {}  # by the name of the dtype: the hash of a string is at hand
 
 
 def array_type(dtype: DType, shape: Shape) -> ArrayType:
     """The one ArrayType object for this dtype and shape: the call path of jit compares types by identity."""
-    key = (dtype, shape)
+    key = (dtype.name, shape)
     found = _types.get(key)
     return found if found is not None else _types.setdefault(key, ArrayType(dtype, shape))
 

@@ -23,11 +23,24 @@ from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
 from tetrad.tracing.bounds import Kept, filling, kept_inside, mode_of
 from tetrad.tracing.dynamic import dynamic_slice, dynamic_update_slice
-from tetrad.tracing.indexing import Item, _items, box_of, getitem, is_plain, permuted, reshaped, take_axis
+from tetrad.tracing.indexing import (
+    Item,
+    box_of,
+    getitem,
+    is_index,
+    is_one_piece,
+    items_of,
+    permuted,
+    reshaped,
+    take_axis,
+)
 from tetrad.tracing.loops import scan
 from tetrad.tracing.manipulation import concat
 from tetrad.tracing.operands import as_array, convert, elementwise, expand, is_operand, kind_of, run, scalar
 from tetrad.tracing.sorting import argsort
+
+# An op on an element and its value, a function of the element, or the value alone.
+Change = str | Callable[[Array], Array] | None
 
 
 @record(eq=False)
@@ -67,11 +80,12 @@ class Place:
         return changed(self.x, self.key, values, "set", None, settings)
 
     def add(self, values: Any, **settings: Any) -> Array:
-        """Values added to the elements; all of several for one element."""
+        """Values added to the elements; of several for one element, one after the other."""
         return changed(self.x, self.key, values, "add", "add", settings)
 
     def subtract(self, values: Any, **settings: Any) -> Array:
-        return self.add(elementwise(REGISTRY["negative"], (values,), {}), **settings)
+        taken = elementwise(REGISTRY["negative"], (written(self.x, values, "subtract"),), {})
+        return changed(self.x, self.key, taken, "subtract", "add", settings)
 
     def multiply(self, values: Any, **settings: Any) -> Array:
         return changed(self.x, self.key, values, "multiply", "multiply", settings)
@@ -91,9 +105,11 @@ class Place:
         return changed(self.x, self.key, values, "max", "maximum", settings)
 
     def apply(self, function: Callable[[Array], Array], **settings: Any) -> Array:
-        """The elements replaced by a function of them."""
-        near = "clip" if mode_of("apply", settings) else None
-        return self.set(function(self.get(mode=near)), **settings)
+        """Each element replaced by a function of it; one that is named several times, as often."""
+        mode = mode_of("apply", settings)
+        if may_repeat(self.x, self.key, mode):
+            return changed(self.x, self.key, scalar(0, self.x.dtype), "apply", function, settings)
+        return self.set(function(self.get(mode="clip" if mode else None)), **settings)
 
     if not TYPE_CHECKING:
 
@@ -111,7 +127,8 @@ def changes() -> list[str]:
 
 def looked_up(x: Array, key: Any, mode: str, fill_value: Any) -> Array:
     """x[key] with a mode for what is out of range."""
-    kept = kept_inside(x, _items(x, key if isinstance(key, tuple) else (key,)), mode)
+    x, items = items_of(x, key)
+    kept = kept_inside(x, items, mode)
     found = getitem(x, tuple(kept.items))
     inside = kept.along(found.ndim)
     if inside is None:
@@ -120,15 +137,32 @@ def looked_up(x: Array, key: Any, mode: str, fill_value: Any) -> Array:
     return elementwise(REGISTRY["where"], (inside, found, fill), {})
 
 
-def changed(x: Array, key: Any, values: Any, name: str, op: str | None, settings: Mapping[str, Any]) -> Array:
+def may_repeat(x: Array, key: Any, mode: str | None) -> bool:
+    """May an index name one element several times? Slices do not."""
+    x, items = items_of(x, key)
+    kept = kept_inside(x, items, mode).items
+    taking = zip((item for item in kept if item is not None and item is not Ellipsis), x.shape, strict=True)
+    indices = [(item, size) for item, size in taking if is_index(item)]
+    if all(isinstance(item, int) or not item.ndim for item, _ in indices):
+        return False
+    if any(isinstance(item, TracedArray) or not isinstance(size, int) for item, size in indices):
+        return True
+    try:
+        places = np.broadcast_arrays(*(as_array(item).view % max(size, 1) for item, size in indices))
+    except ValueError as error:
+        fail(BoundsError, f"index: {error}")
+    return bool(np.unique(np.stack([place.ravel() for place in places]), axis=1).shape[1] != places[0].size)
+
+
+def changed(x: Array, key: Any, values: Any, name: str, op: Change, settings: Mapping[str, Any]) -> Array:
     mode = mode_of(name, settings)
-    mask = mask_of(key)
+    mask = None if callable(op) else mask_of(key)
     if mask is not None and as_array(values).ndim <= x.ndim - mask.ndim:
         return masked(x, mask, written(x, values, name), op)
-    kept = kept_inside(x, _items(x, key if isinstance(key, tuple) else (key,)), mode)
-    if all(is_plain(item) for item in kept.items):
-        return in_box(x, kept, written(x, values, name), name, op)
-    return scattered(x, kept, written(x, values, name), name, op)
+    wide, items = items_of(x, key)
+    kept, new = kept_inside(wide, items, mode), written(x, values, name)
+    change = in_box if is_one_piece(wide, kept.items) else scattered
+    return reshaped(change(wide, kept, new, name, op), x.shape)
 
 
 def written(x: Array, values: Any, name: str) -> Array:
@@ -148,7 +182,9 @@ def spread(values: Array, shape: Shape, name: str) -> Array:
     return expand(values, shape)
 
 
-def joined(op: str | None, before: Array, values: Array) -> Array:
+def joined(op: Change, before: Array, values: Array) -> Array:
+    if callable(op):
+        return spread(written(before, op(before), "apply"), before.shape, "apply")
     return values if op is None else convert(elementwise(REGISTRY[op], (before, values), {}), before.dtype)
 
 
@@ -158,12 +194,11 @@ def joined(op: str | None, before: Array, values: Array) -> Array:
 def mask_of(key: Any) -> Array | None:
     """The key, if it is one mask."""
     part = key[0] if isinstance(key, tuple) and len(key) == 1 else key
-    if isinstance(part, Array | np.ndarray) and as_array(part).dtype is bool_ and as_array(part).ndim:
-        return as_array(part)
-    return None
+    is_one = isinstance(part, Array | np.ndarray | bool | np.bool_) and as_array(part).dtype is bool_
+    return as_array(part) if is_one else None
 
 
-def masked(x: Array, mask: Array, values: Array, op: str | None) -> Array:
+def masked(x: Array, mask: Array, values: Array, op: Change) -> Array:
     if mask.shape != x.shape[: mask.ndim]:
         fail(ShapeError, f"at: a mask {mask.type} for {x.type}", "a mask has the leading axes of the array")
     wide = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
@@ -173,20 +208,20 @@ def masked(x: Array, mask: Array, values: Array, op: str | None) -> Array:
 # -- boxes ------------------------------------------------------------------------------------------------------------
 
 
-def in_box(x: Array, kept: Kept, values: Array, name: str, op: str | None) -> Array:
+def in_box(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
     starts, sizes, shape = box_of(x, kept.items)
     new = reshaped(spread(values, shape, name), sizes)
     if op is not None or kept.inside is not None:
-        before = dynamic_slice(x, starts, sizes)  # type: ignore[arg-type]
+        before = dynamic_slice(x, starts, sizes) if starts else x  # type: ignore[arg-type]
         new = joined(op, before, new)
         new = new if kept.inside is None else elementwise(REGISTRY["where"], (kept.inside, new, before), {})
-    return dynamic_update_slice(x, new, starts)
+    return dynamic_update_slice(x, new, starts) if starts else new
 
 
 # -- anywhere ---------------------------------------------------------------------------------------------------------
 
 
-def scattered(x: Array, kept: Kept, values: Array, name: str, op: str | None) -> Array:
+def scattered(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
     """Whole rows where one array names them, else single elements by their flat positions."""
     items = kept.items
     listed = [axis for axis, item in enumerate(items) if not is_whole(item)]
@@ -206,7 +241,7 @@ def is_whole(item: Item) -> bool:
     return isinstance(item, slice) and item == slice(None)
 
 
-def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: str | None) -> Array:
+def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: Change) -> Array:
     index: Array = kept.items[axis]  # type: ignore[assignment]
     before, after, size = x.shape[:axis], x.shape[axis + 1 :], x.shape[axis]
     if not isinstance(size, int):
@@ -223,7 +258,7 @@ def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: st
 
 
 def put_inside(
-    rows: Array, places: Array, updates: Array, name: str, op: str | None, inside: Array | None
+    rows: Array, places: Array, updates: Array, name: str, op: Change, inside: Array | None
 ) -> Array:
     """Rows with updates in their places; those that are not inside go to a spare row, which is cut off again."""
     if inside is None:
@@ -234,14 +269,13 @@ def put_inside(
     return put(concat([rows, spare]), places, updates, name, op)[:size]
 
 
-def put(rows: Array, places: Array, updates: Array, name: str, op: str | None) -> Array:
+def put(rows: Array, places: Array, updates: Array, name: str, op: Change) -> Array:
     """Rows with updates in their places."""
     size = rows.shape[0]
     if updates.shape[0] == 0:
         return rows
     if op == "add":
-        total = run("scatter_add", updates, places, size=size)
-        return elementwise(REGISTRY["add"], (rows, total), {})
+        return run("add_at", rows, updates, places)
     if op is not None:
         if not are_apart(places, size):
             return one_by_one(rows, places, updates, op)
@@ -268,7 +302,7 @@ def are_apart(places: Array, size: int) -> bool:
     return not isinstance(places, TracedArray) and len(np.unique(places.view % size)) == places.size
 
 
-def one_by_one(rows: Array, places: Array, updates: Array, op: str) -> Array:
+def one_by_one(rows: Array, places: Array, updates: Array, op: Change) -> Array:
     """Rows that take their updates one after the other: a row may be named by several."""
     # A gather finds what is out of range, which a slice would move inside.
     starts = take_axis(as_array(np.arange(rows.shape[0], dtype=np.int32)), places, 0)

@@ -18,7 +18,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.indexing import Item, as_indices, reshaped
+from tetrad.tracing.indexing import Item, are_together, as_indices, is_index, reshaped
 from tetrad.tracing.operands import as_array, elementwise, scalar, size_array
 
 MODES = (None, "promise_in_bounds", "clip", "drop", "fill")
@@ -36,9 +36,9 @@ class Kept:
         """`inside` for the elements that the items select, an array of this rank."""
         if self.inside is None:
             return None
-        places = [i for i, item in enumerate(self.items) if item is not None and not isinstance(item, slice)]
-        is_together = places[-1] - places[0] + 1 == len(places)  # else their axes come first, as in NumPy
-        after = rank - self.inside.ndim - (places[0] if is_together else 0)
+        first = next(i for i, item in enumerate(self.items) if is_index(item))
+        # Indices that do not stand together have their axes first, as in NumPy.
+        after = rank - self.inside.ndim - (first if are_together(self.items) else 0)
         return reshaped(self.inside, (*self.inside.shape, *(1,) * after)) if self.inside.ndim else self.inside
 
 
@@ -60,14 +60,14 @@ def kept_inside(x: Array, items: Sequence[Item], mode: str | None) -> Kept:
     inside = as_array(np.True_)
     sizes = iter(x.shape)
     for item in items:
-        if item is None:
+        if item is None or item is Ellipsis:
             moved.append(item)
             continue
         size = next(sizes)
-        near, was_inside = (item, True) if isinstance(item, slice) else nearest(item, size)
+        near, was_inside = nearest(item, size) if is_index(item) else (item, True)
         moved.append(near)
         inside = run_on("logical_and", inside, was_inside)
-    has_indices = any(item is not None and not isinstance(item, slice) for item in moved)
+    has_indices = any(is_index(item) for item in moved)
     return Kept(moved, inside if has_indices and mode != "clip" else None)
 
 

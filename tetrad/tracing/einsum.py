@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from tetrad.core.errors import ShapeError
+from tetrad.core.dtypes import DType, f32, i8, i32
+from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.indexing import permuted, reshaped, sliced
-from tetrad.tracing.operands import common, elementwise, expand, owned, run
+from tetrad.tracing.operands import common, convert, dtype_of, elementwise, expand, owned, run
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # a kind holds the products of those below
 
 
-def einsum(subscripts: str, /, *operands: Array) -> Array:
-    """The Einstein sum: axes with the same letter are matched, letters missing on the right are summed.
+def einsum(subscripts: str, /, *operands: Array, dtype: Any = None, preferred_element_type: Any = None) -> Array:
+    """The Einstein sum: axes with the same letter are matched, letters missing on the right are summed. `dtype` is that
+    of the sums and the result, if not that of the operands; JAX calls it `preferred_element_type`.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 2.],
            [3., 4.]], float32)
     """
-    arrays = common([owned(x) for x in operands]) if operands else []
+    arrays, kind = in_dtype("einsum", [owned(x) for x in operands], dtype, preferred_element_type)
     inputs, output = _parse(subscripts, arrays)
     terms = [_diagonals(x, labels, subscripts) for x, labels in zip(arrays, inputs, strict=True)]
     sizes = _sizes(terms, subscripts)
@@ -38,12 +42,30 @@ def einsum(subscripts: str, /, *operands: Array) -> Array:
         chosen = [terms[i] for i in group]
         terms = [term for i, term in enumerate(terms) if i not in group]
         needed = set(output).union(*(labels for _, labels in terms))
-        terms.append(_contract_all(chosen, needed))
-    x, labels = _sum_out(terms[0], set(output))
+        terms.append(_contract_all(chosen, needed, kind))
+    x, labels = _sum_out(terms[0], set(output), kind)
     x = permuted(x, [labels.index(letter) for letter in output if letter in labels])
     shape = tuple(sizes[letter] for letter in output)  # a letter whose every axis had size 1 was dropped on the way
     ones = tuple(sizes[letter] if letter in labels else 1 for letter in output)
-    return expand(reshaped(x, ones), shape)
+    return convert(expand(reshaped(x, ones), shape), kind)
+
+
+def in_dtype(name: str, operands: Sequence[Any], dtype: Any, preferred: Any) -> tuple[list[Array], DType]:
+    """Operands of one type, and the type of the result. Bytes are multiplied as they are where words are asked for."""
+    arrays = common(operands) if operands else []
+    given = arrays[0].dtype if arrays else f32
+    wanted = preferred if dtype is None else dtype
+    kind = given if wanted is None else dtype_of(wanted)
+    if RANKS.get(kind.kind, -1) < RANKS[given.kind]:
+        fail(DtypeError, f"{name}: dtype={kind} cannot hold products of {given}", "convert the operands with astype")
+    return (arrays if given is i8 and kind is i32 else [convert(x, kind) for x in arrays]), kind
+
+
+def product_in(a: Array, b: Array, kind: DType) -> Array:
+    """The op `matmul`, whose sums of i8 are i32, in this type."""
+    if a.dtype is not i8 or b.dtype is not i8:
+        a, b = convert(a, kind), convert(b, kind)
+    return convert(run("matmul", a, b), kind)
 
 
 def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labels]:
@@ -125,21 +147,21 @@ def _path(terms: Sequence[Term], output: Labels) -> list[tuple[int, ...]]:
     return [tuple(step) for step in np.einsum_path(text, *stand_ins, optimize="greedy")[0][1:]]
 
 
-def _contract_all(terms: Sequence[Term], needed: set[str]) -> Term:
+def _contract_all(terms: Sequence[Term], needed: set[str], kind: DType) -> Term:
     result = terms[0]
     for i, term in enumerate(terms[1:], 1):
         later = needed.union(*(labels for _, labels in terms[i + 1 :]))
-        result = _contract(result, term, later)
+        result = _contract(result, term, later, kind)
     return result
 
 
-def _sum_out(term: Term, needed: set[str]) -> Term:
-    """Letters nobody needs any more are summed."""
+def _sum_out(term: Term, needed: set[str], kind: DType) -> Term:
+    """Letters nobody needs any more are summed, in this type."""
     x, labels = term
     axes = tuple(axis for axis, letter in enumerate(labels) if letter not in needed)
     if not axes:
         return term
-    return run("reduce_sum", x, axes=axes), "".join(letter for letter in labels if letter in needed)
+    return run("reduce_sum", convert(x, kind), axes=axes), "".join(letter for letter in labels if letter in needed)
 
 
 def _drop_ones(term: Term, other: Term) -> Term:
@@ -150,10 +172,10 @@ def _drop_ones(term: Term, other: Term) -> Term:
     return reshaped(x, tuple(n for n, _ in kept)), "".join(c for _, c in kept)
 
 
-def _contract(left: Term, right: Term, needed: set[str]) -> Term:
+def _contract(left: Term, right: Term, needed: set[str], kind: DType) -> Term:
     """Two operands into one, by a matrix product over the letters both have and nobody else needs."""
     left, right = _drop_ones(left, right), _drop_ones(right, left)
-    left, right = _sum_out(left, needed | set(right[1])), _sum_out(right, needed | set(left[1]))
+    left, right = _sum_out(left, needed | set(right[1]), kind), _sum_out(right, needed | set(left[1]), kind)
     shared = [c for c in left[1] if c in right[1]]
     batch = "".join(c for c in shared if c in needed)
     inner = "".join(c for c in shared if c not in needed)
@@ -162,9 +184,13 @@ def _contract(left: Term, right: Term, needed: set[str]) -> Term:
     size = dict(zip(left[1], left[0].shape, strict=True)) | dict(zip(right[1], right[0].shape, strict=True))
     a = _grouped(left, (batch, rows, inner), size)
     b = _grouped(right, (batch, inner, columns), size)
-    product_of = elementwise(REGISTRY["multiply"], (a, b), {}) if not inner else run("matmul", a, b)
+    product_of = product_in(a, b, kind) if inner else _times(convert(a, kind), convert(b, kind))
     labels = batch + rows + columns
     return reshaped(product_of, tuple(size[c] for c in labels)), labels
+
+
+def _times(a: Array, b: Array) -> Array:
+    return elementwise(REGISTRY["multiply"], (a, b), {})
 
 
 def _grouped(term: Term, groups: tuple[Labels, ...], size: dict[str, Size]) -> Array:

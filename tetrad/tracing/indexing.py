@@ -7,19 +7,21 @@ with NumPy's meaning. A mask selects a number of elements that depends on data, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from tetrad.core.dtypes import bool_, i32, i64, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError, an
 from tetrad.core.op import REGISTRY
+from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
 from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
 from tetrad.tracing.operands import as_array, convert, elementwise, is_operand, run, scalar, size_array, traced
 
 INDICES = "index: an index is an int, a slice, None, Ellipsis or an integer array"
-Item = int | slice | None | Array
+Item = int | slice | None | Array | EllipsisType  # Ellipsis of no width, between indices, sets them apart
 
 
 def getitem(x: Array, key: Any, /) -> Array:
@@ -30,48 +32,73 @@ def getitem(x: Array, key: Any, /) -> Array:
     Array([[2, 1, 0],
            [5, 4, 3]], int32)
     """
-    if _is_lone_mask(key):
-        return _kept_or_not(x, bool(key))
-    items = _items(x, key if isinstance(key, tuple) else (key,))
+    x, items = items_of(x, key)
     if any(isinstance(item, Array) for item in items):
         return _at_places(x, items) if is_box(x, items) else _advanced(x, items)
     return _basic(x, items)
 
 
-def _is_lone_mask(key: Any) -> bool:
-    """A truth value, or a mask without axes."""
-    if isinstance(key, Array | np.ndarray):
-        return not key.ndim and key.dtype in (bool_, np.bool_) and not isinstance(key, TracedArray)
-    return isinstance(key, bool | np.bool_)
+@record(eq=False)
+class Flag:
+    """A mask without axes, known now: it takes an axis of size 1, once or not at all."""
+
+    chosen: bool
 
 
-def _kept_or_not(x: Array, is_kept: bool) -> Array:
-    """x along a new axis, once or not at all."""
-    whole = reshaped(x, (1, *x.shape))
-    return whole if is_kept else sliced(whole, (0,) * whole.ndim, (0, *x.shape), (1,) * whole.ndim)
-
-
-def _items(x: Array, key: tuple[Any, ...]) -> list[Item]:
-    """The key with one item per axis (and None for new axes): no Ellipsis, no masks, no lists."""
-    items: list[Any] = []
-    masks: list[tuple[int, Shape]] = []  # where one began, and its shape
-    for part in key:
-        if part is None or part is Ellipsis or isinstance(part, slice):
-            items.append(part)
-            continue
-        found, mask = _index(part)
-        masks += [] if mask is None else [(len(items), mask)]
-        items.extend(found)
-    given = sum(item is not None and item is not Ellipsis for item in items)
+def items_of(x: Array, key: Any) -> tuple[Array, list[Item]]:
+    """One item per axis (and None for new axes): no masks, no lists. A mask without axes makes an axis, which the
+    array that is returned has."""
+    parts, masks = _parts(key if isinstance(key, tuple) else (key,))
+    given = sum(_takes_axis(part) for part in parts)
     if given > x.ndim:
         fail(BoundsError, f"index: {given} indices for {x.type}, which has {x.ndim} axes")
-    if sum(item is Ellipsis for item in items) > 1:
+    if sum(part is Ellipsis for part in parts) > 1:
         fail(BoundsError, "index: an index has at most one Ellipsis")
-    at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     for place, mask in masks:
-        before = sum(item is not None and item is not Ellipsis for item in items[:place])
+        before = sum(_takes_axis(part) for part in parts[:place])
         _check_mask(x, mask, before if place < at else before + x.ndim - given)
-    return [*items[:at], *[slice(None)] * (x.ndim - given), *items[at + 1 :]]
+    between = [slice(None)] * (x.ndim - given) or _apart(parts, at)
+    return _with_flags(x, [*parts[:at], *between, *parts[at + 1 :]])
+
+
+def _parts(key: tuple[Any, ...]) -> tuple[list[Any], list[tuple[int, Shape]]]:
+    """The key with masks as integer arrays or flags; and where each mask began, with its shape."""
+    parts: list[Any] = []
+    masks: list[tuple[int, Shape]] = []
+    for part in key:
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            parts.append(part)
+            continue
+        found, mask = _index(part)
+        masks += [] if mask is None else [(len(parts), mask)]
+        parts.extend(found)
+    return parts, masks
+
+
+def _takes_axis(part: Any) -> bool:
+    return part is not None and part is not Ellipsis and not isinstance(part, Flag)
+
+
+def _apart(parts: Sequence[Any], at: int) -> list[EllipsisType]:
+    """An Ellipsis of no width: it says nothing, unless it stands between indices."""
+    sides = (parts[:at], parts[at + 1 :])
+    is_between = all(any(isinstance(part, int | Array | Flag) for part in side) for side in sides)
+    return [Ellipsis] if is_between else []
+
+
+def _with_flags(x: Array, parts: list[Any]) -> tuple[Array, list[Item]]:
+    if not any(isinstance(part, Flag) for part in parts):
+        return x, parts
+    sizes = iter(x.shape)
+    shape = [1 if isinstance(p, Flag) else next(sizes) for p in parts if isinstance(p, Flag) or _takes_axis(p)]
+    places = [as_array(np.zeros(int(p.chosen), np.int32)) if isinstance(p, Flag) else p for p in parts]
+    return reshaped(x, tuple(shape)), places
+
+
+def is_index(item: Item) -> TypeGuard[int | Array]:
+    """Does it select by position?"""
+    return isinstance(item, int | Array)
 
 
 def _check_mask(x: Array, mask: Shape, axis: int) -> None:
@@ -82,7 +109,7 @@ def _check_mask(x: Array, mask: Shape, axis: int) -> None:
         fail(BoundsError, message, "mask and axes must be of one size")
 
 
-def _index(part: Any) -> tuple[list[int | Array], Shape | None]:
+def _index(part: Any) -> tuple[list[int | Array | Flag], Shape | None]:
     """An int or integer array; a mask becomes one integer array per axis of it, and its shape is told."""
     if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
         return [int(part)], None
@@ -94,7 +121,7 @@ def _index(part: Any) -> tuple[list[int | Array], Shape | None]:
             message = "index: how many elements a mask selects is only known when the program runs"
             fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
         if not array.ndim:
-            fail(BoundsError, "index: a mask without axes stands alone", "x[mask], and index the result")
+            return [Flag(bool(array.view))], None
         return [as_array(i) for i in np.nonzero(array.view)], array.shape
     if not array.dtype.is_integer:
         fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")
@@ -114,6 +141,8 @@ def _basic(x: Array, items: Sequence[Item]) -> Array:
     for item in items:
         if item is None:
             shape.append(1)
+            continue
+        if item is Ellipsis:
             continue
         start, size, step = _span(item, x.shape[axis])  # type: ignore[arg-type]
         starts.append(start)
@@ -166,17 +195,21 @@ def _symbolic_span(item: slice, size: SizeExpr) -> tuple[Size, Size, int]:
 
 def is_box(x: Array, items: Sequence[Item]) -> bool:
     """Numbers, some of them traced, along several axes, and slices without gaps: one part in one piece."""
-    numbers = [item for item in items if item is not None and not isinstance(item, slice)]
+    numbers = [item for item in items if is_index(item)]
     is_traced = any(isinstance(item, TracedArray) for item in numbers) and all(isinstance(n, int) for n in x.shape)
-    plain = all(is_plain(item) for item in items)
-    return plain and is_traced and len(numbers) > 1
+    return len(numbers) > 1 and is_traced and is_one_piece(x, items)
 
 
-def is_plain(item: Item) -> bool:
-    """A number, known or traced, or a slice without gaps."""
+def is_one_piece(x: Array, items: Sequence[Item]) -> bool:
+    """Numbers, known or traced, and slices without gaps."""
+    taking = (item for item in items if item is not None and item is not Ellipsis)
+    return all(_is_span(item, size) for item, size in zip(taking, x.shape, strict=True))
+
+
+def _is_span(item: int | slice | Array, size: Size) -> bool:
     if isinstance(item, Array):
-        return not item.ndim
-    return item is None or isinstance(item, int) or item.step in (None, 1)
+        return not item.ndim and size != 1  # along an axis of size 1 nobody would look at the number and find it wrong
+    return isinstance(item, int) or item.step in (None, 1)
 
 
 def box_of(x: Array, items: Sequence[Item]) -> tuple[list[Any], Shape, Shape]:
@@ -187,6 +220,8 @@ def box_of(x: Array, items: Sequence[Item]) -> tuple[list[Any], Shape, Shape]:
     for item in items:
         if item is None:
             shape.append(1)
+            continue
+        if item is Ellipsis:
             continue
         start, size = _begin(item, x.shape[len(starts)])
         starts.append(start)
@@ -218,10 +253,10 @@ def _at_places(x: Array, items: Sequence[Item]) -> Array:
 
 def _advanced(x: Array, items: Sequence[Item]) -> Array:
     """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if several)."""
+    together = are_together(items)
     x, plain = _with_new_axes(x, items)
     kept = _basic(x, [item if isinstance(item, slice) else slice(None) for item in plain])
     axes = [axis for axis, item in enumerate(plain) if not isinstance(item, slice)]
-    together = axes[-1] - axes[0] + 1 == len(axes)
     front = axes[0] if together else 0  # NumPy: indices that stand apart put their axes first
     rest = [axis for axis in range(kept.ndim) if axis not in axes]
     moved = permuted(kept, [*rest[:front], *axes, *rest[front:]])
@@ -231,11 +266,18 @@ def _advanced(x: Array, items: Sequence[Item]) -> Array:
     return take_axis(joined, _merge(indices, sizes), front)
 
 
+def are_together(items: Sequence[Item]) -> bool:
+    """Do all indices stand side by side?"""
+    places = [i for i, item in enumerate(items) if is_index(item)]
+    return places[-1] - places[0] + 1 == len(places)
+
+
 def _with_new_axes(x: Array, items: Sequence[Item]) -> tuple[Array, list[int | slice | Array]]:
     """The new axes made first, as axes of size 1 that are taken whole."""
     sizes = iter(x.shape)
-    shape = tuple(1 if item is None else next(sizes) for item in items)
-    return reshaped(x, shape), [slice(None) if item is None else item for item in items]
+    wide = [item for item in items if item is not Ellipsis]
+    shape = tuple(1 if item is None else next(sizes) for item in wide)
+    return reshaped(x, shape), [slice(None) if item is None else item for item in wide]
 
 
 def permuted(x: Array, order: Sequence[int]) -> Array:
