@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-MODULES = ("functions", "kernel", "nn")  # names that `tetrad.names` itself imports
+MODULES = ("errors", "functions", "kernel", "nn")  # names that `tetrad.names` itself imports
 
 
 def __getattr__(name: str) -> Any:
