@@ -17,6 +17,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bool_
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError, an
+from tetrad.core.floats import are_plain, own_floats
 from tetrad.core.op import Op
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.source import user_source
@@ -409,6 +410,9 @@ class TracedArray(Array):
 
 def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an op to concrete arrays, now, with NumPy; a tuple when it has several results."""
+    if not are_plain():
+        with own_floats():
+            return evaluate(op, args, params)
     arrays = [a if isinstance(a, Array) else Array.from_numpy(np.asarray(a)) for a in args]
     views = [a.view for a in arrays]
     try:
