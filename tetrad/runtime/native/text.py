@@ -14,10 +14,11 @@ from string import Template
 
 from tetrad.core.errors import CompileError
 from tetrad.core.target import Target
-from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
+from tetrad.runtime.native import ANYTIME, CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
 from tetrad.runtime.native.entries import ENTRIES
 from tetrad.runtime.native.loops import LOOPS
-from tetrad.runtime.native.runs import RUNS, SIGNALS
+from tetrad.runtime.native.runs import RUNS
+from tetrad.runtime.native.signals import SIGNALS
 from tetrad.runtime.native.waiting import FUTEX, NAP, WAITING
 
 # A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
@@ -67,8 +68,8 @@ def native_text(target: Target, futex: bool | None = None) -> str:
     if futex is None:
         futex = "linux" in target.triple
     numbers = {
-        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
-        "PIECES_LESS": PIECES - 1,
+        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, "HOOK": HOOK, "ANYTIME": ANYTIME, "EXIT": EXIT,
+        "YIELDS": YIELDS, "PIECES": PIECES, "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
         "MARK": MARK,
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,

@@ -260,8 +260,22 @@ done:
   ret void
 }
 
-; Trap code or stop word: nonzero means that no further kernel should start.
+; Trap code or stop word: nonzero means that no further kernel should start. A signal that waits for this is told.
+; entry -[none waits]-> look;  entry -> whose -[the owner's thread]-> tell -> look;  whose -> look
 define internal i64 @tetrad.trouble(ptr %ctx) nounwind {
+entry:
+  %pending = load atomic i64, ptr @tetrad.pending monotonic, align 8
+  %waits = icmp ne i64 %pending, 0
+  br i1 %waits, label %whose, label %look
+whose:
+  %thread = call ptr @llvm.thread.pointer()
+  %owner = load atomic ptr, ptr @tetrad.owner monotonic, align 8
+  %mine = icmp eq ptr %thread, %owner
+  br i1 %mine, label %tell, label %look
+tell:
+  call void @tetrad.listen()
+  br label %look
+look:
   %status = load atomic i64, ptr %ctx monotonic, align 8
   %stop.at = getelementptr i64, ptr %ctx, i64 $STOP
   %stop = load atomic i64, ptr %stop.at monotonic, align 8
