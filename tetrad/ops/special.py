@@ -269,7 +269,7 @@ def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: S
         return moved(rows, 1, 0)
     updates, indices = all_batched(batched, (updates, indices))
     batch, count, *rest = updates.type.shape
-    flat = reshape(offset_indices(indices, size), (batch * count,))
+    flat = reshape(offset_indices("scatter_add", indices, 0, size), (batch * count,))
     rows = scatter_add(reshape(updates, (batch * count, *rest)), flat, size=batch * size)
     return reshape(rows, (batch, size, *rest))
 

@@ -16,10 +16,10 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bool_
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError, an
+from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, UnsupportedError, an
 from tetrad.core.floats import are_plain, own_floats
 from tetrad.core.op import Op
-from tetrad.core.sizes import Shape, Size, reach
+from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
 from tetrad.core.tree import tree_map
 from tetrad.core.types import ArrayType
@@ -501,10 +501,3 @@ def node_of(x: Array, trace: Trace) -> Node:
     if id(x) not in trace.constants:
         trace.constants[id(x)] = (x, make_constant(x.view, x.type))
     return trace.constants[id(x)][1]
-
-
-def check_bounds(indices: np.ndarray, size: int, what: str) -> None:
-    """Refuse an index outside -size <= index < size."""
-    wrong = indices[(indices < -size) | (indices >= size)]
-    if wrong.size:
-        fail(BoundsError, f"{what}: index {wrong.flat[0]} is out of range for an axis of size {size}", reach(size))
