@@ -32,6 +32,7 @@ from tetrad.runtime.listen import EAR, UNHEARD_BY_WORKERS, python_functions, res
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.native import (
     ANYTIME,
+    APART,
     CONTEXT,
     CONTEXT_WORDS,
     HOOK,
@@ -298,15 +299,18 @@ def use_library(library: Library) -> None:
             state.native = Native(library)
 
 
-def run(table: Table, bases: Sequence[int], threads: int | None = None, profile: bool = False) -> Outcome | None:
+def run(
+    table: Table, bases: Sequence[int], threads: int | None = None, profile: bool = False, apart: bool = True
+) -> Outcome | None:
     """Execute the table; `bases` are the addresses its words refer to.
 
     `threads` None: what the machine allows, if the table is worth it; a number is taken at its word. Raises `Trapped`
     when a kernel trapped, and what a handler of signals raised meanwhile (KeyboardInterrupt after Ctrl-C); then what it
-    was writing is in no defined state.
+    was writing is in no defined state. With `profile` all workers wait for each other after every entry: its time is
+    that of all of them. Without `apart` only where they would anyway: then it is that of worker 0.
     """
     if threads is not None or profile or table.heavy:
-        return run_heavy(table, bases, threads, profile)
+        return run_heavy(table, bases, threads, profile, apart)
     pool = state.pool or state.make_pool()
     context = pool.context(table)
     try:
@@ -320,7 +324,9 @@ def run(table: Table, bases: Sequence[int], threads: int | None = None, profile:
     return None
 
 
-def run_heavy(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:
+def run_heavy(
+    table: Table, bases: Sequence[int], threads: int | None, profile: bool, apart: bool = True
+) -> Outcome | None:
     """The same for tables that take longer than a call: with workers, without the GIL, with an ear for signals."""
     pool = state.pool or state.make_pool()
     wanted = wanted_threads(pool, table, threads)
@@ -329,7 +335,8 @@ def run_heavy(table: Table, bases: Sequence[int], threads: int | None, profile: 
         pool.make_way()
     context = pool.context(table, wanted)
     context.block.words[SIGNALS] = signals = EAR.listens_to()
-    pack_slowly(context, table, wanted | (hook_of(table) if signals else 0), bases)
+    timing = APART if profile and apart else 0
+    pack_slowly(context, table, wanted | timing | (hook_of(table) if signals else 0), bases)
     ticks = array("q", bytes(8 * table.slots)) if profile else None
     context.block.words[PROFILE] = ticks.buffer_info()[0] if ticks else 0
     code = pool.native.run(context.address)

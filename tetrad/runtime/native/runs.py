@@ -11,7 +11,9 @@ define i64 @tetrad_ticks() nounwind {
   ret i64 %now
 }
 
+; entry -[timed apart]-> meet -> run;  entry -> run
 define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threads, ptr %profile) nounwind {
+entry:
   %scratch.at = getelementptr i64, ptr %ctx, i64 $SCRATCH
   %scratch = load ptr, ptr %scratch.at
   %stride.at = getelementptr i64, ptr %ctx, i64 $STRIDE
@@ -27,12 +29,23 @@ define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threa
   store ptr %area, ptr %area.at
   %turn.at = getelementptr i64, ptr %frame, i64 $TURN
   store i64 0, ptr %turn.at
+  %options.at = getelementptr i64, ptr %ctx, i64 $OPTIONS
+  %options = load i64, ptr %options.at
+  %timed = and i64 %options, $APART
+  %timed.at = getelementptr i64, ptr %frame, i64 $TIMED
+  store i64 %timed, ptr %timed.at
   %agreed = getelementptr i64, ptr %ctx, i64 $AGREED
   %agreed.at = getelementptr i64, ptr %frame, i64 $AGREED_AT
   store ptr %agreed, ptr %agreed.at
   %table.at = getelementptr i64, ptr %ctx, i64 $TABLE
   %table = load ptr, ptr %table.at
   %bases = getelementptr i64, ptr %ctx, i64 $BASES
+  %apart = icmp ne i64 %timed, 0
+  br i1 %apart, label %meet, label %run
+meet:
+  call void @tetrad.barrier(ptr %frame)
+  br label %run
+run:
   call void @tetrad.entries(ptr %frame, ptr %table, ptr %bases, ptr %profile, i1 true)
   ret void
 }

@@ -314,6 +314,23 @@ define internal void @tetrad.set_mark(ptr %frame, i64 %mark) nounwind {
   ret void
 }
 
+; Now, if entries are timed apart.
+define internal void @tetrad.note_release(ptr %frame) nounwind {
+entry:
+  %timed.at = getelementptr i64, ptr %frame, i64 $TIMED
+  %timed = load i64, ptr %timed.at
+  %untimed = icmp eq i64 %timed, 0
+  br i1 %untimed, label %done, label %note
+note:
+  %ctx = load ptr, ptr %frame
+  %released.at = getelementptr i64, ptr %ctx, i64 $RELEASED
+  %now = $TICKS
+  store atomic i64 %now, ptr %released.at monotonic, align 8
+  br label %done
+done:
+  ret void
+}
+
 ; entry -[alone]-> solo;  entry -> arrive -[last]-> release;  arrive -> wait
 define internal void @tetrad.barrier(ptr %frame) nounwind {
 entry:
@@ -323,6 +340,7 @@ entry:
   %alone = icmp eq i64 %threads, 1
   br i1 %alone, label %solo, label %arrive
 solo:
+  call void @tetrad.note_release(ptr %frame)
   call void @tetrad.agree(ptr %frame)
   ret void
 arrive:
@@ -338,6 +356,7 @@ arrive:
   br i1 %last, label %release, label %wait
 release:
   store atomic i64 0, ptr %count.at monotonic, align 8
+  call void @tetrad.note_release(ptr %frame)
   call void @tetrad.agree(ptr %frame)
   call void @tetrad.announce(ptr %gen.at, i64 %following, ptr %dozers, i32 -1)
   ret void
