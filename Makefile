@@ -1,7 +1,9 @@
 # Needs make and a Python of at least 3.11; everything else is installed into .venv.
 
 CANDIDATES := python3.11 python3.12 python3.13 python3
-CAN_BUILD := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+CAN_BUILD := import ensurepip, venv; $(NEW_ENOUGH)
+PIP_INSTALL := -m pip install --disable-pip-version-check
 PYTHON ?= $(shell for p in $(CANDIDATES); do if $$p -c '$(CAN_BUILD)' 2>/dev/null; then echo $$p; break; fi; done)
 
 VENV := .venv
@@ -34,7 +36,7 @@ test-slow: $(TEST_READY)
 # Code for processors that may not be here, in an emulator: a PyPI package for Linux on x86-64, which needs glibc 2.38 or
 # a C compiler. About ten minutes for each processor; what a signal ends is not for an emulator.
 test-emulated: $(TEST_READY)
-	$(VENV)/bin/python -m pip install --quiet bochscpu-python==0.4.0
+	$(VENV)/bin/python $(PIP_INSTALL) bochscpu-python==0.4.0
 	for name in $(EMULATED); do \
 	  EMULATED=$$name $(VENV)/bin/python -m pytest -p tests.emulated.plugin -o timeout=1200 -k "not ctrl_c" \
 	    $(EMULATED_TESTS) || exit 1; \
@@ -85,22 +87,35 @@ $(PEERS)/bin/python:
 
 # The stamps are order-only on the interpreter: pip touches files in the environment, that is no reason to reinstall.
 $(RUN_READY): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --editable '.[lm]'
+	$(call install,$(VENV),--editable '.[lm]')
 	touch $@
 
 $(TEST_READY): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
+	$(call install,$(VENV),--editable '.[test]')
 	touch $@ $(RUN_READY)
 
 $(PEERS_READY): pyproject.toml | $(PEERS)/bin/python
-	$(PEERS)/bin/python -m pip install --quiet --editable . jax jaxlib
+	$(call install,$(PEERS),--editable . jax jaxlib)
 	touch $@
 
 $(LLM_READY): $(PEERS_READY)
-	$(PEERS)/bin/python -m pip install --quiet --editable '.[lm]' llama-cpp-python
+	$(call install,$(PEERS),--editable '.[lm]' llama-cpp-python)
 	touch $@
 
+# What is wrong with the interpreter is said before anything is made or fetched, and each long step before it begins.
 define make_venv
 @test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+@$(PYTHON) -c '$(CAN_BUILD)' 2>/dev/null || { \
+  echo "Python 3.11 or newer with venv is needed, $(PYTHON) is: $$($(PYTHON) -VV 2>&1 | head -n 1)" >&2; \
+  echo "name another: make PYTHON=/path/to/python3" >&2; exit 1; }
+@echo "making an environment in $(1) with $(PYTHON)"
 $(PYTHON) -m venv $(1)
+endef
+
+define install
+@$(1)/bin/python -c '$(NEW_ENOUGH)' || { \
+  echo "Python 3.11 or newer is needed, $(1) has: $$($(1)/bin/python -V 2>&1)" >&2; \
+  echo "delete $(1) and run make again, with PYTHON=/path/to/python3 if need be" >&2; exit 1; }
+@echo "installing into $(1): at first this fetches packages for a minute or two"
+$(1)/bin/python $(PIP_INSTALL) $(2)
 endef

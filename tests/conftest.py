@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
     """Runs before any module of the package is imported, so that the package sees this environment."""
     for name in [n for n in os.environ if n.startswith("TETRAD_") and n not in KEPT_FLAGS]:
         del os.environ[name]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        # As under nohup. Children inherit what is ignored, and tests of Ctrl-C would wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tetrad-tests-") as cache:
         os.environ["TETRAD_CACHE_DIR"] = cache
         return (yield)

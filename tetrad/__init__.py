@@ -23,15 +23,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-MODULES = ("functions", "kernel", "nn")  # names that `tetrad.names` itself imports
+MODULES = ("errors", "functions", "kernel", "nn")  # names that `tetrad.names` itself imports
 
 
 def __getattr__(name: str) -> Any:
+    with importlib.import_module("tetrad.core.floats").own_floats():  # modules compute constants as they load
+        return found(name)
+
+
+def found(name: str) -> Any:
     if name in MODULES:
         return importlib.import_module(f"tetrad.{name}")
     home = "tetrad.lm" if name == "load" else "tetrad.names"
-    globals()[name] = found = getattr(importlib.import_module(home), name)
-    return found
+    globals()[name] = value = getattr(importlib.import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from tetrad import functions as td
 from tetrad import nn
 from tetrad.core.dtypes import bool_, f32
 from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.floats import guarded
 from tetrad.core.sizes import Size
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.creation import positions
@@ -22,6 +23,7 @@ from tetrad.tracing.operands import as_array
 NAME = "dot_product_attention"
 
 
+@guarded
 def dot_product_attention(
     query: Any,
     key: Any,

@@ -98,7 +98,8 @@ def compare(console: Console, compiled: Jitted, arrays: Sequence[np.ndarray], st
         table.add_row(name, time_text(seconds * 1e9), f"{seconds / timed['NumPy']:.2f}", error)
     console.print(table)
     spent = sum(seconds for stage, seconds in story.stages.items() if stage != "run")
-    console.print(f"{story.threads} threads; compiled in {time_text(spent * 1e9)}\n")
+    busy = "; other programs took processors away meanwhile" * story.is_busy
+    console.print(f"{story.threads} threads; compiled in {time_text(spent * 1e9)}{busy}\n")
 
 
 def best_seconds(run: Callable[[], object]) -> float:

@@ -47,7 +47,7 @@ from tetrad.tracing.dynamic import (
     dynamic_update_slice_in_dim,
 )  # fmt: skip
 from tetrad.tracing.einsum import einsum
-from tetrad.tracing.indexing import as_indices, getitem, take_axis
+from tetrad.tracing.indexing import as_indices, getitem, picked, take_axis  # noqa: F401  (getitem: operators ask for it here)
 from tetrad.tracing.linear import matmul, tensordot, vecdot
 from tetrad.tracing.manipulation import (
     astype,
@@ -224,7 +224,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Array:
         fail(ShapeError, f"take_along_axis: {x.type} and indices {at.type} differ in rank")
     along = axis_of("take_along_axis", axis, x.ndim)
     others = [reshape(positions(n), tuple(-1 if j == i else 1 for j in range(x.ndim))) for i, n in enumerate(x.shape)]
-    return getitem(x, tuple(at if i == along else other for i, other in enumerate(others)))
+    return picked(x, [at if i == along else other for i, other in enumerate(others)], "take_along_axis")
 
 
 def scatter_add(updates: Any, indices: Any, size: Any) -> Array:

@@ -14,6 +14,7 @@ from tetrad import functions as td
 from tetrad import random
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import SettingError, ShapeError
+from tetrad.core.floats import guarded
 from tetrad.linalg import diagonal, qr
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import axes_of, axis_of
@@ -84,6 +85,7 @@ def variance_scaling(
     if distribution not in DRAWN:
         raise SettingError("variance_scaling: distribution", ", ".join(DRAWN), distribution)
 
+    @guarded
     def draw(key: Any, shape: Any, dtype: Any = dtype) -> Array:
         count = MODES[mode](*fans(shape, in_axis, out_axis, batch_axis))
         return DRAWN[distribution](key, shape, dtype, math.sqrt(scale / max(count, 1)))

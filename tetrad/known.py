@@ -19,6 +19,7 @@ import numpy as np
 from tetrad.compiler import objects, stations
 from tetrad.compiler.objects import made_by
 from tetrad.compiler.reading import Recalled, Wanted, recall, type_from
+from tetrad.core.floats import own_floats
 from tetrad.core.forks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import SizeExpr, bind, dims_of
@@ -93,6 +94,10 @@ class Known:
 
     def sized(self, *arguments: Array) -> Sized:
         """The program for arguments of these types."""
+        with own_floats():
+            return self._sized(arguments)
+
+    def _sized(self, arguments: Sequence[Array]) -> Sized:
         given = tuple([x.type for x in arguments])
         kinds = tuple([marked(kind, self.marks.get(i)) for i, kind in enumerate(given)])
         values = sizes_of(kinds, given)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32
 from tetrad.core.errors import SettingError, ShapeError, TetradError
+from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
@@ -391,6 +392,7 @@ def svdvals(x: Any, /) -> Array:
     return convert(_run("svdvals", a), dtype.real)
 
 
+@guarded
 def pinv(x: Any, /, *, rtol: Any = None) -> Array:
     """The pseudo-inverse. Singular values up to rtol times the largest count as zero; default: max(M, N) * eps.
 
@@ -446,6 +448,7 @@ def _longer(a: Array) -> int:
     return max(m, n)
 
 
+@guarded
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
     """How many singular values are above rtol times the largest; default: max(M, N) * eps.
 
@@ -463,6 +466,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
 # -- norms ------------------------------------------------------------------------------------------------------------
 
 
+@guarded
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
     """The norm of vectors along axes, all by default: (sum of |x|^ord)^(1/ord); inf: the largest, -inf: the smallest.
 
@@ -498,6 +502,7 @@ def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool
     return _apply("maximum", largest(size, axis=axes, keepdims=keepdims), 0)
 
 
+@guarded
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """The norm of matrices: "fro", "nuc" (sum of singular values), 2 and -2 (largest and smallest of them), 1 and -1
     (largest and smallest sum of a column), inf and -inf (of a row).

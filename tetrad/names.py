@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tetrad import functions, kernel, nn
-from tetrad.core import errors, tree
+from tetrad import errors, functions, kernel, nn
+from tetrad.core import tree
 from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim

@@ -13,6 +13,7 @@ from typing import Any
 from tetrad import functions as td
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY
 from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
@@ -66,6 +67,7 @@ def softplus(x: Any) -> Array:
     return elementwise(REGISTRY["softplus"], (x,), {})
 
 
+@guarded
 def gelu(x: Any, *, approximate: bool = True) -> Array:
     """x times the normal distribution function of x; `approximate` takes the formula with tanh.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tetrad.core.dtypes import f32, named
 from tetrad.core.errors import ShapeError, UnsupportedError
+from tetrad.core.floats import guarded
 from tetrad.core.owners import lasting
 from tetrad.core.types import ArrayType
 from tetrad.ops.decoded import dequantize as dequantize_op
@@ -44,6 +45,7 @@ def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     return Array.from_bytes(LANES[name].interleave(raw.reshape(packed)), ArrayType(DTYPES[name], (rows, columns)))
 
 
+@guarded
 def quantize(x: Any, name: str) -> Array:
     """The nearest the block format `name` comes to a matrix.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.floats import guarded
 from tetrad.core.sizes import Shape, Size, product
 from tetrad.functions import (
     argmax,
@@ -352,6 +353,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     return convert(g[0] - g[1], wanted)
 
 
+@guarded
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = f32) -> Array:
     """Normal numbers that fell between lower and upper; far out in a tail as well.
 

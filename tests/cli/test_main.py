@@ -111,6 +111,12 @@ def test_a_bad_flag_is_one_clear_error(name: str, said: str) -> None:
     assert code == 1 and printed.startswith(f"Error: {said}\n  hint: ")
 
 
+def test_a_variable_of_somebody_else_stops_no_command() -> None:
+    code, printed, told = tetrad("list", TETRAD_SERVICE_HOST="10.0.0.11", TETRAD_PORT="tcp://10.0.0.11:80")
+    assert code == 0, printed + told
+    assert "TETRAD_SERVICE_HOST" in told and "TETRAD_PORT" in told
+
+
 INTERRUPT_AT = """
 import os, signal, sys
 class Finder:

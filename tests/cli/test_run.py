@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import pty
 import re
 import signal
 import sqlite3
@@ -234,6 +235,34 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(tiny_file: Path) -> None:
         printed = run.stdout.read()
         assert " ...\n\nuser: Hi\nassistant: " in printed
         assert (run.wait(10), run.stderr.read()) == (0, "")
+
+
+UNDISTURBED = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+"""
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["to the terminal", "to a file"])
+@pytest.mark.parametrize("text", [b"", b"Hi\r\n"], ids=["waiting", "answering"])
+def test_a_chat_ends_when_its_terminal_is_gone(tiny_file: Path, folder: Path, is_seen: bool, text: bytes) -> None:
+    """Also where the signals that would end it are ignored (nohup), and the answer has no end."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-c", UNDISTURBED + RUN, "chat", str(tiny_file), *ENDLESS[1:]]
+    out = theirs if is_seen else subprocess.DEVNULL
+    with subprocess.Popen(words, stdin=theirs, stdout=out, stderr=theirs, cwd=ROOT, start_new_session=True) as chat:
+        os.close(theirs)
+        try:
+            shown = b""
+            while b"to end" not in shown:  # the line that greets
+                shown += os.read(ours, 1000)
+            os.write(ours, text)
+            time.sleep(1)
+            os.close(ours)
+            assert chat.wait(20) in (0, 1)
+        finally:
+            chat.kill()
 
 
 def test_a_single_turn(invoke: Invoke, tiny_file: Path) -> None:

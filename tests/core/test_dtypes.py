@@ -132,7 +132,7 @@ def test_other_spellings_of_numpy() -> None:
     assert [d.i64, d.bool_] == [np.longlong, bool]
 
 
-UNLIKE = [None, 3, 1.5, float, int, complex, object(), [], {}, (), "nonsense", "", np.floating, np.generic, np.str_,
+UNLIKE = [None, 3, 1.5, float, int, complex, object, [], {}, (), "nonsense", "", np.floating, np.generic, np.str_,
           np.dtype(">f4"), np.dtype([("a", "f4")]), np.ones(3), ml_dtypes.int4, ml_dtypes.float8_e4m3fn,
           ml_dtypes.float8_e5m2, np.datetime64]  # fmt: skip
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 
+from tetrad import errors as public
 from tetrad.core import errors
 from tetrad.core.errors import TetradError, VerifyError
 from tetrad.core.source import Source
@@ -22,6 +25,24 @@ def test_the_text_reads_message_place_hint() -> None:
         "  hint: transpose one side"
     )  # fmt: skip
     assert (error.message, error.source, error.hint) == ("matmul: inner sizes differ", source, "transpose one side")
+
+
+def test_the_public_module_has_every_error_and_no_copies() -> None:
+    assert public.__all__ == sorted(c.__name__ for c in ALL)
+    assert all(getattr(public, c.__name__) is c for c in ALL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import tetrad.errors; tetrad.errors.ShapeError",
+        "from tetrad.errors import ShapeError; import tetrad as td; assert td.errors.ShapeError is ShapeError",
+        "import tetrad as td; import tetrad.errors; assert td.errors is tetrad.errors",
+    ],
+)
+def test_the_errors_are_a_module_that_can_be_imported_first(text: str) -> None:
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_place_and_hint_are_optional() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+from tetrad.core import flags
 from tetrad.core.errors import FlagError
-from tetrad.core.flags import FLAGS, check_environment, code_key, flag, flag_words
+from tetrad.core.flags import FLAGS, OPTIONS, SERVICE, check_environment, code_key, flag, flag_words
 
 VALID = [
     *[("TETRAD_SHOW", v) for v in ("", "graph", "graph,passes,kernel,llvm,asm,schedule", "passes:fuse,llvm")],
@@ -50,18 +55,60 @@ def test_bad_values_are_refused_with_the_allowed_ones(name: str, value: str) -> 
         check_environment({name: value})
 
 
-def test_an_unknown_flag_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(FlagError, match=r"unknown flag TETRAD_MEOW\n  hint: flags: TETRAD_SHOW, "):
-        check_environment({"TETRAD_MEOW": "graph"})
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("SHOWW", "SHOW"), ("CACHE", "CACHE_DIR"), ("THREAD", "THREADS"), ("TOPK", "TOP_K"), ("ARCH_TARGET", "TARGET")],
+    [
+        *[("SHOWW", "SHOW"), ("CACHE", "CACHE_DIR"), ("THREAD", "THREADS"), ("TOPK", "TOP_K"), ("SHWO", "SHOW")],
+        *[("SYSTEM_PROMT", "SYSTEM_PROMPT"), ("MODE", "MODEL"), ("CACHEDIR", "CACHE_DIR"), ("TARGTE", "TARGET")],
+    ],
 )
-def test_an_unknown_flag_is_told_the_nearest_known_one(name: str, meant: str) -> None:
+def test_a_misspelt_flag_is_refused_and_told_the_one_that_was_meant(name: str, meant: str) -> None:
     with pytest.raises(FlagError, match=rf"unknown flag TETRAD_{name}\n  hint: did you mean TETRAD_{meant}\? flags: "):
         check_environment({f"TETRAD_{name}": ""})
+
+
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, "WARNINGS", flags.Warnings())
+
+
+# As the documentation of Kubernetes has them ("Discovering services"), for services tetrad, tetrad-api, tetrad-model.
+KUBERNETES = [
+    *["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_80_TCP_PROTO"],
+    *["PORT_80_TCP_PORT", "PORT_80_TCP_ADDR", "PORT_53_UDP_ADDR", "API_PORT", "API_SERVICE_HOST"],
+    *["MODEL_PORT", "MODEL_SERVICE_PORT", "MODELS_PORT_8080_TCP", "SHOW_PORT", "CACHE_PORT", "CACHE_SERVICE_HOST"],
+]
+
+
+@pytest.mark.parametrize("name", [*KUBERNETES, "MEOW", "VERSION", "HOME", "ENV", "ID", "LOG_LEVEL", "API_KEY", "URL"])
+def test_a_variable_that_is_none_of_ours_is_told_once_and_stops_nothing(
+    name: str, untold: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        check_environment({f"TETRAD_{name}": "tcp://10.0.0.11:80"})
+    told = capsys.readouterr().err
+    assert told == f"tetrad: unknown variable TETRAD_{name} has no effect; `tetrad doctor` lists those that have\n"
+
+
+def test_a_closed_stderr_is_no_reason_to_stop(untold: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull, "w") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+    check_environment({"TETRAD_SERVICE_HOST": ""})
+    monkeypatch.setattr(sys, "stderr", None)
+    check_environment({"TETRAD_SERVICE_PORT": ""})
+
+
+@pytest.mark.parametrize("name", [*FLAGS, *sorted(OPTIONS)])
+def test_no_known_name_looks_like_a_service(name: str) -> None:
+    assert not SERVICE.fullmatch(name)
+
+
+@pytest.mark.parametrize("text", ["import tetrad; tetrad.zeros", "import tetrad.lm"])
+def test_the_package_is_imported_beside_a_service_of_its_name(text: str) -> None:
+    given = {f"TETRAD_{name}": "tcp://10.0.0.11:80" for name in KUBERNETES}
+    done = subprocess.run([sys.executable, "-c", text], env=os.environ | given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == len(KUBERNETES)
 
 
 def test_other_programs_variables_are_none_of_our_business() -> None:

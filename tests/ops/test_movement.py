@@ -87,7 +87,7 @@ def test_indices_of_every_integer_type(dtype) -> None:
 def test_an_index_out_of_range_stops_eager_and_compiled_code(index) -> None:
     case = Case((X, np.int32([0, index])), {"axis": 0})
     with pytest.raises(
-        BoundsError, match=rf"gather: index {index} at position \[1\] is out of range for axis 0 of size 6"
+        BoundsError, match=rf"gather: index {index} is out of range for axis 0 of size 6"
     ):
         gather(*case.args, **case.params)
     with pytest.raises(KernelTrap) as caught:

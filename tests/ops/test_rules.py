@@ -70,7 +70,7 @@ def test_indices_count_from_the_end_and_stay_inside() -> None:
     with pytest.raises(BoundsError) as caught:
         wrapped_indices("gather", np.array([[0, 1], [-4, 3]]), 1, 3)
     assert str(caught.value) == (
-        "gather: index -4 at position [1, 0] is out of range for axis 1 of size 3\n  hint: indices go from -3 to 2"
+        "gather: index -4 is out of range for axis 1 of size 3\n  hint: indices go from -3 to 2"
     )
 
 

@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import random
+import stat
 import subprocess
 import sys
 import time
@@ -694,6 +695,40 @@ def test_a_foreign_directory_is_refused(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)
     assert_refused(home, capsys, "belongs to another user")
+
+
+class ForeignEntryOS(FaultyOS):
+    """Files, and only they, belong to another user."""
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        found = super()._call(name, *args, **kwargs)
+        if name != "fstat" or not stat.S_ISREG(found.st_mode):
+            return found
+        fields = list(found)
+        fields[stat.ST_UID] += 1
+        return os.stat_result(fields)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o622])
+def test_an_entry_others_can_write_is_not_loaded(home: Path, good: bytes, mode: int) -> None:
+    entry(home).chmod(mode)
+    cache = ObjectCache(home)
+    assert cache.get(KEY) is None and cache.stats().damaged == 1
+    assert not entry(home).exists()
+    cache.put(KEY, BODY)
+    assert cache.get(KEY) == BODY
+
+
+def test_an_entry_of_another_user_is_not_loaded(home: Path, good: bytes) -> None:
+    cache = ObjectCache(home, system=as_system(ForeignEntryOS()))
+    assert cache.get(KEY) is None and cache.stats().damaged == 1
+    assert not entry(home).exists()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o644])
+def test_an_entry_others_can_only_read_is_loaded(home: Path, good: bytes, mode: int) -> None:
+    entry(home).chmod(mode)
+    assert ObjectCache(home).get(KEY) == BODY
 
 
 class ReadOnlyOS(FaultyOS):

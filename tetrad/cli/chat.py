@@ -6,6 +6,9 @@ else from stdin: nothing is drawn into a pipe. Ctrl-C stops the answer and not t
 
 from __future__ import annotations
 
+import os
+import select
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -118,6 +121,8 @@ def reply(conversation: Conversation, text: str) -> None:
             for piece in shown(pieces, conversation.model.engine, conversation.length):
                 parts.append(piece.text)
                 completion = piece.completion
+                if terminal_is_gone():
+                    raise Ended
     except KeyboardInterrupt:
         say(" ...", end="")
     say("\n", flush=True)
@@ -128,6 +133,19 @@ def reply(conversation: Conversation, text: str) -> None:
     if conversation.is_verbose and completion is not None:
         lines = timing_lines(completion, 0.0, time.perf_counter() - start)
         note("\n".join(line for line in lines if not line.startswith("load")))
+
+
+def terminal_is_gone() -> bool:
+    """Whoever talked to us has closed the terminal, and ignored is what would have ended us (nohup): an answer without
+    an end would go on for ever. Of a pipe nothing is asked: to be at its end is what pipes are for."""
+    try:
+        number = sys.stdin.fileno()
+        is_device = stat.S_ISCHR(os.fstat(number).st_mode)  # a terminal that is gone no longer says that it is one
+    except OSError:
+        return False
+    asked = select.poll()
+    asked.register(number, 0)
+    return is_device and bool(asked.poll(0))  # of a hang-up and of errors it tells unasked
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tetrad.codegen import elf
 from tetrad.codegen.binding import know_other_processors, llvm
 from tetrad.codegen.targets import host_isa, isa_of
 from tetrad.core.errors import CompileError
+from tetrad.core.floats import own_floats
 from tetrad.core.forks import process_lock
 from tetrad.core.pattern import Pattern
 from tetrad.core.target import Target
@@ -56,6 +57,7 @@ def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> byte
         raise CompileError(f"generated code calls unknown functions: {', '.join(unknown)}")
     lib = llvm()
     with (
+        own_floats(),
         lib.owned(lib.ContextCreate(), "ContextDispose") as context,
         lib.owned(parsed(text, context), "DisposeModule") as module,
         machine(target, optimise) as engine,

@@ -16,6 +16,7 @@ from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import loading_runtime
 from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError, an
+from tetrad.core.floats import own_floats
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel.nodes import TAG_SHIFT, Block, Buffer, Foreign, Program
 from tetrad.kernel.verify import problems
@@ -65,7 +66,8 @@ def dispatch(
     if launch is None:
         hint = "back ends: " + ", ".join(BACKENDS)
         raise BackendError(f"dispatch: there is no back end {backend!r}", code=UNSUPPORTED, hint=hint)
-    refuse_invalid(program)
+    with own_floats():
+        refuse_invalid(program)
     given = checked_args(program, args or {})
     data = match_inputs(program, inputs)
     refuse_scratch(program, given)
@@ -101,7 +103,8 @@ BACKENDS: dict[str, Callable[[Program, Mapping[Buffer, Storage], Args, Grid], No
 def code_of(program: Program) -> int:
     runtime = loading_runtime()
     try:
-        address = KERNELS.load([program], current_target(), "mask")[program]
+        with own_floats():
+            address = KERNELS.load([program], current_target(), "mask")[program]
     except CompileError as error:
         raise BackendError(error.message, code=COMPILING, hint=error.hint) from error
     runtime.result()

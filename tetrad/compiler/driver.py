@@ -19,6 +19,7 @@ from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, address_of, describe
 from tetrad.core.flags import flag
+from tetrad.core.floats import own_floats
 from tetrad.core.forks import object_lock
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
@@ -35,7 +36,7 @@ from tetrad.runtime.pool import Trapped
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
-    with uncollected(), stations.recording(stations.Clock()) as clock:
+    with own_floats(), uncollected(), stations.recording(stations.Clock()) as clock:
         with stations.timed("start"):
             target, runtime = current_target(), loading_runtime()
         with stations.timed("passes"):

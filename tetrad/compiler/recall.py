@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tetrad.compiler import stations
 from tetrad.compiler.objects import made_by
 from tetrad.compiler.reading import Recalled, Wanted, recall
+from tetrad.core.floats import own_floats
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
@@ -28,14 +29,15 @@ MAKERS = ("codegen", "compiler", "core", "graph", "kernel", "lower", "ops", "pas
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled | Recalled:
     """The program of a graph, recalled or compiled; `donated` inputs may be overwritten."""
-    key = program_key(graph, donated)
-    found = None if key is None else recall(key, wanted_of(graph, donated))
-    if found is not None:
-        return found
-    compiled = compile_fully(graph, donated)
-    if key is not None:
-        importlib.import_module("tetrad.compiler.keep").keep(key, compiled)
-    return compiled
+    with own_floats():
+        key = program_key(graph, donated)
+        found = None if key is None else recall(key, wanted_of(graph, donated))
+        if found is not None:
+            return found
+        compiled = compile_fully(graph, donated)
+        if key is not None:
+            importlib.import_module("tetrad.compiler.keep").keep(key, compiled)
+        return compiled
 
 
 def compile_fully(graph: Graph, donated: tuple[int, ...]) -> Compiled:

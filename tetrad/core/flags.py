@@ -1,16 +1,19 @@
 """Station 0, shared words: every environment flag, in one table.
 
 Receives os.environ, returns checked values. A flag that changes generated code says so and becomes part of the key of
-the compile cache. An unknown TETRAD_ variable or a bad value is an error that lists the valid ones.
+the compile cache. A misspelt flag or a bad value is an error that lists the valid ones; a TETRAD_ variable that is none
+of ours is told once.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from tetrad.core.errors import FlagError
+from tetrad.core.pattern import Pattern
 from tetrad.core.record import record
 
 SHOW_STATIONS = ("graph", "passes", "kernel", "llvm", "asm", "schedule")
@@ -121,6 +124,26 @@ OPTIONS = frozenset(
 )  # fmt: skip
 
 
+# What Kubernetes sets in every container beside a service named tetrad, or tetrad-something.
+SERVICE = Pattern(r"TETRAD_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+
+
+class Warnings:
+    """One line on stderr for each name, and not again in this process."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+
+    def warn(self, name: str, text: str) -> None:
+        if name not in self.told and sys.stderr is not None:
+            with suppress(OSError, ValueError):  # a closed stderr must not stop a program
+                print(f"tetrad: {text}", file=sys.stderr)
+        self.told.add(name)
+
+
+WARNINGS = Warnings()
+
+
 def flag(name: str, environ: Mapping[str, str] | None = None) -> str:
     """The checked value of one flag.
 
@@ -141,23 +164,59 @@ def flag_words(name: str) -> dict[str, str]:
 
 
 def check_environment(environ: Mapping[str, str] | None = None) -> None:
-    """Refuse unknown TETRAD_ variables and bad values; called when public names are loaded, and by every command."""
+    """Refuse bad values and misspelt TETRAD_ variables, warn of unknown ones: when public names are loaded, and in
+    every command."""
     environ = os.environ if environ is None else environ
     for name in environ:
         if name.startswith("TETRAD_") and name not in FLAGS and name not in OPTIONS:
-            known = "flags: " + ", ".join(FLAGS) + "; and the options of commands: `tetrad COMMAND --help`"
-            raise FlagError(f"unknown flag {name}", hint=did_you_mean(name) + known)
+            refuse_or_warn(name)
     for name in FLAGS:
         flag(name, environ)
 
 
-def did_you_mean(name: str) -> str:
-    """A question that names the known variable nearest to a misspelt one, or nothing."""
-    known = [known.removeprefix("TETRAD_") for known in (*FLAGS, *sorted(OPTIONS))]
-    word = name.removeprefix("TETRAD_")
-    near = [longer for longer in known if longer.startswith(f"{word}_")]
-    near += importlib.import_module("difflib").get_close_matches(word, known, n=1)
-    return f"did you mean TETRAD_{near[0]}? " if near else ""
+def refuse_or_warn(name: str) -> None:
+    """A misspelt flag would be silently without effect; what was never meant for us must not stop a program."""
+    meant = misspelt(name)
+    if meant is None:
+        WARNINGS.warn(name, f"unknown variable {name} has no effect; `tetrad doctor` lists those that have")
+        return
+    known = "flags: " + ", ".join(FLAGS) + "; and the options of commands: `tetrad COMMAND --help`"
+    raise FlagError(f"unknown flag {name}", hint=f"did you mean {meant}? {known}")
+
+
+def misspelt(name: str) -> str | None:
+    """The known variable that a name misses by a letter or two, or by its last word.
+
+    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK"), misspelt("TETRAD_SERVICE_HOST")
+    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K', None)
+    """
+    if SERVICE.fullmatch(name):
+        return None
+    longer = [known for known in FLAGS if known.startswith(f"{name}_")]
+    word = letters(name)
+    allowed = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
+    near = [known for known in (*FLAGS, *sorted(OPTIONS)) if mistakes(word, letters(known), allowed) <= allowed]
+    near.sort(key=lambda known: mistakes(word, letters(known), allowed))
+    return next(iter(longer + near), None)
+
+
+def letters(name: str) -> str:
+    return name.removeprefix("TETRAD_").replace("_", "")
+
+
+def mistakes(word: str, known: str, limit: int) -> int:
+    """Letters too many, missing, wrong, or swapped with the next (optimal string alignment); more than `limit` is
+    limit + 1."""
+    if abs(len(word) - len(known)) > limit:
+        return limit + 1
+    before, row = [0] * (len(known) + 1), list(range(len(known) + 1))
+    for i, letter in enumerate(word, 1):
+        older, before, row = before, row, [i]
+        for j, wanted in enumerate(known, 1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted)))
+            if i > 1 and j > 1 and letter == known[j - 2] and word[i - 2] == wanted:
+                row[j] = min(row[j], older[j - 2] + 1)
+    return min(row[-1], limit + 1)
 
 
 def code_key() -> str:

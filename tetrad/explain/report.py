@@ -99,6 +99,8 @@ def time_per_stage(story: Explanation) -> Iterator[str]:
 
 
 def roofs(story: Explanation) -> Iterator[str]:
+    if story.is_busy:
+        yield "other programs took processors away meanwhile: times are longer, and roofs lower, than they need be"
     yield f"roofs of this machine, measured ({story.target.cpu}, {story.target.vector_bits}-bit vectors)"
     for found in (story.one, story.all) if story.all.threads > 1 else (story.one,):
         reading = ", ".join(f"{rate:.0f} at {bytes_text(size)}" for size, rate in found.bandwidth.items())

@@ -134,5 +134,5 @@ def pointers(x: np.ndarray, y: np.ndarray, groups: int, *counts: int) -> tuple[W
 
 def best_ns(table: Callable[[], Table], threads: int, samples: int) -> float:
     made = table()
-    outcomes = (run(made, [], threads, profile=True) for _ in range(samples))
+    outcomes = (run(made, [], threads, profile=True, apart=False) for _ in range(samples))
     return min(float(sum(outcome.entry_ns)) for outcome in outcomes if outcome is not None)

@@ -6,6 +6,7 @@ Receives a function and arguments, runs the compiled program a few times with ev
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from tetrad.tracing.signature import check_function
 
 BUDGET_SECONDS = 0.3  # of running to measure
 FEWEST, MOST = 3, 100  # runs
+PUSHED_A_SECOND = 20  # more often than this a process leaves its processors to others only where there are others
 SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being started
 
 
@@ -74,8 +76,9 @@ class Kernel:
 
     @property
     def share(self) -> float:
-        """Of the roof that bounds it: 1 is as fast as the machine can."""
-        return max(self.memory_ns, self.arithmetic_ns) / max(self.ns, 1)
+        """Of the roof that bounds it: 1 is as fast as the machine can. A kernel that is quicker than the roof was when
+        measured has shown that it is higher."""
+        return min(1.0, max(self.memory_ns, self.arithmetic_ns) / max(self.ns, 1))
 
 
 @record(eq=False)
@@ -102,6 +105,7 @@ class Explanation:
     all: Roofs
     target: Target
     dims: Mapping[str, int]
+    is_busy: bool  # other work took processors away while it was measured
 
     @property
     def graph(self) -> Graph:
@@ -149,6 +153,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 
 
 def tell(call: Call) -> Explanation:
+    pushed = Pushed()
     outcomes, wall_ns = measure(call)
     scheduled, signatures = call.runner.scheduled, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
@@ -157,8 +162,22 @@ def tell(call: Call) -> Explanation:
         dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph, parts_of(call.compiled.lowered),
         tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan, scheduled.table.scratch_bytes,
         call.compiled.lowered.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every, current_target(),
-        call.dims,
+        call.dims, pushed.often(),
     )  # fmt: skip
+
+
+class Pushed:
+    """How often this process had to leave a processor to others since."""
+
+    def __init__(self) -> None:
+        self.times, self.since = pushed_aside(), time.perf_counter()
+
+    def often(self) -> bool:
+        return pushed_aside() - self.times > PUSHED_A_SECOND * (time.perf_counter() - self.since)
+
+
+def pushed_aside() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def measure(call: Call) -> tuple[list[Outcome], int]:
@@ -207,11 +226,8 @@ def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -
 
 
 def best_times(runs: Sequence[Sequence[int]]) -> list[int]:
-    """The best time of each entry, of the quarter of the runs that were quickest as a whole.
-
-    Where the first worker is held up between two entries, the others do its share of the second, which then looks too
-    quick to be true; but such a run is long.
-    """
+    """The best time of each entry, of the quarter of the runs that were quickest as a whole: in those nothing was held
+    up for long."""
     quickest = sorted(runs, key=sum)[: max(1, len(runs) // 4)]
     return [min(times) for times in zip(*quickest, strict=True)]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.errors import CheckError, DtypeError, ShapeError, TetradError
+from tetrad.core.floats import guarded
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import call, constant, item
@@ -21,6 +22,7 @@ Dims = dict[str, int]
 Values = tuple[np.ndarray, ...]  # the results of one node
 
 
+@guarded
 def evaluate(graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None) -> list[np.ndarray]:
     """The outputs of the graph for these inputs. `dims` gives values of Dims that no input shape determines.
 

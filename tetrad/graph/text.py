@@ -24,6 +24,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DTYPES, DType, as_dtype, bool_, c128, named
 from tetrad.core.errors import ParseError, TetradError
+from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import lasting
 from tetrad.core.pattern import Pattern
@@ -43,6 +44,7 @@ MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
+@guarded
 def to_text(graph: Graph, *, sources: bool = True) -> str:
     """The complete program. Large constants print as `#0`, `#1`, ...; `literals` says which is which."""
     return _Printer(sources).program(graph)
@@ -55,6 +57,7 @@ def literals(graph: Graph) -> dict[str, Literal]:
     return {name: literal for literal, name in printer.large.items()}
 
 
+@guarded
 def structural_hash(graph: Graph) -> str:
     """Identity of what the graph computes: names and sources are left out, large constants count by type only."""
     hashes: dict[Graph, str] = {}
@@ -220,6 +223,7 @@ _COMPLEX = Pattern(rf"(-?{_PART})\+?(-?{_PART})j\Z")
 _TERM = Pattern(r"([-+]?)([\w*]+)")
 
 
+@guarded
 def parse(text: str, literals: Mapping[str, Literal | np.ndarray] | None = None) -> Graph:
     """The graph that `text` describes (the last one in it); the inverse of `to_text`, sources aside."""
     parser = _Parser(literals or {})

@@ -18,6 +18,7 @@ from tetrad.core import lapack
 from tetrad.core.dtypes import DType
 from tetrad.core.dtypes import index as index_type
 from tetrad.core.errors import BadInputs, BoundsError, TetradError
+from tetrad.core.floats import guarded
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import arith
 from tetrad.kernel import nodes as n
@@ -40,6 +41,7 @@ class KernelTrap(TetradError, RuntimeError):
         self.code, self.value = code, value
 
 
+@guarded
 def evaluate(
     program: n.Program,
     buffers: Mapping[str, Array],

@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 
 from tetrad.core.dtypes import DType, index, named
 from tetrad.core.errors import DtypeError, ParseError, ShapeError
+from tetrad.core.floats import guarded
 from tetrad.core.pattern import Pattern
 from tetrad.core.record import defaults, field, fields, record
 from tetrad.core.sizes import Dim, Named, Size, ceil_div, dims_of
@@ -85,11 +86,13 @@ WORDS |= dict.fromkeys(("any", "all"), FORMS[n.Vote])
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
+@guarded
 def to_text(program: n.Program) -> str:
     """The canonical text: equal programs print equal."""
     return f"kernel {json.dumps(program.name)}\n{_without_name(program)}"
 
 
+@guarded
 def fingerprint(program: n.Program) -> str:
     """Identity of what the program does: kernels that differ only by name share it (and their machine code)."""
     found = _fingerprints.get(program)
@@ -244,6 +247,7 @@ _TOKEN = Pattern(rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, 
 _SIZE_TOKEN = Pattern(r"\d+|\w+|[-+*()/]")
 
 
+@guarded
 def parse(text: str) -> n.Program:
     """The program that `text` describes; the inverse of `to_text`."""
     lines = [_line(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip() and line.lstrip()[0] != "#"]

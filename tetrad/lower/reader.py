@@ -129,9 +129,10 @@ class Reading:
 
     def trap(self, node: Node, operand: Node, bad: Val, value: Val) -> None:
         code = FIRST_TRAP + len(self.traps)
-        axis = dict(node.params).get("axis", 0)
-        size = operand.type.shape[axis]
-        message = f"{node.op.name}: index {{value}} is out of range for axis {axis} of size {size}"
+        params = dict(node.params)
+        axis, what = params.get("axis", 0), params.get("what", node.op.name)
+        size = params["size"] if "what" in params else operand.type.shape[axis]
+        message = f"{what}: index {{value}} is out of range for axis {axis} of size {size}"
         self.traps[code] = TrapSite(node.op.name, message, node.source, reach(size) if isinstance(size, int) else None)
         self.k.trap(bad, code, value)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
+from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.sizes import plain
 from tetrad.known import Known
@@ -291,14 +292,17 @@ class Engine:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
+    @guarded
     def step(self, work: Tokens[tuple[Sequence, Any]]) -> np.ndarray:
         """Evaluate more tokens of some sequences; f32[n, vocabulary]: the logits after the last token of each."""
         return self._finish([self._work(sequence, tokens, False) for sequence, tokens in work])
 
+    @guarded
     def step_every(self, sequence: Sequence, tokens: Any) -> np.ndarray:
         """Evaluate more tokens of a sequence; the logits after every one of them."""
         return self._finish([self._work(sequence, tokens, True)])
 
+    @guarded
     def advance(self, sequence: Sequence, token: int) -> Array:
         """One more token of one sequence: `step` by a shorter way, where nothing else waits.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tetrad.core.errors import BoundsError, LogitsError, SettingError
+from tetrad.core.floats import guarded
 from tetrad.models.constraints import Constraint
 from tetrad.models.engine import Cancelled
 from tetrad.models.engine import Sequence as Held
@@ -119,6 +120,7 @@ class Stream:
     def __iter__(self) -> Stream:
         return self
 
+    @guarded
     def __next__(self) -> Piece:
         try:
             return next(self.pieces)

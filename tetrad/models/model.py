@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError, UnsupportedError
+from tetrad.core.floats import guarded
 from tetrad.core.visible import one_line
 from tetrad.models.checks import check_count
 from tetrad.models.config import Config
@@ -43,6 +44,7 @@ RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n", "penalt
 Prompt = str | Sequence[int]
 
 
+@guarded
 def load(
     path: str | os.PathLike[str],
     *,
@@ -240,6 +242,7 @@ class Model:
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
+    @guarded
     def logits(self, tokens: Sequence[int], *, last: bool = False) -> np.ndarray:
         """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only."""
         if last:
@@ -269,6 +272,7 @@ class Model:
         shown = ", ".join(f"{number} ({name})" for number, name in POOLINGS.items())
         raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
 
+    @guarded
     def embed(self, texts: str | Sequence[Prompt], *, normalize: bool = True) -> np.ndarray:
         """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type says), of length 1.
 

@@ -1,6 +1,7 @@
 """Ops: gather, the movement whose places are data: elements picked along an axis by an array of indices.
 
-`offset_indices` serves every op that is batched by laying its tables one after the other.
+`checked_index` is for indices that are computed with before they are used: it names the user's own where one is out of
+range. `offset_indices` serves every op that is batched by laying its tables one after the other.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.ops.calculus import Batched, amount, moved, positions, run
+from tetrad.ops.calculus import Batched, amount, batched_as_is, moved, positions, run
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.calculus import transpose as transposed
-from tetrad.ops.calculus import where as choose
 from tetrad.ops.cases import Rng, pick, random_array, random_indices, random_shape
 from tetrad.ops.movement import At, Reader
 from tetrad.ops.rules import (
@@ -97,20 +97,55 @@ def gather_batch(batched: Batched, table: Node, indices: Node, *, axis: int) -> 
     lines = moved(table, axis + 1, 1)
     batch, size, *rest = lines.type.shape
     flat = reshaped(lines, (batch * size, *rest))
-    picked = gather(flat, offset_indices(indices, size), axis=0)
+    picked = gather(flat, offset_indices("gather", indices, axis, size), axis=0)
     # [batch, *chosen, *rest], where the chosen axes belong after the first `axis` of the rest
     chosen = indices.type.rank - 1
     before, after = range(1 + chosen, 1 + chosen + axis), range(1 + chosen + axis, picked.type.rank)
     return transposed(picked, (0, *before, *range(1, 1 + chosen), *after))
 
 
-def offset_indices(indices: Node, size: Size) -> Node:
+def offset_indices(what: str, indices: Node, axis: int, size: Size) -> Node:
     """Indices [batch, ...] into tables of `size` rows as indices into all tables, one after the other.
 
-    What is out of range in its own table must not reach into the next one: it stays out of range.
+    What is out of range in its own table must not reach into the next one: the user is told, with the user's axis.
     """
     wide = run("cast", indices, dtype=i64)
-    rows, limit = amount(size, wide), amount(size * wide.type.shape[0], wide)
-    inside = run("logical_and", run("greater_equal", wide, -rows), run("less", wide, rows))
-    within = choose(run("less", wide, 0), wide + rows, wide) + positions(wide.type.shape, 0, i64) * rows
-    return choose(inside, within, limit)
+    within = checked_index(wide, size=size, axis=axis, what=what)
+    return within + positions(wide.type.shape, 0, i64) * amount(size, wide)  # type: ignore[no-any-return]
+
+
+# -- indices that are computed with -----------------------------------------------------------------------------------
+
+
+def checked_index_type(indices: ArrayType, *, size: Size, axis: int, what: str) -> ArrayType:
+    check_index_dtype(what, indices)
+    return indices
+
+
+def _checked_index_cases(rng: Rng) -> Case:
+    size = pick(rng, (1, 2, 7, 100))
+    indices = random_indices(rng, pick(rng, INDICES), random_shape(rng), size)
+    return Case((indices,), {"size": size, "axis": int(rng.integers(3)), "what": "index"})
+
+
+@op(type=checked_index_type, kind="movement", cases=_checked_index_cases, dtypes=INDICES, public=False)
+def checked_index(indices: Array, *, size: int, axis: int, what: str) -> Array:
+    """Indices into an axis, counted from its start. One out of range is an error: `what` the user called, and the axis
+    as the user counts them.
+
+    >>> checked_index(np.array([2, 0, -1]), size=3, axis=1, what="index")
+    array([2, 0, 2])
+    """
+    return wrapped_indices(what, indices, axis, size).astype(np.asarray(indices).dtype)
+
+
+@checked_index.read
+def checked_index_read(k: KernelBuilder, at: At, indices: Reader, *, size: Size, axis: int, what: str) -> Val:
+    given = k.cast(indices(at), index)
+    found, bad = wrapped_index(k, given, indices.value_of(size))
+    indices.check(bad, given)
+    return k.cast(found, indices.dtype)
+
+
+checked_index.not_differentiable("indices are integers")
+checked_index.batch(batched_as_is(checked_index))

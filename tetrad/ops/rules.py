@@ -192,12 +192,9 @@ def wrapped_indices(name: str, indices: Array, axis: int, size: int) -> Array:
     wide = given.astype(np.int64)
     bad = (wide < -size) | (wide >= size)
     if bad.any():
-        position = tuple(int(p) for p in np.argwhere(bad)[0])
-        place = f" at position {list(position)}" if position else ""
-        raise BoundsError(
-            f"{name}: index {given[position]}{place} is out of range for axis {axis} of size {size}",
-            hint=reach(size),
-        )
+        # Compiled code says the same: it knows the index, and not where among the others it stood.
+        message = f"{name}: index {given[bad].flat[0]} is out of range for axis {axis} of size {size}"
+        raise BoundsError(message, hint=reach(size))
     return np.where(wide < 0, wide + size, wide)
 
 

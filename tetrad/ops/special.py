@@ -269,7 +269,7 @@ def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: S
         return moved(rows, 1, 0)
     updates, indices = all_batched(batched, (updates, indices))
     batch, count, *rest = updates.type.shape
-    flat = reshape(offset_indices(indices, size), (batch * count,))
+    flat = reshape(offset_indices("scatter_add", indices, 0, size), (batch * count,))
     rows = scatter_add(reshape(updates, (batch * count, *rest)), flat, size=batch * size)
     return reshape(rows, (batch, size, *rest))
 
@@ -330,7 +330,7 @@ def add_at_batch(batched: Batched, x: Node, updates: Node, indices: Node) -> Nod
         return moved(add_at(*(moved(side, 0, 1) for side in sides), indices), 1, 0)
     x, updates, indices = all_batched(batched, (x, updates, indices))
     (batch, size, *rest), count = x.type.shape, updates.type.shape[1]
-    flat = reshape(offset_indices(indices, size), (batch * count,))
+    flat = reshape(offset_indices("add_at", indices, 0, size), (batch * count,))
     rows = add_at(reshape(x, (batch * size, *rest)), reshape(updates, (batch * count, *rest)), flat)
     return reshape(rows, x.type.shape)
 

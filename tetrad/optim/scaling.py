@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tetrad import functions as td
 from tetrad.core.dtypes import f32, f64, i32
 from tetrad.core.errors import DtypeError, TraceError
+from tetrad.core.floats import guarded
 from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
 from tetrad.optim.schedules import Schedule, counts_in_floats, rate_at, takes_floats
@@ -88,6 +89,7 @@ def counted(count: Leaf) -> Leaf:
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times a function of the number of updates before."""
 
+    @guarded
     def update(updates: Tree, state: ScheduleState, params: Tree = None) -> tuple[Tree, Tree]:
         is_wide = any(as_array(u).dtype.real is f64 for u in flatten(updates)[0])
         rate = rate_at(step_size_fn, state.count, is_wide)
@@ -117,6 +119,7 @@ def add_decayed_weights(
     """Updates plus a multiple of the parameters; `mask` chooses the leaves as in `masked`."""
     check_number("add_decayed_weights", "weight_decay", weight_decay, 0)
 
+    @guarded
     def update(updates: Tree, params: Tree) -> Tree:
         if params is None:
             fail(TraceError, "add_decayed_weights needs the parameters", "call update(gradients, state, params)")
@@ -187,6 +190,7 @@ def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -
     """Momentum: updates plus `decay` times the sum so far; with `nesterov` one step ahead."""
     check_number("trace", "decay (momentum)", decay, 0, 1)
 
+    @guarded
     def update(updates: Tree, state: TraceState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, old: Leaf) -> Leaf:
             return update + times(decay, widened(old, update))
@@ -215,6 +219,7 @@ def scale_by_adam(
     def init(params: Tree) -> AdamState:
         return AdamState(td.zeros((), dtype=i32), zeros_for(params, mu_dtype), zeros_for(params))
 
+    @guarded
     def update(updates: Tree, state: AdamState, params: Tree = None) -> tuple[Tree, Tree]:
         mu = wide_moment("scale_by_adam", updates, state.mu, b1)
         nu = moment("scale_by_adam", updates, state.nu, b2, order=2)
@@ -238,6 +243,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None) -> Gr
     for name, value in (("b1", b1), ("b2", b2)):
         check_decay("scale_by_lion", name, value)
 
+    @guarded
     def update(updates: Tree, state: LionState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, mu: Leaf) -> Leaf:
             return td.sign((1 - b1) * update + b1 * widened(mu, update))
@@ -262,6 +268,7 @@ def scale_by_rms(
         nu = zeros_for(params, value=initial_scale)
         return CountedRmsState(td.zeros((), dtype=i32), nu) if bias_correction else RmsState(nu)
 
+    @guarded
     def update(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
         nu = moment("scale_by_rms", updates, state.nu, decay, order=2)
         (mean,), after = started(state, decay, nu) if bias_correction else ((nu,), RmsState(nu))
@@ -284,6 +291,7 @@ def scale_by_stddev(
         moments = zeros_for(params), zeros_for(params, value=initial_scale)
         return CountedStddevState(td.zeros((), dtype=i32), *moments) if bias_correction else StddevState(*moments)
 
+    @guarded
     def update(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
         moments = tuple(
             moment("scale_by_stddev", updates, before, decay, order) for order, before in ((1, state.mu), (2, state.nu))
@@ -319,6 +327,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> G
     check_number("scale_by_rss", "initial_accumulator_value", initial_accumulator_value, 0)
     check_number("scale_by_rss", "eps", eps, 0)
 
+    @guarded
     def update(updates: Tree, state: RssState, params: Tree = None) -> tuple[Tree, Tree]:
         def step(update: Leaf, old: Leaf) -> Leaf:
             return td.astype(squared(update) + old, old.dtype)

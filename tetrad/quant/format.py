@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
+from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.source import user_source
 from tetrad.quant.fields import F32, U8, Plane
@@ -67,10 +68,12 @@ class Format:
             return None
         return self._each(packed, self.read_mins, self.block // self.sub_block, np.float32)
 
+    @guarded
     def unpack(self, packed: U8) -> F32:
         """The numbers: u8[..., blocks * nbytes] to f32[..., blocks * block]."""
         return self._each(packed, self.decode or self._decode_codes, self.block, np.float32)
 
+    @guarded
     def pack(self, array: ArrayLike) -> U8:
         """The nearest this format comes to the array: [..., k] to u8[..., k / block * nbytes]."""
         x = np.asarray(array)

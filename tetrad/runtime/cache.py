@@ -201,7 +201,7 @@ class ObjectCache:
         """The directory, open and found private. All files are named relative to it, so it cannot be swapped later."""
         descriptor = self._open_directory()
         try:
-            self._refuse_unless_private(self._os.fstat(descriptor))
+            refuse_unless_private(self._os.fstat(descriptor), str(self._directory), "chmod 700")
             yield descriptor
         finally:
             self._os.close(descriptor)
@@ -213,13 +213,6 @@ class ObjectCache:
         except FileNotFoundError:
             self._os.makedirs(self._directory, 0o700, exist_ok=True)
             return self._os.open(self._directory, _OPEN_DIRECTORY)
-
-    def _refuse_unless_private(self, status: os.stat_result) -> None:
-        """Objects are executable: whoever can write the directory can run code as its reader."""
-        if status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "belongs to another user", str(self._directory))
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise PermissionError(errno.EPERM, "can be written by other users (chmod 700)", str(self._directory))
 
     def _stop_using(self, error: OSError) -> None:
         self._reads = False
@@ -237,7 +230,7 @@ class ObjectCache:
             body = self._verified(directory, name, key)
         except FileNotFoundError:
             return None
-        except OSError:  # unreadable, or a link: not an entry we wrote
+        except OSError:  # unreadable, a link, or a file that others own or can write: not an entry we wrote
             body = None
         if body is None:
             self._damaged += 1
@@ -250,6 +243,7 @@ class ObjectCache:
         descriptor = self._os.open(name, _OPEN_ENTRY, dir_fd=directory)
         try:
             status = self._os.fstat(descriptor)
+            refuse_unless_private(status, name, "chmod 600")
             size = status.st_size - HEADER_BYTES
             if not stat.S_ISREG(status.st_mode) or not 0 <= size <= self._limit:
                 return None
@@ -333,6 +327,14 @@ class ObjectCache:
     def _unlink(self, directory: int, name: str) -> None:
         with suppress(FileNotFoundError):
             self._os.unlink(name, dir_fd=directory)
+
+
+def refuse_unless_private(status: os.stat_result, name: str, remedy: str) -> None:
+    """Objects are executable: whoever can write one, or the directory they are in, can run code as its reader."""
+    if status.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "belongs to another user", name)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EPERM, f"can be written by other users ({remedy})", name)
 
 
 def _entry_name(key: str) -> str:

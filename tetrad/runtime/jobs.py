@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from tetrad.core.floats import own_floats
 from tetrad.runtime.limits import available_threads
 
 TURN = 0.0005  # seconds after which Python's lock goes round while jobs run. They need it often and briefly: at the
@@ -43,7 +44,8 @@ class Job:
 
     def work(self) -> None:
         try:
-            self.value = self.call()
+            with own_floats():  # a thread begins with the state of whoever started it
+                self.value = self.call()
         except BaseException as error:  # raised again by whoever needs the result
             self.error = error
         self.jobs.finished(self)

@@ -7,7 +7,6 @@ when first needed; a caller who finds it busy runs alone, and gets the same byte
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.getsignal spends microseconds on making enums
 import atexit
 import contextlib
 import ctypes
@@ -22,8 +21,6 @@ import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
-from signal import SIGINT, default_int_handler
-from threading import get_ident, main_thread
 
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets import host_target
@@ -31,8 +28,11 @@ from tetrad.core.errors import TetradError
 from tetrad.core.record import record
 from tetrad.core.target import Target
 from tetrad.runtime.limits import available_threads
+from tetrad.runtime.listen import EAR, UNHEARD_BY_WORKERS, python_functions, restored
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.native import (
+    ANYTIME,
+    APART,
     CONTEXT,
     CONTEXT_WORDS,
     HOOK,
@@ -51,6 +51,7 @@ FIRST_BASES = 64  # room of a new context
 STOPPED = -1
 FETCHED = POOL["FETCHED"]
 PROFILE, SCRATCH, STRIDE, STOP = CONTEXT["PROFILE"], CONTEXT["SCRATCH"], CONTEXT["STRIDE"], CONTEXT["STOP"]
+SIGNALS = CONTEXT["SIGNALS"]
 
 
 class Trapped(TetradError, RuntimeError):
@@ -85,7 +86,15 @@ class Native:
         self.stop = function("tetrad_stop", word, pointer)
         self.unhook = function("tetrad_unhook", None)
         self.ticks = function("tetrad_ticks", word)
+        self.take_raised = function("tetrad_raised", None, pointer)
         function("tetrad_set_nap", None, pointer)(ctypes.cast(ctypes.CDLL(None).nanosleep, pointer))
+        function("tetrad_set_python", None, pointer)(python_functions())
+
+    def raised(self) -> BaseException | None:
+        """What a handler of signals raised during a run, once."""
+        parts = (ctypes.c_void_p * 3)()
+        self.take_raised(parts)
+        return restored(parts)
 
 
 class Block:
@@ -236,7 +245,7 @@ processor = find_processor()  # where the calling thread runs now, or -1
 def serve(native: Native, block: Block) -> None:
     """A worker's thread; holding `block` here keeps it alive for as long as native code looks at it."""
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, {SIGINT})  # Ctrl-C is for the threads that run Python
+        signal.pthread_sigmask(signal.SIG_BLOCK, UNHEARD_BY_WORKERS)  # they are for the threads that run Python
     native.work(block.address)
 
 
@@ -290,14 +299,18 @@ def use_library(library: Library) -> None:
             state.native = Native(library)
 
 
-def run(table: Table, bases: Sequence[int], threads: int | None = None, profile: bool = False) -> Outcome | None:
+def run(
+    table: Table, bases: Sequence[int], threads: int | None = None, profile: bool = False, apart: bool = True
+) -> Outcome | None:
     """Execute the table; `bases` are the addresses its words refer to.
 
     `threads` None: what the machine allows, if the table is worth it; a number is taken at its word. Raises `Trapped`
-    when a kernel trapped, KeyboardInterrupt when Ctrl-C stopped it; then what it was writing is in no defined state.
+    when a kernel trapped, and what a handler of signals raised meanwhile (KeyboardInterrupt after Ctrl-C); then what it
+    was writing is in no defined state. With `profile` all workers wait for each other after every entry: its time is
+    that of all of them. Without `apart` only where they would anyway: then it is that of worker 0.
     """
     if threads is not None or profile or table.heavy:
-        return run_heavy(table, bases, threads, profile)
+        return run_heavy(table, bases, threads, profile, apart)
     pool = state.pool or state.make_pool()
     context = pool.context(table)
     try:
@@ -311,15 +324,19 @@ def run(table: Table, bases: Sequence[int], threads: int | None = None, profile:
     return None
 
 
-def run_heavy(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:
-    """The same for tables that take longer than a call: with workers, without the GIL, with an ear for Ctrl-C."""
+def run_heavy(
+    table: Table, bases: Sequence[int], threads: int | None, profile: bool, apart: bool = True
+) -> Outcome | None:
+    """The same for tables that take longer than a call: with workers, without the GIL, with an ear for signals."""
     pool = state.pool or state.make_pool()
     wanted = wanted_threads(pool, table, threads)
     if wanted > 1:
         pool.start(wanted)
         pool.make_way()
     context = pool.context(table, wanted)
-    pack_slowly(context, table, wanted | (HOOK if may_interrupt() else 0), bases)
+    context.block.words[SIGNALS] = signals = EAR.listens_to()
+    timing = APART if profile and apart else 0
+    pack_slowly(context, table, wanted | timing | (hook_of(table) if signals else 0), bases)
     ticks = array("q", bytes(8 * table.slots)) if profile else None
     context.block.words[PROFILE] = ticks.buffer_info()[0] if ticks else 0
     code = pool.native.run(context.address)
@@ -341,10 +358,9 @@ def wanted_threads(pool: Pool, table: Table, threads: int | None) -> int:
     return threads
 
 
-def may_interrupt() -> bool:
-    """Only in the main thread, where Python runs its handlers, and only if the handler raises: with another one, the
-    program does not want its work thrown away."""
-    return get_ident() == main_thread().ident and _signal.getsignal(SIGINT) is default_int_handler
+def hook_of(table: Table) -> int:
+    """Handlers run where the signal comes, unless that may be inside another library, which holds locks of its own."""
+    return HOOK if table.calls_out else HOOK | ANYTIME
 
 
 def pack_slowly(context: Context, table: Table, options: int, bases: Sequence[int]) -> None:
@@ -356,6 +372,9 @@ def pack_slowly(context: Context, table: Table, options: int, bases: Sequence[in
 
 def failure(context: Context, code: int) -> BaseException:
     """What a run that ended early raises."""
+    raised = context.pool.native.raised()
+    if raised is not None:
+        return raised
     if code != STOPPED:
         return Trapped(code, context.block.words[CONTEXT["VALUE"]])
     return SystemExit() if context.pool.is_closed else KeyboardInterrupt()

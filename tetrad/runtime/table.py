@@ -116,6 +116,7 @@ class ForeignEntry:
     function: int
     words: tuple[Word, ...]
     name: str = ""
+    calls_out: bool = True
 
 
 Entry = KernelEntry | CallEntry | LoopEntry | BranchEntry | ForeignEntry

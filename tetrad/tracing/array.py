@@ -17,7 +17,6 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bool_
 from tetrad.core.errors import (
-    BoundsError,
     CopyError,
     DtypeError,
     ShapeError,
@@ -26,9 +25,10 @@ from tetrad.core.errors import (
     UnsupportedError,
     an,
 )
+from tetrad.core.floats import are_plain, own_floats
 from tetrad.core.op import Op
 from tetrad.core.owners import frozen, own_copy, same_bits
-from tetrad.core.sizes import Shape, Size, reach
+from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
 from tetrad.core.tree import tree_map
 from tetrad.core.types import ArrayType
@@ -453,6 +453,9 @@ class TracedArray(Array):
 
 def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an op to concrete arrays, now, with NumPy; a tuple when it has several results."""
+    if not are_plain():
+        with own_floats():
+            return evaluate(op, args, params)
     arrays = [a if isinstance(a, Array) else Borrowed.over(np.asarray(a)) for a in args]
     views = [a.view for a in arrays]
     try:
@@ -568,10 +571,3 @@ def value_seen(x: Array) -> Array:
     if place not in seen or not same_bits(seen[place].view, x.view):
         seen[place] = kept(x)
     return seen[place]
-
-
-def check_bounds(indices: np.ndarray, size: int, what: str) -> None:
-    """Refuse an index outside -size <= index < size."""
-    wrong = indices[(indices < -size) | (indices >= size)]
-    if wrong.size:
-        fail(BoundsError, f"{what}: index {wrong.flat[0]} is out of range for an axis of size {size}", reach(size))

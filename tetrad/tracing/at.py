@@ -20,12 +20,14 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, product
-from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
+from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.bounds import Kept, filling, kept_inside, mode_of
 from tetrad.tracing.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.tracing.indexing import (
     Item,
+    axis_of,
     box_of,
+    checked,
     getitem,
     is_index,
     is_one_piece,
@@ -230,7 +232,7 @@ def scattered(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Arr
     total = x.type.size
     if not isinstance(total, int):
         fail(UnsupportedError, f"at[...].{name}: {x.type} has a symbolic size", "ints, slices and masks work")
-    picked = picked_places(x, items, total)
+    picked = picked_places(x, [in_range(x, items, i, name) for i in range(len(items))], total)
     new, count, inside = spread(values, picked.shape, name), picked.size, kept.along(picked.ndim)
     flat = None if inside is None else reshaped(expand(inside, picked.shape), (count,))
     places, updates = reshaped(picked, (count,)), reshaped(new, (count,))
@@ -246,8 +248,7 @@ def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: Ch
     before, after, size = x.shape[:axis], x.shape[axis + 1 :], x.shape[axis]
     if not isinstance(size, int):
         fail(UnsupportedError, f"at[...].{name}: axis {axis} of {x.type} is symbolic", "ints, slices and masks work")
-    if not isinstance(index, TracedArray):
-        check_bounds(index.view, size, "index")
+    index = checked(index, size, axis, f"at[...].{name}")
     new = spread(values, (*before, *index.shape, *after), name)
     count, rest = product(index.shape), range(axis + 1, axis + 1 + len(after))
     updates = permuted(reshaped(new, (*before, count, *after)), [axis, *range(axis), *rest])
@@ -286,15 +287,18 @@ def put(rows: Array, places: Array, updates: Array, name: str, op: Change) -> Ar
     return elementwise(REGISTRY["where"], (has_one, taken, rows), {})
 
 
+def in_range(x: Array, items: Sequence[Item], i: int, name: str) -> Item:
+    """An item whose indices are in range, or the error that names one, with the user's axis."""
+    item, axis = items[i], axis_of(items, i)
+    return checked(item, x.shape[axis], axis, f"at[...].{name}") if isinstance(item, Array) else item
+
+
 def picked_places(x: Array, items: Sequence[Item], total: int) -> Array:
     """The flat positions of x[items]; known now if the items are."""
     numbers = np.arange(total, dtype=np.int32 if total < 1 << 31 else np.int64).reshape(x.shape)
     if any(isinstance(item, TracedArray) for item in items):
         return getitem(as_array(numbers), tuple(items))
-    try:
-        return as_array(np.asarray(numbers[tuple(i.view if isinstance(i, Array) else i for i in items)]))
-    except IndexError as error:
-        fail(BoundsError, f"index: {error}")
+    return as_array(np.asarray(numbers[tuple(i.view if isinstance(i, Array) else i for i in items)]))
 
 
 def are_apart(places: Array, size: int) -> bool:

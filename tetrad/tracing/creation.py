@@ -14,6 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, c64, f32, i32, i64
 from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
+from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY
 from tetrad.core.owners import is_lasting, own_copy
 from tetrad.core.promotion import WEAK, result_dtype
@@ -85,6 +86,7 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     return wrap(values)
 
 
+@guarded
 def _from_python(obj: Any, dtype: DType | None) -> Array:
     try:
         kinds = _leaf_types(obj)
@@ -192,6 +194,7 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Ar
     return zeros_like(x, dtype=dtype, device=device)
 
 
+@guarded
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
     """start, start + step, ... below stop. A symbolic size is allowed as the only argument.
 
@@ -236,6 +239,7 @@ def positions(size: Any) -> Array:
     return run("cumsum", filled(scalar(1, i32), (size,)), axis=0, exclusive=True)
 
 
+@guarded
 def linspace(
     start: complex, stop: complex, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Array:

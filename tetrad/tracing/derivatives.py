@@ -16,6 +16,7 @@ import tetrad.derive.branches
 import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError, an
+from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
@@ -169,6 +170,7 @@ def value_and_grad(
     return named(wrapped, fun, "value_and_grad")
 
 
+@guarded
 def gradients(recorded: Recorded, marked: Sequence[int]) -> tuple[list[Array], dict[int, Array]]:
     """All outputs, and the cotangent of each marked leaf that the first output depends on."""
     changing = {i for i in marked if is_differentiable(recorded.arrays[i].type)}
@@ -183,6 +185,7 @@ def gradients(recorded: Recorded, marked: Sequence[int]) -> tuple[list[Array], d
     return outputs, pulled(linear, recorded.arrays, results, flags, seeds)
 
 
+@guarded
 def pulled(
     linear: Linear, inputs: Sequence[Array], results: Sequence[Array], wrt: Flags, seeds: Sequence[Array | None]
 ) -> dict[int, Array]:
@@ -246,6 +249,7 @@ def grad(
 # -- vjp, jvp, linearize ----------------------------------------------------------------------------------------------
 
 
+@guarded
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and a function from cotangents of the value to cotangents of the arguments.
 
@@ -272,6 +276,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (value, back, unflatten(aux, results[count : len(linear.changes)])) if aux is not None else (value, back)
 
 
+@guarded
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and its change when the arguments change as `tangents` say.
 
@@ -292,6 +297,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     return (*both, unflatten(aux, results[count:total])) if aux is not None else both
 
 
+@guarded
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and the linear function that gives its change: `jvp` with the value computed once.
 

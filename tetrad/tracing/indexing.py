@@ -17,7 +17,7 @@ from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedE
 from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
-from tetrad.tracing.array import Array, TracedArray, check_bounds, fail
+from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.operands import as_array, convert, elementwise, is_operand, run, scalar, size_array, traced
 
 INDICES = "index: an index is an int, a slice, None, Ellipsis or an integer array"
@@ -34,7 +34,7 @@ def getitem(x: Array, key: Any, /) -> Array:
     """
     x, items = items_of(x, key)
     if any(isinstance(item, Array) for item in items):
-        return _at_places(x, items) if is_box(x, items) else _advanced(x, items)
+        return _at_places(x, items) if is_box(x, items) else picked(x, items)
     return _basic(x, items)
 
 
@@ -223,25 +223,18 @@ def box_of(x: Array, items: Sequence[Item]) -> tuple[list[Any], Shape, Shape]:
             continue
         if item is Ellipsis:
             continue
-        start, size = _begin(item, x.shape[len(starts)])
+        start, size = _begin(item, x.shape[len(starts)], len(starts))
         starts.append(start)
         sizes.append(size)
         shape += [size] if isinstance(item, slice) else []
     return starts, tuple(sizes), tuple(shape)
 
 
-def _begin(item: int | slice | Array, size: Size) -> tuple[Any, Size]:
-    """A traced number is looked up in a table of positions, which finds what is out of range."""
+def _begin(item: int | slice | Array, size: Size, axis: int) -> tuple[Any, Size]:
     if isinstance(item, Array):
-        table = as_array(np.arange(size, dtype=np.int32)) if isinstance(size, int) else counted(size)
-        return take_axis(table, item, 0), 1
+        return checked(item, size, axis), 1
     start, count, _ = _span(item, size)
     return start if isinstance(start, int) else size_array(start, i32), count
-
-
-def counted(size: SizeExpr) -> Array:
-    ones = run("expand", traced(scalar(1, i32)), shape=(size,))
-    return run("cumsum", ones, axis=0, exclusive=True)
 
 
 def _at_places(x: Array, items: Sequence[Item]) -> Array:
@@ -251,8 +244,9 @@ def _at_places(x: Array, items: Sequence[Item]) -> Array:
     return reshaped(run("dynamic_slice", x, run("concat", *each, axis=0), sizes=sizes), shape)
 
 
-def _advanced(x: Array, items: Sequence[Item]) -> Array:
-    """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if several)."""
+def picked(x: Array, items: Sequence[Item], what: str = "index") -> Array:
+    """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if several). `what` the
+    user called is for errors."""
     together = are_together(items)
     x, plain = _with_new_axes(x, items)
     kept = _basic(x, [item if isinstance(item, slice) else slice(None) for item in plain])
@@ -262,8 +256,17 @@ def _advanced(x: Array, items: Sequence[Item]) -> Array:
     moved = permuted(kept, [*rest[:front], *axes, *rest[front:]])
     sizes = moved.shape[front : front + len(axes)]
     joined = reshaped(moved, (*moved.shape[:front], product(sizes), *moved.shape[front + len(axes) :]))
+    given = [axis_of(items, i) for i, item in enumerate(items) if is_index(item)]
     indices = [as_array(plain[axis]) for axis in axes]
-    return take_axis(joined, _merge(indices, sizes), front)
+    if given == [front] and what == "index":
+        return take_axis(joined, indices[0], front)  # it names the axis itself
+    inside = [checked(i, n, axis, what) for i, n, axis in zip(indices, sizes, given, strict=True)]
+    return take_axis(joined, _merge(inside, sizes), front)
+
+
+def axis_of(items: Sequence[Item], i: int) -> int:
+    """The axis of x that item i takes, as the user counts them."""
+    return sum(item is not None and item is not Ellipsis for item in items[:i])
 
 
 def are_together(items: Sequence[Item]) -> bool:
@@ -299,22 +302,20 @@ def as_indices(indices: Array) -> Array:
     return convert(indices, i64 if wide else i32)
 
 
+def checked(indices: Array, size: Size, axis: int, what: str = "index") -> Array:
+    """Indices counted from the start of an axis; one out of range is an error that names it, and the user's axis."""
+    known = indices if isinstance(size, int) else traced(indices)  # the number of a Dim is known to the program
+    return run("checked_index", as_indices(known), size=size, axis=axis, what=what)
+
+
 def _merge(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
-    """One index into merged axes. Any part out of range makes the whole out of range, so the gather refuses it."""
-    if len(indices) == 1:
-        return indices[0]
+    """One index into merged axes, from indices that were checked."""
     count = product(sizes)
     dtype = i32 if (count if isinstance(count, int) else count.max) < 1 << 31 else i64
-    total, bad = scalar(0, dtype), scalar(False, bool_)
-    for index, size in zip(indices, sizes, strict=True):
-        if not isinstance(index, TracedArray) and isinstance(size, int):
-            check_bounds(index.view, size, "index")
-        at, n = convert(as_indices(index), dtype), size_array(size, dtype)
-        at = _apply("where", _apply("less", at, scalar(0, dtype)), _apply("add", at, n), at)
-        out = _apply("logical_or", _apply("less", at, scalar(0, dtype)), _apply("greater_equal", at, n))
-        bad = _apply("logical_or", bad, out)
-        total = _apply("add", _apply("multiply", total, n), at)
-    return _apply("where", bad, size_array(count, dtype), total)
+    total = convert(indices[0], dtype)
+    for at, size in zip(indices[1:], sizes[1:], strict=True):
+        total = _apply("add", _apply("multiply", total, size_array(size, dtype)), convert(at, dtype))
+    return total
 
 
 def _apply(name: str, *args: Array) -> Array:

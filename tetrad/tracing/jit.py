@@ -16,6 +16,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
+from tetrad.core.floats import own_floats
 from tetrad.core.forks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
@@ -221,6 +222,10 @@ class Jitted:
             return self._programs[key]
 
     def _compile(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        with own_floats():
+            return self._compiled(arguments, kinds)
+
+    def _compiled(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
         self.engine.prepare()
         traced = self._trace(arguments, kinds)
         dims = sorted({d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bool_, i32
 from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, an
+from tetrad.core.floats import guarded
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
@@ -131,6 +132,7 @@ def placed(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Array]:
 # -- recording or evaluating ------------------------------------------------------------------------------------------
 
 
+@guarded
 def perform(op: Any, make: Callable[[list[Node]], tuple[Node, ...]], operands: Sequence[Array], params: Any) -> Any:
     """The results: nodes of the trace that is active, else values."""
     outer = current_trace()

@@ -14,6 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype
 from tetrad.core.errors import AxisError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
+from tetrad.core.floats import are_plain, guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import is_lasting
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
@@ -82,7 +83,12 @@ def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
     elif dtype.is_integer and not dtype_holds(dtype, value):
         fail(DtypeError, f"the number {value} does not fit {dtype}", "convert the array with astype first")
     with np.errstate(all="ignore"):
-        return Array.from_numpy(np.asarray(value, dtype.np))
+        return Array.from_numpy(np.asarray(value, dtype.np) if are_plain() else under_own_floats(value, dtype))
+
+
+@guarded
+def under_own_floats(value: complex, dtype: DType) -> np.ndarray:
+    return np.asarray(value, dtype.np)
 
 
 def dtype_holds(dtype: DType, value: float) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, c128, f32, f64, i64
 from tetrad.core.errors import TraceError, an
+from tetrad.core.floats import own_floats
 from tetrad.core.promotion import WEAK
 from tetrad.core.record import record
 from tetrad.core.source import repeated_source
@@ -107,7 +108,7 @@ def trace_function(
 ) -> Traced:
     """Record what the function does with arrays of these kinds. `values`: of the parameters, where Python may ask;
     `changing`: those by which a derivative is taken, of which it may not ask for arrays and floats."""
-    with too_deep(signature.name), new_trace(signature.name) as trace:
+    with own_floats(), too_deep(signature.name), new_trace(signature.name) as trace:
         parameters = trace.parameters([kind.type for kind in kinds])
         trace.values.update(zip(parameters, values, strict=False))
         trace.changing.update(parameters[i] for i in changing)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tetrad.core.errors import DtypeError, TraceError
+from tetrad.core.floats import guarded
 from tetrad.core.tree import unflatten
 from tetrad.core.types import ArrayType
 from tetrad.derive.linear import Linear, depends_on
@@ -31,6 +32,7 @@ from tetrad.tracing.trace import Kind, Spec, kinds_of, trace_function
 Function = Callable[..., Any]
 
 
+@guarded
 def linear_transpose(fun: Function, *primals: Any) -> Function:
     """A linear function turned around: from cotangents of what it returns to cotangents of its arguments, a tuple.
 
@@ -60,6 +62,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     return back
 
 
+@guarded
 def pulled_back(linear: Linear, kept: list[Array], given: list[Array], kinds: list[ArrayType]) -> list[Array]:
     """A cotangent for each leaf of the arguments, zeros for those the results do not depend on."""
     flags = (False,) * len(kept) + (True,) * len(kinds)

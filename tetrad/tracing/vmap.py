@@ -17,6 +17,7 @@ import tetrad.derive.collective
 import tetrad.derive.custom
 import tetrad.derive.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
+from tetrad.core.floats import guarded
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.core.tree import NODES, TreeDef, flatten, unflatten
 from tetrad.derive.batch import Axis
@@ -85,8 +86,7 @@ def vmap(
         ]
         return unflatten(made.tree, placed)
 
-    update_wrapper(wrapped, fun)
-    return wrapped
+    return update_wrapper(guarded(wrapped), fun)
 
 
 # -- axes -------------------------------------------------------------------------------------------------------------

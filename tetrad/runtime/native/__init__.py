@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from tetrad.kernel.nodes import STOP_WORD
 
-SYMBOLS = ("tetrad_run", "tetrad_work", "tetrad_stop", "tetrad_unhook", "tetrad_ticks", "tetrad_set_nap")
+SYMBOLS = (
+    "tetrad_run", "tetrad_work", "tetrad_stop", "tetrad_unhook", "tetrad_ticks", "tetrad_set_nap", "tetrad_set_python",
+    "tetrad_raised",
+)  # fmt: skip
 
 # Run context: 64-bit words, eight to a cache line; words that different workers write sit in different lines.
 CONTEXT = {
@@ -19,17 +22,21 @@ CONTEXT = {
     "DOZERS": 17,  # workers asleep at the barrier
     "GENERATION": 24,  # barriers passed
     "AGREED": 25,  # status | stop, as all workers know it since the last barrier
+    "RELEASED": 26,  # ticks when the last of the workers came to the last barrier, if entries are timed apart
     "POOL": 32,
     "SCRATCH": 33,  # address of worker 0's scratch; the others follow at distance STRIDE
     "STRIDE": 34,
     "PROFILE": 35,  # address of one tick counter per entry, or 0
     "TEAM": 36,  # how many workers ran (output)
     "CLAIMS": 37,  # address of a line for each worker: pieces taken of its range, by turns in two words; then MARK
+    "SIGNALS": 38,  # that this run listens to, bit n is signal n
     "TABLE": 40,  # from here on written for every run
-    "OPTIONS": 41,  # wanted threads, plus HOOK
+    "OPTIONS": 41,  # wanted threads, plus HOOK, ANYTIME and APART
     "BASES": 42,
 }
-HOOK = 1 << 16  # option: let SIGINT stop this run
+HOOK = 1 << 16  # option: listen to signals while this run lasts
+ANYTIME = 1 << 17  # option: handlers may run at any moment, because the run calls no code but ours
+APART = 1 << 18  # option: a barrier after every entry, so that its time is that of all workers
 CONTEXT_WORDS = CONTEXT["TABLE"]
 MARK = 2  # word of a worker's line of claims: where it has arrived
 

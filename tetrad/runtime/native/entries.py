@@ -273,6 +273,24 @@ done:
   ret void
 }
 
+; The time that ends one entry and begins the next. Where they are timed apart it is that of the barrier between them,
+; at which all workers were: worker 0 may be held up before an entry that the others then do without it.
+define internal i64 @tetrad.instant(ptr %frame) nounwind {
+entry:
+  %timed.at = getelementptr i64, ptr %frame, i64 $TIMED
+  %timed = load i64, ptr %timed.at
+  %apart = icmp ne i64 %timed, 0
+  br i1 %apart, label %barrier, label %clock
+barrier:
+  %ctx = load ptr, ptr %frame
+  %released.at = getelementptr i64, ptr %ctx, i64 $RELEASED
+  %released = load atomic i64, ptr %released.at monotonic, align 8
+  ret i64 %released
+clock:
+  %now = $TICKS
+  ret i64 %now
+}
+
 ; All entries of a table. The last barrier of the outermost table is left out: the end of the run takes its place.
 ; entry -[empty]-> done;  entry -> head -[profile]-> clock -> enter;  head -> enter -> one of five -> after
 ; after -[barrier]-> sync -> timed;  after -> timed -[profile]-> note -> next;  timed -> next
@@ -282,6 +300,9 @@ entry:
   %count = load i64, ptr %table
   %first = getelementptr i64, ptr %table, i64 1
   %timing = icmp ne ptr %profile, null
+  %apart.at = getelementptr i64, ptr %frame, i64 $TIMED
+  %f.apart = load i64, ptr %apart.at
+  %apart = icmp ne i64 %f.apart, 0
   %empty = icmp eq i64 %count, 0
   br i1 %empty, label %done, label %head
 head:
@@ -299,7 +320,7 @@ clock:
   %slot = load i64, ptr %slot.at
   %mine = getelementptr i64, ptr %profile, i64 %slot
   %below = getelementptr i64, ptr %mine, i64 1
-  %start = $TICKS
+  %start = call i64 @tetrad.instant(ptr %frame)
   br label %enter
 enter:
   %timer = phi ptr [ null, %head ], [ %mine, %clock ]
@@ -330,7 +351,8 @@ after:
   %f.barrier = and i64 %flags, $BARRIER
   %wants = icmp ne i64 %f.barrier, 0
   %inside = xor i1 %joins, true
-  %syncs = and i1 %wants, %inside
+  %needs = and i1 %wants, %inside
+  %syncs = or i1 %needs, %apart
   br i1 %syncs, label %sync, label %timed
 sync:
   call void @tetrad.barrier(ptr %frame)
@@ -338,7 +360,7 @@ sync:
 timed:
   br i1 %timing, label %note, label %next
 note:
-  %stop = $TICKS
+  %stop = call i64 @tetrad.instant(ptr %frame)
   %ticks = sub i64 %stop, %since
   %sum = load i64, ptr %timer
   %total = add i64 %sum, %ticks

@@ -1,65 +1,9 @@
-"""The native loop, runs: LLVM text of the entry points: one run, a worker's life, Ctrl-C while a run lasts.
+"""The native loop, runs: LLVM text of the entry points: one run, a worker's life, signals while a run lasts.
 
 What Python calls is here (SYMBOLS). Every way in saves the floating-point control state, sets its own, and restores it.
 """
 
 from __future__ import annotations
-
-SIGNALS = """
-declare i32 @sigaction(i32, ptr, ptr)
-
-@tetrad.victim = internal global ptr null                        ; the stop word SIGINT sets
-@tetrad.former = internal global [64 x i64] zeroinitializer      ; struct sigaction before us; the handler comes first
-
-; Both kinds of handler (one argument, or three) are called alike: arguments a handler does not take do no harm. The
-; former one comes first: when the run ends because of `stop`, Python already knows of the signal.
-define internal void @tetrad.interrupt(i32 %signal, ptr %info, ptr %place) nounwind {
-  %former = load ptr, ptr @tetrad.former
-  call void %former(i32 %signal, ptr %info, ptr %place)
-  %stop = load atomic ptr, ptr @tetrad.victim monotonic, align 8
-  %idle = icmp eq ptr %stop, null
-  br i1 %idle, label %done, label %set
-set:
-  store atomic i64 1, ptr %stop monotonic, align 8
-  br label %done
-done:
-  ret void
-}
-
-; Not when SIGINT is ignored or kills (no handler to chain to), nor inside another run that has the hook.
-; entry -[no handler, or already ours]-> no;  entry -> install -> yes
-define internal i1 @tetrad.hook(ptr %stop) nounwind {
-entry:
-  %action = alloca [64 x i64]
-  %got = call i32 @sigaction(i32 2, ptr null, ptr %action)
-  %handler = load i64, ptr %action
-  %plain = icmp ule i64 %handler, 1
-  %ours = icmp eq i64 %handler, ptrtoint (ptr @tetrad.interrupt to i64)
-  %skip = or i1 %plain, %ours
-  br i1 %skip, label %no, label %install
-install:
-  call void @llvm.memcpy.p0.p0.i64(ptr @tetrad.former, ptr %action, i64 512, i1 false)
-  store atomic ptr %stop, ptr @tetrad.victim monotonic, align 8
-  store ptr @tetrad.interrupt, ptr %action
-  %set = call i32 @sigaction(i32 2, ptr %action, ptr null)
-  ret i1 true
-no:
-  ret i1 false
-}
-
-; Also called in a forked child, which inherits the hook of a run that does not exist there.
-define void @tetrad_unhook() nounwind {
-  %stop = load atomic ptr, ptr @tetrad.victim monotonic, align 8
-  %idle = icmp eq ptr %stop, null
-  br i1 %idle, label %done, label %remove
-remove:
-  %set = call i32 @sigaction(i32 2, ptr @tetrad.former, ptr null)
-  store atomic ptr null, ptr @tetrad.victim monotonic, align 8
-  br label %done
-done:
-  ret void
-}
-"""
 
 RUNS = """
 define i64 @tetrad_ticks() nounwind {
@@ -67,7 +11,9 @@ define i64 @tetrad_ticks() nounwind {
   ret i64 %now
 }
 
+; entry -[timed apart]-> meet -> run;  entry -> run
 define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threads, ptr %profile) nounwind {
+entry:
   %scratch.at = getelementptr i64, ptr %ctx, i64 $SCRATCH
   %scratch = load ptr, ptr %scratch.at
   %stride.at = getelementptr i64, ptr %ctx, i64 $STRIDE
@@ -83,12 +29,23 @@ define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threa
   store ptr %area, ptr %area.at
   %turn.at = getelementptr i64, ptr %frame, i64 $TURN
   store i64 0, ptr %turn.at
+  %options.at = getelementptr i64, ptr %ctx, i64 $OPTIONS
+  %options = load i64, ptr %options.at
+  %timed = and i64 %options, $APART
+  %timed.at = getelementptr i64, ptr %frame, i64 $TIMED
+  store i64 %timed, ptr %timed.at
   %agreed = getelementptr i64, ptr %ctx, i64 $AGREED
   %agreed.at = getelementptr i64, ptr %frame, i64 $AGREED_AT
   store ptr %agreed, ptr %agreed.at
   %table.at = getelementptr i64, ptr %ctx, i64 $TABLE
   %table = load ptr, ptr %table.at
   %bases = getelementptr i64, ptr %ctx, i64 $BASES
+  %apart = icmp ne i64 %timed, 0
+  br i1 %apart, label %meet, label %run
+meet:
+  call void @tetrad.barrier(ptr %frame)
+  br label %run
+run:
   call void @tetrad.entries(ptr %frame, ptr %table, ptr %bases, ptr %profile, i1 true)
   ret void
 }
@@ -167,7 +124,10 @@ entry:
   %hooks = icmp ne i64 %f.hook, 0
   br i1 %hooks, label %hook, label %size
 hook:
-  %installed = call i1 @tetrad.hook(ptr %stop.at)
+  %signals.at = getelementptr i64, ptr %ctx, i64 $SIGNALS
+  %signals = load i64, ptr %signals.at
+  %anytime = and i64 %options, $ANYTIME
+  %installed = call i1 @tetrad.hook(ptr %stop.at, i64 %signals, i64 %anytime)
   br label %size
 size:
   %hooked = phi i1 [ false, %entry ], [ %installed, %hook ]

@@ -14,10 +14,11 @@ from string import Template
 
 from tetrad.codegen.targets import isa_of
 from tetrad.core.target import Target
-from tetrad.runtime.native import CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
+from tetrad.runtime.native import ANYTIME, APART, CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
 from tetrad.runtime.native.entries import ENTRIES
 from tetrad.runtime.native.loops import LOOPS
-from tetrad.runtime.native.runs import RUNS, SIGNALS
+from tetrad.runtime.native.runs import RUNS
+from tetrad.runtime.native.signals import SIGNALS
 from tetrad.runtime.native.waiting import FUTEX, NAP, WAITING
 
 # A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
@@ -28,6 +29,7 @@ FRAME = {
     "PATIENCE": 4,  # ticks it will spin at the next barrier
     "AGREED_AT": 5,  # address of `agreed`
     "TURN": 6,  # which word of `claims` the next shared entry counts in
+    "TIMED": 7,  # nonzero: entries are timed apart
 }
 
 # Ticks of the time-stamp counter (2 to 4 a nanosecond).
@@ -55,7 +57,7 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         futex = "linux" in target.triple
     numbers = {
         **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, **isa.system_calls,
-        "HOOK": HOOK, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
+        "HOOK": HOOK, "ANYTIME": ANYTIME, "APART": APART, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
         "MARK": MARK,

@@ -260,8 +260,22 @@ done:
   ret void
 }
 
-; Trap code or stop word: nonzero means that no further kernel should start.
+; Trap code or stop word: nonzero means that no further kernel should start. A signal that waits for this is told.
+; entry -[none waits]-> look;  entry -> whose -[the owner's thread]-> tell -> look;  whose -> look
 define internal i64 @tetrad.trouble(ptr %ctx) nounwind {
+entry:
+  %pending = load atomic i64, ptr @tetrad.pending monotonic, align 8
+  %waits = icmp ne i64 %pending, 0
+  br i1 %waits, label %whose, label %look
+whose:
+  %thread = call ptr @llvm.thread.pointer()
+  %owner = load atomic ptr, ptr @tetrad.owner monotonic, align 8
+  %mine = icmp eq ptr %thread, %owner
+  br i1 %mine, label %tell, label %look
+tell:
+  call void @tetrad.listen()
+  br label %look
+look:
   %status = load atomic i64, ptr %ctx monotonic, align 8
   %stop.at = getelementptr i64, ptr %ctx, i64 $STOP
   %stop = load atomic i64, ptr %stop.at monotonic, align 8
@@ -300,6 +314,23 @@ define internal void @tetrad.set_mark(ptr %frame, i64 %mark) nounwind {
   ret void
 }
 
+; Now, if entries are timed apart.
+define internal void @tetrad.note_release(ptr %frame) nounwind {
+entry:
+  %timed.at = getelementptr i64, ptr %frame, i64 $TIMED
+  %timed = load i64, ptr %timed.at
+  %untimed = icmp eq i64 %timed, 0
+  br i1 %untimed, label %done, label %note
+note:
+  %ctx = load ptr, ptr %frame
+  %released.at = getelementptr i64, ptr %ctx, i64 $RELEASED
+  %now = $TICKS
+  store atomic i64 %now, ptr %released.at monotonic, align 8
+  br label %done
+done:
+  ret void
+}
+
 ; entry -[alone]-> solo;  entry -> arrive -[last]-> release;  arrive -> wait
 define internal void @tetrad.barrier(ptr %frame) nounwind {
 entry:
@@ -309,6 +340,7 @@ entry:
   %alone = icmp eq i64 %threads, 1
   br i1 %alone, label %solo, label %arrive
 solo:
+  call void @tetrad.note_release(ptr %frame)
   call void @tetrad.agree(ptr %frame)
   ret void
 arrive:
@@ -324,6 +356,7 @@ arrive:
   br i1 %last, label %release, label %wait
 release:
   store atomic i64 0, ptr %count.at monotonic, align 8
+  call void @tetrad.note_release(ptr %frame)
   call void @tetrad.agree(ptr %frame)
   call void @tetrad.announce(ptr %gen.at, i64 %following, ptr %dozers, i32 -1)
   ret void

@@ -1,0 +1,44 @@
+"""The public errors, `td.errors`: every error tetrad raises on purpose, as a module of its own.
+
+The classes are those of `tetrad.core.errors`, for `import tetrad.errors` and `from tetrad.errors import ShapeError`.
+"""
+
+from __future__ import annotations
+
+from tetrad.core.errors import (
+    AxisError,
+    BackendError,
+    BadInputs,
+    BoundsError,
+    BusyError,
+    CheckError,
+    CompileError,
+    ContextError,
+    CopyError,
+    DispatchError,
+    DtypeError,
+    FactorError,
+    FileFormatError,
+    FlagError,
+    HubError,
+    LogitsError,
+    ParseError,
+    Rejected,
+    SettingError,
+    ShapeError,
+    SingularError,
+    TemplateError,
+    TetradError,
+    TextError,
+    TraceError,
+    TrapError,
+    UnsupportedError,
+    VerifyError,
+)
+
+__all__ = [
+    "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError", "CompileError", "ContextError",
+    "CopyError", "DispatchError", "DtypeError", "FactorError", "FileFormatError", "FlagError", "HubError",
+    "LogitsError", "ParseError", "Rejected", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError",
+    "TextError", "TraceError", "TrapError", "UnsupportedError", "VerifyError",
+]  # fmt: skip
