@@ -39,6 +39,6 @@ from tetrad.core.errors import (
 __all__ = [
     "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError", "CompileError", "ContextError",
     "CopyError", "DispatchError", "DtypeError", "FactorError", "FileFormatError", "FlagError", "HubError",
-    "LogitsError", "ParseError", "Rejected", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError",
-    "TextError", "TraceError", "TrapError", "UnsupportedError", "VerifyError",
+    "LogitsError", "ParseError", "Rejected", "SettingError", "ShapeError", "SingularError", "TemplateError",
+    "TetradError", "TextError", "TraceError", "TrapError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip
