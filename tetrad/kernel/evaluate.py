@@ -3,7 +3,8 @@
 Receives a verified program, flat arrays for its storage buffers, its index arguments and a grid; writes into the
 arrays. Compiled code must give the same bits. Values are arrays that broadcast to [G, L], G workgroups (x fastest) and
 L lanes (x fastest); index values equal in the whole launch are plain ints. All lanes advance in lockstep under a mask,
-so a barrier has nothing to do. Memory outside a buffer, index overflow and broken promises raise, with the place.
+so a barrier only matters to `kernel.races`. Memory outside a buffer, index overflow, broken promises and, where asked
+for, races raise, with the place.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import arith
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fma import fma
+from tetrad.kernel.races import Races
 
 Array = np.ndarray[Any, Any]
 Datum = Any  # an Array, or an int for an index that is the same in the whole launch
@@ -46,8 +48,10 @@ def evaluate(
     args: Mapping[str, int],
     grid: tuple[int, int, int] = (1, 1, 1),
     groups: range | None = None,
+    races: bool = False,
 ) -> None:
     """Run `program` over `grid` workgroups, writing into the arrays of `buffers`; `groups`: only these of them.
+    `races`: two invocations that touch one element, one of them writing, without a barrier between are an error.
 
     >>> from tetrad.core.dtypes import f32
     >>> from tetrad.kernel.build import KernelBuilder
@@ -67,10 +71,11 @@ def evaluate(
     scratch = sum(counts[b] * b.dtype.nbytes for b in program.buffers if b.is_scratch)
     batch = max(1, min(BATCH_LANES // program.lanes, BATCH_SCRATCH // max(scratch, 1)))
     wanted = range(grid[0] * grid[1] * grid[2]) if groups is None else groups
+    watch = Races(program, counts) if races else None
     with np.errstate(all="ignore"):
         for first in range(wanted.start, wanted.stop, batch):
             some = range(first, min(first + batch, wanted.stop))
-            Run(program, buffers, args, counts, grid, some).block(program.body, None)
+            Run(program, buffers, args, counts, grid, some, watch).block(program.body, None)
 
 
 def _count(program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]) -> int:
@@ -105,8 +110,12 @@ class Run:
         counts: Mapping[n.Buffer, int],
         grid: tuple[int, int, int],
         groups: range,
+        races: Races | None = None,
     ) -> None:
         self.program, self.args, self.counts, self.grid, self.groups = program, args, counts, grid, groups
+        self.races = races
+        if races is not None:
+            races.begin(groups, self.describe)
         self.values: dict[n.Instr, Datum] = {}
         self.regions: list[str] = []
         self.shape = (len(groups), program.lanes)
@@ -347,6 +356,8 @@ def _shrink(mask: Array, at: Array) -> Array:
 def _load(run: Run, node: n.Load, mask: Mask) -> None:
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory = run.memory[node.buffer]
+    if run.races is not None and memory.size:
+        run.races.load(node.buffer, positions, mask)
     if memory.size == 0:  # checked: nobody is active here
         run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
     else:
@@ -360,6 +371,8 @@ def _datum(v: Array, dtype: DType) -> Datum:
 def _store(run: Run, node: n.Store, mask: Mask) -> None:
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory, value = run.memory[node.buffer], run.values[node.value]
+    if run.races is not None and memory.size:
+        run.races.store(node.buffer, positions, run.array(node.value), mask)
     if mask is None:
         positions, value = np.broadcast_arrays(positions, value)
         memory[positions] = value
@@ -457,8 +470,13 @@ def _region(run: Run, node: n.Region, mask: Mask) -> None:
     run.regions.pop()
 
 
+def _barrier(run: Run, node: n.Barrier, mask: Mask) -> None:
+    if run.races is not None:
+        run.races.barrier(mask)
+
+
 def _nothing(run: Run, node: n.Instr, mask: Mask) -> None:
-    """Barrier: lanes advance in lockstep. Prefetch: a hint."""
+    """Prefetch: a hint."""
 
 
 RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
@@ -483,7 +501,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Set: _set,
     n.For: _for,
     n.If: _if,
-    n.Barrier: _nothing,
+    n.Barrier: _barrier,
     n.Trap: _trap,
     n.Prefetch: _nothing,
     n.Foreign: _foreign,
