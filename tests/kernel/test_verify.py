@@ -102,7 +102,7 @@ def local_type(kind: DType, init: DType = f32, get: DType = f32, new: DType = f3
     return n.Program("p", (), (), (1, 1, 1), (start, value, local, n.Get(get, local), n.Set(local, value)))
 
 
-def foreign(form: str, number: DType = index, access: str = "scratch") -> n.Program:
+def foreign(form: str, number: DType = index, access: str = "workgroup") -> n.Program:
     """A call with one number and one buffer."""
     s, where, value = n.Buffer("s", f32, access, 4), n.Const(index, 0), n.Const(number, 0 if number is index else 0.0)
     return n.Program("p", (s,), (), (4, 1, 1), (where, value, n.Foreign(where, form, (value,), (s,), (where,))))
@@ -125,14 +125,14 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
         with_buffers(n.Buffer("a", f32), n.Buffer("b", f32)),
     ),
     ("K002", with_buffers(args=("n", "n")), with_buffers(args=("n", "m"))),
-    ("K003", with_buffers(n.Buffer("s", f32, "scratch")), with_buffers(n.Buffer("s", f32, "scratch", 1))),
-    ("K003", with_buffers(n.Buffer("s", f32, "scratch", 0)), with_buffers(n.Buffer("s", f32, "read", 0))),
+    ("K003", with_buffers(n.Buffer("s", f32, "workgroup")), with_buffers(n.Buffer("s", f32, "workgroup", 1))),
+    ("K003", with_buffers(n.Buffer("s", f32, "workgroup", 0)), with_buffers(n.Buffer("s", f32, "read", 0))),
     (
         "K003",
-        with_buffers(n.Buffer("s", f32, "scratch", SEQ)),
-        with_buffers(n.Buffer("s", f32, "scratch", SEQ), args=("seq",)),
+        with_buffers(n.Buffer("s", f32, "workgroup", SEQ)),
+        with_buffers(n.Buffer("s", f32, "workgroup", SEQ), args=("seq",)),
     ),
-    ("K003", with_buffers(n.Buffer("s", f32, "write", 4, True)), with_buffers(n.Buffer("s", f32, "scratch", 4, True))),
+    ("K003", with_buffers(n.Buffer("s", f32, "write", 4, True)), with_buffers(n.Buffer("s", f32, "private", 4, True))),
     ("K003", with_buffers(n.Buffer("s", f32, "read", -1)), with_buffers(n.Buffer("s", f32, "read", SEQ))),
     ("K010", with_buffers(n.Buffer("s", f32, "peek")), with_buffers(n.Buffer("s", f32, "write"))),
     (

@@ -344,7 +344,18 @@ def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
             raise run.fail(f"buffer {buffer.name}", wrong, lambda i: f"has {count} elements, index {_pick(at, i)}")
     if not buffer.is_scratch:
         return at
+    if buffer.space == "private":
+        _check_own(run, buffer, at, mask)
     return at + np.arange(run.shape[0], dtype=np.int64)[:, None] * count
+
+
+def _check_own(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> None:
+    lanes = run.program.lanes
+    owner = np.atleast_2d(at % lanes)
+    strange = _active(owner != np.arange(lanes), mask)
+    if strange.any():
+        told = "is private, index {} is that of invocation {}"
+        raise run.fail(f"buffer {buffer.name}", strange, lambda i: told.format(_pick(at, i), _pick(owner, i)))
 
 
 def _shrink(mask: Array, at: Array) -> Array:
@@ -372,7 +383,7 @@ def _store(run: Run, node: n.Store, mask: Mask) -> None:
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory, value = run.memory[node.buffer], run.values[node.value]
     if run.races is not None and memory.size:
-        run.races.store(node.buffer, positions, run.array(node.value), mask)
+        run.races.store(node, positions, run.array(node.value), mask, memory)
     if mask is None:
         positions, value = np.broadcast_arrays(positions, value)
         memory[positions] = value
@@ -450,6 +461,7 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
 
 def _foreign(run: Run, node: n.Foreign, mask: Mask) -> None:
     """The routine itself: what it computes is its own affair, and the same from here as from machine code."""
+    _barrier(run, node, mask)
     with lapack.one_thread():
         for group in range(run.shape[0]):
             if mask is None or mask[group if mask.shape[0] > 1 else 0].any():
@@ -470,7 +482,7 @@ def _region(run: Run, node: n.Region, mask: Mask) -> None:
     run.regions.pop()
 
 
-def _barrier(run: Run, node: n.Barrier, mask: Mask) -> None:
+def _barrier(run: Run, node: n.Instr, mask: Mask) -> None:
     if run.races is not None:
         run.races.barrier(mask)
 

@@ -259,7 +259,7 @@ def _store(check: _Check, node: n.Store) -> None:
 
 def _address(check: _Check, node: n.Load | n.Store, code: str) -> None:
     if isinstance(node, n.Store):
-        check.require(node.hint in ("", "stream"), "K010", f"unknown hint {node.hint!r}", node)
+        check.require(node.hint in ("", "stream", "same"), "K010", f"unknown hint {node.hint!r}", node)
     if not check.require(node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node):
         return
     if isinstance(node.at, n.Const):
@@ -407,8 +407,8 @@ def _foreign(check: _Check, node: n.Foreign) -> None:
     wanted = (len(node.numbers), len(node.buffers), len(node.buffers))
     fits = (sum(c in "ij" for c in node.form), node.form.count("m"), len(node.at)) == wanted
     check.require(fits, "K010", f"the form {node.form!r} does not fit its operands", node)
-    is_open = all(buffer.access in ("scratch", "readwrite", "read") for buffer in node.buffers)
-    check.require(is_open, "K021", "a routine may read what it is given", node)
+    is_open = all(buffer.access in ("workgroup", "readwrite", "read") for buffer in node.buffers)
+    check.require(is_open, "K021", "a routine may read what it is given, which no invocation has to itself", node)
 
 
 def _nothing(check: _Check, node: n.Instr) -> None:
