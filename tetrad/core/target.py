@@ -32,6 +32,7 @@ class Target:
     f64_tile: Tile
     panel_bytes: int  # of the right side that tiles of many rows take at a pace at which they need not be near
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
+    workgroup_bytes: int  # memory that a workgroup can have
 
     @property
     def has_vnni(self) -> bool:
