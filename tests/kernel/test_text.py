@@ -271,3 +271,12 @@ def test_damaged_programs_only_raise_parse_errors(data: st.DataObject) -> None:
 
 def test_comments_and_blank_lines_are_skipped() -> None:
     assert to_text(parse("# a kernel\n\n" + EVERYTHING.replace("body:\n", "body:\n  # begin\n\n"))) == EVERYTHING
+
+
+@pytest.mark.parametrize("space", ["global", "workgroup", "private"])
+def test_the_space_of_a_buffer_is_in_the_text(space: str) -> None:
+    access = "readwrite" if space == "global" else space
+    text = f'kernel "spaces"\nworkgroup 16 1 1\nbuffer s: f32 {access} count=32\nbody:'
+    (buffer,) = parse(text).buffers
+    assert (buffer.space, buffer.is_scratch) == (space, space != "global")
+    assert str(parse(text)).split("\n")[:3] == text.split("\n")[:3]
