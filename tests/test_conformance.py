@@ -82,7 +82,7 @@ def conforms(op: Op, case: Case) -> None:
     """Everything this file promises, for one case."""
     compiled = compile_graph(graph_of(op, case))
     for program in programs_of(compiled.lowered):
-        verify(program)
+        verify(program, current_target().workgroup_bytes)
     arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
     wanted = run_on_evaluator(compiled, arrays)
     for results, how in every_run(compiled, arrays):

@@ -23,6 +23,7 @@ from tetrad.core.errors import (
     HubError,
     LogitsError,
     ParseError,
+    RaceError,
     Rejected,
     SettingError,
     ShapeError,
@@ -39,6 +40,6 @@ from tetrad.core.errors import (
 __all__ = [
     "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError", "CompileError", "ContextError",
     "CopyError", "DispatchError", "DtypeError", "FactorError", "FileFormatError", "FlagError", "HubError",
-    "LogitsError", "ParseError", "Rejected", "SettingError", "ShapeError", "SingularError", "TemplateError",
-    "TetradError", "TextError", "TraceError", "TrapError", "UnsupportedError", "VerifyError",
+    "LogitsError", "ParseError", "RaceError", "Rejected", "SettingError", "ShapeError", "SingularError",
+    "TemplateError", "TetradError", "TextError", "TraceError", "TrapError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip

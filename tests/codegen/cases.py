@@ -273,7 +273,7 @@ def through_scratch(dtype: DType, width: int) -> Case:
     """Each workgroup turned round; half of the scratch is promised to be zero and is not written."""
     k = KernelBuilder(f"scratch {dtype} x{width}", workgroup=width)
     x, y, z = k.buffer("x", dtype), k.buffer("y", dtype, "write"), k.buffer("z", dtype, "write")
-    plain, zeroed = k.scratch("plain", dtype, width), k.buffer("zeroed", dtype, "scratch", 2 * width, zeroed=True)
+    plain, zeroed = k.scratch("plain", dtype, width), k.buffer("zeroed", dtype, "workgroup", 2 * width, zeroed=True)
     value = k.load(x, k.global_id())
     k.store(plain, k.lane(), value)
     k.store(zeroed, k.lane() * 2, value)

@@ -123,7 +123,7 @@ def assert_same_as_evaluator(
 def evaluated(program: n.Program, arrays: Arrays, args: Mapping[str, int], grid: Grid) -> dict[str, np.ndarray]:
     verify(program)
     want = {name: a.copy() for name, a in arrays.items()}
-    evaluate(program, want, args, grid)
+    evaluate(program, want, args, grid, races=True)
     return want
 
 

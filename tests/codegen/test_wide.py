@@ -76,6 +76,23 @@ def test_locals_keep_their_value_for_every_invocation(workgroup: Grid) -> None:
 
 
 @WIDE
+def test_private_memory_is_each_invocations_own(workgroup: Grid) -> None:
+    """Addresses that are only known when the kernel runs; elements outlive barriers."""
+    k, lane, at, lanes = builder("private", workgroup)
+    x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
+    own, held = k.private("own", f32, 4 * lanes), k.scratch("held", f32, lanes)
+    with k.loop(4) as i:
+        k.store(own, i * lanes + lane, k.load(x, at) + k.cast(i, f32))
+        k.store(held, (lane + i) % lanes, k.load(x, at))
+        k.barrier()
+    which = k.cast(k.abs(k.load(held, lane)) * 100.0, index) % 4
+    k.store(y, at, k.load(own, which * lanes + lane))
+    size = GROUPS * lanes
+    arrays = {"x": normal(size), "y": np.zeros(size, np.float32)}
+    assert_same_as_evaluator(k.finish(), arrays, {}, (GROUPS, 1, 1), checks=("plain", "mask"))
+
+
+@WIDE
 def test_barriers_in_loops_and_branches(workgroup: Grid) -> None:
     """Bounds and conditions from memory, from arguments and from the counter of the loop around."""
     k, lane, at, lanes = builder("nested", workgroup)

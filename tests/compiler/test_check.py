@@ -18,6 +18,7 @@ from tetrad.compiler.kernels import Kernels
 from tetrad.compiler.objects import Objects
 from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
+from tetrad.core.record import replace
 from tetrad.core.source import Source
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
@@ -271,7 +272,16 @@ def test_invalid_kernels_are_found(checking: None) -> None:
     x = k.buffer("x", f32)
     bad = n.Program("wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),))
     with pytest.raises(VerifyError, match="K010"):
-        suspicion.verify_programs([bad])
+        suspicion.verify_programs([bad], driver.current_target())
+
+
+def test_kernels_that_ask_for_more_than_the_machine_has_are_found(checking: None) -> None:
+    k = KernelBuilder("large")
+    k.scratch("held", f32, 1000)
+    little = replace(driver.current_target(), workgroup_bytes=3999)
+    suspicion.verify_programs([k.finish()], replace(little, workgroup_bytes=4000))
+    with pytest.raises(VerifyError, match="K004"):
+        suspicion.verify_programs([k.finish()], little)
 
 
 # -- launches made by hand --------------------------------------------------------------------------------------------
@@ -326,6 +336,19 @@ def test_bounds_checks_see_stores_and_scratch(uniform: bool, monkeypatch: pytest
         run_by_hand(hand_made(writes_too_far), data(20))
     with pytest.raises(CheckError, match=r"by_hand: index -3 is outside buffer held \(scratch\)"):
         run_by_hand(hand_made(leaves_scratch), data(20))
+
+
+def test_races_are_found(checking: None) -> None:
+    """Compiled code has the evaluator's bits, and still another machine may not."""
+
+    def exchanges(k: KernelBuilder, x: n.Buffer, y: n.Buffer, i: Val) -> None:
+        held = k.scratch("held", f32, 16)
+        k.store(held, k.lane(), k.cast(i, f32))
+        with k.when(i < 20, guard=True):
+            k.store(y, i, k.load(held, 15 - k.lane()))
+
+    with pytest.raises(CheckError, match=r"by_hand: element 15 of buffer held is written by invocation 15 and read"):
+        run_by_hand(hand_made(exchanges), data(20))
 
 
 def test_what_neither_side_writes_is_found(checking: None) -> None:

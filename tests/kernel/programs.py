@@ -93,7 +93,7 @@ class _Grower:
         )
         k = self.k
         self.x = k.buffer("x", f32, count=draw(st.sampled_from([None, 64, Dim("seq", max=64) * 2 + 64])))
-        self.s = k.buffer("s", i32, "scratch", 64, zeroed=draw(st.booleans()))
+        self.s = k.buffer("s", i32, "workgroup", 64, zeroed=draw(st.booleans()))
         self.y = k.buffer("y", f32, "readwrite")
         self.n = k.arg("n")
 

@@ -394,7 +394,7 @@ def test_a_uniform_load_under_a_lane_mask_may_bound_a_loop() -> None:
 def transpose_through_scratch(zeroed: bool, store: bool) -> n.Program:
     k = KernelBuilder("scratch", workgroup=4)
     x, y = k.buffer("x", i32), k.buffer("y", i32, "write")
-    s = k.buffer("s", i32, "scratch", 4, zeroed)
+    s = k.buffer("s", i32, "workgroup", 4, zeroed)
     if store:
         k.store(s, k.lane(), k.load(x, k.global_id()))
     k.barrier()

@@ -26,7 +26,7 @@ args n
 dim seq max=4096
 buffer x: f32 read count=1+3*seq
 buffer y: f32 readwrite count=64*ceil(1+seq/16)
-buffer s: i32 scratch count=16 zeroed
+buffer s: i32 workgroup count=16 zeroed
 body:
   %0: index = arg("n")
   %1: index = id("local", 0)
@@ -80,7 +80,7 @@ def test_what_was_parsed() -> None:
     assert (program.name, program.args, program.workgroup) == ("everything", ("n",), (4, 1, 1))
     assert (x.dtype, x.access, x.count, x.zeroed) == (f32, "read", 3 * seq + 1, False)
     assert (y.dtype, y.access, y.count, y.zeroed) == (f32, "readwrite", 64 * ceil_div(seq + 1, 16), False)
-    assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "scratch", 16, True)
+    assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "workgroup", 16, True)
     _, lane, load, broadcast, fma, shuffle, *_, store = program.body
     assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)
     assert isinstance(broadcast, n.Broadcast) and (broadcast.x, broadcast.lane) == (load, 2)
@@ -271,3 +271,12 @@ def test_damaged_programs_only_raise_parse_errors(data: st.DataObject) -> None:
 
 def test_comments_and_blank_lines_are_skipped() -> None:
     assert to_text(parse("# a kernel\n\n" + EVERYTHING.replace("body:\n", "body:\n  # begin\n\n"))) == EVERYTHING
+
+
+@pytest.mark.parametrize("space", ["global", "workgroup", "private"])
+def test_the_space_of_a_buffer_is_in_the_text(space: str) -> None:
+    access = "readwrite" if space == "global" else space
+    text = f'kernel "spaces"\nworkgroup 16 1 1\nbuffer s: f32 {access} count=32\nbody:'
+    (buffer,) = parse(text).buffers
+    assert (buffer.space, buffer.is_scratch) == (space, space != "global")
+    assert str(parse(text)).split("\n")[:3] == text.split("\n")[:3]

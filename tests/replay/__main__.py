@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.replay.compare import read, report
+from tests.replay.compare import PARTS, read, report
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parents[2]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.replay", description=__doc__)
     parser.add_argument("--base", required=True, metavar="REVISION", help="compare with this revision")
+    parser.add_argument("--only", choices=PARTS, help="compare only this part of what the compiler makes")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tetrad-replay-") as folder:
         there = Path(folder) / "base"
@@ -36,8 +37,9 @@ def main() -> int:
         finally:
             git("worktree", "remove", "--force", str(there))
         before, after = read(f"{folder}/before.gz"), read(f"{folder}/after.gz")
-    text = report(before, after)
-    print(text or f"{len(after)} programs: the same kernels, LLVM text and schedules as {options.base}")
+    parts = (options.only,) if options.only else PARTS
+    text = report(before, after, parts)
+    print(text or f"{len(after)} programs: {' and '.join(parts)} as at {options.base}")
     return 1 if text else 0
 
 

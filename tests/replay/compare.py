@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 SHOWN = 10  # programs whose diff is printed
@@ -20,18 +20,18 @@ def read(path: str) -> Captured:
         return {made["program"]: made for made in map(json.loads, file)}
 
 
-def differences(before: Captured, after: Captured) -> Iterator[tuple[str, str]]:
-    """(program, diff) for every program that is not the same, or only on one side."""
+def differences(before: Captured, after: Captured, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, str]]:
+    """(program, diff) for every program of which these parts are not the same, or that is only on one side."""
     for name in dict.fromkeys([*before, *after]):
         if name not in after or name not in before:
             yield name, f"only {'before' if name in before else 'after'}\n"
-        elif before[name] != after[name]:
-            yield name, "".join(diff_of(before[name], after[name]))
+        elif any(before[name][part] != after[name][part] for part in parts):
+            yield name, "".join(diff_of(before[name], after[name], parts))
 
 
-def diff_of(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+def diff_of(before: dict[str, Any], after: dict[str, Any], parts: Sequence[str]) -> Iterator[str]:
     """Of each part what is only on one side; kernels and modules that both have do not count, wherever they stand."""
-    for part in PARTS:
+    for part in parts:
         left, right = before[part], after[part]
         if part != "schedule":
             left, right = without(left, right), without(right, left)
@@ -56,9 +56,9 @@ def flat(texts: list[str]) -> list[str]:
     return [line for text in texts for line in text.splitlines()]
 
 
-def report(before: Captured, after: Captured) -> str:
+def report(before: Captured, after: Captured, parts: Sequence[str] = PARTS) -> str:
     """What people read; empty where nothing differs."""
-    found = list(differences(before, after))
+    found = list(differences(before, after, parts))
     if not found:
         return ""
     shown = [f"{name}\n{diff}" for name, diff in found[:SHOWN]]

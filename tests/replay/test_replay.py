@@ -65,6 +65,7 @@ def test_a_program_is_captured_as_itself_and_a_change_is_seen() -> None:
     other = captured("norm", td.trace(lambda *a: function(*a) * 2)(*operands), target)
     assert report({"norm": before}, {"norm": again}) == ""
     assert [name for name, _ in differences({"norm": before}, {"norm": other})] == ["norm"]
+    assert report({"norm": before}, {"norm": {**before, "kernels": ["other"]}}, ("llvm",)) == ""
     assert "only before" in report({"norm": before, "gone": before}, {"norm": before})
 
 

@@ -23,7 +23,7 @@ from tetrad.codegen.memory import BOUNDS_TRAP
 from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, run_control, value_of
 from tetrad.compiler.loops import NUMBER
 from tetrad.compiler.schedule import scratch_layout
-from tetrad.core.errors import BoundsError, CheckError
+from tetrad.core.errors import BoundsError, CheckError, RaceError
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.kernel.nodes import STOP_WORD, TAG_SHIFT, Program
@@ -36,6 +36,7 @@ from tetrad.runtime.table import KernelEntry, Word
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
+    from tetrad.core.target import Target
 
 ZONE = 256  # bytes of red zone before a block; behind it is the guard page
 RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A  # the evaluator's unwritten memory is 0xA5, so what both leave out differs
@@ -44,9 +45,9 @@ SAMPLED = 1 << 16  # invocations at the beginning, in the middle and at the end 
 DEFECT = "a defect of tetrad, please report it"
 
 
-def verify_programs(programs: Sequence[Program]) -> None:
+def verify_programs(programs: Sequence[Program], target: Target) -> None:
     for program in programs:
-        verify(program)
+        verify(program, target.workgroup_bytes)
 
 
 def run_interpreted(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
@@ -142,10 +143,10 @@ def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) ->
     """Some workgroups on the evaluator, writing to memory; the trap that ended them, if one did."""
     buffers = buffers_of(launch, memory, dims)
     try:
-        evaluate(launch.program, buffers, launch.arguments(dims), (bind(launch.groups, dims), 1, 1), groups)
+        evaluate(launch.program, buffers, launch.arguments(dims), (bind(launch.groups, dims), 1, 1), groups, True)
     except KernelTrap as trap:
         return trap
-    except BoundsError as error:
+    except (BoundsError, RaceError) as error:
         raise CheckError(error.message, source=launch.source, hint=DEFECT) from error
     return None
 

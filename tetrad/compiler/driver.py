@@ -50,7 +50,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
         if stations.wants("kernel"):
             for program in programs:
                 stations.show("kernel", program.name, str(program))
-        suspicion.verify_programs(programs)
+        suspicion.verify_programs(programs, target)
         with stations.timed("codegen"):
             addresses = KERNELS.load(programs, target)
             runtime.result()

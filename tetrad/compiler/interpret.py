@@ -82,7 +82,7 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
         return
     buffers = buffers_of(launch, memory, dims)
     try:
-        evaluate(launch.program, buffers, launch.arguments(dims), (groups, 1, 1))
+        evaluate(launch.program, buffers, launch.arguments(dims), (groups, 1, 1), races=True)
     except KernelTrap as trap:
         raise launch.traps[trap.code].error(trap.value) from None
 

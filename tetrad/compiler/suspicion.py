@@ -17,6 +17,7 @@ from tetrad.runtime.memory import Storage
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
+    from tetrad.core.target import Target
 
 Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
 
@@ -29,9 +30,9 @@ def wants_verified() -> bool:
     return "1" in flag_words("TETRAD_CHECK")
 
 
-def verify_programs(programs: Sequence[Program]) -> None:
+def verify_programs(programs: Sequence[Program], target: Target) -> None:
     if wants_verified():
-        checks().verify_programs(programs)
+        checks().verify_programs(programs, target)
 
 
 def watch_of_flags() -> Watch | None:

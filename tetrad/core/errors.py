@@ -60,6 +60,10 @@ class BoundsError(TetradError, IndexError):
     """An index out of range, in eager or compiled code."""
 
 
+class RaceError(TetradError):
+    """Two invocations of a kernel touch one element, one of them writes, and no barrier stands between."""
+
+
 class FactorError(TetradError, ArithmeticError):
     """A matrix without the factors that were asked for: `batch` says which, `pivot` where it showed."""
 

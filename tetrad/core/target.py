@@ -34,6 +34,8 @@ class Target:
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
     dots_mixed_bytes: bool = False  # four products of an unsigned with a signed byte and their sum are one instruction
     narrows_in_stores: bool = False  # wide integers are stored as narrow ones, under a mask, in one instruction
+    # Memory that a workgroup can have. On a CPU scratch is memory like any other: long sorts need that of their rows.
+    workgroup_bytes: int = 1 << 40
 
     @property
     def key(self) -> str:

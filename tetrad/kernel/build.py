@@ -163,8 +163,12 @@ class KernelBuilder:
         return buf
 
     def scratch(self, name: str, dtype: DType, count: Size) -> n.Buffer:
-        """Memory of one workgroup, uninitialised."""
-        return self.buffer(name, dtype, "scratch", count)
+        """Memory that the invocations of a workgroup share, uninitialised."""
+        return self.buffer(name, dtype, "workgroup", count)
+
+    def private(self, name: str, dtype: DType, count: Size) -> n.Buffer:
+        """Memory of a workgroup, uninitialised; elements i, i + lanes, ... are only for invocation i."""
+        return self.buffer(name, dtype, "private", count)
 
     def arg(self, name: str) -> Val:
         """An index argument; asking twice gives the same value."""

@@ -3,7 +3,8 @@
 Receives a verified program, flat arrays for its storage buffers, its index arguments and a grid; writes into the
 arrays. Compiled code must give the same bits. Values are arrays that broadcast to [G, L], G workgroups (x fastest) and
 L lanes (x fastest); index values equal in the whole launch are plain ints. All lanes advance in lockstep under a mask,
-so a barrier has nothing to do. Memory outside a buffer, index overflow and broken promises raise, with the place.
+so a barrier only matters to `kernel.races`. Memory outside a buffer, index overflow, broken promises and, where asked
+for, races raise, with the place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import arith
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fma import fma
+from tetrad.kernel.races import Races
 
 Array = np.ndarray[Any, Any]
 Datum = Any  # an Array, or an int for an index that is the same in the whole launch
@@ -48,8 +50,10 @@ def evaluate(
     args: Mapping[str, int],
     grid: tuple[int, int, int] = (1, 1, 1),
     groups: range | None = None,
+    races: bool = False,
 ) -> None:
     """Run `program` over `grid` workgroups, writing into the arrays of `buffers`; `groups`: only these of them.
+    `races`: two invocations that touch one element, one of them writing, without a barrier between are an error.
 
     >>> from tetrad.core.dtypes import f32
     >>> from tetrad.kernel.build import KernelBuilder
@@ -69,10 +73,11 @@ def evaluate(
     scratch = sum(counts[b] * b.dtype.nbytes for b in program.buffers if b.is_scratch)
     batch = max(1, min(BATCH_LANES // program.lanes, BATCH_SCRATCH // max(scratch, 1)))
     wanted = range(grid[0] * grid[1] * grid[2]) if groups is None else groups
+    watch = Races(program, counts) if races else None
     with np.errstate(all="ignore"):
         for first in range(wanted.start, wanted.stop, batch):
             some = range(first, min(first + batch, wanted.stop))
-            Run(program, buffers, args, counts, grid, some).block(program.body, None)
+            Run(program, buffers, args, counts, grid, some, watch).block(program.body, None)
 
 
 def _count(program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]) -> int:
@@ -107,8 +112,12 @@ class Run:
         counts: Mapping[n.Buffer, int],
         grid: tuple[int, int, int],
         groups: range,
+        races: Races | None = None,
     ) -> None:
         self.program, self.args, self.counts, self.grid, self.groups = program, args, counts, grid, groups
+        self.races = races
+        if races is not None:
+            races.begin(groups, self.describe)
         self.values: dict[n.Instr, Datum] = {}
         self.regions: list[str] = []
         self.shape = (len(groups), program.lanes)
@@ -337,7 +346,18 @@ def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
             raise run.fail(f"buffer {buffer.name}", wrong, lambda i: f"has {count} elements, index {_pick(at, i)}")
     if not buffer.is_scratch:
         return at
+    if buffer.space == "private":
+        _check_own(run, buffer, at, mask)
     return at + np.arange(run.shape[0], dtype=np.int64)[:, None] * count
+
+
+def _check_own(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> None:
+    lanes = run.program.lanes
+    owner = np.atleast_2d(at % lanes)
+    strange = _active(owner != np.arange(lanes), mask)
+    if strange.any():
+        told = "is private, index {} is that of invocation {}"
+        raise run.fail(f"buffer {buffer.name}", strange, lambda i: told.format(_pick(at, i), _pick(owner, i)))
 
 
 def _shrink(mask: Array, at: Array) -> Array:
@@ -349,6 +369,8 @@ def _shrink(mask: Array, at: Array) -> Array:
 def _load(run: Run, node: n.Load, mask: Mask) -> None:
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory = run.memory[node.buffer]
+    if run.races is not None and memory.size:
+        run.races.load(node.buffer, positions, mask)
     if memory.size == 0:  # checked: nobody is active here
         run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
     else:
@@ -362,6 +384,8 @@ def _datum(v: Array, dtype: DType) -> Datum:
 def _store(run: Run, node: n.Store, mask: Mask) -> None:
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory, value = run.memory[node.buffer], run.values[node.value]
+    if run.races is not None and memory.size:
+        run.races.store(node, positions, run.array(node.value), mask, memory)
     if mask is None:
         positions, value = np.broadcast_arrays(positions, value)
         memory[positions] = value
@@ -439,6 +463,7 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
 
 def _foreign(run: Run, node: n.Foreign, mask: Mask) -> None:
     """The routine itself: what it computes is its own affair, and the same from here as from machine code."""
+    _barrier(run, node, mask)
     with lapack.one_thread():
         for group in range(run.shape[0]):
             if mask is None or mask[group if mask.shape[0] > 1 else 0].any():
@@ -459,8 +484,13 @@ def _region(run: Run, node: n.Region, mask: Mask) -> None:
     run.regions.pop()
 
 
+def _barrier(run: Run, node: n.Instr, mask: Mask) -> None:
+    if run.races is not None:
+        run.races.barrier(mask)
+
+
 def _nothing(run: Run, node: n.Instr, mask: Mask) -> None:
-    """Barrier: lanes advance in lockstep. Prefetch: a hint."""
+    """Prefetch: a hint."""
 
 
 RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
@@ -485,7 +515,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Set: _set,
     n.For: _for,
     n.If: _if,
-    n.Barrier: _nothing,
+    n.Barrier: _barrier,
     n.Trap: _trap,
     n.Prefetch: _nothing,
     n.Foreign: _foreign,

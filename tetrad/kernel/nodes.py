@@ -28,20 +28,27 @@ TAG_SHIFT = 16  # a trap reports tag << 16 | code: the tag says which launch of 
 
 @record(eq=False)
 class Buffer:
-    """Named flat memory. Storage is shared by all invocations; scratch belongs to one workgroup at a time.
+    """Named flat memory in one of three spaces. Storage is global: all workgroups share it. Scratch belongs to one
+    workgroup at a time: its invocations share it, or, where it is private, each has elements of its own. Those of
+    invocation i are i, i + lanes, i + 2 lanes, ...: what the invocations have at one place of theirs is side by side.
 
     Scratch holds anything at workgroup start unless `zeroed`; `count` None means: known at launch.
     """
 
     name: str
     dtype: DType
-    access: str = "read"  # read, write, readwrite, scratch
+    access: str = "read"  # of storage: read, write, readwrite; of scratch, which is read and written: its space
     count: Size | None = None
     zeroed: bool = False
 
     @property
+    def space(self) -> str:
+        """global, workgroup or private."""
+        return self.access if self.is_scratch else "global"
+
+    @property
     def is_scratch(self) -> bool:
-        return self.access == "scratch"
+        return self.access in ("workgroup", "private")
 
     @property
     def is_written(self) -> bool:
@@ -95,12 +102,15 @@ class Load(Value):
 
 @record(eq=False)
 class Store(Instr):
-    """buffer[at] = value, by active invocations only. A uniform address is written once, with a uniform value."""
+    """buffer[at] = value, by active invocations only. A uniform address is written once, with a uniform value.
+
+    Hints: "stream" writes around the cache; "same" promises that whoever else writes there writes the same bits.
+    """
 
     buffer: Buffer
     at: Value
     value: Value
-    hint: str = ""  # "", "stream": write around the cache
+    hint: str = ""
 
 
 @record(eq=False)
@@ -249,7 +259,7 @@ class If(Instr):
 
 @record(eq=False)
 class Barrier(Instr):
-    """Every invocation of the workgroup waits here; scratch written before is visible after."""
+    """Every invocation of the workgroup waits here; what was written before is visible to all of them after."""
 
 
 @record(eq=False)
@@ -274,7 +284,7 @@ class Foreign(Instr):
     """Call the routine of another library at the address `routine`, once for the workgroup. `form` says how, see
     `core.lapack`: integers from `numbers` (index), memory from `buffers`, each from its element `at`, in their order.
 
-    Cross-lane: only where the whole workgroup is active.
+    Cross-lane: only where the whole workgroup is active. It is a barrier, before and after.
     """
 
     routine: Value

@@ -36,7 +36,7 @@ from tetrad.kernel import nodes as n
 
 MAX_DEPTH = 100  # nested blocks the parser follows; verify allows fewer
 MAX_SIZE_TOKENS = 256
-ACCESSES = ("read", "write", "readwrite", "scratch")
+ACCESSES = ("read", "write", "readwrite", "workgroup", "private")
 _WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
 

@@ -7,14 +7,14 @@ instruction, then, where those hold, what depends on uniformity (`kernel.uniform
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32, index, u32
 from tetrad.core.errors import VerifyError
-from tetrad.core.sizes import MAX_ELEMENTS, dims_of
+from tetrad.core.sizes import MAX_ELEMENTS, bind, dims_of
 from tetrad.kernel import nodes as n
 from tetrad.kernel.text import ACCESSES, FORMS, line_of
 from tetrad.kernel.uniform import varying
@@ -27,6 +27,7 @@ CODES = {
     "K001": "workgroup sizes are at least 1, and their product is bounded",
     "K002": "names of buffers and of arguments are unique",
     "K003": "scratch has a positive size, computable from the arguments; only scratch is zeroed",
+    "K004": "workgroup memory fits the machine",
     "K010": "operands are defined before, in scope; buffers, arguments, axes, lanes, hints exist",
     "K011": "operand types fit the operator",
     "K012": "conditions are bool, addresses are index, stored values have the buffer's type",
@@ -51,21 +52,26 @@ CODES = {
 }
 
 
-def verify(program: n.Program) -> None:
-    """Raise the first problem of the program, if it has one.
+def verify(program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None) -> None:
+    """Raise the first problem of the program, if it has one. `workgroup_bytes`: what a workgroup of its machine may
+    have, private memory included; sizes with a Dim count where `args` tell it.
 
     >>> from tetrad.kernel.build import KernelBuilder
     >>> verify(KernelBuilder("empty").finish())
     """
-    found = problems(program)
+    found = problems(program, workgroup_bytes, args)
     if found:
         raise found[0]
 
 
-def problems(program: n.Program) -> list[VerifyError]:
+def problems(
+    program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None
+) -> list[VerifyError]:
     """Everything that is wrong with the program, in program order."""
     check = _Check(program)
     _check_declarations(check)
+    if workgroup_bytes is not None and not check.found:
+        _check_memory(check, workgroup_bytes, args or {})
     if _check_limits(check):
         check.block(program.body)
     if not check.found:
@@ -194,6 +200,16 @@ def _check_scratch(check: _Check, buffer: n.Buffer, largest: int | None) -> None
         check.report("K003", f"scratch {buffer.name}: size {buffer.count} needs the arguments {', '.join(missing)}")
 
 
+def _check_memory(check: _Check, most: int, args: Mapping[str, int]) -> None:
+    """All scratch of a workgroup together, as far as its sizes are known."""
+    scratch = [b for b in check.program.buffers if b.is_scratch and b.count is not None]
+    known = {b: bind(b.count, args) for b in scratch if {d.name for d in dims_of(b.count)} <= args.keys()}  # type: ignore[arg-type]
+    total = sum(count * b.dtype.nbytes for b, count in known.items())
+    if total > most:
+        listed = ", ".join(f"{b.name} {count * b.dtype.nbytes} ({count} x {b.dtype})" for b, count in known.items())
+        check.report("K004", f"a workgroup asks for {total} bytes of memory, its machine has {most}: {listed}")
+
+
 def _check_limits(check: _Check) -> bool:
     """Bounded size and depth, level by level, so that a hostile program cannot exhaust the stack."""
     level: list[n.Block] = [check.program.body]
@@ -259,7 +275,7 @@ def _store(check: _Check, node: n.Store) -> None:
 
 def _address(check: _Check, node: n.Load | n.Store, code: str) -> None:
     if isinstance(node, n.Store):
-        check.require(node.hint in ("", "stream"), "K010", f"unknown hint {node.hint!r}", node)
+        check.require(node.hint in ("", "stream", "same"), "K010", f"unknown hint {node.hint!r}", node)
     if not check.require(node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node):
         return
     if isinstance(node.at, n.Const):
@@ -407,8 +423,8 @@ def _foreign(check: _Check, node: n.Foreign) -> None:
     wanted = (len(node.numbers), len(node.buffers), len(node.buffers))
     fits = (sum(c in "ij" for c in node.form), node.form.count("m"), len(node.at)) == wanted
     check.require(fits, "K010", f"the form {node.form!r} does not fit its operands", node)
-    is_open = all(buffer.access in ("scratch", "readwrite", "read") for buffer in node.buffers)
-    check.require(is_open, "K021", "a routine may read what it is given", node)
+    is_open = all(buffer.access in ("workgroup", "readwrite", "read") for buffer in node.buffers)
+    check.require(is_open, "K021", "a routine may read what it is given, which no invocation has to itself", node)
 
 
 def _nothing(check: _Check, node: n.Instr) -> None:

@@ -124,7 +124,7 @@ class Stretch:
         self.frame, self.node, self.kept, self.base = frame, node, kept, base
         self.last = node.type.shape[-1]
         self.width = frame.k.min(frame.sizes.val(self.last) - base, longest)
-        self.accs = frame.scratch("accs", accumulator(node), longest)
+        self.accs = frame.private("accs", accumulator(node), longest)
 
     def add_chunk(self, first: Val) -> None:
         """accs[column] = the positions of one chunk, in order, for every column."""
@@ -175,7 +175,7 @@ def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
     source, out = frame.input(parts), frame.output(memory.slots[node])
     chunks, kept = parts.type.shape
     count, total = sizes.val(chunks), sizes.val(kept)
-    tree = frame.scratch("tree", parts.type.dtype, (chunks + 1) * LANES)
+    tree = frame.private("tree", parts.type.dtype, (chunks + 1) * LANES)
     column = k.group_id() * LANES + k.lane()
     with k.when(column < total, guard=True):
         k.store(tree, k.lane(), k.const(node.op.monoid.init(parts.type.dtype), parts.type.dtype))  # of no chunks

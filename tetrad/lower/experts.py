@@ -43,6 +43,7 @@ def lower_top_experts(frame: Frame, group: Group) -> Launch:
     with k.loop(used) as i:
         best = likeliest(k, left, experts)
         k.store(out, token * used + i, k.cast(best, i32))
+        k.barrier()
         k.store(left, best, k.const(-1.0, f32))
         k.barrier()
     return frame.finish(likelihood.type.shape[0], group, flops=product(likelihood.type.shape) * used)
@@ -117,16 +118,20 @@ def list_pairs(frame: Frame, group: Group, listed: Slot) -> Launch:
         k.store(next_, i, k.const(0, i32))
     with k.loop(pairs) as pair:
         at = place(pair)
-        k.store(next_, at, number_at(next_, at) + 1)
+        more = number_at(next_, at) + 1
+        k.barrier()
+        k.store(next_, at, more)
     total = k.local(0, i32)
     with k.loop(starts) as i:
         before = k.broadcast(total.get())
         total.set(before + number_at(next_, i))
+        k.barrier()
         k.store(next_, i, before)
         k.store(out, i, before)
     with k.loop(pairs) as pair:
         at = place(pair)
         where = number_at(next_, at)
+        k.barrier()
         k.store(out, starts + k.cast(where, index), k.cast(pair, i32))
         k.store(next_, at, where + 1)
     return frame.finish(1, group)

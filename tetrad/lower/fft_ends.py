@@ -77,13 +77,13 @@ class Near:
         return self.pair(i, off) if self.pitch == 1 else (self.one(i * 2, 2 * off), self.one(i * 2, 2 * off + 1))
 
     def put_one(self, i: Val, off: int, value: Val) -> None:
-        self.k.store(self.buffer, self.at(i, off, 1), value)
+        self.k.store(self.buffer, self.at(i, off, 1), value, "same")
 
     def put_pair(self, i: Val, off: int, value: Pair) -> None:
         at, half = self.at(i, off, 2), self.lanes // 2
         for side in (0, 1):
             order = tuple(part * self.lanes + side * half + j for j in range(half) for part in (0, 1))
-            self.k.store(self.buffer, at + side * self.lanes, self.k.shuffle(*value, order))
+            self.k.store(self.buffer, at + side * self.lanes, self.k.shuffle(*value, order), "same")
 
     def put_two(self, i: Val, off: int, value: Pair) -> None:
         if self.pitch == 1:
@@ -99,7 +99,7 @@ class Held:
     def __init__(self, frame: Frame, buffer: Buffer, first: Val, lines: Val, count: int, lanes: int) -> None:
         self.k, self.buffer, self.first, self.lines = frame.k, buffer, first, lines
         self.count, self.lanes, self.lane = count, lanes, frame.k.lane()
-        self.floats = frame.scratch("line", buffer.dtype, count * lanes)
+        self.floats = frame.private("line", buffer.dtype, count * lanes)
 
     def float_at(self, i: Val, off: int) -> Val:
         return i * self.lanes + self.lane + off * self.lanes
@@ -147,7 +147,7 @@ class Held:
             tile = turned(k, [self.one(column, i) for i in range(self.lanes)])
             for i, vector in enumerate(tile):
                 with k.when(self.first + i < self.lines):
-                    k.store(self.buffer, (self.first + i) * self.count + column + self.lane, vector)
+                    k.store(self.buffer, (self.first + i) * self.count + column + self.lane, vector, "same")
 
     @contextmanager
     def tiles(self) -> Iterator[Val]:

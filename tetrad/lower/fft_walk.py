@@ -129,7 +129,8 @@ class Walk:
             if self.slots is not None:
                 real, imag = (self.frame.view(slot, dtype, access) for slot in self.slots[name])
             else:
-                real, imag = (self.frame.scratch(name, dtype, count * self.stride) for _ in range(2))
+                make = self.frame.scratch if self.is_row else self.frame.private
+                real, imag = (make(name, dtype, count * self.stride) for _ in range(2))
             self.known[name] = real, imag
         return self.known[name]
 
@@ -137,7 +138,7 @@ class Walk:
         """Numbers between passes, each a vector; two sets take turns."""
         name = f"work{which}_{n}"
         if name not in self.known:
-            first, second = (self.frame.scratch("work", self.job.dtype, n * self.lanes) for _ in range(2))
+            first, second = (self.frame.private("work", self.job.dtype, n * self.lanes) for _ in range(2))
             self.known[name] = first, second
         return self.known[name]
 
@@ -155,8 +156,9 @@ class Walk:
     def store(self, name: str, i: Val, off: int, value: Pair) -> None:
         real, imag = self.planes(name, "write")
         at = self.spot(name, i, off)
-        self.k.store(real, at, value[0])
-        self.k.store(imag, at, value[1])
+        hint = "same" if self.is_row else ""
+        self.k.store(real, at, value[0], hint)
+        self.k.store(imag, at, value[1], hint)
 
     def close(self, name: str, i: Val, value: Pair, n: int) -> None:
         """The number at position 0 is at position n too."""
@@ -166,7 +168,7 @@ class Walk:
                 return
             for plane, part in zip(self.planes(name, "write"), value, strict=True):
                 at = self.spot(name, self.k.index(n), 0) - self.lane
-                self.k.store(plane, at, self.k.broadcast(part))
+                self.k.store(plane, at, self.k.broadcast(part), "same")
 
     def view_source(self) -> Buffer:
         """The operand as floats."""

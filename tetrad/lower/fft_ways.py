@@ -43,6 +43,8 @@ def run(walk: Walk, stage: Stage) -> None:
     for phase in phases(stage):
         with walk.each(phase.count) as start:
             phase.body(walk, start)
+        if walk.is_row:
+            walk.k.barrier()  # the next phase reads what all lanes have written
 
 
 def run_whole(walk: Walk, stage: Transform) -> None:

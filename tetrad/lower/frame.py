@@ -89,10 +89,17 @@ class Frame:
         return made
 
     def scratch(self, stem: str, dtype: DType, count: Size) -> Buffer:
-        """Memory of one workgroup under a name of its own; at least one element."""
+        """Memory that the lanes of a workgroup share, under a name of its own; at least one element."""
+        return self.k.scratch(*self.of_workgroup(stem, dtype, count))
+
+    def private(self, stem: str, dtype: DType, count: Size) -> Buffer:
+        """The same where a lane touches only elements lane, lane + LANES, ...: no barrier is needed."""
+        return self.k.private(*self.of_workgroup(stem, dtype, count))
+
+    def of_workgroup(self, stem: str, dtype: DType, count: Size) -> tuple[str, DType, Size]:
         self.scratches += 1
         self.sizes.need(count)
-        return self.k.scratch(f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count)
+        return f"{stem}{self.scratches}", dtype, max(count, 1) if isinstance(count, int) else count
 
     @contextmanager
     def within(self, lane: Val, end: Val, size: Size, width: int = LANES) -> Iterator[None]:

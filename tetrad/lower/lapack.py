@@ -141,6 +141,7 @@ class Matrices:
     def check_finite(self, work: Buffer, rows: Size, columns: Size, *, lower: bool = False) -> None:
         """NaN or infinities at the beginning of work, by rows, stop the program: on them an iteration may never end."""
         k, n = self.k, self.size(columns * self.parts)
+        k.barrier()
         with k.loop(self.size(rows)) as i:
 
             def look(j: Val) -> None:
@@ -226,6 +227,7 @@ class RightSide:
             return known, m.start(self.rows, self.rows)
         made = m.scratch("triangles", self.rows * self.rows)
         m.copy(made, k.index(0), node, self.rows, self.rows)
+        k.barrier()
         return made, k.index(0)
 
     def at(self, row: Val, column: Val) -> Val:

@@ -97,13 +97,13 @@ class Matmul:
         self.depth = self.choose_depth(is_small)
         self.piece = min(PIECE, self.columns) if self.is_low and self.packed is None else self.columns
         panels = self.panel_pitch * self.piece
-        self.panels = self.frame.input(self.packed) if self.packed else self.scratch("panels", panels)
+        self.panels = self.frame.input(self.packed) if self.packed else self.private("panels", panels)
         self.beside = [i for i in self.frame.reading.buffers if i.type.shape == shape and i not in (self.a, self.b)]
         self.outputs = output_buffers(self.frame, group)
-        self.staged = self.scratch("rows", self.stretch * self.row_pitch) if is_staged else None
+        self.staged = self.frame.scratch("rows", self.dtype, self.stretch * self.row_pitch) if is_staged else None
 
-    def scratch(self, stem: str, count: int) -> Buffer:
-        return self.frame.scratch(stem, self.dtype, count)
+    def private(self, stem: str, count: int) -> Buffer:
+        return self.frame.private(stem, self.dtype, count)
 
     @property
     def stretch(self) -> int:
@@ -179,9 +179,9 @@ class Matmul:
         if isinstance(depth, int) and depth <= self.depth:
             self.run_block(k.index(0), self.sizes.val(depth))
             return
-        self.chains = self.scratch("chains", self.rows * self.columns)
+        self.chains = self.private("chains", self.rows * self.columns)
         is_long = not (isinstance(depth, int) and depth <= CHUNK)
-        self.sums = self.scratch("sums", self.rows * self.columns) if is_long else None
+        self.sums = self.private("sums", self.rows * self.columns) if is_long else None
         self.blocks = k.max(self.sizes.val(ceil_div(depth, self.depth)), 1)  # a Dim may be 0, a result is written
         with k.loop(self.blocks) as self.block:
             start = self.block * self.depth
@@ -278,11 +278,14 @@ class Matmul:
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def stage(self, top: Val, end: Val, start: Val, stop: Val) -> None:
+        """Every lane reads what all lanes stage: after the last use of rows staged before, and until all are there."""
+        self.k.barrier()
         with self.k.loop(end, top, self.tile.rows) as m:
             if self.is_turned(self.a):
                 self.stage_turned(m, self.staged_at(top, m), start, stop)
             else:
                 self.stage_rows(m, self.staged_at(top, m), start, stop)
+        self.k.barrier()
 
     def staged_at(self, top: Val, m: Val) -> Val:
         return (m - top) * self.row_pitch
@@ -306,6 +309,7 @@ class Matmul:
             with k.when(m + lane < self.sizes.val(self.size.m), guard=True):
                 value.set(self.left_at(m + lane, start + step))
             k.store(self.staged_rows, at + step * self.tile.rows + lane, value)
+            k.barrier()
 
     @property
     def staged_rows(self) -> Buffer:
@@ -409,7 +413,7 @@ class Matmul:
             for i, acc in enumerate(accs):
                 self.store_at(acc.get(), m + i // vectors, column + i % vectors * LANES)
             return
-        area = self.scratch("tile", self.tile.rows * self.width)
+        area = self.private("tile", self.tile.rows * self.width)
         for i, acc in enumerate(accs):
             k.store(area, k.lane() + i * LANES, acc)
         self.store_rows(area, k.lane(), m, column)
@@ -479,7 +483,7 @@ class Matmul:
         k, depth = self.k, stop - start
         whole, full = depth // LANES * LANES, count // LANES * LANES
         if not is_below(self.size.k, LANES):
-            self.half_turned = self.scratch("turned", LANES * LANES)
+            self.half_turned = self.private("turned", LANES * LANES)
             with k.loop(full, 0, LANES) as column, k.loop(whole, 0, LANES) as step:
                 self.pack_tile(column, start, step)
         if is_multiple(self.size.n, self.width) and is_multiple(self.size.k, LANES):

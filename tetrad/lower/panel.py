@@ -39,8 +39,8 @@ class Panel:
     def __init__(self, frame: Frame, weight: Weight, blocks: int) -> None:
         self.k, self.weight = frame.k, weight
         self.sides = 2 if weight.lanes.has_mins else 1
-        self.words = frame.scratch("panel", u32, blocks * WORDS * LANES)
-        self.factors = frame.scratch("factors", f32, blocks * self.sides * weight.lanes.sub_blocks * LANES)
+        self.words = frame.private("panel", u32, blocks * WORDS * LANES)
+        self.factors = frame.private("factors", f32, blocks * self.sides * weight.lanes.sub_blocks * LANES)
 
     def fill(self, sixteen: Val, first: Val, count: Val) -> None:
         k, lanes = self.k, self.weight.lanes
@@ -91,7 +91,7 @@ class PanelSums:
         self.parts = -(-self.blocks // DEPTH)
         self.depth = -(-self.blocks // self.parts)
         self.panel = Panel(frame, sums.weight, self.depth)
-        self.totals = frame.scratch("totals", f32, (CHUNK + tile) * LANES)
+        self.totals = frame.private("totals", f32, (CHUNK + tile) * LANES)
 
     def run(self, sixteen: Val, part: Val, total: Val, store: Store) -> None:
         """Chunk `part` of `total` rows; chunks are equally long."""

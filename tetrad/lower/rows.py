@@ -57,7 +57,7 @@ class Sweeps:
         self.reductions = [m for m in group.members if m.op.kind == "reduce"]
         self.last = max(self.stage[r] for r in self.reductions)
         self.column = self.k.index(0)
-        self.kept = {n: self.frame.scratch("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
+        self.kept = {n: self.frame.private("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
         self.frame.is_light = all(n in self.kept for n in group.members if self.is_dear(n))
 
     def launch(self) -> Launch:
@@ -195,6 +195,7 @@ def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element: El
     parts = {node: frame.scratch("parts", accumulator(node), count + 1) for node in reductions}
     for node in reductions:  # a Dim that is 0 has no chunks
         k.store(parts[node], 0, k.const(node.op.monoid.init(accumulator(node)), accumulator(node)))
+    k.barrier()  # the first chunk takes their place
     with k.loop(frame.sizes.val(count)) as chunk:
         first = chunk * CHUNK
         found = reduce_chunk(frame, reductions, first, k.min(first + CHUNK, end), element, None)
@@ -249,16 +250,23 @@ def join(k: KernelBuilder, node: Node, vectors: list[Val]) -> Val:
 
 
 def pairwise(k: KernelBuilder, node: Node, parts: Buffer, count: Val) -> Val:
-    """parts[0..count-1] by a fixed tree: neighbours (0,1), (2,3), ... are joined in place until one is left."""
+    """parts[0..count-1] by a fixed tree: neighbours (0,1), (2,3), ... are joined in place until one is left.
+
+    Every invocation does it; none writes over what another has yet to read.
+    """
     left = k.local(count)
     with k.loop(64) as _:  # enough halvings for any count
         now = left.get()
         with k.when(now > 1):
             pairs = now // 2
             with k.loop(pairs) as i:
-                k.store(parts, i, node.op.monoid.combine(k, k.load(parts, i * 2), k.load(parts, i * 2 + 1)))
+                joined = node.op.monoid.combine(k, k.load(parts, i * 2), k.load(parts, i * 2 + 1))
+                k.barrier()
+                k.store(parts, i, joined)
             with k.when((now % 2).eq(1)):
-                k.store(parts, pairs, k.load(parts, now - 1))
+                alone = k.load(parts, now - 1)
+                k.barrier()
+                k.store(parts, pairs, alone)
             left.set(pairs + now % 2)
     return k.load(parts, 0)
 

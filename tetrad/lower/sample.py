@@ -134,9 +134,11 @@ class Draw:
     def close(self, count: LocalVar) -> None:
         """What follows the last candidate counts for nothing."""
         k, at = self.k, count.get() + self.k.lane()
+        k.barrier()
         k.store(self.values, at, k.const(-INF, f32))
         k.store(self.weights, at, k.const(0.0, f32))
         k.store(self.tokens, at, k.const(0, i32))
+        k.barrier()
 
     def gather(self, stop: Val, count: LocalVar, hits: Callable[[Val], Val], move: Callable[[Val, Val], None]) -> None:
         """Places 0 to `stop` that `hits` chooses are moved together, in order; `count` is set to their number.
@@ -146,6 +148,7 @@ class Draw:
         k, found = self.k, self.k.local(0, index)
         with k.loop(stop, 0, LANES) as start, k.when(k.any(hits(start + k.lane()))), k.loop(LANES) as i:
             hit = hits(start + i)
+            k.barrier()
             move(start + i, found.get())
             found.set(found.get() + k.select(hit, k.index(1), k.index(0)))
         count.set(found.get())
@@ -156,7 +159,9 @@ class Draw:
 
         def move(at: Val, where: Val) -> None:
             for buffer in (self.values, self.tokens, self.weights):
-                k.store(buffer, where, k.load(buffer, at))
+                moved = k.load(buffer, at)
+                k.barrier()
+                k.store(buffer, where, moved)
 
         self.gather(count.get(), count, lambda at: k.load(self.weights, at) >= least, move)
         self.close(count)
@@ -188,6 +193,7 @@ class Draw:
                 k.store(self.weights, at, weight)
                 lanes.set(lanes.get() + k.cast(weight, f64))
             k.store(self.sums, s, k.reduce_lanes("add", lanes.get()))
+        k.barrier()
 
     def cut_untypical(self, count: LocalVar, best: LocalVar) -> None:
         """typical_p: those stay whose logits are nearest to the mean. Distances lie where the row was."""
@@ -300,6 +306,7 @@ class Draw:
                 with k.when(total.get() >= wanted):
                     k.store(self.values, start + i, k.const(-INF, f32))
                 total.set(total.get() + edge)
+        k.barrier()
 
     def pick(self, count: LocalVar) -> Val:
         """The first candidate at which the running sum of the weights exceeds the drawn part of it."""

@@ -107,11 +107,13 @@ class EditedRow(Row):
             at = k.index(whole) + k.lane()
             with k.when(at < self.vocab, guard=True):
                 k.store(self.area, at, self.logit(at))
+        k.barrier()
 
     def edit(self) -> None:
         """Bias, mask, penalties, the bias that comes after them."""
         k = self.k
         self.add_bias(0)
+        k.barrier()
         if self.has_mask:
             self.every(lambda at, x: k.select(self.is_allowed(at), x, k.const(-INF, f32)))
         with k.loop(self.frame.sizes.val(self.node.inputs[3].type.shape[1])) as i:
@@ -119,6 +121,7 @@ class EditedRow(Row):
             with k.when(count > 0):
                 self.change(self.operand(3, i, 0), partial(self.penalised, count))
         self.add_bias(1)
+        k.barrier()
 
     def add_bias(self, which: int) -> None:
         with self.k.loop(self.frame.sizes.val(self.node.inputs[4].type.shape[1])) as i:
@@ -129,12 +132,15 @@ class EditedRow(Row):
         k, at = self.k, self.k.cast(token, index)
         self.trap("token", at >= self.vocab, at)
         with k.when((at >= 0) & (at < self.vocab)):
-            k.store(self.area, at, rule(k.load(self.area, at)))
+            changed = rule(k.load(self.area, at))
+            k.barrier()  # all invocations change it together
+            k.store(self.area, at, changed)
 
     def every(self, rule: Callable[[Val, Val], Val]) -> None:
         with self.k.loop(self.padded, 0, LANES) as start:
             at = start + self.k.lane()
             self.k.store(self.area, at, rule(start, self.k.load(self.area, at)))
+        self.k.barrier()
 
     def is_allowed(self, start: Val) -> Val:
         """Bits of the mask for sixteen tokens; what lies behind the vocabulary is -inf anyway."""

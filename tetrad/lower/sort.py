@@ -245,7 +245,7 @@ class Items:
         self.block, most = (8, 16) if len(kinds) == 1 else (4, 8)
         self.is_small = self.size <= most
         self.padded = self.size if self.is_small else 1 << (self.size - 1).bit_length()
-        self.parts = [rows.frame.scratch("items", kind, self.padded * LANES) for kind in kinds]
+        self.parts = [rows.frame.private("items", kind, self.padded * LANES) for kind in kinds]
 
     def sort(self, last: Callable[[Val], Item]) -> None:
         """Items in order; `last` gives those that fill up to a power of two. Not to be guarded: lanes without a row
@@ -387,6 +387,14 @@ def fill_keys(rows: Rows, row: Val, keys: Buffer, zeros: Zeros | None = None) ->
     k.barrier()
 
 
+def count_one(k: KernelBuilder, counts: Buffer, at: Val) -> Val:
+    """counts[at], which is one more from then on. All invocations count together: all have read before any writes."""
+    before = k.load(counts, at)
+    k.barrier()
+    k.store(counts, at, before + 1)
+    return before
+
+
 def clear(k: KernelBuilder, counts: Buffer, size: int) -> None:
     with k.loop(size, 0, LANES, always=True) as start:
         k.store(counts, start + k.lane(), k.const(0, i32))
@@ -442,8 +450,7 @@ class RadixSort:
         counts = self.rows.frame.scratch("counts", i32, 1 << WIDE_DIGIT)
         clear(k, counts, 1 << WIDE_DIGIT)
         with k.loop(self.length) as i:
-            at = k.cast(self.digit(k.load(self.keys[0], i), shift, WIDE_DIGIT), index)
-            k.store(counts, at, k.load(counts, at) + 1)
+            count_one(k, counts, k.cast(self.digit(k.load(self.keys[0], i), shift, WIDE_DIGIT), index))
         before, cut, found = k.local(0, i32), k.local(0, index), k.local(0, index)
         with k.loop(1 << WIDE_DIGIT) as value:
             cut.set(k.select(before.get() < wanted, value, cut.get()))
@@ -452,6 +459,7 @@ class RadixSort:
         with k.loop(self.length) as i:
             key = k.load(self.keys[0], i)
             stays = k.cast(self.digit(key, shift, WIDE_DIGIT), index) <= last
+            k.barrier()
             k.store(self.keys[0], found.get(), key)
             k.store(places, found.get(), k.cast(i, i32))
             found.set(found.get() + k.select(stays, k.index(1), k.index(0)))
@@ -473,6 +481,7 @@ class RadixSort:
                     k.store(out, first + where, k.cast(value, self.rows.dtype))
                 else:
                     k.store(self.keys[goal], where, key)
+        k.barrier()
         zeros.mend(self.row, out, first)
         return self.finish()
 
@@ -487,13 +496,13 @@ class RadixSort:
         with k.loop(self.length) as i:
             key = k.load(self.keys[0], i)
             for number in range(len(self.shifts)):
-                at = self.bucket(number, key)
-                k.store(self.next, at, k.load(self.next, at) + 1)
+                count_one(k, self.next, self.bucket(number, key))
         sums = [k.local(0, i32) for _ in self.shifts]
         with k.loop(1 << self.width, always=True) as value:
             for number, total in enumerate(sums):
                 at = value + (number << self.width)
                 here = k.load(self.next, at)
+                k.barrier()
                 k.store(self.next, at, total.get())
                 total.set(total.get() + here)
 
@@ -510,7 +519,4 @@ class RadixSort:
 
     def take(self, number: int, key: Val) -> Val:
         """Where this key goes; the next of its kind goes behind it."""
-        k, at = self.k, self.bucket(number, key)
-        where = k.load(self.next, at)
-        k.store(self.next, at, where + 1)
-        return k.cast(where, index)
+        return self.k.cast(count_one(self.k, self.next, self.bucket(number, key)), index)

@@ -165,7 +165,8 @@ def lower_scatter_add(frame: Frame, group: Group) -> Launch:
     column = k.index(0) if columns == 1 else k.group_id() * LANES + k.lane()
     is_half = dtype in HALVES
     out = frame.output(frame.memory.slots[node], "write" if is_half else "readwrite")
-    sums = frame.scratch("sums", wide, size * LANES) if is_half else out
+    own = frame.scratch if columns == 1 else frame.private
+    sums = own("sums", wide, size * LANES) if is_half else out
 
     def place(row: Val) -> Val:
         if not is_half:
@@ -179,6 +180,8 @@ def lower_scatter_add(frame: Frame, group: Group) -> Launch:
             where = place(checked_index(frame, node, indices, i, n))
             at = (i, *Space(k, frame.sizes, node.type.shape[1:], column).axes())
             total = k.cast(k.load(sums, where), wide) + frame.reading.wide(updates, at)
+            if columns == 1:
+                k.barrier()  # all invocations add to one column: all have read before any writes
             k.store(sums, where, k.cast(total, sums.dtype))
         if is_half:
             with k.loop(n) as row:

@@ -51,6 +51,11 @@ class Lanes:
         """Where scratch holds an element of this lane's system."""
         return self.k.index(element) * LANES + self.lane
 
+    def meet(self) -> None:
+        """A single system is changed by all lanes together: all have read before any writes."""
+        if self.is_scalar:
+            self.k.barrier()
+
     @contextmanager
     def own(self) -> Iterator[None]:
         """Only lanes that have a system."""
@@ -62,7 +67,8 @@ class Lanes:
 
     def staged(self, name: str, node: Node, size: int) -> Buffer:
         """The `size` elements that each system has of a node, in scratch, the lanes' side by side."""
-        k, made = self.k, self.frame.scratch(name, node.type.dtype, size * LANES)
+        k, make = self.k, self.frame.scratch if self.is_scalar else self.frame.private
+        made = make(name, node.type.dtype, size * LANES)
 
         def one_by_one() -> None:
             with k.loop(size) as e:
@@ -90,7 +96,7 @@ class Lanes:
             with self.tiles(size) as (start, begin):
                 tile = [k.load(source, self.place(start + i)) for i in range(LANES)]
                 for i, vector in enumerate(turned(k, tile)):
-                    k.store(out, begin + i * size + self.lane, vector)
+                    k.store(out, begin + i * size + self.lane, vector, "same")
 
         self.either(by_tiles, one_by_one, size)
 
@@ -222,8 +228,11 @@ def eliminate(lanes: Lanes, work: Buffer, rows: int, step: Val) -> Val:
         factor = k.select(is_it, top, k.load(work, entry(step, j))) / divisor
         for i in range(rows):
             value = k.select(is_it, old[i], k.load(work, entry(i, j)))
+            lanes.meet()
             k.store(work, entry(i, j), k.fma(-factor, taken[i], value))
+        lanes.meet()
         k.store(work, entry(step, j), factor)
+    lanes.meet()
     for i, value in enumerate(column):
         k.store(work, entry(i, step), value)
     return chosen
@@ -248,6 +257,7 @@ def lower_small_cholesky(frame: Frame, group: Group) -> Launch:
             lower[i, j] = k.sqrt(value) if i == j else value / lower[j, j]
     trap_first(frame, node, bad, lanes.system, definite_error)
     zero = k.const(0, a.type.dtype)
+    lanes.meet()
     for i in range(rows):
         for j in range(rows):
             k.store(work, lanes.place(i * rows + j), lower.get((i, j), zero))
@@ -344,7 +354,7 @@ class Solving:
             self.worked(lanes, line, bad)
             lanes.written(self.out, line, self.rows)
             return self.finish(lanes.groups)
-        line, size = self.frame.scratch("line", self.b.type.dtype, self.rows * LANES), self.rows * self.width
+        line, size = self.frame.private("line", self.b.type.dtype, self.rows * LANES), self.rows * self.width
         with k.loop(self.frame.sizes.val(self.width)) as c:
             with k.loop(self.rows) as i:
                 k.store(line, lanes.place(i), lanes.read(self.b, size, i * self.width + c))

@@ -85,7 +85,7 @@ class Thin:
         self.batch = Space(k, self.sizes, tuple(self.batch_shape), position.span(0, 1)).axes()
         self.base = position.span(2, 3) * self.stretch
         self.width = k.min(self.sizes.val(self.columns) - self.base, self.stretch)
-        self.chains = [self.frame.scratch("chain", self.dtype, self.stretch) for _ in range(self.rows)]
+        self.chains = [self.frame.private("chain", self.dtype, self.stretch) for _ in range(self.rows)]
         self.run_chunk(position.span(1, 2) * CHUNK)
         self.finish(position.span(1, 2), position.span(0, 1))
         flops = product((*self.node.type.shape, self.depth)) * 2
