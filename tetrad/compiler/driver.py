@@ -6,6 +6,7 @@ graph --passes--> graph --lower--> launches --codegen--> machine code --schedule
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -128,13 +129,14 @@ class Runner:
     """A compiled program at given sizes: its schedule, and the table ready to run."""
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
-        self.compiled, self.dims = compiled, dims
+        self._compiled, self.dims = weakref.ref(compiled), dims  # weak: it keeps its runners
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
         if stations.wants("schedule"):
             stations.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
         self.plan = compiled.memory.plans(dims)
+        constants, outputs, scheduled = compiled.constants, compiled.lowered.outputs, self.scheduled
         self.ready = Ready(
             compiled.graph.name,
             self.table,
@@ -142,10 +144,16 @@ class Runner:
             len(compiled.inputs),
             self.plan,
             compiled.memory.copied,
-            lambda i: compiled.constants.address(compiled.lowered.outputs[i]),
-            self.explained,
+            lambda i: constants.address(outputs[i]),
+            lambda trap: trap_error(scheduled, dims, trap),
         )
         self.run = self.ready.run if self.watch is None else self.watched
+
+    @property
+    def compiled(self) -> Compiled:
+        found = self._compiled()
+        assert found is not None, "a runner is used only while its program is"
+        return found
 
     def watched(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.watch is not None and not profile:
@@ -153,8 +161,12 @@ class Runner:
         return self.ready.run(storages, threads, profile)
 
     def explained(self, trap: Trapped) -> Exception:
-        site: TrapSite | None = self.scheduled.traps.get(trap.code)
-        if site is None:
-            launch = self.scheduled.launches[trap.code >> TAG_SHIFT]
-            return suspicion.left_buffer(launch, trap.code, trap.value, self.dims)
-        return site.error(trap.value)
+        return trap_error(self.scheduled, self.dims, trap)
+
+
+def trap_error(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> Exception:
+    site: TrapSite | None = scheduled.traps.get(trap.code)
+    if site is None:
+        launch = scheduled.launches[trap.code >> TAG_SHIFT]
+        return suspicion.left_buffer(launch, trap.code, trap.value, dims)
+    return site.error(trap.value)

@@ -83,6 +83,7 @@ class Recalled:
     def make_ready(self, dims: tuple[int, ...]) -> Ready:
         sizes = dict(zip(self.dims, dims, strict=True))
         scheduled = self.scheduler.schedule(self.lowered, sizes)
+        constants, outputs, full = self.constants, self.lowered.outputs, self.wanted.full  # not self: no cycle
         return Ready(
             self.wanted.name,
             scheduled.table,
@@ -90,16 +91,17 @@ class Recalled:
             self.wanted.inputs,
             self.memory.plans(sizes),
             self.memory.copied,
-            lambda i: self.constants.address(self.lowered.outputs[i]),
-            lambda trap: self.explained(trap, dims),
+            lambda i: constants.address(outputs[i]),
+            lambda trap: explained(full, trap, dims),
         )
 
     def full(self) -> Compiled:
         return self.wanted.full()
 
-    def explained(self, trap: Trapped, dims: tuple[int, ...]) -> Exception:
-        """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
-        return self.full().runner(dims).explained(trap)
+
+def explained(full: Callable[[], Compiled], trap: Trapped, dims: tuple[int, ...]) -> Exception:
+    """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
+    return full().runner(dims).explained(trap)
 
 
 class Reading:

@@ -111,6 +111,10 @@ class FileFormatError(TetradError, ValueError):
         super().__init__(f"{place}: {message}", hint=hint)
 
 
+class FileChangedError(FileFormatError):
+    """A file that was changed in place while it was read, or while a model had its weights there."""
+
+
 class TextError(TetradError, ValueError):
     """Text that cannot be encoded, or token ids that cannot be decoded."""
 

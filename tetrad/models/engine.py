@@ -313,6 +313,7 @@ class Engine:
             is_plain = sequence.is_open and slot.length < self.context and 0 <= token < self.programs.config.vocab
             if mine and is_plain and (batch := self.batches.get((1, 1))) is not None:
                 batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
+                self.programs.check_files()
                 begin = time.perf_counter()
                 logits = batch.run(self.caches)
                 self._ran(begin)
@@ -430,6 +431,7 @@ class Engine:
 
     def _run(self, shares: list[Share]) -> None:
         tokens, rows = (batch_size(sum(parts)) for parts in zip(*[(s.count, s.rows) for s in shares], strict=True))
+        self.programs.check_files()
         batch = self.batches.get((tokens, rows))
         if batch is None:
             program = self.programs.singles if tokens == 1 else self.programs.chunks
