@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -137,8 +137,10 @@ def row_order(config: Config, name: str) -> np.ndarray | None:
 
 def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
     """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those of a small model."""
-    tokenizer: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
-    if tokenizer.vocab_size > config.vocab:
-        message = f"{tokenizer.vocab_size} tokens have no more than {config.vocab} rows in token_embd.weight"
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    count = len(tokens) if isinstance(tokens, Sequence) else 0
+    if count > config.vocab:  # said before anything is made of them
+        message = f"{count} tokens have no more than {config.vocab} rows in token_embd.weight"
         raise FileFormatError(message, file=path, part="key tokenizer.ggml.tokens")
-    return tokenizer
+    made: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
+    return made
