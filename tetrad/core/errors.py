@@ -54,6 +54,18 @@ class BoundsError(TetradError, IndexError):
     """An index out of range, in eager or compiled code."""
 
 
+class RoutingError(BoundsError):
+    """A likelihood that is no number, so no experts can be chosen: `token` of the batch and `expert` say where."""
+
+    def __init__(self, token: int, expert: int, *, source: Source | None = None, hint: str | None = None) -> None:
+        self.token, self.expert = token, expert
+        message = f"top_experts: the likelihood of expert {expert} is NaN or negative for token {token} of the batch"
+        super().__init__(message, source=source, hint=hint)
+
+    def at(self, source: Source) -> RoutingError:
+        return type(self)(self.token, self.expert, source=source, hint=self.hint)
+
+
 class FactorError(TetradError, ArithmeticError):
     """A matrix without the factors that were asked for: `batch` says which, `pivot` where it showed."""
 

@@ -20,7 +20,7 @@ DEFAULT_ALIGNMENT = 32
 # bytes they are read from.
 MAX_HEADER_BYTES = 64 << 20
 MAX_NAME_BYTES = 65535  # of a key (the format's own limit) or a tensor
-MAX_TEXT_BYTES = 8 << 20  # of names and of strings that are decoded, together: one letter can make a text four times as long
+MAX_TEXT_BYTES = 8 << 20  # of names and strings that are decoded: one wide letter makes a text four times as large
 LONG_STRING_BYTES = 1 << 20  # from here on a string stays bytes: what is so long is no text that is read here
 MAX_KEYS = 1 << 14
 MAX_ARRAYS = 1 << 16  # counting those inside arrays
