@@ -242,7 +242,7 @@ class Model:
     def logits(self, tokens: Sequence[int], *, last: bool = False) -> np.ndarray:
         """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only.
 
-        NaN or infinity among them is an error.
+        NaN or infinity among them is an error; -inf is a token that cannot come.
         """
         if last:
             sequence = self.engine.start(tokens)

@@ -148,15 +148,20 @@ def numbers(metadata: Mapping[str, object], key: str, count: int, fill: float) -
     value = metadata.get(key)
     if value is None:
         return np.full(count, fill, np.float32)
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes):
-        raise wrong(key, "an array of numbers", type(value).__name__)
-    array = np.asarray(value)
+    array = number_array(key, value)
     if array.dtype.kind not in "iuf" or array.shape != (count,):
         raise wrong(key, f"{count} numbers, one for each token", f"shape {array.shape} of {array.dtype}")
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])
         raise wrong(f"{key}[{at}]", "a finite number", str(array[at]))
     return array.astype(np.float32)
+
+
+def number_array(key: str, value: object) -> np.ndarray:
+    is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
+    if not is_list and not isinstance(value, np.ndarray):
+        raise wrong(key, "an array of numbers", type(value).__name__)
+    return np.asarray(value)
 
 
 def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> int | None:
