@@ -18,6 +18,7 @@ from tetrad.core.errors import (
     DispatchError,
     DtypeError,
     FactorError,
+    FileChangedError,
     FileFormatError,
     FlagError,
     HubError,
@@ -25,6 +26,7 @@ from tetrad.core.errors import (
     ParseError,
     RaceError,
     Rejected,
+    RoutingError,
     SettingError,
     ShapeError,
     SingularError,
@@ -38,8 +40,9 @@ from tetrad.core.errors import (
 )
 
 __all__ = [
-    "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError", "CompileError", "ContextError",
-    "CopyError", "DispatchError", "DtypeError", "FactorError", "FileFormatError", "FlagError", "HubError",
-    "LogitsError", "ParseError", "RaceError", "Rejected", "SettingError", "ShapeError", "SingularError",
-    "TemplateError", "TetradError", "TextError", "TraceError", "TrapError", "UnsupportedError", "VerifyError",
+    "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError", "CompileError",
+    "ContextError", "CopyError", "DispatchError", "DtypeError", "FactorError", "FileChangedError",
+    "FileFormatError", "FlagError", "HubError", "LogitsError", "ParseError", "RaceError", "Rejected",
+    "RoutingError", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError", "TextError",
+    "TraceError", "TrapError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip

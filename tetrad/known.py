@@ -64,6 +64,28 @@ class Found:
     outputs: Types
 
 
+class Source:
+    """A function, and how `jit` compiles it. Programs that want to know more of themselves ask it: it holds none."""
+
+    def __init__(self, function: Callable[..., Any], donated: tuple[int, ...], marks: Mapping[int, Marks]) -> None:
+        self.function, self.donated, self.marks = function, donated, marks
+
+    @cached_property
+    def jitted(self) -> Jitted:
+        """The function as `td.jit` has it."""
+        dims = tuple(self.marks.get(i) for i in range(max(self.marks, default=-1) + 1))
+        jit = importlib.import_module("tetrad.transforms").jit
+        made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
+        return made
+
+    def full(self, given: Types) -> Compiled:
+        """Traced and compiled, for those who want to know what is inside."""
+        trace = importlib.import_module("tetrad.tracing.trace")
+        program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
+        compile_fully: Callable[..., Compiled] = importlib.import_module("tetrad.compiler.recall").compile_fully
+        return compile_fully(program.graph, program.donated)
+
+
 class Known:
     """A function to be compiled, whose graph follows from its `name`, the `arrays` it closes over, the types of its
     arguments and the source of the package. Of arrays above 4 KiB it may not look at the content while it is traced."""
@@ -77,19 +99,18 @@ class Known:
         donated: tuple[int, ...] = (),  # which of the arguments, if there are so many
         dims: Mapping[int, Marks] | None = None,
     ) -> None:
-        self.function, self.name, self.arrays = function, name, arrays  # name: None if there is none that says all
+        self.name, self.arrays = name, arrays  # name: None if there is none that says all
         self.donated, self.marks = donated, dims or {}
+        self.source = Source(function, donated, self.marks)
         self.found: dict[Types, Found | None] = {}
         self.noted: set[Types] = set()
         self.quick: dict[tuple[int, ...], Sized] = {}  # by the ids of the arguments' types
         self.lock = object_lock()
 
-    @cached_property
+    @property
     def jitted(self) -> Jitted:
         """The function as `td.jit` has it."""
-        dims = tuple(self.marks.get(i) for i in range(max(self.marks, default=-1) + 1))
-        jit = importlib.import_module("tetrad.transforms").jit
-        made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
+        made: Jitted = self.source.jitted
         return made
 
     def sized(self, *arguments: Array) -> Sized:
@@ -131,7 +152,7 @@ class Known:
         program, name, outputs, large = json.loads(note)
         arrays = self.arrays()
         literals = [Literal(arrays[i].view) for i in large]
-        full = partial(self.full, given)
+        full = partial(self.source.full, given)
         donated = tuple(i for i in self.donated if i < len(kinds))
         wanted = Wanted(name, len(kinds), tuple(dim_names(kinds)), donated, literals, full)
         found = recall(program, wanted)
@@ -150,13 +171,6 @@ class Known:
         if key is not None and not program.sizes and not program.narrowed:
             keep = importlib.import_module("tetrad.compiler.keep")
             keep.note(key, program.graph, program.donated, [array.view for array in self.arrays()])
-
-    def full(self, given: Types) -> Compiled:
-        """Traced and compiled, for those who want to know what is inside."""
-        trace = importlib.import_module("tetrad.tracing.trace")
-        program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
-        compile_fully: Callable[..., Compiled] = importlib.import_module("tetrad.compiler.recall").compile_fully
-        return compile_fully(program.graph, program.donated)
 
     def key(self, kinds: Types) -> str | None:
         """Names all that the program depends on; None where it is not kept."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.formats import model_mutants
 from tests.formats.gguf_bytes import small_file
 from tests.formats.gguf_mutants import campaign
 from tetrad.core.errors import FileFormatError
@@ -24,3 +25,8 @@ def test_a_file_cut_at_any_byte_is_refused(tmp_path: Path) -> None:
         path.write_bytes(data[:end])
         with pytest.raises(FileFormatError):
             gguf.open_file(path)
+
+
+def test_damaged_models_give_numbers_or_our_errors(tmp_path: Path) -> None:
+    outcomes = model_mutants.campaign(first=0, count=60, folder=tmp_path)
+    assert outcomes["ran"] > 3 and outcomes["FileFormatError"] > 20

@@ -363,7 +363,7 @@ BAD: dict[str, tuple[Callable[[], Bytes], str]] = {
     "version 1": (lambda: Bytes().head(0, 0, version=1), "byte 4: version 1 of the format"),
     "version 4": (lambda: Bytes().head(0, 0, version=4), "byte 4: version 4 of the format"),
     "big-endian": (lambda: Bytes().head(0, 0, version=3 << 24), "byte 4: the file is big-endian"),
-    "tensor count": (lambda: Bytes().head(HUGE, 0), f"byte 8: {HUGE} tensors, at most 131072 are accepted"),
+    "tensor count": (lambda: Bytes().head(HUGE, 0), f"byte 8: {HUGE} tensors, at most 65536 are accepted"),
     "tensors": (lambda: Bytes().head(9, 0), "byte 8: 9 tensors need at least 225 bytes, but only 8 are left"),
     "key count": (lambda: Bytes().head(0, 2**63), f"byte 16: {2**63} keys, at most"),
     "keys": (lambda: Bytes().head(0, 3), "byte 16: 3 keys need at least 42 bytes, but only 0 are left"),

@@ -26,25 +26,26 @@ from tetrad.core.record import replace
 from tetrad.formats import gguf
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Literal
-from tetrad.models import llama
+from tetrad.models import llama, weights
 from tetrad.models.arch import ARCHITECTURES
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
-from tetrad.models.program import Programs
+from tetrad.models.program import Programs, Step
 from tetrad.runtime.jobs import JOBS
+from tetrad.tracing.array import Array
 
 
 def load_changed(
     folder: Path, arch: str = "llama", keys: dict[str, Any] | None = None, tensors: dict[str, Any] | None = None
 ) -> Parts:
     """A tiny model with other metadata and tensors; None takes one away."""
-    metadata, weights = tiny_model(arch)
-    metadata, weights = metadata | (keys or {}), weights | (tensors or {})
+    metadata, made = tiny_model(arch)
+    metadata, made = metadata | (keys or {}), made | (tensors or {})
     path = folder / "model.gguf"
     gguf.write(
         path,
         {key: value for key, value in metadata.items() if value is not None},
-        {name: tensor for name, tensor in weights.items() if tensor is not None},
+        {name: tensor for name, tensor in made.items() if tensor is not None},
     )
     return load_parts(path)
 
@@ -83,7 +84,7 @@ def test_a_second_start_traces_nothing(
     gguf.write(tmp_path / "model.gguf", *tiny_model(arch, **settings))
     want = engine_logits(load_parts(tmp_path / "model.gguf").programs)
     programs = load_parts(tmp_path / "model.gguf").programs
-    monkeypatch.setattr(programs, "step", traced)
+    monkeypatch.setattr(programs.step, "step", traced)
     assert engine_logits(programs) == want
     with pytest.raises(TraceError, match="traced"):
         engine_logits(programs, context=300)  # caches of another size are another program
@@ -125,18 +126,19 @@ def traced(*arguments: Any) -> Any:
 def test_programs_of_others_have_no_name(tmp_path: Path) -> None:
     """The source of their functions is not in the key."""
 
-    class Mine(Programs):
+    class Mine(Step):
         pass
 
     def block(*given: Any) -> Any:
         return llama.block(*given)
 
     programs = load_changed(tmp_path).programs
-    rest = (programs.config, programs.outer, programs.layers)
-    assert programs.name() == Programs(programs.arch, *rest).name() is not None
-    assert programs.name() != programs.without_head().name()
-    assert Mine(programs.arch, *rest).name() is None
-    assert Programs(replace(programs.arch, block=block), *rest).name() is None
+    step = programs.step
+    rest = (step.config, step.outer, step.layers)
+    assert step.name() == Step(step.arch, *rest).name() is not None
+    assert step.name() != programs.without_head().step.name()
+    assert Mine(step.arch, *rest).name() is None
+    assert Step(replace(step.arch, block=block), *rest).name() is None
 
 
 @pytest.mark.parametrize("arch", sorted(ARCHITECTURES))
@@ -204,13 +206,20 @@ def test_a_broken_chat_template_does_not_keep_the_model_from_loading(tmp_path: P
     assert parts.config.layers == 2
 
 
-def test_float_weights_stay_in_the_file(tmp_path: Path) -> None:
-    parts = load_changed(tmp_path, "qwen2")
-    weight = parts.programs.layers[0]["ffn_down.weight"]
+def test_large_float_weights_stay_in_the_file_and_small_ones_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "COPIED", 1 << 14)
+    programs = load_changed(tmp_path, "qwen2", keys={"general.alignment": 64}).programs
+    assert is_mapped(programs.layers[0]["ffn_down.weight"]) and not is_mapped(programs.layers[0]["attn_norm.weight"])
+    assert [file.path for file in programs.files] == [str(tmp_path / "model.gguf")]
+
+
+def is_mapped(weight: Array) -> bool:
     base = np.asarray(weight)
     while isinstance(base.base, np.ndarray):
         base = base.base
-    assert type(base.base).__name__ in ("mmap", "memoryview")
+    return type(base.base).__name__ in ("mmap", "memoryview")
 
 
 # -- what is wrong is named -------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_every_format_is_laid_out_wherever_it_lies(
     monkeypatch.setattr(packed, "SMALL", small)
     tensors = {f"{name}.weight": low_bit(name, 33, i) for i, name in enumerate(LANES)}
     file = written(tmp_path, tensors, **{"general.alignment": gguf.Typed("u32", alignment), "shift": "x" * shift})
-    weights = load_weights(file, lambda name: None)
+    weights, _ = load_weights(file, lambda name: None)
     assert list(weights) == list(file.tensors)
     for name, weight in weights.items():
         assert weight.dtype is DTYPES[file.tensors[name].format] and weight.shape == (33, COLUMNS)
@@ -60,7 +60,7 @@ def test_rows_come_in_the_order_asked_for(tmp_path: Path, monkeypatch: pytest.Mo
     file = written(tmp_path, {"a": low_bit("q4_0", 32), "b": low_bit("q4_0", 32, 1), "c": floats})
     for small in (0, packed.SMALL):
         monkeypatch.setattr(packed, "SMALL", small)
-        weights = load_weights(file, lambda name: order if name != "b" else None)
+        weights, _ = load_weights(file, lambda name: order if name != "b" else None)
         np.testing.assert_array_equal(weights["a"].view, bytes_of(file, "a", order))
         np.testing.assert_array_equal(weights["b"].view, bytes_of(file, "b"))
         np.testing.assert_array_equal(weights["c"].view, floats[order])
@@ -69,7 +69,7 @@ def test_rows_come_in_the_order_asked_for(tmp_path: Path, monkeypatch: pytest.Mo
 def test_matrices_above_one_another_become_one(tmp_path: Path) -> None:
     floats = np.arange(3 * 4 * 8, dtype=np.float32).reshape(3, 4, 8)
     file = written(tmp_path, {"experts": low_bit("q6_k", 16, 0, 3), "floats": floats})
-    weights = load_weights(file, lambda name: None)
+    weights, _ = load_weights(file, lambda name: None)
     assert weights["experts"].shape == (48, COLUMNS) and weights["floats"].shape == (12, 8)
     np.testing.assert_array_equal(weights["experts"].view, bytes_of(file, "experts"))
 
@@ -116,7 +116,7 @@ def test_memory_stays_near_that_of_the_result(tmp_path: Path) -> None:
     file = written(tmp_path, tensors)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins again
     before, of_files = resident("VmRSS"), resident("RssFile")
-    weights = load_weights(file, lambda name: None)
+    weights, _ = load_weights(file, lambda name: None)
     total = sum(int(weight.nbytes) for weight in weights.values())
     assert resident("VmHWM") - before < 1.1 * total + (4 << 20)
     assert resident("RssFile") - of_files < 4 << 20

@@ -165,14 +165,17 @@ def test_memory_is_not_copied(ask: Callable[[Storage], Any]) -> None:
 # -- many sizes -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_held_exceeds_what_was_in_use_at_once_by_the_spare_bytes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded_by_what_was_in_use_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.release_kept_blocks()
     monkeypatch.setattr(memory, "SPARE_BYTES", ODD)
+    monkeypatch.setattr(memory, "_held", [0])
+    monkeypatch.setattr(memory, "_most", [0])
     held = [Storage.allocate(ODD + 65536 * i) for i in range(3)]
     in_use = sum(size_class(one.nbytes) for one in held)
     del held
     for i in range(3, 40):
-        Storage.allocate(ODD + 65536 * i)  # freed at once
-        assert memory._kept[0] <= in_use + ODD
+        latest = size_class(Storage.allocate(ODD + 65536 * i).nbytes)  # freed at once
+        assert memory._kept[0] <= in_use + latest
 
 
 def test_blocks_of_classes_in_use_go_back_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +183,7 @@ def test_blocks_of_classes_in_use_go_back_last(monkeypatch: pytest.MonkeyPatch) 
     held = [Storage.allocate(used), Storage.allocate(stale)]
     del held
     Storage.allocate(used)  # from the shelf, and back
-    monkeypatch.setattr(memory, "SPARE_BYTES", 0)
+    monkeypatch.setattr(memory, "spare_bytes", lambda: 0)
     Storage.allocate(ODD // 2)
     assert len(shelf(used).free) == 1 and shelf(stale).free == []
 
@@ -230,3 +233,17 @@ def test_calls_at_once_never_have_the_same_arena() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(1, 5))) == [True] * 4
+
+
+def test_sizes_in_turn_find_their_blocks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two functions called in turn, each with large results of its own size, ask the system for nothing."""
+    memory.release_kept_blocks()
+    monkeypatch.setattr(memory, "SPARE_BYTES", 0)
+    results = [Storage.allocate(ODD), Storage.allocate(3 * ODD)]
+    for _ in range(2):
+        for i, size in enumerate((ODD, 3 * ODD)):
+            results[i] = Storage.allocate(size)
+    monkeypatch.setattr(memory, "new_block", lambda size: pytest.fail("a fresh block"))
+    for _ in range(3):
+        for i, size in enumerate((ODD, 3 * ODD)):
+            results[i] = Storage.allocate(size)

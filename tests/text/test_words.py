@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tetrad.text.library import word_splitter
-from tetrad.text.pretokenizers import FAMILIES, PreTokenizer
+from tetrad.text.pretokenizers import FAMILIES, PreTokenizer, pre_tokenizer
 from tetrad.text.words import ascii_pattern, ascii_words, word_cutter
 
 SAMPLES = {name: family for name, (family, _) in FAMILIES.items()}
@@ -38,3 +41,41 @@ def test_other_text_is_cut_by_the_library(text: str) -> None:
 
 def test_classes_without_ascii_match_nothing() -> None:
     assert ascii_pattern(r"\p{M}*[^\p{N}\p{Lu}]").pattern == "[\x80]*[^0-9A-Z]"  # type: ignore[union-attr]
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+TEXTS = {  # what makes patterns look ahead, or back, over and over
+    "spaces": " ", "tabs": "\t", "lines": "\n", "letters": "a", "capitals": "A", "digits": "1", "marks": "\u0301",
+    "signs": "!", "apostrophes": "'", "wide spaces": "\u00a0", "letters and spaces": "a ", "han": "\u4e2d",
+}  # fmt: skip
+ENDS = {"nothing": "", "a letter": "x", "a digit": "1", "an emoji": "\U0001f600"}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_cutting_takes_time_in_proportion(family: str) -> None:
+    """A quadratic pattern takes more than a second for one of these at least."""
+    cut = word_cutter(FAMILIES[family][0])
+    for name, unit in TEXTS.items():
+        is_space = unit in " \u00a0"
+        for end_name, end in ENDS.items() if is_space else [("nothing", "")]:
+            text = unit * (300_000 if is_space else 30_000) + end
+            begin = time.process_time()
+            words = cut(text)
+            assert time.process_time() - begin < 0.5 + 5e-6 * len(words), (name, end_name)
+            assert sum(map(len, words)) == len(text)
+
+
+def test_long_white_space_is_halved_as_before() -> None:
+    """Jais 2: the rule for the ends of lines holds after signs, not after white space that was cut off."""
+    cut = word_cutter(pre_tokenizer("jais-2"))
+    assert [len(word) for word in cut(" " * 1300 + "x")] == [512, 512, 256, 16, 2, 1, 2]
+    assert cut("!\n  \n x") == cut("!\n  \n x")
+    for text in ("  \n  \n   a", "!\n  \n x", "a  \r\n\t b", "\t\t\n" + " " * 700 + "\n" + " " * 9 + "z"):
+        assert cut(text) == old_halves(text)
+
+
+def old_halves(text: str) -> list[str]:
+    """The pattern as the model spells it."""
+    spelt = re.sub(r"\(\?<!\[\^\\S\\r\\n\]\)", "", pre_tokenizer("jais-2").patterns[0], count=1)
+    return word_cutter(PreTokenizer((spelt,)))(text)

@@ -6,6 +6,7 @@ Only the header is read; with --html the model is loaded, and one step of decodi
 from __future__ import annotations
 
 import errno
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
     if isinstance(value, str | int | float | bool):
         return value
     if len(value) > FEW:
@@ -81,9 +84,12 @@ def print_all(found: Description, typed: dict[str, gguf.Typed], context: int) ->
     tensors = Columns("TENSOR", "FORMAT", "SHAPE", "SIZE", "OFFSET", right=("SIZE", "OFFSET"))
     for t in found.tensors.values():
         tensors.add(printable(t.name), t.format, " x ".join(map(str, t.shape)), gib(t.nbytes), str(t.offset))
-    for table in (keys, tensors, kind_table(found), memory_table(found, context or found.context)):
+    for table in (keys, tensors, kind_table(found)):
         say(table)
         say()
+    # Last: where the numbers it is made of are wrong, all keys were shown before the error.
+    say(memory_table(found, context or found.context))
+    say()
 
 
 def shown(value: Any) -> str:

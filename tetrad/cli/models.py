@@ -62,9 +62,11 @@ def summary(model: Held) -> dict[str, Any]:
     known: dict[str, Any] = {"name": model.name, "path": str(model.path), "bytes": model.nbytes}
     try:
         found = describe(str(model.path))
-    except TetradError as error:
-        return known | {"quant": "damaged", "parameters": "-", "context": "-", "error": error.message}
-    return known | {"quant": found.quant, "parameters": count_text(found.parameters), "context": found.context}
+        said = {"quant": found.quant, "parameters": count_text(found.parameters), "context": found.context}
+    except (TetradError, OSError) as error:
+        reason = error.message if isinstance(error, TetradError) else str(error)
+        said = {"quant": "damaged", "parameters": "-", "context": "-", "error": reason}
+    return known | said
 
 
 @click.command("show", cls=Command)
@@ -102,7 +104,7 @@ def facts(found: Description, context: int = 0) -> dict[str, Any]:
         "kv_heads": found.number("attention.head_count_kv", found.number("attention.head_count")),
         "experts": found.number("expert_count"),
         "experts_used": found.number("expert_used_count"),
-        "licence": printable(found.metadata.get("general.license", "")),
+        "licence": printable(found.text("general.license")),
         "has_template": "tokenizer.chat_template" in found.metadata,
         "formats": {k.format: {"tensors": k.count, "bytes": k.nbytes, "elements": k.elements} for k in found.kinds},
         "memory": {

@@ -26,10 +26,12 @@ from tetrad.cli.options import (
 )
 from tetrad.cli.unused import flash_option, gpu_option, unused
 from tetrad.core.record import record
+from tetrad.models.damage import no_numbers
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
 
 CONTEXT = 512
+MOST_LOSS = 700.0  # of a token: exp of more is no number
 
 
 @click.command(cls=ModelCommand)
@@ -89,7 +91,11 @@ def running(parts: Parts, tokens: np.ndarray, context: int, count: int) -> Itera
         chunk = tokens[i * context : (i + 1) * context].copy()
         if parts.tokenizer.adds_bos and parts.tokenizer.bos is not None:
             chunk[0] = parts.tokenizer.bos  # every chunk begins as a text does
-        total = total.plus(losses(engine, chunk))
+        found = losses(engine, chunk)
+        if (wrong := ~(found < MOST_LOSS)).any():
+            at = len(chunk) // 2 + int(wrong.argmax())
+            raise no_numbers(engine.programs.step, f"no likelihood for a token of chunk {i + 1}", at)
+        total = total.plus(found)
         yield total
 
 
@@ -111,7 +117,8 @@ def negative_log(logits: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     found = np.empty(len(tokens))
     for i, (row, token) in enumerate(zip(logits, tokens, strict=True)):
         top = row.max()
-        found[i] = np.log(np.exp(row - top, dtype=np.float64).sum()) + float(top) - float(row[token])
+        with np.errstate(all="ignore"):  # what is no number is said by who asked
+            found[i] = np.log(np.exp(row - top, dtype=np.float64).sum()) + float(top) - float(row[token])
     return found
 
 

@@ -176,16 +176,16 @@ def group_ids(cg: Codegen, program: n.Program) -> None:
 
 def uses_axis(program: n.Program, which: str) -> bool:
     """Does the program ask for an id beyond axis 0? (Otherwise the group id is the linear one.)"""
+    return block_uses_axis(program.body, which)
 
-    def walk(block: n.Block) -> bool:
-        for instr in block:
-            if isinstance(instr, n.Id) and instr.which == which and instr.axis > 0:
-                return True
-            if any(walk(inner) for inner in blocks_of(instr)):
-                return True
-        return False
 
-    return walk(program.body)
+def block_uses_axis(block: n.Block, which: str) -> bool:
+    for instr in block:
+        if isinstance(instr, n.Id) and instr.which == which and instr.axis > 0:
+            return True
+        if any(block_uses_axis(inner, which) for inner in blocks_of(instr)):
+            return True
+    return False
 
 
 def local_ids(cg: Codegen, program: n.Program, lanes: int, first: str) -> None:

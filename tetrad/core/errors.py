@@ -64,6 +64,18 @@ class RaceError(TetradError):
     """Two invocations of a kernel touch one element, one of them writes, and no barrier stands between."""
 
 
+class RoutingError(BoundsError):
+    """A likelihood that is no number, so no experts can be chosen: `token` of the batch and `expert` say where."""
+
+    def __init__(self, token: int, expert: int, *, source: Source | None = None, hint: str | None = None) -> None:
+        self.token, self.expert = token, expert
+        message = f"top_experts: the likelihood of expert {expert} is NaN or negative for token {token} of the batch"
+        super().__init__(message, source=source, hint=hint)
+
+    def at(self, source: Source) -> RoutingError:
+        return type(self)(self.token, self.expert, source=source, hint=self.hint)
+
+
 class FactorError(TetradError, ArithmeticError):
     """A matrix without the factors that were asked for: `batch` says which, `pivot` where it showed."""
 
@@ -119,6 +131,10 @@ class FileFormatError(TetradError, ValueError):
         byte = "" if offset is None else f"byte {offset}"
         place = one_line(", ".join(filter(None, (file, part, byte))))
         super().__init__(f"{place}: {message}", hint=hint)
+
+
+class FileChangedError(FileFormatError):
+    """A file that was changed in place while it was read, or while a model had its weights there."""
 
 
 class TextError(TetradError, ValueError):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core.errors import FileFormatError
 from tetrad.core.record import record
 from tetrad.core.visible import one_line
 from tetrad.formats import gguf
@@ -26,6 +27,7 @@ MIXES = {
 }  # fmt: skip
 CACHE_BITS = {"f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5}
 BLOCK = 256  # positions of a cache are a multiple of this
+MOST = 1 << 40  # of anything that is counted
 
 
 @record
@@ -58,16 +60,22 @@ class Description:
 
     @property
     def architecture(self) -> str:
-        return printable(self.metadata.get("general.architecture", "?"))
+        return printable(self.text("general.architecture") or "?")
 
     @property
     def title(self) -> str:
-        return printable(self.metadata.get("general.name", ""))
+        return printable(self.text("general.name"))
+
+    def text(self, key: str) -> str | bytes:
+        """A text of the metadata; of another type it is none."""
+        value = self.metadata.get(key)
+        return value if isinstance(value, str | bytes) else ""
 
     @property
     def quant(self) -> str:
         """As the file says; else the format that holds most."""
-        mix = MIXES.get(self.metadata.get("general.file_type", -1))
+        said = self.metadata.get("general.file_type")
+        mix = MIXES.get(said) if isinstance(said, int) else None
         largest = self.kinds[0].format.upper() if self.kinds else "?"
         # Files that were written without knowing better say 0, F32.
         return largest if mix is None or (mix == "F32" and largest != "F32") else mix
@@ -81,10 +89,18 @@ class Description:
         return sum(kind.nbytes for kind in self.kinds)
 
     def number(self, name: str, default: int = 0) -> int:
-        value = self.metadata.get(f"{self.architecture}.{name}", default)
-        if isinstance(value, list | np.ndarray) and len(value):  # one per layer: the largest bounds what is needed
-            value = max(int(v) for v in value)
-        return int(value) if isinstance(value, int | float | np.generic) else default
+        """A count of the metadata; where there is one for each layer, the largest, which bounds what is needed."""
+        key = f"{self.architecture}.{name}"
+        value = self.metadata.get(key, default)
+        each = value if isinstance(value, list | np.ndarray) and len(value) else [value]
+        return max(self.count(key, one) for one in each)
+
+    def count(self, key: str, value: object) -> int:
+        number = value.item() if isinstance(value, np.generic) else value
+        if isinstance(number, int | float) and 0 <= number <= MOST and number == int(number):
+            return int(number)
+        message = f"expected a whole number from 0 to {MOST}, got {value!r:.60}"
+        raise FileFormatError(message, file=self.path, part=f"key {key}")
 
     @property
     def context(self) -> int:

@@ -414,8 +414,11 @@ class KernelBuilder:
         self._append(n.Foreign(routine.node, form, tuple(numbers), tuple(buffer for buffer, _ in memory), at))
 
     def finish(self) -> n.Program:
+        """The program; the builder is spent. Values know their builder: it lets go of them, so that no cycle stays."""
         body = tuple(self._scopes[0].instrs)
-        return n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)
+        program = n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)
+        self._scopes, self._args, self._known = [], {}, {}
+        return program
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ each weight is then read once. Either way a token's sum has the order of `ops.ex
 from __future__ import annotations
 
 from tetrad.core.dtypes import f32, i32, index
+from tetrad.core.errors import RoutingError
 from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
@@ -37,7 +38,7 @@ def lower_top_experts(frame: Frame, group: Group) -> Launch:
         k.store(left, lane, k.const(-1.0, f32))
         with frame.within(lane, k.index(experts), experts):
             value = frame.reading.wide(likelihood, (token, lane))
-            stop(frame, node, ~(value >= 0.0), "a likelihood of expert {value} is NaN or negative", lane)
+            stop_routing(frame, node, ~(value >= 0.0), token * experts + lane, experts)
             k.store(left, lane, value)
     k.barrier()
     with k.loop(used) as i:
@@ -60,6 +61,14 @@ def likeliest(k: KernelBuilder, left: Buffer, experts: int) -> Val:
     top = k.reduce_lanes("max", best)
     mine = k.select(best.get().eq(top), k.cast(where, i32), k.const(1 << 30, i32))
     return k.cast(k.reduce_lanes("min", mine), index)
+
+
+def stop_routing(frame: Frame, node: Node, bad: Val, value: Val, experts: int) -> None:
+    """End the program where a likelihood is no number; the value tells token and expert."""
+    code = FIRST_TRAP + len(frame.reading.traps)
+    explain = lambda value: RoutingError(*divmod(value, experts))  # noqa: E731
+    frame.reading.traps[code] = TrapSite(node.op.name, "", node.source, explain=explain)
+    frame.k.trap(bad, code, value)
 
 
 def stop(frame: Frame, node: Node, bad: Val, message: str, value: Val) -> None:

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32, i8
-from tetrad.core.errors import BusyError, ContextError, SettingError, TetradError, TextError
+from tetrad.core.errors import BusyError, ContextError, RoutingError, SettingError, TetradError, TextError
 from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.sizes import plain
 from tetrad.known import Known
 from tetrad.models.caches import SCALED
 from tetrad.models.checks import check_count
+from tetrad.models.damage import no_numbers
 from tetrad.models.program import CHUNK, Programs
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array
@@ -317,9 +318,7 @@ class Engine:
             is_plain = sequence.is_open and slot.length < self.context and 0 <= token < self.programs.config.vocab
             if mine and is_plain and (batch := self.batches.get((1, 1))) is not None:
                 batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
-                begin = time.perf_counter()
-                logits = batch.run(self.caches)
-                self._ran(begin)
+                logits = self._run_batch(batch)
                 sequence.round = self.rounds
                 slot.tokens[slot.length] = token
                 slot.length += 1
@@ -368,9 +367,7 @@ class Engine:
                 self._round()
         finally:
             self._withdraw(works)
-        for work in works:
-            if work.error is not None:
-                raise work.error
+        raise_first(works)
         return logits_of(works)
 
     def _withdraw(self, works: list[Work]) -> None:
@@ -434,17 +431,28 @@ class Engine:
 
     def _run(self, shares: list[Share]) -> None:
         tokens, rows = (batch_size(sum(parts)) for parts in zip(*[(s.count, s.rows) for s in shares], strict=True))
+        self.programs.check_files()  # also before weights are looked at to compile
         batch = self.batches.get((tokens, rows))
         if batch is None:
             program = self.programs.singles if tokens == 1 else self.programs.chunks
             batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
         self._fill(batch, shares)
         begin = time.perf_counter()
-        logits = batch.run(self.caches).view
-        self._ran(begin)
+        logits = self._run_batch(batch).view
         if tokens >= TILE:
             self.pace = (time.perf_counter() - begin) / tokens
         self._settle(shares, logits)
+
+    def _run_batch(self, batch: Batch) -> Array:
+        self.programs.check_files()
+        begin = time.perf_counter()
+        try:
+            logits = batch.run(self.caches)
+        except RoutingError as error:
+            what = f"NaN for the likelihood of expert {error.expert}"
+            raise no_numbers(self.programs.step, what, int(batch.position[error.token])) from None
+        self._ran(begin)
+        return logits
 
     def _fill(self, batch: Batch, shares: list[Share]) -> None:
         """Write the shares side by side. The batch is filled up with the token that has the fewest before it, again:
@@ -474,6 +482,19 @@ class Engine:
             row += share.rows
             work.sequence.round = self.rounds
             slot.length += share.count
+
+
+def raise_first(works: list[Work]) -> None:
+    """The error of a work, which forgets it: an error knows the frames it went through, and those the work."""
+    error = next((work.error for work in works if work.error is not None), None)
+    if error is None:
+        return
+    for work in works:
+        work.error = None
+    try:
+        raise error
+    finally:
+        del error
 
 
 def batch_size(count: int) -> int:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tetrad.core.errors import BoundsError, LogitsError, SettingError
+from tetrad.core.errors import BoundsError, SettingError
 from tetrad.core.floats import guarded
 from tetrad.models.constraints import Constraint
+from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.engine import Cancelled
 from tetrad.models.engine import Sequence as Held
 from tetrad.models.sampling import Chance, Choice, Sampler, Settings
@@ -226,13 +227,9 @@ class Generation:
             return self.sampler.choose(logits, mask)
         except BoundsError:
             position = len(self.request.tokens) + len(self.tokens) - 1
-            if not (np.isnan(logits.view) | np.isposinf(logits.view)).any():
+            if not are_wrong(logits.view).any():
                 raise
-        raise LogitsError(
-            f"the model gave {'NaN' if np.isnan(logits.view).any() else 'infinite'} logits at position {position}",
-            hint="its weights may be damaged: fetch the file again; or its values are too large for keys and values in "
-            "f16: load with kv='bf16' (-ctk bf16 -ctv bf16)",
-        )
+        raise no_numbers(self.model.parts.programs.step, described(logits.view), position)
 
     def text_of(self, token: int) -> str:
         """Models may have more rows than their tokeniser has tokens; those are no text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, qwen3moe  #
 from tetrad.models.arch import Architecture, architecture_named
 from tetrad.models.config import MOST, Config, Metadata
 from tetrad.models.packed import load_weights
-from tetrad.models.program import Programs
+from tetrad.models.program import Programs, Step
 from tetrad.models.shapes import check_factors, check_shapes, outer_shapes
 from tetrad.models.weights import factors_of, rope_order
 from tetrad.runtime.jobs import JOBS
@@ -69,8 +69,8 @@ def load_parts(
 ) -> Parts:
     """Opens and checks a file and lays out its weights; `context` positions will be asked for (0: all it can).
 
-    `overrides` are metadata in place of those of the file. Weights that are used as they lie in the file stay mapped,
-    so the file must not change while the model lives.
+    `overrides` are metadata in place of those of the file. Weights that are used as they lie in the file stay mapped:
+    it may be renamed, replaced and deleted; when it is changed in place, the next step says so.
     """
     check_extra("tokenizers", "td.load")
     with gguf.open_file(path) as file:
@@ -80,9 +80,10 @@ def load_parts(
         check_shapes(file, outer_shapes(config), arch.shapes(config), config.layers)
         making = JOBS.submit(lambda: read_tokenizer(metadata, file.path, config))
         try:
-            programs = Programs(arch, config, *read_weights(file, config))
+            programs = read_programs(file, arch, config)
         finally:
             making.wait()  # it reads from the file
+        file.check()  # what was copied is from one and the same file
         return Parts(file.path, metadata, config, programs, making.result())
 
 
@@ -107,11 +108,16 @@ def read_config(file: gguf.File, metadata: Metadata, arch: Architecture) -> Conf
     return arch.config(metadata, embedding.shape[0], factors_of(file))
 
 
-def read_weights(file: gguf.File, config: Config) -> tuple[dict[str, Array], list[dict[str, Array]]]:
+def read_programs(file: gguf.File, arch: Architecture, config: Config) -> Programs:
+    weights, files = load_weights(file, lambda name: row_order(config, name))
+    return Programs(Step(arch, config, *by_block(weights, config)), files)
+
+
+def by_block(weights: Mapping[str, Array], config: Config) -> tuple[dict[str, Array], list[dict[str, Array]]]:
     """(outside the blocks, of each block by short names)."""
     outer: dict[str, Array] = {}
     layers: list[dict[str, Array]] = [{} for _ in range(config.layers)]
-    for name, weight in load_weights(file, lambda name: row_order(config, name)).items():
+    for name, weight in weights.items():
         if name.startswith("blk."):
             _, number, short = name.split(".", 2)
             layers[int(number)][short] = weight
@@ -131,8 +137,10 @@ def row_order(config: Config, name: str) -> np.ndarray | None:
 
 def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
     """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those of a small model."""
-    tokenizer: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
-    if tokenizer.vocab_size > config.vocab:
-        message = f"{tokenizer.vocab_size} tokens have no more than {config.vocab} rows in token_embd.weight"
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    count = len(tokens) if isinstance(tokens, Sequence) else 0
+    if count > config.vocab:  # said before anything is made of them
+        message = f"{count} tokens have no more than {config.vocab} rows in token_embd.weight"
         raise FileFormatError(message, file=path, part="key tokenizer.ggml.tokens")
-    return tokenizer
+    made: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
+    return made

@@ -22,6 +22,7 @@ from tetrad.core.visible import one_line
 from tetrad.models.checks import check_count
 from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
+from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.dry import BREAKERS, Heads, breaker_heads
 from tetrad.models.engine import Engine
 from tetrad.models.generation import MOST_DRAFTED, Generation, Processor, Request, Stream, stop_strings
@@ -244,11 +245,16 @@ class Model:
 
     @guarded
     def logits(self, tokens: Sequence[int], *, last: bool = False) -> np.ndarray:
-        """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only."""
+        """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only.
+
+        NaN or infinity among them is an error; -inf is a token that cannot come.
+        """
         if last:
             sequence = self.engine.start(tokens)
             try:
-                return np.asarray(self.engine.step([(sequence, tokens[sequence.length :])])[0])
+                row = np.asarray(self.engine.step([(sequence, tokens[sequence.length :])])[0])
+                self._check_numbers(row[None], are_wrong(row[None]), len(tokens) - 1)
+                return row
             finally:
                 self.engine.free(sequence)
         parts = list(self.logits_parts(tokens))
@@ -256,7 +262,17 @@ class Model:
 
     def logits_parts(self, tokens: Sequence[int], start: int = 0) -> Iterator[np.ndarray]:
         """The same a few rows at a time: all of a long text would not be small; from that of token `start` on."""
-        return every_row(self.engine, tokens, start)
+        for part in every_row(self.engine, tokens, start):
+            self._check_numbers(part, are_wrong(part), start)
+            yield part
+            start += len(part)
+
+    def _check_numbers(self, rows: np.ndarray, wrong: np.ndarray, first: int, name: str = "logits") -> None:
+        """An error where one of the rows, which are after the tokens from `first` on, has something wrong."""
+        which = wrong.any(axis=1)
+        if which.any():
+            at = int(which.argmax())
+            raise no_numbers(self.parts.programs.step, described(rows[at], name), first + at)
 
     @cached_property
     def states(self) -> Engine:
@@ -266,9 +282,9 @@ class Model:
     @property
     def pooling(self) -> int:
         """How a vector is made of the states of tokens, as the file numbers it: 1 the mean, 2 the first, 3 the last."""
-        kind = self.metadata.get(key := f"{self.config.arch}.pooling_type") or 1
-        if isinstance(kind, int) and kind in POOLINGS:
-            return kind
+        kind = self.metadata.get(key := f"{self.config.arch}.pooling_type", 1)
+        if isinstance(kind, int) and kind in (0, *POOLINGS):
+            return kind or 1  # none is said to be the mean
         shown = ", ".join(f"{number} ({name})" for number, name in POOLINGS.items())
         raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
 
@@ -287,12 +303,14 @@ class Model:
         for i, text in enumerate(texts):
             found[i] = self._embedding(text, pooling)
         if normalize:
-            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+            wide = found.astype(np.float64)  # squares of large values are none in f32
+            found = (wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)).astype(np.float32)
         return found
 
     def _embedding(self, text: Prompt, pooling: str) -> np.ndarray:
         total, count, states = np.zeros(self.config.width), 0, np.zeros((1, 1), np.float32)
         for part in every_row(self.states, self.prompt_tokens(text)):
+            self._check_numbers(part, ~np.isfinite(part), count, "hidden states")
             if pooling == "first":
                 return np.asarray(part[0].astype(np.float32))
             total, count, states = total + part.sum(axis=0, dtype=np.float64), count + len(part), part

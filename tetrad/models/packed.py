@@ -22,7 +22,7 @@ from tetrad.core.memory import check_memory
 from tetrad.core.record import record
 from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
-from tetrad.formats.gguf import File, Tensor
+from tetrad.formats.gguf import File, Pin, Tensor
 from tetrad.known import Known
 from tetrad.models.weights import FLOATS, load_floats
 from tetrad.quant.lanes import DTYPES, LANES, LINE, ROWS, Lanes
@@ -79,8 +79,8 @@ class Place:
         return memory[self.start : self.start + self.nbytes].reshape(self.storage)
 
 
-def load_weights(file: File, order_of: Order) -> dict[str, Array]:
-    """The tensors of a file, in its order.
+def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[Pin, ...]]:
+    """The tensors of a file, in its order, and the files in which some of them stay.
 
     What was read of the file is given back at once, and the largest batches come first: when memory holds nearly all
     of the result, little of the file is beside it.
@@ -99,11 +99,14 @@ def load_weights(file: File, order_of: Order) -> dict[str, Array]:
     for place in set(places).difference(quick):
         name = place.tensor.name
         lay_out_slowly(file, place, order_of(name), place.bytes_in(writable).reshape(weights[name].view.shape))
+    in_place: set[str] = set()
     for name in file.tensors.keys() - weights.keys():
         weights[name] = load_floats(file, name, order_of(name))
-        if not np.may_share_memory(weights[name].view, file.data(name)):
+        if np.may_share_memory(weights[name].view, file.data(name)):
+            in_place.add(file.tensors[name].file)
+        else:
             file.release(name)
-    return {name: weights[name] for name in file.tensors}
+    return {name: weights[name] for name in file.tensors}, tuple(file.pins[path] for path in in_place)
 
 
 def plan(file: File) -> tuple[list[Place], int]:

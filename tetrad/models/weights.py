@@ -17,6 +17,7 @@ from tetrad.tracing.array import Array
 
 Factors = Callable[[str], np.ndarray | None]  # a small tensor of floats by name, or None where the file has none
 FLOATS = {"f32": f32, "f16": f16, "bf16": bf16}
+COPIED = 256 << 10  # bytes of a tensor up to which a copy costs less than to depend on the file for the model's life
 
 
 def read_floats(file: File, name: str) -> np.ndarray:
@@ -30,17 +31,20 @@ def factors_of(file: File) -> Factors:
 
 
 def load_floats(file: File, name: str, order: np.ndarray | None) -> Array:
-    """A tensor of floats where it lies, or copied if kernels want it elsewhere or its rows in another order."""
+    """A tensor of floats where it lies, or copied if it is small, kernels want it elsewhere or in another order."""
     values = read_floats(file, name)
     if values.ndim > 2:  # matrices above one another, as the low-bit ones are
         values = values.reshape(-1, values.shape[-1])
-    return Array.from_numpy(aligned(values if order is None else values[order]))
+    wanted = values if order is None else values[order]
+    return Array.from_numpy(wanted if wanted.nbytes > COPIED and is_aligned(wanted) else aligned_copy(wanted))
 
 
-def aligned(values: np.ndarray) -> np.ndarray:
-    """The values at an address that is a multiple of 64, as kernels want their constants."""
-    if values.__array_interface__["data"][0] % 64 == 0 and values.flags.c_contiguous:
-        return values
+def is_aligned(values: np.ndarray) -> bool:
+    """At an address that is a multiple of 64, as kernels want their constants."""
+    return bool(values.__array_interface__["data"][0] % 64 == 0 and values.flags.c_contiguous)
+
+
+def aligned_copy(values: np.ndarray) -> np.ndarray:
     made = aligned_bytes(values.nbytes).view(values.dtype).reshape(values.shape)
     made[...] = values
     return made

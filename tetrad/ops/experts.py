@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32, i32
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.errors import BoundsError, DtypeError, RoutingError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.ops.lowbit import Types, check_weight, lowbit_matmul
@@ -36,8 +36,8 @@ def top_experts(likelihood: Array, *, used: int) -> Array:
     >>> top_experts(np.array([[0.1, 0.4, 0.1, 0.4]], np.float32), used=3)
     array([[1, 3, 0]], dtype=int32)
     """
-    if not (likelihood >= 0).all():
-        raise BoundsError("top_experts: a likelihood is NaN or negative")
+    if not (right := likelihood >= 0).all():
+        raise RoutingError(*(int(i) for i in np.argwhere(~right)[0]))
     return np.argsort(-likelihood, axis=1, kind="stable")[:, :used].astype(np.int32)
 
 

@@ -25,7 +25,7 @@ ALIGNMENT = 64
 LARGE_PAGE, LARGE_BLOCK = 2 << 20, 8 << 20
 MADV_HUGEPAGE = 14  # of Linux
 KEEP_BYTES = 512 << 20  # free blocks kept for reuse, at most
-SPARE_BYTES = 24 << 20  # of them, those that stay when a fresh block is made
+SPARE_BYTES = 24 << 20  # of them, those that stay when a fresh block is made, or as many as were ever in use at once
 FINE = 65536  # size classes are powers of two up to here, then multiples
 RECOUNT = 64  # fresh blocks after which kept bytes are counted anew
 MOST_IDLE = 4  # arenas that a program keeps between calls; it has more while more calls run at once
@@ -86,9 +86,12 @@ class Shelf:
         return _Owned(address, nbytes, self)
 
     def fresh(self) -> int:
-        if _kept[0] > SPARE_BYTES or next(_fresh) % RECOUNT == 0:
+        _most[0] = max(_most[0], _held[0] - _kept[0] + self.size)
+        if _kept[0] > spare_bytes() or next(_fresh) % RECOUNT == 0:
             make_room(self.size)
-        return new_block(self.size)
+        address = new_block(self.size)
+        _held[0] += self.size
+        return address
 
     def give_back(self, nbytes: int) -> int:
         """Return free blocks to the system until it has so many bytes; how many it has."""
@@ -100,6 +103,7 @@ class Shelf:
                 break
             given += self.size
         _kept[0] -= given
+        _held[0] -= given
         return given
 
 
@@ -117,14 +121,19 @@ def new_block(size: int) -> int:
     return int(address)
 
 
+def spare_bytes() -> int:
+    """Functions called in turn, each with large results of a size of its own, find their blocks again."""
+    return min(max(SPARE_BYTES, _most[0]), KEEP_BYTES)
+
+
 def make_room(nbytes: int) -> None:
     """Return up to so many kept bytes to the system, beyond those to spare: first of classes not used of late.
 
-    So the memory held never exceeds what was in use at once, at most, by more than the spare bytes.
+    So the memory held is bounded by what was in use at once, at most, and not by how many sizes there were.
     """
     shelves = list(_shelves.values())
     _kept[0] = sum(len(one.free) * one.size for one in shelves)  # counted anew: threads race for it
-    excess = min(nbytes, _kept[0] - SPARE_BYTES)
+    excess = min(nbytes, _kept[0] - spare_bytes())
     for any_of_them in (False, True):
         for one in shelves:
             if excess <= 0:
@@ -136,6 +145,8 @@ def make_room(nbytes: int) -> None:
 
 _shelves: dict[int, Shelf] = {}
 _kept = [0]  # bytes of all free blocks, roughly: threads may race for it
+_held = [0]  # bytes of all blocks, free or in use
+_most = [0]  # bytes that were in use at once, at most
 _fresh = itertools.count(1)
 
 
@@ -197,6 +208,7 @@ class _Owned(Storage):
         home = self.owner
         if _kept[0] > KEEP_BYTES:
             _free(self.ptr, home.size)
+            _held[0] -= home.size
         else:
             _kept[0] += home.size
             home.free.append(self.ptr)

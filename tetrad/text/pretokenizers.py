@@ -67,7 +67,12 @@ def o200k(
 LLAMA3 = cl100k(r"\p{N}{1,3}")
 QWEN2 = cl100k(r"\p{N}")
 QWEN35 = rf"{CONTRACTIONS}|{HEAD}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{SPACES}"
-HALVING_SPACES = r"\s*[\r\n]+|" + "|".join(rf"\s{{{2**k}}}(?!\S)" for k in range(9, 1, -1)) + r"|\s{1,2}(?!\S)|\s{1}"
+# No look for a line's end right after white space: there was none when that was cut off, and each piece of a long run
+# would look through all the rest of it.
+HALVING_SPACES = "|".join(
+    [r"(?<![^\S\r\n])\s*[\r\n]+", *(rf"\s{{{2**k}}}(?!\S)" for k in range(9, 1, -1)), r"\s{1,2}(?!\S)", r"\s{1}"]
+)
+FINAL_SPACES = r"(?<!\s)\s+$"  # from the first of them on: a run that is not the last is looked through once
 BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 SEED_CODER = rf"{CONTRACTIONS}|{HEAD}\p{{L}}+|\p{{N}}{{1}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{SPACES}"
 EXAONE_MOE = (
@@ -159,7 +164,7 @@ FAMILIES: dict[str, tuple[PreTokenizer, tuple[str, ...]]] = {
                 r"[\r\n]",
                 rf"\s?[{DEEPSEEK_LETTERS}]+",
                 rf"\s?[{DEEPSEEK_SIGNS}]+",
-                r"\s+$",
+                FINAL_SPACES,
                 EAST_ASIAN,
                 r"\p{N}+",
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tetrad.text.vocabulary import (
     Kind,
     Vocabulary,
     entry,
+    number_array,
     read_vocabulary,
     wrong,
 )
@@ -258,9 +259,7 @@ def charsmap_of(metadata: Mapping[str, object]) -> bytes:
         return b""
     if isinstance(value, bytes):
         return value
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
-        raise wrong(CHARSMAP, "an array of bytes", type(value).__name__)
-    array = np.asarray(value)
+    array = number_array(CHARSMAP, value)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise wrong(CHARSMAP, "an array of bytes", f"shape {array.shape} of {array.dtype}")
     return array.astype(np.uint8).tobytes()

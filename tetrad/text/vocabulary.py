@@ -35,8 +35,11 @@ class Kind(IntEnum):
 SPECIAL = (Kind.CONTROL, Kind.UNKNOWN)
 SPLIT_FIRST = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
 MODELS = ("gpt2", "gemma4", "llama", "t5", "bert")
+RANKED = ("gpt2", "gemma4")  # have merges
+TOKENS, MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 CHARSMAP = "tokenizer.ggml.precompiled_charsmap"
-MAX_TOKENS = 1 << 24
+MAX_TOKENS = 1 << 19  # twice those of the largest vocabularies
+MAX_MERGES = 1 << 20
 MAX_SPECIAL_LENGTH = 1024  # characters; bounds what looking for special tokens can cost
 NO_ID = (-1, 0xFFFFFFFF)  # how writers say "none"
 
@@ -131,20 +134,34 @@ def texts(metadata: Mapping[str, object], key: str) -> Strings:
     return found
 
 
+def check_count(metadata: Mapping[str, object], key: str, least: int, most: int) -> None:
+    """How many strings an array has; said before anything is made of them."""
+    value = metadata.get(key)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise wrong(key, "an array of strings", type(value).__name__)
+    if not least <= len(value) <= most:
+        raise wrong(key, f"{least} to {most} strings", len(value))
+
+
 def numbers(metadata: Mapping[str, object], key: str, count: int, fill: float) -> np.ndarray:
     """One number per token, `fill` where the key is absent."""
     value = metadata.get(key)
     if value is None:
         return np.full(count, fill, np.float32)
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes):
-        raise wrong(key, "an array of numbers", type(value).__name__)
-    array = np.asarray(value)
+    array = number_array(key, value)
     if array.dtype.kind not in "iuf" or array.shape != (count,):
         raise wrong(key, f"{count} numbers, one for each token", f"shape {array.shape} of {array.dtype}")
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])
         raise wrong(f"{key}[{at}]", "a finite number", str(array[at]))
     return array.astype(np.float32)
+
+
+def number_array(key: str, value: object) -> np.ndarray:
+    is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
+    if not is_list and not isinstance(value, np.ndarray):
+        raise wrong(key, "an array of numbers", type(value).__name__)
+    return np.asarray(value)
 
 
 def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> int | None:
@@ -184,10 +201,11 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
             f"tokenizer.ggml.model: tokeniser {model!r} is not supported",
             hint=f"supported are {', '.join(MODELS)}",
         )
-    packed = texts(metadata, "tokenizer.ggml.tokens")
+    check_count(metadata, TOKENS, 1, MAX_TOKENS)
+    if model in RANKED:
+        check_count(metadata, MERGES, 0, MAX_MERGES)
+    packed = texts(metadata, TOKENS)
     tokens = cast(Sequence[str], packed)
-    if not 0 < len(tokens) <= MAX_TOKENS:
-        raise wrong("tokenizer.ggml.tokens", f"1 to {MAX_TOKENS} tokens", len(tokens))
     ids = {
         name: role(metadata, model, name, len(tokens))
         for name in ("bos", "eos", "eot", "seperator", "unknown", "padding", "cls")
@@ -202,7 +220,7 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
         lookup=lookup,
         kinds=kinds,
         scores=numbers(metadata, "tokenizer.ggml.scores", len(tokens), 0.0),
-        merges=strings(metadata, "tokenizer.ggml.merges") if model in ("gpt2", "gemma4") else Strings.of(()),
+        merges=strings(metadata, MERGES) if model in RANKED else Strings.of(()),
         bos=ids["bos"],
         eos=ids["eos"],
         eot=ids["eot"] if ids["eot"] is not None else end_of_turn(tokens, kinds),

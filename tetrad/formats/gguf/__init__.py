@@ -6,7 +6,8 @@ What the blocks of a format mean is left to `quant`, what the keys mean to `mode
 
 from tetrad.core.strings import Strings
 from tetrad.formats.gguf.layout import FORMATS, Format, Raw, Tensor, Typed
+from tetrad.formats.gguf.pin import Pin
 from tetrad.formats.gguf.read import File, open_file
 from tetrad.formats.gguf.write import write
 
-__all__ = ["FORMATS", "File", "Format", "Raw", "Strings", "Tensor", "Typed", "open_file", "write"]
+__all__ = ["FORMATS", "File", "Format", "Pin", "Raw", "Strings", "Tensor", "Typed", "open_file", "write"]

@@ -17,10 +17,13 @@ from tetrad.core.errors import FileFormatError
 from tetrad.core.strings import Strings, text_or_bytes
 from tetrad.formats.gguf.layout import (
     ARRAY,
+    LONG_STRING_BYTES,
     MAX_ARRAYS,
     MAX_DEPTH,
     MAX_HEADER_BYTES,
     MAX_NAME_BYTES,
+    MAX_STRINGS,
+    MAX_TEXT_BYTES,
     SCALAR_NAMES,
     SCALARS,
     STRING,
@@ -34,17 +37,18 @@ U32, U64 = struct.Struct("<I"), struct.Struct("<Q")
 SMALLEST_STRING = 8  # its length
 SMALLEST_ARRAY = 12  # type and count
 WINDOW = 1 << 16  # bytes in which strings are looked for at once
-STEPS = 256  # strings that are read one by one after that
+STEPS = 256  # strings that are read one by one where that found few; twice as many each time it did again
 
 
 class Cursor:
     """A position in the header of one file. `part` names the key or tensor being read, for errors."""
 
-    __slots__ = ("arrays", "data", "end", "file", "part", "position")
+    __slots__ = ("arrays", "data", "end", "file", "part", "position", "strings", "text_bytes")
 
     def __init__(self, file: str, data: mmap, size: int) -> None:
         self.file, self.data, self.end = file, data, min(size, MAX_HEADER_BYTES)
-        self.part, self.position, self.arrays = "header", 0, 0
+        self.part, self.position = "header", 0
+        self.arrays = self.strings = self.text_bytes = 0  # so far
 
     def fail(self, message: str, offset: int | None = None, hint: str | None = None) -> NoReturn:
         place = self.position if offset is None else offset
@@ -92,19 +96,28 @@ class Cursor:
         raw = self.string(what)
         if not 0 < len(raw) <= MAX_NAME_BYTES:
             self.fail(f"{what} has {len(raw)} bytes, 1 to {MAX_NAME_BYTES} are possible", start)
-        name = text_or_bytes(raw)
+        name = self.text(raw, start)
         if isinstance(name, bytes):
             self.fail(f"{what} {shown(raw)} is not UTF-8", start)
         if "\0" in name:
             self.fail(f"{what} {shown(raw)} contains a zero byte", start)
         return name
 
+    def text(self, raw: bytes, start: int) -> str | bytes:
+        """Decoded where that can be, as long as all such text is not too much."""
+        if len(raw) >= LONG_STRING_BYTES:
+            return raw
+        self.text_bytes += len(raw)
+        if self.text_bytes > MAX_TEXT_BYTES:
+            self.fail(f"names and strings have more than {MAX_TEXT_BYTES} bytes together", start)
+        return text_or_bytes(raw)
+
     def value(self) -> Typed:
         """One value of the metadata, with the type before it."""
         start = self.position
         kind = self.u32("the type of the value")
         if kind == STRING:
-            return Typed("str", text_or_bytes(self.string("the string")))
+            return Typed("str", self.text(self.string("the string"), start))
         if kind == ARRAY:
             return self.array(1)
         type = self._scalar(kind, start)
@@ -147,13 +160,15 @@ class Cursor:
 
     def _strings(self) -> Strings:
         """Reads lengths only: many at once where strings are short, else one by one."""
-        count, ends = self.count("strings", SMALLEST_STRING), array("I")  # headers are far below 4 GiB
-        start = self.position
+        count = self.count("strings", SMALLEST_STRING, MAX_STRINGS - self.strings)
+        self.strings += count
+        start, ends, steps = self.position, array("I"), STEPS  # headers are far below 4 GiB
         header = np.frombuffer(self.data, np.uint8, self.end)
         while len(ends) < count:
             progress = self._leap(header, start, ends, count) if count - len(ends) > STEPS else 0
-            # After little success as many as take about as long as looking for them, so no file makes the two slow.
-            self._step(start, ends, count, 1 if progress > WINDOW // 2 else STEPS)
+            # Looking for strings takes as long as some hundred steps: where it fails it is tried ever more seldom.
+            steps = STEPS if progress > WINDOW // 2 else 2 * steps
+            self._step(start, ends, count, 1 if progress > WINDOW // 2 else steps)
         return Strings(self.data[start : self.position], ends)
 
     def _leap(self, header: np.ndarray, start: int, ends: Ends, count: int) -> int:

@@ -18,12 +18,15 @@ DEFAULT_ALIGNMENT = 32
 
 # Limits no real file comes near. They bound the memory a hostile file can ask for: Python objects are larger than the
 # bytes they are read from.
-MAX_HEADER_BYTES = 128 << 20
+MAX_HEADER_BYTES = 64 << 20
 MAX_NAME_BYTES = 65535  # of a key (the format's own limit) or a tensor
-MAX_KEYS = 1 << 16
+MAX_TEXT_BYTES = 8 << 20  # of names and strings that are decoded: one wide letter makes a text four times as large
+LONG_STRING_BYTES = 1 << 20  # from here on a string stays bytes: what is so long is no text that is read here
+MAX_KEYS = 1 << 14
 MAX_ARRAYS = 1 << 16  # counting those inside arrays
+MAX_STRINGS = 1 << 21  # in arrays; large vocabularies have 262,144 tokens and twice as many merges
 MAX_DEPTH = 4  # of arrays in arrays
-MAX_TENSORS = 1 << 17
+MAX_TENSORS = 1 << 16
 MAX_AXES = 4
 MAX_ELEMENTS = 1 << 48
 MAX_ALIGNMENT = 1 << 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from types import TracebackType
@@ -41,6 +41,7 @@ from tetrad.formats.gguf.layout import (
     shown,
     tensor_bytes,
 )
+from tetrad.formats.gguf.pin import Pin
 
 SMALLEST_KEY = 8 + 1 + 4 + 1  # a name of one byte, the type, a value of one byte
 SMALLEST_TENSOR = 8 + 1 + 4 + 4 + 8  # a name of one byte, no axes, format, offset
@@ -65,11 +66,12 @@ class File:
     """
 
     def __init__(
-        self, path: str, typed: dict[str, Typed], tensors: dict[str, Tensor], maps: dict[str, mmap.mmap]
+        self, path: str, typed: dict[str, Typed], tensors: dict[str, Tensor], parts: Sequence[Part]
     ) -> None:
         self.path, self.typed, self.tensors = path, typed, tensors
         self.metadata: dict[str, object] = {key: plain(value) for key, value in typed.items()}
-        self._maps = maps
+        self._maps = {part.path: part.mapped for part in parts}
+        self.pins = {part.path: part.pin for part in parts}
 
     def data(self, name: str) -> np.ndarray:  # u8[nbytes]
         """The bytes of a tensor, read-only, in place."""
@@ -85,6 +87,11 @@ class File:
         """All bytes of one file of the set, read-only, in place: `offset` of a tensor counts from here."""
         return np.frombuffer(self._maps[file], np.uint8)
 
+    def check(self) -> None:
+        """Raises if a file of the set was changed in place since it was opened."""
+        for pin in self.pins.values():
+            pin.check()
+
     def release(self, name: str) -> None:
         """Take the pages of a tensor out of this process's memory, for whoever has made something of them.
 
@@ -97,7 +104,7 @@ class File:
             self._maps[tensor.file].madvise(mmap.MADV_DONTNEED, first, size)
 
     def close(self) -> None:
-        maps, self._maps = self._maps, {}
+        maps, self._maps, self.pins = self._maps, {}, {}
         for mapped in maps.values():
             with suppress(BufferError):  # a view is alive and keeps the mapping
                 mapped.close()
@@ -120,13 +127,14 @@ class Part:
     typed: dict[str, Typed]
     tensors: dict[str, Tensor]
     mapped: mmap.mmap
+    pin: Pin
 
 
 def open_file(path: str | os.PathLike[str]) -> File:
     """Opens a GGUF file in place; given any shard of a split set, opens the whole set as if it were one file."""
     part = open_part(os.fsdecode(path))
     if split_number(part, "split.count", default=0) <= 1:
-        return File(part.path, part.typed, part.tensors, {part.path: part.mapped})
+        return File(part.path, part.typed, part.tensors, [part])
     return join(open_shards(part))
 
 
@@ -134,25 +142,15 @@ def open_file(path: str | os.PathLike[str]) -> File:
 
 
 def open_part(path: str) -> Part:
-    mapped = map_file(path)
+    pin = Pin(path)
+    mapped = pin.mapped()
     cursor = Cursor(path, mapped, len(mapped))
     n_tensors, n_keys = read_counts(cursor)
     typed = read_metadata(cursor, n_keys)
     alignment = typed[ALIGNMENT_KEY].value if ALIGNMENT_KEY in typed else DEFAULT_ALIGNMENT
     found = [read_tensor(cursor) for _ in range(n_tensors)]
     tensors = place_tensors(cursor, found, aligned(cursor.position, alignment), alignment)
-    return Part(path, typed, tensors, mapped)
-
-
-def map_file(path: str) -> mmap.mmap:
-    # Non-blocking: a pipe in place of a file must not hang us.
-    with open(path, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise FileFormatError("not a regular file", file=path)
-        if status.st_size == 0:  # cannot be mapped
-            raise FileFormatError("the file is empty", file=path, offset=0)
-        return mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+    return Part(path, typed, tensors, mapped, pin)
 
 
 def read_counts(cursor: Cursor) -> tuple[int, int]:
@@ -308,4 +306,4 @@ def join(shards: list[Part]) -> File:
             tensors[name] = tensor
     check_split(first, "split.tensors.count", len(tensors))
     typed = {key: value for key, value in first.typed.items() if key not in SPLIT_KEYS}
-    return File(first.path, typed, tensors, {shard.path: shard.mapped for shard in shards})
+    return File(first.path, typed, tensors, shards)

@@ -1,0 +1,64 @@
+"""GGUF, pins: a file as it was opened, and whether it still is that.
+
+Receives a path; returns a descriptor that outlives whatever happens to the name. A mapping shows what is in the file
+now: one that is written over in place gives other numbers, one that is cut short ends the process with SIGBUS. So
+whoever reads from a mapping for long asks first.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from typing import NamedTuple
+
+from tetrad.core.errors import FileChangedError, FileFormatError
+
+
+class Identity(NamedTuple):
+    """What tells a file from others, and from itself at another time. A name does not: another file may take it."""
+
+    device: int
+    inode: int
+    size: int
+    time_ns: int
+
+
+class Pin:
+    """An open file that must stay as it is. Closed with the last reference to it."""
+
+    __slots__ = ("descriptor", "identity", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path, self.descriptor = path, -1
+        # Non-blocking: a pipe in place of a file must not hang us.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        self.descriptor = os.open(path, flags)
+        self.identity = self.current()
+
+    def current(self) -> Identity:
+        status = os.fstat(self.descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileFormatError("not a regular file", file=self.path)
+        return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def check(self) -> None:
+        """Raises if the file was changed where it lies. One that was renamed, replaced or deleted stays as it is."""
+        now = self.current()
+        if now != self.identity:
+            was = self.identity
+            what = f"had {was.size} bytes, has {now.size}" if now.size != was.size else "was written to"
+            hint = "load it again; to replace a file in use, write another beside it and rename that"
+            raise FileChangedError(f"the file {what} since it was opened", file=self.path, hint=hint)
+
+    def mapped(self) -> mmap.mmap:
+        if self.identity.size == 0:  # cannot be mapped
+            raise FileFormatError("the file is empty", file=self.path, offset=0)
+        return mmap.mmap(self.descriptor, self.identity.size, access=mmap.ACCESS_READ)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
