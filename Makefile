@@ -49,8 +49,9 @@ replay: $(TEST_READY)
 
 # The pages as a site, with a reference of every public name: build/site/index.html
 docs: $(RUN_READY)
-	$(VENV)/bin/python -m pip install --quiet '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
+	@echo "installing into $(VENV): what the site is made with"
+	$(VENV)/bin/python $(PIP_INSTALL) '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 
 lint: $(TEST_READY)

@@ -46,3 +46,7 @@ __all__ = [
     "RoutingError", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError", "TextError",
     "TraceError", "TrapError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

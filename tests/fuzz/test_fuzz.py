@@ -28,7 +28,7 @@ def fuzz(*arguments: str, seconds: float = 880) -> subprocess.CompletedProcess[s
 
 @pytest.mark.timeout(900)
 def test_random_programs_agree_with_the_evaluators() -> None:
-    done = fuzz("--programs", str(PROGRAMS), "--seed", str(SEED))
+    done = fuzz("--generator", "programs", "--programs", str(PROGRAMS), "--seed", str(SEED))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{PROGRAMS} programs" in done.stdout
 

@@ -19,5 +19,5 @@ def test_a_planted_defect_is_found(name: str) -> None:
 
 def test_without_a_defect_nothing_is_found() -> None:
     """The control: the same programs, the compiler as it is."""
-    done = fuzz("--programs", str(ENOUGH // 2), "--seed", "0")
+    done = fuzz("--generator", "programs", "--programs", str(ENOUGH // 2), "--seed", "0")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.timeout(3600)
 def test_twenty_thousand_fresh_programs(capfd: pytest.CaptureFixture[str]) -> None:
-    done = fuzz("--programs", "20000", seconds=3500)
+    done = fuzz("--generator", "programs", "--programs", "20000", seconds=3500)
     with capfd.disabled():
         print(done.stdout.splitlines()[0], done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr

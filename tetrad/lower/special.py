@@ -211,6 +211,8 @@ def lower_add_at(frame: Frame, group: Group) -> Launch | list[Launch]:
             where = checked_index(frame, node, indices, i, n) * width + column
             at = (i, *Space(k, frame.sizes, node.type.shape[1:], column).axes())
             total = k.cast(k.load(out, where), dtype.computing) + frame.reading.wide(updates, at)
+            if columns == 1:
+                k.barrier()  # every invocation has read what all of them write
             k.store(out, where, k.cast(total, dtype))
 
     if columns == 1:

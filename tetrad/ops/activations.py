@@ -85,7 +85,7 @@ def gelu(x: Array) -> Array:
     """x times the normal distribution function of x, erfc(-x / sqrt 2) / 2.
 
     >>> gelu(np.array([0.0, -np.inf, np.inf, -10.0]))
-    array([ 0.00000000e+00, -0.00000000e+00,  inf, -7.61985302e-23])
+    array([ 0.00000000e+00, -0.00000000e+00,             inf, -7.61985302e-23])
     """
     z, rest = _over_root_of_two(-np.clip(np.asarray(x, np.float64), -FAR["gelu"], FAR["gelu"]))
     tail = np.asarray(_erfc(z), np.float64)
