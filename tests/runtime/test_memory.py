@@ -151,3 +151,10 @@ def test_the_bytes_of_an_array_in_place() -> None:
 def test_memory_is_not_copied(ask: Callable[[Storage], Any]) -> None:
     with pytest.raises(TypeError, match="memory is neither copied nor pickled"):
         ask(Storage.allocate(8))
+
+
+def test_a_block_that_outlives_its_module_goes_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the process ends, modules are emptied in some order."""
+    block = Storage.allocate(ODD)
+    monkeypatch.setattr(memory, "_kept", None)
+    del block

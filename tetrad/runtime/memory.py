@@ -118,6 +118,8 @@ class _Owned(Storage):
     __slots__ = ()
 
     def __del__(self) -> None:
+        if _kept is None:  # the process ends and its modules are emptied already: memory goes back with it
+            return
         home = self.owner
         if _kept[0] > KEEP_BYTES:
             _free(self.ptr)
