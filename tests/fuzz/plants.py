@@ -11,6 +11,7 @@ from typing import Any
 
 from tetrad.codegen import convert, rules
 from tetrad.codegen.emitter import Codegen, Emitted
+from tetrad.codegen.targets import ISAS
 from tetrad.compiler import kernels, schedule
 from tetrad.core.dtypes import DType, bool_, index
 from tetrad.graph.nodes import Node
@@ -57,7 +58,8 @@ def maximum_drops_nan() -> None:
     def wrong(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
         return cg.elementwise(f"llvm.{op}num", cg.vector_type(dtype), a, b)
 
-    rules.float_extremum = wrong
+    for family in ISAS.values():
+        object.__setattr__(family, "extremum", wrong)
 
 
 @plant

@@ -76,7 +76,7 @@ def test_matrices_above_one_another_become_one(tmp_path: Path) -> None:
 
 def test_weights_outlive_the_file(tmp_path: Path) -> None:
     with written(tmp_path, {"a": low_bit("q4_1", 16), "b": np.ones(3, np.float32)}) as file:
-        want, weights = bytes_of(file, "a"), load_weights(file, lambda name: None)
+        want, (weights, _) = bytes_of(file, "a"), load_weights(file, lambda name: None)
     os.remove(tmp_path / "model.gguf")
     np.testing.assert_array_equal(weights["a"].view, want)
     np.testing.assert_array_equal(weights["b"].view, np.ones(3, np.float32))
@@ -84,7 +84,7 @@ def test_weights_outlive_the_file(tmp_path: Path) -> None:
 
 def test_a_file_without_low_bit_tensors(tmp_path: Path) -> None:
     file = written(tmp_path, {"a": np.ones((2, 3), np.float16)})
-    np.testing.assert_array_equal(load_weights(file, lambda name: None)["a"].view, np.ones((2, 3)))
+    np.testing.assert_array_equal(load_weights(file, lambda name: None)[0]["a"].view, np.ones((2, 3)))
 
 
 def test_a_format_without_a_layout_is_named(tmp_path: Path) -> None:

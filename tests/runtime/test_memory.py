@@ -247,3 +247,10 @@ def test_sizes_in_turn_find_their_blocks_again(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(3):
         for i, size in enumerate((ODD, 3 * ODD)):
             results[i] = Storage.allocate(size)
+
+
+def test_a_block_that_outlives_its_module_goes_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the process ends, modules are emptied in some order."""
+    block = Storage.allocate(ODD)
+    monkeypatch.setattr(memory, "_kept", None)
+    del block

@@ -149,6 +149,7 @@ class KernelBuilder:
         self._buffers: list[n.Buffer] = []
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
+        self._finished: n.Program | None = None
         self._known: dict[tuple[object, ...], Any] = {}  # values that the scopes around have, by what they are
         self._depth: dict[n.Instr, int] = {}  # scope each value was placed in
         self._varying: set[n.Instr] = set()  # may differ between lanes (conservative)
@@ -414,11 +415,13 @@ class KernelBuilder:
         self._append(n.Foreign(routine.node, form, tuple(numbers), tuple(buffer for buffer, _ in memory), at))
 
     def finish(self) -> n.Program:
-        """The program; the builder is spent. Values know their builder: it lets go of them, so that no cycle stays."""
-        body = tuple(self._scopes[0].instrs)
-        program = n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)
-        self._scopes, self._args, self._known = [], {}, {}
-        return program
+        """The program, the same however often it is asked for; the builder takes no more instructions. Values know
+        their builder: it lets go of them, so that no cycle stays."""
+        if self._finished is None:
+            body = tuple(self._scopes[0].instrs)
+            self._finished = n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)
+            self._scopes, self._args, self._known = [], {}, {}
+        return self._finished
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

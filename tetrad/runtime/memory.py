@@ -205,6 +205,8 @@ class _Owned(Storage):
     __slots__ = ()
 
     def __del__(self) -> None:
+        if _kept is None:  # the process ends and its modules are emptied already: memory goes back with it
+            return
         home = self.owner
         if _kept[0] > KEEP_BYTES:
             _free(self.ptr, home.size)
@@ -220,7 +222,8 @@ class _Alone(Storage):
     __slots__ = ()
 
     def __del__(self) -> None:
-        _free(self.ptr, self.nbytes)
+        if _libc is not None:  # as above
+            _free(self.ptr, self.nbytes)
 
 
 class Arenas:

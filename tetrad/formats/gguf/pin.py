@@ -11,6 +11,7 @@ import errno
 import mmap
 import os
 import stat
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tetrad.core.errors import FileChangedError, FileFormatError
@@ -59,6 +60,6 @@ class Pin:
             raise FileFormatError("the file is empty", file=self.path, offset=0)
         return mmap.mmap(self.descriptor, self.identity.size, access=mmap.ACCESS_READ)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound: modules may be emptied before
         if self.descriptor >= 0:
-            os.close(self.descriptor)
+            close(self.descriptor)
