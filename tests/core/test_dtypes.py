@@ -130,6 +130,8 @@ def test_equal_to_what_numpy_has_for_it_either_way_round_and_with_its_hash(dtype
 
 def test_other_spellings_of_numpy() -> None:
     assert [d.i64, d.bool_] == [np.longlong, bool]
+    assert [d.f32, d.f32, d.f64, d.i32] == ["<f4", "single", "double", "int_" if np.int_ is np.int32 else "i4"]
+    assert d.i8 == "i8" != d.i64  # type: ignore[comparison-overlap]  # ours before NumPy's, to whom it is int64
 
 
 UNLIKE = [None, 3, 1.5, float, int, complex, object, [], {}, (), "nonsense", "", np.floating, np.generic, np.str_,

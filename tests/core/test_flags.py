@@ -125,3 +125,11 @@ def test_the_cache_key_holds_exactly_the_flags_that_change_code(monkeypatch: pyt
     monkeypatch.setenv("TETRAD_CHECK", "bounds")
     monkeypatch.setenv("TETRAD_SHOW", "graph")
     assert code_key() == "TETRAD_CHECK=bounds;TETRAD_TARGET=x86-64-v3"
+
+
+def test_the_name_of_a_variable_does_not_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TETRAD_A\x1b[2JB", "1")
+    check_environment()
+    assert "TETRAD_A\\x1b[2JB" in capsys.readouterr().err

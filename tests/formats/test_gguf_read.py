@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.gguf_bytes import ARR, BOOL, F32, I32, STR, U8, U16, U32, U64, Bytes, small_file
-from tetrad.core.errors import FileFormatError, TetradError
+from tetrad.core.errors import FileChangedError, FileFormatError, TetradError
 from tetrad.formats import gguf
+from tetrad.formats.gguf.pin import Pin
 
 
 def save(path: Path, made: Bytes) -> Path:
@@ -502,3 +503,16 @@ def test_any_bytes_behind_a_good_beginning(tmp_path_factory: pytest.TempPathFact
     path.write_bytes(bytes(Bytes().head(1, 1).data) + data)
     with suppress(FileFormatError):
         gguf.open_file(path)
+
+
+def test_a_file_written_over_with_its_old_time_is_noticed_and_one_with_a_new_name_is_not(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.gguf", tmp_path / "b.gguf"
+    for place, byte in ((path, b"a"), (other, b"b")):
+        place.write_bytes(byte * 100_000)
+        os.utime(place, (1e9, 1e9))
+    pin = Pin(str(path))
+    path.rename(tmp_path / "c.gguf")
+    pin.check()
+    shutil.copy2(other, tmp_path / "c.gguf")  # the same size and time
+    with pytest.raises(FileChangedError, match="was written to since it was opened"):
+        pin.check()

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -137,6 +138,15 @@ def test_a_url(site: Site, folder: Path, tiny_file: Path) -> None:
     url = f"{site.address}/some/tiny%20one.gguf"
     assert pull(url) == folder / "tiny one.gguf"
     assert local(url) == pull(url) and len(site.seen) == 1
+
+
+def test_a_url_is_not_another_file_of_its_name(site: Site, folder: Path, tiny_file: Path) -> None:
+    folder.mkdir(parents=True)
+    shutil.copy(tiny_file, folder / "model.gguf")
+    site.files["/theirs/model.gguf"] = tiny_file.read_bytes()
+    with pytest.raises(HubError, match=r"model.gguf is there already, and is not known to come from .*\n  hint: "):
+        pull(f"{site.address}/theirs/model.gguf")
+    assert site.seen == [] and (folder / "model.gguf").read_bytes() == tiny_file.read_bytes()
 
 
 def test_a_file_that_is_no_model_is_not_kept(site: Site, folder: Path) -> None:

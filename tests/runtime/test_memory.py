@@ -254,3 +254,12 @@ def test_a_block_that_outlives_its_module_goes_silently(monkeypatch: pytest.Monk
     block = Storage.allocate(ODD)
     monkeypatch.setattr(memory, "_kept", None)
     del block
+
+
+def test_blocks_that_nobody_uses_go_with_a_program() -> None:
+    memory.release_kept_blocks()
+    program, result = memory.Arenas(), Storage.allocate(memory.SPARE_BYTES + ODD)
+    del result
+    assert memory._kept[0] > memory.SPARE_BYTES
+    del program
+    assert memory._kept[0] == 0

@@ -365,3 +365,11 @@ def test_a_traced_number_along_an_axis_of_size_1_is_checked() -> None:
         with pytest.raises(BoundsError, match="out of range"):
             read(x, td.asarray(0), td.asarray(bad))
     assert change(x, td.asarray(-1)).tolist() == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize("key", [..., (), np.True_])
+def test_what_is_set_in_an_array_without_axes_is_no_longer_its_owners(key: Any) -> None:
+    owned = np.array(1.0, np.float32)
+    made = td.asarray(np.float32(5)).at[key].set(owned)
+    owned[...] = 100
+    assert float(made) == 1.0

@@ -27,6 +27,7 @@ from tetrad.tracing.array import Array
 
 FEW = 6  # elements of an array that are shown
 LONG = 100  # characters of a value that are shown
+LONG_TEXT = 10_000  # ... and that are written as JSON
 BEFORE = 255  # tokens in the cache when the step is measured
 
 
@@ -64,6 +65,8 @@ def everything(found: Description, typed: dict[str, gguf.Typed], context: int) -
 
 
 def plain_value(value: Any) -> Any:
+    if isinstance(value, bytes | str) and len(value) > LONG_TEXT:
+        return f"{plain_value(value[:LONG_TEXT])} ... ({len(value)} in all)"
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, np.generic):
@@ -95,7 +98,8 @@ def print_all(found: Description, typed: dict[str, gguf.Typed], context: int) ->
 def shown(value: Any) -> str:
     """A value on one line: text by its beginning, an array by its first elements and its length."""
     if isinstance(value, str | bytes | int | float | bool | np.generic):
-        text = ascii(value) if isinstance(value, str | bytes) else str(value)
+        # Cut first: what cannot be printed takes four characters for each.
+        text = ascii(value[: LONG + 1]) if isinstance(value, str | bytes) else str(value)
         return text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
     first = ", ".join(ascii(plain_value(v.value if isinstance(v, gguf.Typed) else v)) for v in value[:FEW])
     whole = f"[{first}]" if len(value) <= FEW else f"{len(value)}: [{first}, ...]"

@@ -436,6 +436,8 @@ def parsed(schema: str) -> Any:
         found = json.loads(schema)
     except (json.JSONDecodeError, RecursionError) as error:
         raise click.UsageError(f"the JSON schema is not JSON: {error}") from None
+    if found is None:
+        raise click.UsageError("the JSON schema is null; a schema is an object, such as {} for any object")
     return {"type": "object"} if found == {} else found  # as in llama.cpp; for the standard it is any value
 
 

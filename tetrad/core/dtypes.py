@@ -165,8 +165,8 @@ ABSTRACT = frozenset({
 
 def is_alike(dtype: DType, other: object) -> bool:
     """Does it name this type, or is it what NumPy has for it? Of Python's types bool is: `float` is f64 to NumPy."""
-    if isinstance(other, str):
-        return _BY_NAME.get(other) is dtype
+    if isinstance(other, str) and (other in _BY_NAME or (other := numpy_named(other)) is None):
+        return _BY_NAME.get(other or "") is dtype
     if other is bool:
         return dtype is bool_
     if isinstance(other, type) and issubclass(other, np.generic) and other not in ABSTRACT:
@@ -174,6 +174,14 @@ def is_alike(dtype: DType, other: object) -> bool:
     if not isinstance(other, np.dtype) or dtype is index or dtype.is_quantized:
         return False
     return other.name == dtype.long_name and bool(dtype.np == other)  # the name first: bf16 need not be loaded
+
+
+def numpy_named(name: str) -> np.dtype | None:
+    """What NumPy calls so, in a way that we do not: "<f4", "single"."""
+    try:
+        return np.dtype(name)
+    except (TypeError, ValueError, SyntaxError):
+        return None
 
 
 def as_dtype(like: object) -> DType:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from tetrad.core.errors import FlagError
 from tetrad.core.pattern import Pattern
 from tetrad.core.record import record
+from tetrad.core.visible import one_line
 
 SHOW_STATIONS = ("graph", "passes", "kernel", "llvm", "asm", "schedule")
 CHECKS = ("1", "bounds")
@@ -137,7 +138,7 @@ class Warnings:
     def warn(self, name: str, text: str) -> None:
         if name not in self.told and sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed stderr must not stop a program
-                print(f"tetrad: {text}", file=sys.stderr)
+                print(f"tetrad: {one_line(text)}", file=sys.stderr)
         self.told.add(name)
 
 

@@ -189,11 +189,17 @@ def remove(model: Held) -> int:
     for path in model.paths:
         path.unlink()
         leftover(path).unlink(missing_ok=True)
+        origin_of(path).unlink(missing_ok=True)
     parent = model.path.parent
     while parent != models_folder() and parent.is_relative_to(models_folder()) and not any(parent.iterdir()):
         parent.rmdir()
         parent = parent.parent
     return freed
+
+
+def origin_of(path: Path) -> Path:
+    """Where the URL is written that a model was fetched from."""
+    return path.with_name(f".{path.name}.url")
 
 
 def leftover(path: Path) -> Path:

@@ -17,7 +17,7 @@ from tetrad.core.visible import one_line
 from tetrad.formats import gguf
 from tetrad.hub.download import Progress, Remote, download, silent
 from tetrad.hub.fits import check_fit
-from tetrad.hub.folder import find, held, held_models, models_folder
+from tetrad.hub.folder import find, held, held_models, models_folder, origin_of
 from tetrad.hub.hugging_face import choose, is_repo
 from tetrad.hub.names import place_below, plain_path
 from tetrad.hub.wheel import Wheel, pull_wheel
@@ -42,7 +42,7 @@ def local(name: str | None) -> Path | None:
     name = name or SMALL
     if is_url(name):
         target = models_folder() / file_name(name)
-        return target if target.exists() else None
+        return fetched_from(name, target) if target.exists() else None
     path = expanded(name)
     if os.path.isfile(path):
         return path
@@ -52,6 +52,14 @@ def local(name: str | None) -> Path | None:
     if found is None and is_path(name):
         raise missing(name)
     return found
+
+
+def fetched_from(url: str, target: Path) -> Path:
+    """The file that was fetched from the URL before; another one of its name is not meant by it."""
+    if origin_of(target).is_file() and origin_of(target).read_text(errors="replace") == url:
+        return target
+    message = f"{one_line(target.name)} is there already, and is not known to come from {one_line(url)}"
+    raise HubError(message, hint=f"use it by its name, or delete it first: tetrad rm {one_line(target.stem)}")
 
 
 def held_path(name: str) -> Path | None:
@@ -115,7 +123,9 @@ def pull(name: str | None = None, progress: Progress = silent, *, file: str | No
         return checked(target, [target] if pull_wheel(SMALL_WHEEL, target, progress, force=force) else [])
     if is_url(name):
         target = place_below(models_folder(), file_name(name), name)
-        return checked(target, [target] if download(Remote(name), target, progress, force=force) else [])
+        found = checked(target, [target] if download(Remote(name), target, progress, force=force) else [])
+        origin_of(found).write_text(name)
+        return found
     if is_repo(name):
         return pull_repo(name, progress, file, force)
     raise unknown(name)

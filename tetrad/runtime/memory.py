@@ -126,6 +126,14 @@ def spare_bytes() -> int:
     return min(max(SPARE_BYTES, _most[0]), KEEP_BYTES)
 
 
+def give_back_most() -> None:
+    """A program goes, and with it who asked for blocks of its sizes: those that nobody uses go, too."""
+    _most[0] = _held[0] - _kept[0]
+    if _kept[0] > SPARE_BYTES:
+        for one in list(_shelves.values()):
+            one.give_back(len(one.free) * one.size)
+
+
 def make_room(nbytes: int) -> None:
     """Return up to so many kept bytes to the system, beyond those to spare: first of classes not used of late.
 
@@ -238,6 +246,10 @@ class Arenas:
     def __init__(self) -> None:
         self.size = 0
         self.idle: list[Storage] = []
+
+    def __del__(self) -> None:
+        if _libc is not None:  # as above
+            give_back_most()
 
     def take(self, nbytes: int) -> Storage:
         """An arena for a call that needs so many bytes; one that is too small goes back to the system first."""

@@ -21,6 +21,7 @@ from tetrad.core.promotion import result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.array import kept as own
 from tetrad.tracing.bounds import Kept, filling, kept_inside, mode_of
 from tetrad.tracing.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.tracing.indexing import (
@@ -160,11 +161,11 @@ def changed(x: Array, key: Any, values: Any, name: str, op: Change, settings: Ma
     mode = mode_of(name, settings)
     mask = None if callable(op) else mask_of(key)
     if mask is not None and as_array(values).ndim <= x.ndim - mask.ndim:
-        return masked(x, mask, written(x, values, name), op)
+        return own(masked(x, mask, written(x, values, name), op))
     wide, items = items_of(x, key)
     kept, new = kept_inside(wide, items, mode), written(x, values, name)
     change = in_box if is_one_piece(wide, kept.items) else scattered
-    return reshaped(change(wide, kept, new, name, op), x.shape)
+    return own(reshaped(change(wide, kept, new, name, op), x.shape))
 
 
 def written(x: Array, values: Any, name: str) -> Array:
