@@ -275,7 +275,10 @@ class Generation:
         return len(tokens) if keep < 0 else max(min(keep, len(tokens)), int(tokens[0] == self.model.tokenizer.bos))
 
     def draft(self, sequence: Held, token: int, room: int) -> list[int]:
-        """What a grammar forces, or what followed the same tokens before: checked like any other."""
+        """What a grammar forces, or what followed the same tokens before: checked like any other. A model that would
+        have to evaluate a sequence again, to take back a guess, makes none."""
+        if not self.engine.can_rewind:
+            return []
         forced = [] if self.request.constraint is None else self.request.constraint.forced()
         if forced or not self.request.speculate:
             return forced[: max(0, min(room, MOST_DRAFTED))]

@@ -23,6 +23,7 @@ from tetrad.models.checks import check_count
 from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
 from tetrad.models.dry import BREAKERS, Heads, breaker_heads
+from tetrad.models.embedding import every_row, pooled, text_states
 from tetrad.models.engine import Engine
 from tetrad.models.generation import MOST_DRAFTED, Generation, Processor, Request, Stream, stop_strings
 from tetrad.models.load import Parts, load_parts
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
 
-EVERY = 64  # rows of logits at a time, where all are wanted
+TEXTS = 8  # that an encoder takes side by side
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
 SAMPLING = "general.sampling."  # keys of settings that whoever made the file recommends; of those, by other names here:
 RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n", "penalty_repeat": "repeat_penalty"} | {
@@ -81,9 +82,20 @@ class Model:
         self.config: Config = parts.config
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
+        slots = max(slots, TEXTS) if self.is_encoder else slots
         self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
         self.recipe: Callable[[], Model] | None = None  # makes it again
         self._breakers: dict[tuple[str, ...], Heads] = {}
+
+    @property
+    def is_encoder(self) -> bool:
+        """It gives hidden states, and no logits to choose tokens from."""
+        return self.parts.programs.arch.head is None
+
+    def _check_generates(self, what: str) -> None:
+        if self.is_encoder:
+            message = f"{what}: {self.config.arch} is an encoder, it has no output that predicts tokens"
+            raise UnsupportedError(message, hint="model.embed(texts) gives the vectors of texts")
 
     @property
     def template(self) -> ChatTemplate:
@@ -180,6 +192,7 @@ class Model:
         to choose from; `stopping_criteria` gets the same and ends the answer before the next token where it returns
         True. What the other settings mean is told in docs/decoding.md.
         """
+        self._check_generates("generate")
         settings = Settings(
             temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
             repeat_last_n=repeat_last_n, presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
@@ -211,6 +224,7 @@ class Model:
 
         `tools` and `template` (a mapping of further variables) go to the chat template.
         """
+        self._check_generates("chat")
         variables = settings.pop("template", None) or {}
         if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
             raise SettingError("template", "a mapping of variables", variables)
@@ -245,6 +259,7 @@ class Model:
     @guarded
     def logits(self, tokens: Sequence[int], *, last: bool = False) -> np.ndarray:
         """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only."""
+        self._check_generates("logits")
         if last:
             sequence = self.engine.start(tokens)
             try:
@@ -256,11 +271,14 @@ class Model:
 
     def logits_parts(self, tokens: Sequence[int], start: int = 0) -> Iterator[np.ndarray]:
         """The same a few rows at a time: all of a long text would not be small; from that of token `start` on."""
+        self._check_generates("logits_parts")
         return every_row(self.engine, tokens, start)
 
     @cached_property
     def states(self) -> Engine:
-        """Evaluates to hidden states, in a cache of its own."""
+        """Evaluates to hidden states, in a state of its own; an encoder gives nothing else."""
+        if self.is_encoder:
+            return self.engine
         return Engine(self.parts.programs.without_head(), context=self.context)
 
     @property
@@ -284,28 +302,9 @@ class Model:
         if isinstance(texts, str):
             return np.asarray(self.embed([texts], normalize=normalize)[0])
         found = np.zeros((len(texts), self.config.width), np.float32)
-        for i, text in enumerate(texts):
-            found[i] = self._embedding(text, pooling)
+        tokens = [self.prompt_tokens(text) for text in texts]
+        for i, states in enumerate(text_states(self.states, tokens)):
+            found[i] = pooled(states, pooling)
         if normalize:
             found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return found
-
-    def _embedding(self, text: Prompt, pooling: str) -> np.ndarray:
-        total, count, states = np.zeros(self.config.width), 0, np.zeros((1, 1), np.float32)
-        for part in every_row(self.states, self.prompt_tokens(text)):
-            if pooling == "first":
-                return np.asarray(part[0].astype(np.float32))
-            total, count, states = total + part.sum(axis=0, dtype=np.float64), count + len(part), part
-        return (states[-1] if pooling == "last" else total / count).astype(np.float32)
-
-
-def every_row(engine: Engine, tokens: Sequence[int], first: int = 0) -> Iterator[np.ndarray]:
-    sequence = engine.start(tokens)
-    try:
-        engine.rewind(sequence, min(first, sequence.length))
-        if sequence.length < first:
-            engine.step([(sequence, tokens[sequence.length : first])])
-        for start in range(first, len(tokens), EVERY):
-            yield engine.step_every(sequence, tokens[start : start + EVERY])
-    finally:
-        engine.free(sequence)
