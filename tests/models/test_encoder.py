@@ -114,6 +114,11 @@ def test_a_text_as_long_as_the_context_and_one_longer(tmp_path: Path) -> None:
         model.embed([[*tokens, 3]])
 
 
+def test_no_more_context_than_the_model_has(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="context: expected at most the 128 tokens"):
+        td.load(write(tmp_path / "tiny.gguf", "bert"), context=129)
+
+
 def test_generating_is_refused_by_name(model: Model) -> None:
     arch = model.config.arch
     asked = {

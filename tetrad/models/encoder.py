@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import tetrad as td
 from tetrad import models
 from tetrad.core.dtypes import DType, f32
+from tetrad.core.errors import SettingError
 from tetrad.core.record import record
 from tetrad.core.types import ArrayType
 from tetrad.models.arch import (
@@ -94,6 +95,8 @@ def outer_shapes(c: Encoder) -> Iterator[Expected]:
 
 def one_block(c: Encoder, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
     """Room for the keys and values of the block at work; they are not kept, so they need not be small."""
+    if context > c.context:
+        raise SettingError("context", f"at most the {c.context} tokens that {c.arch} was trained for", context)
     return cache_types(1, slots, c.heads, context, c.head_size, f32)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 import tetrad as td
 from tetrad.core.dtypes import DType, f16
+from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
 from tetrad.known import Known
@@ -95,6 +96,16 @@ class Programs:
         x = arch.output(c, self.outer, td.take(x, rows, axis=0))
         return arch.head(c, self.outer, x) if self.has_head and arch.head else x, *state
 
+    @property
+    def is_encoder(self) -> bool:
+        """It gives hidden states, and no logits to choose tokens from."""
+        return self.arch.head is None
+
+    def check_predicts(self, what: str) -> None:
+        if self.is_encoder:
+            message = f"{what}: {self.config.arch} is an encoder, it has no output that predicts tokens"
+            raise UnsupportedError(message, hint="model.embed(texts) or `tetrad embed` give the vectors of texts")
+
     def without_head(self) -> Programs:
         """The same model, whose steps give hidden states in place of logits."""
         return Programs(self.arch, self.config, self.outer, self.layers, has_head=False)
@@ -113,7 +124,8 @@ class Programs:
             return tuple(zeros(kind) for kind in kinds)
         except MemoryError:
             sizes = [plain(kind.nbytes) for kind in kinds]
-            message = f"{sum(sizes) / 2**30:.2f} GiB for the state of {slots} sequences of {context} tokens"
+            what = "keys and values" if self.arch.state.keeps is Keeps.TOKENS else "the state"
+            message = f"{sum(sizes) / 2**30:.2f} GiB for {what}, {context} tokens a sequence"
             hint = "\n  hint: load with a smaller context, or kv='q8_0'"
             raise MemoryError(f"tetrad: cannot allocate {message}{hint}") from None
 
