@@ -30,11 +30,11 @@ from tetrad.formats import gguf
 
 ORDER = {
     "create_completion": "prompt suffix max_tokens temperature top_p min_p typical_p logprobs echo stop "
-    "frequency_penalty presence_penalty repeat_penalty top_k stream seed tfs_z mirostat_mode mirostat_tau mirostat_eta model "
-    "stopping_criteria logits_processor grammar logit_bias",
+    "frequency_penalty presence_penalty repeat_penalty top_k stream seed tfs_z mirostat_mode mirostat_tau mirostat_eta "
+    "model stopping_criteria logits_processor grammar logit_bias",
     "create_chat_completion": "messages functions function_call tools tool_choice temperature top_p top_k min_p "
-    "typical_p stream stop seed response_format max_tokens presence_penalty frequency_penalty repeat_penalty tfs_z mirostat_mode "
-    "mirostat_tau mirostat_eta model logits_processor grammar logit_bias logprobs top_logprobs",
+    "typical_p stream stop seed response_format max_tokens presence_penalty frequency_penalty repeat_penalty tfs_z "
+    "mirostat_mode mirostat_tau mirostat_eta model logits_processor grammar logit_bias logprobs top_logprobs",
     "sample": "top_k top_p min_p typical_p temp repeat_penalty frequency_penalty presence_penalty tfs_z mirostat_mode "
     "mirostat_eta mirostat_tau penalize_nl logits_processor grammar idx",
     "generate": "tokens top_k top_p min_p typical_p temp repeat_penalty reset frequency_penalty presence_penalty tfs_z "
