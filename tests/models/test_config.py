@@ -9,8 +9,9 @@ import pytest
 
 from tests.models import reference
 from tests.models.tiny import tiny_model
+from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import fields
-from tetrad.models.arch import architecture_named
+from tetrad.models.arch import architecture_named, known_names
 from tetrad.models.config import Metadata
 from tetrad.models.decoder import Decoder, Experts, Gated
 
@@ -91,3 +92,17 @@ def test_yarn_without_a_mix_is_linear_and_old_files_name_the_factor_otherwise() 
     assert read(metadata | yarn | {"llama.rope.scaling.yarn_ext_factor": 0.0}, tensors).rope == linear.rope
     assert read(metadata | yarn, tensors).rope != linear.rope
     assert read(metadata | {"llama.rope.scale_linear": 4.0}, tensors).rope == linear.rope
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_every_file_registers_the_architecture_it_is_called_like(name: str) -> None:
+    """And its functions are the package's own, so that its programs are found on disk."""
+    arch = architecture_named(name, "file")
+    assert arch.name == name
+    assert all(function.__module__.startswith("tetrad.models.") for function in arch.functions())
+
+
+@pytest.mark.parametrize("name", ["nomic_bert", "__init__", "../llama", "os", "", None, 3, ["llama"]])
+def test_names_that_are_no_architecture(name: object) -> None:
+    with pytest.raises(UnsupportedError, match=r"is not known\n  hint: known: bert, "):
+        architecture_named(name, "file")

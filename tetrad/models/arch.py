@@ -106,7 +106,8 @@ def register(architecture: Architecture[Any]) -> None:
 
 def architecture_named(name: object, path: str) -> Architecture[Any]:
     """The one of that name; its file, called like it, is loaded when it is first asked for."""
-    if not isinstance(name, str) or name not in (known := known_names()):
+    known = known_names()
+    if not isinstance(name, str) or name not in known:
         raise UnsupportedError(f"{path}: the architecture {name!r} is not known", hint=f"known: {', '.join(known)}")
     if name not in ARCHITECTURES:
         importlib.import_module(f"tetrad.models.architectures.{name.replace('-', '_')}")

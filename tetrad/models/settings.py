@@ -4,11 +4,11 @@
 from it. Receives what a caller gave; returns all settings, checked, with defaults in the place of those not given.
 """
 
+import importlib
 import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -163,7 +163,7 @@ def checked(**given: Unpack[Settings]) -> Settings:
 
 
 def unknown_setting(name: str) -> UnknownSettingError:
-    close = get_close_matches(name, RULES, n=1)
+    close = importlib.import_module("difflib").get_close_matches(name, RULES, n=1)  # a start needs none of it
     hint = f"did you mean {close[0]}?" if close else f"settings: {', '.join(RULES)}"
     return UnknownSettingError(f"there is no setting {name!r}", hint=hint)
 
