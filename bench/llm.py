@@ -87,7 +87,7 @@ class Ours:
 
     def __init__(self, path: Path, slots: int = 1) -> None:
         self.programs = load_parts(path).programs
-        self.keys, self.values = self.programs.caches(slots, CONTEXT)
+        self.keys, self.values = self.programs.state(slots, CONTEXT)
         self.length = 0
 
     def eval(self, tokens: np.ndarray) -> None:

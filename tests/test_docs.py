@@ -31,6 +31,7 @@ from tetrad.core.op import REGISTRY
 from tetrad.graph import verify as graph_verify
 from tetrad.kernel.math import ULPS
 from tetrad.kernel.verify import CODES
+from tetrad.models.arch import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -89,9 +90,11 @@ def run_program(block: Block, names: dict[str, Any]) -> None:
 
 @pytest.fixture
 def own_registry() -> Iterator[None]:
-    """Ops that a page defines, and the public functions made of them, are gone afterwards."""
-    ops = dict(REGISTRY)
+    """Ops that a page defines, the public functions made of them, and architectures are gone afterwards."""
+    ops, architectures = dict(REGISTRY), dict(ARCHITECTURES)
     yield
+    ARCHITECTURES.clear()
+    ARCHITECTURES.update(architectures)
     new = REGISTRY.keys() - ops
     REGISTRY.clear()
     REGISTRY.update(ops)

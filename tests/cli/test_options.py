@@ -19,6 +19,8 @@ from tetrad.cli.options import (
     sampling_options,
     sampling_settings,
 )
+from tetrad.cli.run import run
+from tetrad.models.settings import RULES, Count, Number, Positive
 
 DEFAULTS = {
     "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0, "repeat_last_n": 64,
@@ -275,3 +277,16 @@ def test_schemas_and_grammars_from_files(tmp_path: Any) -> None:
     assert parse("-jf", str(tmp_path / "s.json"))[0]["sampling"]["json_schema"] == {"type": "string"}
     assert parse("--grammar-file", str(tmp_path / "g.gbnf"))[0]["sampling"]["grammar"] == 'root ::= "a"'
     assert parse("--format", "json")[0]["sampling"]["json_schema"] == {"type": "object"}
+
+
+def test_options_have_the_defaults_and_ranges_of_the_settings() -> None:
+    """One list says them: what the command shows is what `generate` does."""
+    options = {p.name: p for p in run.params}
+    shared = {n: rule for n, rule in RULES.items() if n in options and isinstance(rule, Count | Number | Positive)}
+    assert len(shared) >= 20
+    differs = {name for name, rule in shared.items() if options[name].default != rule.default}
+    assert differs == {"top_n_sigma", "seed"}  # as llama.cpp has them; both stand for the same
+    for name, rule in shared.items():
+        kind = options[name].type
+        if isinstance(rule, Count) and name != "seed":
+            assert isinstance(kind, click.IntRange) and kind.min == rule.least

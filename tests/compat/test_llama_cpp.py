@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import pickle
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models.encoders import tiny_encoder
 from tests.models.tiny import tiny_model
 from tetrad.compat.answers import token_text
 from tetrad.compat.arguments import closed, schema_of
@@ -26,6 +28,18 @@ from tetrad.compat.llama_cpp import (
 from tetrad.core.errors import BusyError, ContextError, SettingError, UnsupportedError
 from tetrad.formats import gguf
 
+ORDER = {
+    "create_completion": "prompt suffix max_tokens temperature top_p min_p typical_p logprobs echo stop "
+    "frequency_penalty presence_penalty repeat_penalty top_k stream seed tfs_z mirostat_mode mirostat_tau mirostat_eta "
+    "model stopping_criteria logits_processor grammar logit_bias",
+    "create_chat_completion": "messages functions function_call tools tool_choice temperature top_p top_k min_p "
+    "typical_p stream stop seed response_format max_tokens presence_penalty frequency_penalty repeat_penalty tfs_z "
+    "mirostat_mode mirostat_tau mirostat_eta model logits_processor grammar logit_bias logprobs top_logprobs",
+    "sample": "top_k top_p min_p typical_p temp repeat_penalty frequency_penalty presence_penalty tfs_z mirostat_mode "
+    "mirostat_eta mirostat_tau penalize_nl logits_processor grammar idx",
+    "generate": "tokens top_k top_p min_p typical_p temp repeat_penalty reset frequency_penalty presence_penalty tfs_z "
+    "mirostat_mode mirostat_tau mirostat_eta penalize_nl logits_processor stopping_criteria grammar",
+}
 MESSAGES = [{"role": "user", "content": "Hi there"}]
 
 
@@ -247,6 +261,35 @@ def test_arguments_may_be_given_by_their_places(llm: Llama) -> None:
     assert llm("Hi", None, 5, 0.0)["choices"] == llm.create_completion("Hi", None, 5, 0.0)["choices"] == named
     chat = llm.create_chat_completion(MESSAGES, None, None, None, None, 0.0, max_tokens=3)["choices"]
     assert chat == llm.create_chat_completion(MESSAGES, temperature=0.0, max_tokens=3)["choices"]
+
+
+def test_arguments_and_defaults_are_those_of_llama_cpp_python() -> None:
+    """Order and defaults of llama-cpp-python 0.3, which programs rely on by position."""
+    shown = {name: inspect.signature(getattr(Llama, name)).parameters for name in ORDER}
+    for name, order in ORDER.items():
+        assert list(shown[name])[1:] == order.split()
+    assert shown["create_completion"]["max_tokens"].default == 16
+    assert shown["create_completion"]["temperature"].default == 0.8
+    assert shown["create_chat_completion"]["temperature"].default == 0.2
+    assert shown["create_chat_completion"]["max_tokens"].default is None
+    assert shown["sample"]["temp"].default == 0.8
+
+
+def test_a_repeated_argument_and_one_too_many(llm: Llama) -> None:
+    with pytest.raises(TypeError, match="max_tokens"):
+        llm.create_completion("a", None, 3, max_tokens=3)
+    with pytest.raises(TypeError, match="too many"):
+        llm.sample(*range(40))
+    with pytest.raises(UnsupportedError, match="sample: there is no argument 'warmth'"):
+        llm.sample(warmth=1)
+
+
+def test_an_encoder_has_embeddings_only(tmp_path: Path) -> None:
+    gguf.write(tmp_path / "bert.gguf", *tiny_encoder("bert"))
+    llm = Llama(str(tmp_path / "bert.gguf"), embedding=True)
+    assert len(llm.create_embedding(["the cat", "a dog"])["data"]) == 2
+    with pytest.raises(UnsupportedError, match="bert is an encoder"):
+        llm("the cat")
 
 
 def test_it_is_pickled_by_its_arguments(path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.encoders import tiny_encoder
 from tests.models.tiny import TINY, tiny_model
 from tetrad.formats import gguf
 from tetrad.hub.describe import describe
@@ -33,3 +34,9 @@ def test_kinds_of_tensors_by_share(tmp_path: Path) -> None:
     found = describe(str(tmp_path / "tiny.gguf"))
     assert found.quant == "F16" and [kind.format for kind in found.kinds] == ["f16", "f32"]
     assert sum(kind.count for kind in found.kinds) == len(tensors)
+
+
+def test_an_encoder_keeps_no_keys_and_values(tmp_path: Path) -> None:
+    gguf.write(tmp_path / "bert.gguf", *tiny_encoder("bert"))
+    found = describe(str(tmp_path / "bert.gguf"))
+    assert (found.architecture, found.context, found.cache_bytes()) == ("bert", 128, 0)

@@ -62,7 +62,7 @@ class Loaded:
         return reference.forward(self.metadata, self.tensors, tokens, context=self.parts.config.context)
 
     def caches(self, dtype: td.DType = td.float32) -> list[td.Array]:
-        return list(self.parts.programs.caches(SLOTS, CONTEXT, dtype))
+        return list(self.parts.programs.state(SLOTS, CONTEXT, dtype))
 
     def run(
         self, caches: list[td.Array], tokens: np.ndarray, start: int | Sequence[int] = 0,

@@ -9,9 +9,11 @@ import pytest
 
 from tests.models import reference
 from tests.models.tiny import tiny_model
-from tetrad.models import load  # noqa: F401  (it knows every architecture)
-from tetrad.models.arch import architecture_named
-from tetrad.models.config import Config, Metadata
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.record import fields
+from tetrad.models.arch import architecture_named, known_names
+from tetrad.models.config import Metadata
+from tetrad.models.decoder import Decoder, Experts, Gated
 
 VARIANTS: list[tuple[str, dict[str, Any], int]] = [
     ("llama", {}, 0),
@@ -33,7 +35,7 @@ VARIANTS: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
-def read(metadata: dict[str, Any], tensors: dict[str, np.ndarray], context: int = 0) -> Config:
+def read(metadata: dict[str, Any], tensors: dict[str, np.ndarray], context: int = 0) -> Any:
     arch = architecture_named(metadata["general.architecture"], "file")
     words = len(tensors["token_embd.weight"])
     return arch.config(
@@ -48,25 +50,39 @@ def test_positions_are_those_of_the_reference(arch: str, changes: dict[str, Any]
     metadata, tensors = tiny_model(arch, **changes)
     config, known = read(metadata, tensors, context), reference.read_config(metadata)
     ropes = reference.read_ropes(metadata, known, tensors, context or config.context)
-    for layer in range(config.layers):
+    kinds = architecture_named(arch, "file").kinds(config)
+    for layer, kind in enumerate(kinds):
         windowed = reference.is_windowed(known, layer)
-        assert config.window_of(layer) == (known.window if windowed else 0)
-        np.testing.assert_allclose(config.rope_of(layer).speeds, ropes[windowed].speeds, rtol=1e-12)
-        assert config.rope_of(layer).length == pytest.approx(ropes[windowed].length, rel=1e-12)
+        assert kind.window == (known.window if windowed else 0)
+        np.testing.assert_allclose(kind.rope.speeds, ropes[windowed].speeds, rtol=1e-12)
+        assert kind.rope.length == pytest.approx(ropes[windowed].length, rel=1e-12)
+    assert len(kinds) == known.layers
+
+
+@pytest.mark.parametrize(("arch", "layers"), [("gemma2", 3), ("gemma2", 46), ("gemma3", 7), ("gemma3", 62)])
+def test_scales_and_caps_are_those_of_the_reference(arch: str, layers: int) -> None:
+    metadata, tensors = tiny_model(arch, layers=layers)
+    config, known = read(metadata, tensors), reference.read_config(metadata)
     assert config.scale == pytest.approx(known.query_scale, rel=1e-12)
     assert (config.score_cap, config.logit_cap) == (known.score_cap, known.logit_cap)
 
 
+def test_a_config_has_what_its_architecture_has_and_nothing_else() -> None:
+    for arch in ("llama", "qwen2", "qwen3", "qwen3moe", "phi3"):
+        assert type(read(*tiny_model(arch))) is Decoder
+    assert not {"window_period", "score_cap", "local_rope"} & set(fields(Decoder))
+    assert {*fields(read(*tiny_model("gemma3")))} - {*fields(read(*tiny_model("gemma2")))} == {"local_rope"}
+
+
 def test_experts_share_their_weight_unless_the_file_says_otherwise() -> None:
     metadata, tensors = tiny_model("qwen3moe")
-    assert read(metadata, tensors).normalises_experts
-    assert not read(metadata | {"qwen3moe.expert_weights_norm": False}, tensors).normalises_experts
+    assert read(metadata, tensors).feed_forward.is_normalised
+    assert not read(metadata | {"qwen3moe.expert_weights_norm": False}, tensors).feed_forward.is_normalised
 
 
 def test_mixtral_is_a_llama_with_experts() -> None:
-    config = read(*tiny_model("mixtral"))
-    assert (config.experts, config.experts_used, config.expert_hidden) == (4, 2, 128)
-    assert read(*tiny_model("llama")).experts == 0
+    assert read(*tiny_model("mixtral")).feed_forward == Experts(4, 2, 128, is_normalised=True)
+    assert read(*tiny_model("llama")).feed_forward == Gated(160)
 
 
 def test_yarn_without_a_mix_is_linear_and_old_files_name_the_factor_otherwise() -> None:
@@ -76,3 +92,17 @@ def test_yarn_without_a_mix_is_linear_and_old_files_name_the_factor_otherwise() 
     assert read(metadata | yarn | {"llama.rope.scaling.yarn_ext_factor": 0.0}, tensors).rope == linear.rope
     assert read(metadata | yarn, tensors).rope != linear.rope
     assert read(metadata | {"llama.rope.scale_linear": 4.0}, tensors).rope == linear.rope
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_every_file_registers_the_architecture_it_is_called_like(name: str) -> None:
+    """And its functions are the package's own, so that its programs are found on disk."""
+    arch = architecture_named(name, "file")
+    assert arch.name == name
+    assert all(function.__module__.startswith("tetrad.models.") for function in arch.functions())
+
+
+@pytest.mark.parametrize("name", ["nomic_bert", "__init__", "../llama", "os", "", None, 3, ["llama"]])
+def test_names_that_are_no_architecture(name: object) -> None:
+    with pytest.raises(UnsupportedError, match=r"is not known\n  hint: known: bert, "):
+        architecture_named(name, "file")

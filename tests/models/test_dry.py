@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tetrad.models.dry import Dry, Heads, breaker_heads
-from tetrad.models.sampling import Settings
+from tetrad.models.settings import Settings, checked
 
 
 def common_end(a: list[int], b: list[int]) -> int:
@@ -29,13 +29,13 @@ def after_breaker(tokens: list[int], heads: Heads) -> int:
 
 
 def expected(tokens: list[int], settings: Settings, heads: Heads, context: int) -> dict[int, float]:
-    last = context if settings.dry_penalty_last_n < 0 else settings.dry_penalty_last_n
+    last = context if settings["dry_penalty_last_n"] < 0 else settings["dry_penalty_last_n"]
     said, found = tokens[max(0, len(tokens) - last) :], dict[int, float]()
     for at in range(len(said) - 1):
         length = min(common_end(said[: at + 1], said), after_breaker(said, heads))
         follows = said[at + 1]
-        if length >= settings.dry_allowed_length and () not in heads.get(follows, ()):
-            penalty = settings.dry_multiplier * settings.dry_base ** (length - settings.dry_allowed_length)
+        if length >= settings["dry_allowed_length"] and () not in heads.get(follows, ()):
+            penalty = settings["dry_multiplier"] * settings["dry_base"] ** (length - settings["dry_allowed_length"])
             found[follows] = min(found.get(follows, 0.0), -penalty)
     return found
 
@@ -47,7 +47,7 @@ def expected(tokens: list[int], settings: Settings, heads: Heads, context: int) 
     st.sampled_from([{}, {4: [()]}, {3: [(4,), (4, 0)], 1: [(2,)]}]),
 )
 def test_penalties_are_those_of_the_definition(tokens: list[int], last: int, allowed: int, heads: Heads) -> None:
-    settings = Settings(dry_multiplier=0.5, dry_base=1.5, dry_allowed_length=allowed, dry_penalty_last_n=last)
+    settings = checked(dry_multiplier=0.5, dry_base=1.5, dry_allowed_length=allowed, dry_penalty_last_n=last)
     dry = Dry(settings, heads, context=17)
     for token in tokens:
         dry.add(token)
@@ -55,7 +55,7 @@ def test_penalties_are_those_of_the_definition(tokens: list[int], last: int, all
 
 
 def test_a_penalty_stays_finite() -> None:
-    dry = Dry(Settings(dry_multiplier=1.0, dry_base=1e6), {}, context=4096)
+    dry = Dry(checked(dry_multiplier=1.0, dry_base=1e6), {}, context=4096)
     for _ in range(500):
         dry.add(1)
     assert -3.5e38 < dry.penalties()[1] < -1e30

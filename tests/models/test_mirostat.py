@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tetrad.models.mirostat import Mirostat
-from tetrad.models.sampling import Sampler, Settings
+from tetrad.models.sampling import Sampler
+from tetrad.models.settings import checked
 from tetrad.tracing.array import Array
 
 VOCAB = 2000
@@ -21,7 +22,7 @@ def row(scale: float = 2.0, seed: int = 3) -> np.ndarray:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("tau", [2.0, 4.0])
 def test_the_mean_surprise_comes_to_what_was_asked_for(version: int, tau: float) -> None:
-    sampler = Sampler(Settings(mirostat=version, mirostat_tau=tau, temperature=1.0, seed=1), VOCAB)
+    sampler = Sampler(checked(mirostat=version, mirostat_tau=tau, temperature=1.0, seed=1), VOCAB)
     bits = []
     for i in range(400):
         logits = row(2.5, seed=i)
@@ -34,7 +35,7 @@ def test_the_mean_surprise_comes_to_what_was_asked_for(version: int, tau: float)
 def test_version_2_keeps_what_is_within_the_limit() -> None:
     logits = np.log(np.float32([0.5, 0.25, 0.125, 0.125]))
     for tau, kept in ((0.4, {0}), (0.5, {0}), (1.01, {0, 1}), (1.6, {0, 1, 2, 3})):
-        chosen = {Mirostat(Settings(mirostat=2, mirostat_tau=tau, temperature=1.0)).choose(logits, u / 64)
+        chosen = {Mirostat(checked(mirostat=2, mirostat_tau=tau, temperature=1.0)).choose(logits, u / 64)
                   for u in range(64)}  # fmt: skip
         assert chosen == kept, tau
 
@@ -46,28 +47,28 @@ def test_version_1_keeps_as_many_as_the_formula_says() -> None:
     logits = (-slope * np.log(ranks)).astype(np.float32)
     excess = slope - 1
     count = int((excess * 2 ** (2 * tau) / (1 - VOCAB**-excess)) ** (1 / slope))
-    found = Mirostat(Settings(mirostat=1, mirostat_tau=tau, temperature=1.0))._likeliest(logits.astype(np.float64))
+    found = Mirostat(checked(mirostat=1, mirostat_tau=tau, temperature=1.0))._likeliest(logits.astype(np.float64))
     assert found.tolist() == np.flatnonzero(ranks <= count).tolist()
 
 
 def test_a_seed_gives_it_again_and_zero_is_greedy() -> None:
     settings = {"mirostat": 2, "temperature": 1.0}
     rows = [Array.from_numpy(row(seed=i)[None]) for i in range(20)]
-    drawn = [[Sampler(Settings(seed=5, **settings), VOCAB).choose(r).token for r in rows] for _ in range(2)]  # type: ignore[arg-type]
+    drawn = [[Sampler(checked(seed=5, **settings), VOCAB).choose(r).token for r in rows] for _ in range(2)]  # type: ignore[arg-type]
     assert drawn[0] == drawn[1]
-    greedy = Sampler(Settings(mirostat=2, temperature=0.0), VOCAB)
+    greedy = Sampler(checked(mirostat=2, temperature=0.0), VOCAB)
     assert [greedy.choose(r).token for r in rows] == [int(r.view.argmax()) for r in rows]
 
 
 def test_bias_masks_and_penalties_count() -> None:
     logits = Array.from_numpy(row()[None])
     top = int(logits.view.argmax())
-    settings = Settings(mirostat=2, mirostat_tau=0.1, temperature=1.0, logit_bias={7: 100.0})
+    settings = checked(mirostat=2, mirostat_tau=0.1, temperature=1.0, logit_bias={7: 100.0})
     assert Sampler(settings, VOCAB).choose(logits).token == 7
     mask = np.zeros((1, math.ceil(VOCAB / 32)), np.uint32)
     mask[0, 0] = 1 << 9
-    assert Sampler(Settings(mirostat=1, temperature=1.0), VOCAB).choose(logits, mask).token == 9
-    repeated = Settings(mirostat=2, mirostat_tau=0.1, temperature=1.0, presence_penalty=100.0)
+    assert Sampler(checked(mirostat=1, temperature=1.0), VOCAB).choose(logits, mask).token == 9
+    repeated = checked(mirostat=2, mirostat_tau=0.1, temperature=1.0, presence_penalty=100.0)
     assert Sampler(repeated, VOCAB, [top]).choose(logits).token != top
 
 
@@ -75,4 +76,4 @@ def test_a_row_of_one_possible_token() -> None:
     logits = np.full(VOCAB, -np.inf, np.float32)
     logits[4] = 1.0
     for version in (1, 2):
-        assert Mirostat(Settings(mirostat=version, temperature=1.0)).choose(logits, 0.99) == 4
+        assert Mirostat(checked(mirostat=version, temperature=1.0)).choose(logits, 0.99) == 4

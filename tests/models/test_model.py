@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from tetrad.models.engine import Batch, Engine
 from tetrad.models.generation import Completion, Generation, drafted
 from tetrad.models.model import Model
 from tetrad.models.sampling import Choice
+from tetrad.models.settings import DEFAULTS, RULES
 
 PROMPT = "the ring of the lord"
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
@@ -345,8 +347,14 @@ def test_settings_that_make_no_sense_are_named(model: Model, settings: dict[str,
 
 def test_a_setting_that_does_not_exist(model: Model) -> None:
     for call in (model.generate, lambda *_, **settings: model.chat([{"role": "user", "content": "x"}], **settings)):
-        with pytest.raises(TypeError, match="'temprature'"):
+        with pytest.raises(TypeError, match=r"'temprature'\n  hint: did you mean temperature\?"):
             call(PROMPT, temprature=1)
+
+
+def test_signatures_show_every_setting(model: Model) -> None:
+    for method in (model.generate, model.chat):
+        shown = {name: p.default for name, p in inspect.signature(method).parameters.items() if name in RULES}
+        assert shown == DEFAULTS
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinite")])

@@ -12,7 +12,7 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.formats import gguf
 from tetrad.models import packed
 from tetrad.models.packed import load_weights
-from tetrad.models.weights import rope_order
+from tetrad.models.rope import rope_order
 from tetrad.quant import format_named
 from tetrad.quant.lanes import DTYPES, LANES
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tetrad.core.errors import SettingError
-from tetrad.models.sampling import Recent, Sampler, Settings, compiled_sample
+from tetrad.models.sampling import Recent, Sampler, compiled_sample, settings_row
+from tetrad.models.settings import checked
 from tetrad.ops.sample import sample
 from tetrad.tracing.array import Array
 
@@ -30,48 +31,48 @@ def logits(rows: int = 20) -> np.ndarray:
 
 
 def test_the_sampler_is_the_op_with_consecutive_draws() -> None:
-    settings = Settings(seed=77, temperature=1.5, top_k=0)
+    settings = checked(seed=77, temperature=1.5, top_k=0)
     sampler, rows = Sampler(settings, 500), logits()
     found = [sampler.choose(Array.from_numpy(rows[i : i + 1])).token for i in range(20)]
     numbers = np.repeat(sampler.numbers, 20, axis=0)
     numbers[:, 3] = np.arange(20)
     nothing = np.full((20, 1, 2), -1, np.int32), np.full((20, 1), -1, np.int32), np.zeros((20, 1, 2), np.float32)
-    assert found == sample(rows, np.repeat(settings.row(), 20, axis=0), numbers, *nothing).tolist()
+    assert found == sample(rows, np.repeat(settings_row(settings), 20, axis=0), numbers, *nothing).tolist()
 
 
 def test_penalties_see_the_prompt_and_the_answer() -> None:
     row = np.full((1, 500), -9, np.float32)
     row[0, :4] = 5, 4.9, 4.8, 4.7
-    settings = Settings(temperature=0, presence_penalty=1.0, repeat_last_n=2)
+    settings = checked(temperature=0, presence_penalty=1.0, repeat_last_n=2)
     sampler = Sampler(settings, 500, [0, 1, 1])
     assert [sampler.choose(Array.from_numpy(row)).token for _ in range(4)] == [0, 2, 1, 0]
 
 
 def test_nothing_is_compiled_again_when_settings_change() -> None:
     rows = Array.from_numpy(logits(1))
-    Sampler(Settings(), 500).choose(rows)
+    Sampler(checked(), 500).choose(rows)
     before = set(compiled_sample().found)
     for settings in (
-        Settings(temperature=0),
-        Settings(top_k=1, top_p=0.3, min_p=0.2, seed=5),
-        Settings(repeat_penalty=1.3, repeat_last_n=-1),
-        Settings(logit_bias={3: 1.0, 4: -1.0, 5: float("-inf")}),
-        Settings(dry_multiplier=1.0, dynatemp_range=0.3),
+        checked(temperature=0),
+        checked(top_k=1, top_p=0.3, min_p=0.2, seed=5),
+        checked(repeat_penalty=1.3, repeat_last_n=-1),
+        checked(logit_bias={3: 1.0, 4: -1.0, 5: float("-inf")}),
+        checked(dry_multiplier=1.0, dynatemp_range=0.3),
     ):
         Sampler(settings, 500, [*range(100)] * 2).choose(rows)
     assert set(compiled_sample().found) == before
 
 
 def test_a_seed_is_drawn_when_none_is_given() -> None:
-    assert Settings(seed=None).used_seed != Settings(seed=-1).used_seed
-    assert Settings(seed=0).used_seed == 0
+    assert checked(seed=None)["seed"] != checked(seed=-1)["seed"]
+    assert checked(seed=0)["seed"] == 0
 
 
 def test_seeds_have_64_bits() -> None:
-    assert Settings(seed=2**64 - 1).used_seed == 2**64 - 1
+    assert checked(seed=2**64 - 1)["seed"] == 2**64 - 1
     for seed in (2**64, -2):
         with pytest.raises(SettingError, match="seed"):
-            Settings(seed=seed)
+            checked(seed=seed)
 
 
 def test_dry_comes_after_the_other_penalties() -> None:
@@ -79,7 +80,7 @@ def test_dry_comes_after_the_other_penalties() -> None:
     row = np.full((1, 500), -9, np.float32)
     row[0, 5], row[0, 6] = 4.0, 0.3
     for multiplier, token in ((0.9, 5), (1.0, 6)):
-        settings = Settings(temperature=0, repeat_penalty=2.0, dry_multiplier=multiplier)
+        settings = checked(temperature=0, repeat_penalty=2.0, dry_multiplier=multiplier)
         assert Sampler(settings, 500, [1, 2, 3, 5, 1, 2, 3]).choose(Array.from_numpy(row)).token == token
 
 
@@ -99,13 +100,13 @@ def test_dry_comes_after_the_other_penalties() -> None:
 )
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(wrong))):
-        Settings(**wrong)
+        checked(**wrong)
 
 
 def test_settings_of_numpy_and_very_large_ones() -> None:
     row = Array.from_numpy(logits(1))
     largest = int(row.view.argmax())
-    for settings in (Settings(top_k=2**40, temperature=1e-3), Settings(seed=np.int64(3), temperature=np.float32(1e-3))):
+    for settings in (checked(top_k=2**40, temperature=1e-3), checked(seed=np.int64(3), temperature=np.float32(1e-3))):
         assert Sampler(settings, 500).choose(row).token == largest
-    biased = Settings(logit_bias={np.int32(7): np.float32(99)}, temperature=0)  # type: ignore[dict-item]
+    biased = checked(logit_bias={np.int32(7): np.float32(99)}, temperature=0)  # type: ignore[dict-item]
     assert Sampler(biased, 500).choose(row).token == 7

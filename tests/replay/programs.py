@@ -201,7 +201,7 @@ def model_steps() -> Named:
         for stored in ("f32", "low-bit"):
             parts = loaded(arch, stored).parts
             for cache in CACHES[stored]:
-                caches = [S(c.shape, c.dtype) for c in parts.programs.caches(SLOTS, CONTEXT, cache)]
+                caches = [S(c.shape, c.dtype) for c in parts.programs.state(SLOTS, CONTEXT, cache)]
                 for count in (1, Dim("tokens", max=512)):
                     numbers = [S((count,), td.int32)] * 3 + [S((count if count == 1 else ROWS,), td.int32)]
-                    yield f"{arch} {stored} {cache} {count}", td.trace(parts.programs.step)(*numbers, *caches)
+                    yield f"{arch} {stored} {cache} {count}", td.trace(parts.programs.step.step)(*numbers, *caches)

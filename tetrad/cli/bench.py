@@ -147,6 +147,8 @@ def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v:
         raise click.UsageError("-p 0 -n 0 leaves nothing to measure")
     check_context(tests, describe(str(path)).context)
     run = Bench(path, kind_k, max(test.depth + test.tokens for test in tests))
+    if any(test.written for test in tests):
+        run.engine.programs.check_predicts("bench -n")
     results = (run.measure(test, count, repetitions) for count in threads for test in tests)
     PRINTERS[output](run, results)
 

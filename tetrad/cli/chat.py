@@ -77,6 +77,7 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
     overrides, variables = overriding(given)
     settings = load_settings(given)
     model = load(path, overrides=overrides, **settings)
+    model.parts.programs.check_predicts("chat")
     note_context(settings["context"], model.config.context)
     how = recommended(sampling_settings(given), model.recommended)
     conversation = Conversation(model, {"template": variables, **how}, system, verbose)

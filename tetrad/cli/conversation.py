@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tetrad.core.errors import SettingError, TetradError
-from tetrad.models.checks import check_count
 from tetrad.models.generation import Piece
 from tetrad.models.model import Model
-from tetrad.models.sampling import Settings
+from tetrad.models.settings import RULES, Count, Number, Positive
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
 /set stop TEXT     where answers end; /set format json: only JSON, /set noformat
@@ -31,30 +30,9 @@ HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens,
 \"\"\" begins and ends a message of several lines. Ctrl-C stops an answer, not the program."""
 
 NUMBERS: dict[str, Callable[[str], Any]] = {
-    "temperature": float,
-    "top_k": int,
-    "top_p": float,
-    "min_p": float,
-    "top_n_sigma": float,
-    "typical_p": float,
-    "xtc_probability": float,
-    "xtc_threshold": float,
-    "dynatemp_range": float,
-    "dynatemp_exponent": float,
-    "dry_multiplier": float,
-    "dry_base": float,
-    "dry_allowed_length": int,
-    "dry_penalty_last_n": int,
-    "mirostat": int,
-    "mirostat_tau": float,
-    "mirostat_eta": float,
-    "repeat_penalty": float,
-    "repeat_last_n": int,
-    "presence_penalty": float,
-    "frequency_penalty": float,
-    "seed": int,
-    "max_tokens": int,
-    "speculate": int,
+    name: int if isinstance(rule, Count) else float
+    for name, rule in RULES.items()
+    if isinstance(rule, Count | Number | Positive) and name not in ("logprobs", "keep")
 }
 NAMES = {"temp": "temperature", "num_predict": "max_tokens", "n": "max_tokens"}  # as people also call them
 
@@ -176,10 +154,7 @@ class Conversation:
     def check(self, name: str, number: Any) -> None:
         """A value that no answer could be drawn with is refused now, not when it is used."""
         try:
-            if name == "max_tokens":
-                check_count(name, number, -1)
-            elif name != "speculate":
-                Settings(**{name: max(number, -1) if name == "seed" else number})
+            RULES[name].check(name, max(number, -1) if name == "seed" else number)
         except SettingError as error:
             raise CommandError(f"/set {error}") from None
 

@@ -109,9 +109,9 @@ def shown(value: Any) -> str:
 def decode_step(path: Path) -> Explanation:
     """The story of one token after a few others, with every kernel timed."""
     parts = load_parts(path, context=BEFORE + 1)
-    keys, values = parts.programs.caches(1, BEFORE + 1)
+    state = parts.programs.state(1, BEFORE + 1)
     token, slot, position, rows = (Array.from_numpy(np.array([n], np.int32)) for n in (0, 0, BEFORE, 0))
-    return explain(parts.programs.single)(token, slot, position, rows, keys, values)
+    return explain(parts.programs.single)(token, slot, position, rows, *state)
 
 
 COMMANDS = {"inspect": inspect}

@@ -7,6 +7,7 @@ here says so; an unknown one is an error that lists close ones.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ from tetrad.core.extras import check_extra
 from tetrad.hub.describe import CACHE_BITS
 from tetrad.hub.hugging_face import is_repo
 from tetrad.hub.pull import SMALL, at_path, can_fetch, held_path, is_url, local, pull, unknown
+from tetrad.models.settings import RULES, Count
 
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -225,34 +227,47 @@ def set_threads(threads: int) -> None:
 
 MANY = {"multiple": True, "show_default": False}
 
+
+def whole_numbers(rule: Count) -> click.IntRange:
+    return click.IntRange(rule.least, None if math.isinf(rule.most) else int(rule.most))
+
+
+def setting(name: str, *spellings: str, help: str, **others: Any) -> Callable[[Function], Function]:
+    """The option for a setting of `generate`: its type, range and default are those of the setting."""
+    rule = RULES[name]
+    kind = whole_numbers(rule) if isinstance(rule, Count) else float
+    return option(*spellings, name, help=help, **{"type": kind, "default": rule.default, **others})
+
+
 sampling_options = together(
     option("-n", "--predict", "--n-predict", type=click.IntRange(-2), default=-1, help="Tokens to write; -1: any."),
-    option("--temp", "--temperature", "temperature", type=float, default=0.8, help="0: always the likeliest."),
-    option("--top-k", type=int, default=40, help="Only the k likeliest; 0: all."),
-    option("--top-p", type=float, default=0.95, help="Only the likeliest that make up p; 1: all."),
-    option("--min-p", type=float, default=0.05, help="Only those at least so likely, relative to the likeliest."),
-    option("--top-n-sigma", "--top-nsigma", type=float, default=-1.0, help="So many deviations below the top; 0: all."),
-    option("--typical", "--typical-p", "typical_p", type=float, default=1.0, help="The most typical that make up p."),
-    option("--xtc-probability", type=float, default=0.0, help="How often XTC drops the likeliest."),
-    option("--xtc-threshold", type=float, default=0.1, help="Those that likely; above 0.5: none."),
-    option("--dynatemp-range", type=float, default=0.0, help="The temperature follows the entropy, so far; 0: fixed."),
-    option("--dynatemp-exp", "dynatemp_exponent", type=float, default=1.0, help="How it follows."),
-    option("--mirostat", type=click.IntRange(0, 2), default=0, help="1 or 2: hold the surprise instead of filters."),
-    option("--mirostat-ent", "mirostat_tau", type=float, default=5.0, help="The surprise to hold, in bits."),
-    option("--mirostat-lr", "mirostat_eta", type=float, default=0.1, help="How fast it is corrected."),
-    option("--dry-multiplier", type=float, default=0.0, help="Against repeated sequences; 0: off."),
-    option("--dry-base", type=float, default=1.75, help="How it grows with the length of what is repeated."),
-    option("--dry-allowed-length", type=int, default=2, help="Tokens that may be repeated."),
-    option("--dry-penalty-last-n", type=int, default=-1, help="Where it looks; 0: nowhere, -1: the whole context."),
+    setting("temperature", "--temp", "--temperature", help="0: always the likeliest."),
+    setting("top_k", "--top-k", help="Only the k likeliest; 0: all."),
+    setting("top_p", "--top-p", help="Only the likeliest that make up p; 1: all."),
+    setting("min_p", "--min-p", help="Only those at least so likely, relative to the likeliest."),
+    setting("top_n_sigma", "--top-n-sigma", "--top-nsigma", default=-1.0,
+            help="So many deviations below the top; 0: all."),
+    setting("typical_p", "--typical", "--typical-p", help="The most typical that make up p."),
+    setting("xtc_probability", "--xtc-probability", help="How often XTC drops the likeliest."),
+    setting("xtc_threshold", "--xtc-threshold", help="Those that likely; above 0.5: none."),
+    setting("dynatemp_range", "--dynatemp-range", help="The temperature follows the entropy, so far; 0: fixed."),
+    setting("dynatemp_exponent", "--dynatemp-exp", help="How it follows."),
+    setting("mirostat", "--mirostat", help="1 or 2: hold the surprise instead of filters."),
+    setting("mirostat_tau", "--mirostat-ent", help="The surprise to hold, in bits."),
+    setting("mirostat_eta", "--mirostat-lr", help="How fast it is corrected."),
+    setting("dry_multiplier", "--dry-multiplier", help="Against repeated sequences; 0: off."),
+    setting("dry_base", "--dry-base", help="How it grows with the length of what is repeated."),
+    setting("dry_allowed_length", "--dry-allowed-length", help="Tokens that may be repeated."),
+    setting("dry_penalty_last_n", "--dry-penalty-last-n", help="Where it looks; 0: nowhere, -1: the whole context."),
     option("--dry-sequence-breaker", "breakers", metavar="TEXT", help="Ends a sequence; again for more; or none.",
            **MANY),
     option("--samplers", default=None, metavar="A;B;...", help="Only these, as ordered; see the documentation."),
     option("--sampler-seq", "--sampling-seq", "sampler_letters", default=None, metavar="edskypmxt",
            help="The same in letters."),
-    option("--repeat-penalty", type=float, default=1.0, help="Of tokens that occurred; 1: none."),
-    option("--repeat-last-n", type=int, default=64, help="Where penalties look; 0: nowhere, -1: the whole context."),
-    option("--presence-penalty", type=float, default=0.0, help="Once per token that occurred."),
-    option("--frequency-penalty", type=float, default=0.0, help="For every time a token occurred."),
+    setting("repeat_penalty", "--repeat-penalty", help="Of tokens that occurred; 1: none."),
+    setting("repeat_last_n", "--repeat-last-n", help="Where penalties look; 0: nowhere, -1: the whole context."),
+    setting("presence_penalty", "--presence-penalty", help="Once per token that occurred."),
+    setting("frequency_penalty", "--frequency-penalty", help="For every time a token occurred."),
     option("-l", "--logit-bias", "bias", metavar="ID(+|-)BIAS", help="15043+1 or 15043-inf; again for more.", **MANY),
     option("-s", "--seed", type=int, default=-1, help="-1: drawn, and shown with --verbose."),
     option("--ignore-eos", is_flag=True, help="Go on after the end."),
@@ -264,22 +279,19 @@ sampling_options = together(
     option("-jf", "--json-schema-file", "schema_file", type=READABLE, default=None, help="The same, from a file."),
     option("--format", type=click.Choice(["json"]), default=None, help="json: any JSON object."),
     option("--context-shift/--no-context-shift", "shift", default=False, help="When it is full, forget the oldest."),
-    option("--keep", type=click.IntRange(-1), default=0, help="Tokens of the prompt it keeps then; -1: all."),
-    option("--speculate", "--spec-draft-n-max", "--draft-max", "--draft", "--draft-n", "speculate",
-           type=click.IntRange(0), default=0, help="Guess so many tokens ahead; same output."),
+    setting("keep", "--keep", help="Tokens of the prompt it keeps then; -1: all."),
+    setting("speculate", "--speculate", "--spec-draft-n-max", "--draft-max", "--draft", "--draft-n",
+            help="Guess so many tokens ahead; same output."),
     option("--spec-type", default="none", metavar="none|ngram-...", help="ngram: as --speculate, which guesses so."),
 )  # fmt: skip
+
+SPELT_OTHERWISE = ("seed", "stop", "grammar")  # options whose values are not those of the settings of that name
 
 
 def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     """What `Model.generate` takes."""
     predict, seed = given.pop("predict"), given.pop("seed")
-    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty")
-    more = ("frequency_penalty", "ignore_eos", "shift", "keep", "speculate")
-    taste = ("top_n_sigma", "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent")
-    dry = ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n")
-    surprise = ("mirostat", "mirostat_tau", "mirostat_eta")
-    settings = {name: given.pop(name) for name in (*names, *more, *taste, *dry, *surprise)}
+    settings = {name: given.pop(name) for name in RULES if name in given and name not in SPELT_OTHERWISE}
     settings["speculate"] = speculation(given.pop("spec_type"), settings["speculate"])
     if breakers := given.pop("breakers"):
         settings["dry_sequence_breakers"] = () if breakers == ("none",) else tuple(map(unescaped, breakers))

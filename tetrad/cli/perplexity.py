@@ -49,6 +49,7 @@ def perplexity(model: str | None, source: Path, context: int, chunks: int, threa
     """How well MODEL predicts the text of FILE: the running value of each chunk, then mean and error."""
     set_threads(threads)
     parts = load_parts(model_path(model, given), context=context)
+    parts.programs.check_predicts("perplexity")
     tokens = parts.tokenizer.encode(read_text(source), parse_special=False)
     count = len(tokens) // context if chunks < 0 else min(chunks, len(tokens) // context)
     if count == 0:

@@ -146,6 +146,7 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
     loaded = load(path, overrides=overrides, **settings)
+    loaded.parts.programs.check_predicts("run")
     note_context(settings["context"], loaded.config.context)
     how = recommended(how, loaded.recommended)
     if is_verbose and warms_up:

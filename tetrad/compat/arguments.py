@@ -6,12 +6,14 @@ here is a warning, what cannot be done an error.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 from tetrad.core.errors import SettingError, UnsupportedError
-from tetrad.models.generation import Processor
+from tetrad.models.settings import DEFAULTS, Processor
 from tetrad.text.templates import ALIASES, NAMED, named_template
 
 KV_TYPES = {0: "f32", 1: "f16", 8: "q8_0", 30: "bf16"}  # numbers of ggml
@@ -25,6 +27,81 @@ ROPE = {  # argument: key of the architecture, and the value that stands for wha
     "yarn_beta_slow": ("rope.scaling.yarn_beta_slow", 1.0),
     "yarn_orig_ctx": ("rope.scaling.original_context_length", 0),
 }
+
+# -- arguments of methods ---------------------------------------------------------------------------------------------
+
+# Arguments of methods in their order, with their defaults: those of the settings, where llama-cpp-python has the same.
+# They come after the prompt, the messages or the tokens.
+Method = Callable[[Callable[..., Any]], Callable[..., Any]]
+OLD = {"tfs_z": 1.0}  # of single values, which llama.cpp has given up
+MIROSTAT = {"mirostat_mode": DEFAULTS["mirostat"]}
+TEMP = {"temp": DEFAULTS["temperature"]}
+LENT = ("frequency_penalty", "presence_penalty")
+
+
+def defaults(*names: str) -> dict[str, Any]:
+    return {name: DEFAULTS[name] for name in names}
+
+
+COMPLETION = {
+    "suffix": None, "max_tokens": 16, **defaults("temperature", "top_p", "min_p", "typical_p"), "logprobs": None,
+    "echo": False, **defaults("stop", *LENT, "repeat_penalty", "top_k", "stream", "seed"), **OLD, **MIROSTAT,
+    **defaults("mirostat_tau", "mirostat_eta"), "model": None,
+    **defaults("stopping_criteria", "logits_processor", "grammar", "logit_bias"),
+}  # fmt: skip
+CHAT = {
+    "functions": None, "function_call": None, "tools": None, "tool_choice": None, "temperature": 0.2,
+    **defaults("top_p", "top_k", "min_p", "typical_p", "stream", "stop", "seed"), "response_format": None,
+    "max_tokens": None, **defaults("presence_penalty", "frequency_penalty", "repeat_penalty"), **OLD, **MIROSTAT,
+    **defaults("mirostat_tau", "mirostat_eta"), "model": None,
+    **defaults("logits_processor", "grammar", "logit_bias"), "logprobs": None, "top_logprobs": None,
+}  # fmt: skip
+SAMPLE = {
+    **defaults("top_k", "top_p", "min_p", "typical_p"), **TEMP, **defaults("repeat_penalty", *LENT), **OLD, **MIROSTAT,
+    **defaults("mirostat_eta", "mirostat_tau"), "penalize_nl": True, **defaults("logits_processor", "grammar"),
+    "idx": None,
+}  # fmt: skip
+TOKENS = {
+    **defaults("top_k", "top_p", "min_p", "typical_p"), **TEMP, **defaults("repeat_penalty"), "reset": True,
+    **defaults(*LENT), **OLD, **MIROSTAT, **defaults("mirostat_tau", "mirostat_eta"), "penalize_nl": True,
+    **defaults("logits_processor", "stopping_criteria", "grammar"),
+}  # fmt: skip
+RENAMED = {"mirostat_mode": "mirostat", "temp": "temperature"}
+# Settings whose values are the same there and here.
+ALIKE = frozenset({
+    "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", *LENT, "mirostat", "mirostat_tau",
+    "mirostat_eta",
+})  # fmt: skip
+
+
+def settings_alike(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of `generate` among the arguments of a method."""
+    named = {RENAMED.get(name, name): value for name, value in chosen.items()}
+    return {name: value for name, value in named.items() if name in ALIKE}
+
+
+def takes(table: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]], subjects: int = 1) -> Method:
+    """A method that takes these arguments, by position or name, and gets all of them in one mapping. Those it has not
+    are refused, unless `neutral` has the value."""
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: Any, *values: Any, **named: Any) -> Any:
+            others = {name: named.pop(name) for name in [*named] if name not in signature.parameters}
+            bound = signature.bind(self, *values, **named)
+            chosen = {**table, **{n: v for n, v in bound.arguments.items() if n in table}}
+            refuse(method.__name__, {**{n: chosen[n] for n in neutral if n in chosen}, **others}, neutral)
+            return method(*bound.args[: 1 + subjects], chosen)
+
+        kept = list(inspect.signature(method).parameters.values())[: 1 + subjects]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        shown = [inspect.Parameter(name, kind, default=default) for name, default in table.items()]
+        signature = inspect.Signature([*kept, *shown])
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
 
 CPU = "everything runs on the CPU"
 

@@ -26,14 +26,17 @@ from tetrad.compat.answers import (
     usage,
 )
 from tetrad.compat.arguments import (
+    CHAT,
+    COMPLETION,
     as_criterion,
     as_processor,
     as_tools,
     checked_bias,
     chosen_tool,
     closed,
-    refuse,
     schema_of,
+    settings_alike,
+    takes,
 )
 from tetrad.compat.llama_types import (
     LlamaCache,
@@ -46,7 +49,7 @@ from tetrad.compat.llama_types import (
     StoppingCriteriaList,
 )
 from tetrad.compat.opened import RANDOM_SEED, LlamaTokenizer
-from tetrad.compat.steps import Processors, Steps
+from tetrad.compat.steps import Steps
 from tetrad.core.errors import BusyError, SettingError
 from tetrad.core.extras import extra
 from tetrad.models.generation import Completion, Logprob, Piece, Stream
@@ -69,47 +72,16 @@ class Llama(Steps):
     def __call__(self, prompt: str | list[int], *args: Any, **settings: Any) -> Any:
         return self.create_completion(prompt, *args, **settings)
 
-    def create_completion(
-        self,
-        prompt: str | list[int],
-        suffix: str | None = None,
-        max_tokens: int | None = 16,
-        temperature: float = 0.8,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        typical_p: float = 1.0,
-        logprobs: int | None = None,
-        echo: bool = False,
-        stop: str | Sequence[str] | None = (),
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        repeat_penalty: float = 1.0,
-        top_k: int = 40,
-        stream: bool = False,
-        seed: int | None = None,
-        tfs_z: float = 1.0,
-        mirostat_mode: int = 0,
-        mirostat_tau: float = 5.0,
-        mirostat_eta: float = 0.1,
-        model: str | None = None,
-        stopping_criteria: Processors | None = None,
-        logits_processor: Processors | None = None,
-        grammar: LlamaGrammar | None = None,
-        logit_bias: Mapping[Any, float] | None = None,
-        **others: Any,
-    ) -> Any:
+    @takes(COMPLETION, NO_SUFFIX)
+    def create_completion(self, prompt: str | list[int], chosen: Json) -> Any:
         """A completion as a dictionary; with stream=True an iterator of chunks."""
-        refuse("create_completion", {"suffix": suffix, "tfs_z": tfs_z, **others}, NO_SUFFIX)
+        logprobs, echo, stream = chosen["logprobs"], chosen["echo"], chosen["stream"]
         settings = {
-            "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
-            "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
-            "presence_penalty": presence_penalty, "mirostat": mirostat_mode, "mirostat_tau": mirostat_tau,
-            "mirostat_eta": mirostat_eta, "logits_processor": as_processor("logits_processor", logits_processor),
-            "stopping_criteria": as_criterion(stopping_criteria),
+            **self._settings_of(chosen),
+            "stopping_criteria": as_criterion(chosen["stopping_criteria"]),
             "logprobs": 0 if logprobs is None else max(1, logprobs),
-            **self._shared(max_tokens, stop, seed, grammar, logit_bias, None),
-        }  # fmt: skip
-        head = self._head("cmpl", "text_completion", model)
+        }
+        head = self._head("cmpl", "text_completion", chosen["model"])
         tokens = [int(token) for token in self._model.prompt_tokens(prompt)]
         text = prompt if isinstance(prompt, str) else self._model.tokenizer.decode(tokens[self._begins(tokens) :])
         shown = text if echo else ""
@@ -164,57 +136,24 @@ class Llama(Steps):
 
     # -- chat ---------------------------------------------------------------------------------------------------------
 
-    def create_chat_completion(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        functions: Any = None,
-        function_call: Any = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: Any = None,
-        temperature: float = 0.2,
-        top_p: float = 0.95,
-        top_k: int = 40,
-        min_p: float = 0.05,
-        typical_p: float = 1.0,
-        stream: bool = False,
-        stop: str | Sequence[str] | None = (),
-        seed: int | None = None,
-        response_format: Mapping[str, Any] | None = None,
-        max_tokens: int | None = None,
-        presence_penalty: float = 0.0,
-        frequency_penalty: float = 0.0,
-        repeat_penalty: float = 1.0,
-        tfs_z: float = 1.0,
-        mirostat_mode: int = 0,
-        mirostat_tau: float = 5.0,
-        mirostat_eta: float = 0.1,
-        model: str | None = None,
-        logits_processor: Processors | None = None,
-        grammar: LlamaGrammar | None = None,
-        logit_bias: Mapping[Any, float] | None = None,
-        logprobs: bool | None = None,
-        top_logprobs: int | None = None,
-        **others: Any,
-    ) -> Any:
+    @takes(CHAT, NO_PREFILL)
+    def create_chat_completion(self, messages: Sequence[Mapping[str, Any]], chosen: Json) -> Any:
         """The answer to messages as a dictionary; with stream=True an iterator of chunks.
 
         The chat template is told of `tools`. Where `tool_choice` names one, the answer is its arguments.
         """
-        refuse("create_chat_completion", {"tfs_z": tfs_z, **others}, NO_PREFILL)
-        tools, tool_choice = as_tools(functions, function_call, tools, tool_choice)
+        tools, tool_choice = as_tools(*[chosen[n] for n in ("functions", "function_call", "tools", "tool_choice")])
         tool = chosen_tool(tools, tool_choice)
         if tool is not None:
-            grammar = LlamaGrammar(schema=closed(tool.get("parameters") or {"type": "object"}))
+            chosen["grammar"] = LlamaGrammar(schema=closed(tool.get("parameters") or {"type": "object"}))
+        stream, logprobs = chosen["stream"], chosen["logprobs"]
         settings = {
-            "temperature": temperature, "top_p": top_p, "min_p": min_p, "top_k": top_k, "typical_p": typical_p,
-            "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty,
-            "presence_penalty": presence_penalty, "mirostat": mirostat_mode, "mirostat_tau": mirostat_tau,
-            "mirostat_eta": mirostat_eta, "logits_processor": as_processor("logits_processor", logits_processor),
-            **self._shared(max_tokens, stop, seed, grammar, logit_bias, response_format),
-            "logprobs": max(1, top_logprobs or 0) if logprobs else 0,
+            **self._settings_of(chosen),
+            "logprobs": max(1, chosen["top_logprobs"] or 0) if logprobs else 0,
             "tools": None if tool_choice == "none" else tools,
-        }  # fmt: skip
-        head = self._head("chatcmpl", "chat.completion.chunk" if stream else "chat.completion", model)
+        }
+        kind = "chat.completion.chunk" if stream else "chat.completion"
+        head = self._head("chatcmpl", kind, chosen["model"])
         if stream:
             pieces = self._streamed(self._model.chat(messages, stream=True, **settings))
             return chat_chunks(self._model.tokenizer, head, pieces, tool)
@@ -230,29 +169,24 @@ class Llama(Steps):
             return types.ChatCompletion(**made)
         return (types.ChatCompletionChunk(**chunk) for chunk in made)
 
-    def _shared(
-        self,
-        max_tokens: int | None,
-        stop: str | Sequence[str] | None,
-        seed: int | None,
-        grammar: LlamaGrammar | None,
-        logit_bias: Mapping[Any, float] | None,
-        response_format: Mapping[str, Any] | None,
-    ) -> Json:
-        """Settings whose values are spelt otherwise here."""
+    def _settings_of(self, chosen: Json) -> Json:
+        """The settings that both kinds of completion have, as `generate` takes them."""
+        max_tokens, grammar = chosen["max_tokens"], chosen["grammar"]
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer | None):
             raise SettingError("max_tokens", "a whole number, or None for as many as fit", max_tokens)
         if not isinstance(grammar, LlamaGrammar | None):
             raise SettingError("grammar", "a LlamaGrammar", grammar, hint="LlamaGrammar.from_string(text)")
-        chosen = self.seed if seed is None else seed
-        schema = schema_of(response_format)
+        seed = self.seed if chosen["seed"] is None else chosen["seed"]
+        schema = schema_of(chosen.get("response_format"))
         return {
+            **settings_alike(chosen),
+            "logits_processor": as_processor("logits_processor", chosen["logits_processor"]),
             "max_tokens": -1 if max_tokens is None or max_tokens <= 0 else max_tokens,
-            "stop": stop or (),
-            "seed": None if chosen in (RANDOM_SEED, -1) else chosen,
+            "stop": chosen["stop"] or (),
+            "seed": None if seed in (RANDOM_SEED, -1) else seed,
             "grammar": grammar.text if grammar is not None else None,
             "json_schema": schema if grammar is None else grammar.schema,
-            "logit_bias": checked_bias(logit_bias) if logit_bias else None,
+            "logit_bias": checked_bias(chosen["logit_bias"]) if chosen["logit_bias"] else None,
             "repeat_last_n": self.last_n_tokens_size,
             "speculate": self._drafts,
         }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.compat.arguments import closed
-from tetrad.models.generation import Processor
+from tetrad.models.settings import Processor
 
 
 class LogitsProcessorList(list[Processor]):

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.compat.arguments import as_criterion, as_processor, refuse
-from tetrad.compat.llama_types import LlamaGrammar, LlamaState
+from tetrad.compat.arguments import SAMPLE, TOKENS, as_criterion, as_processor, settings_alike, takes
+from tetrad.compat.llama_types import LlamaState
 from tetrad.compat.opened import RANDOM_SEED, Opened
 from tetrad.core.errors import SettingError
-from tetrad.models.generation import Processor
-from tetrad.models.sampling import Sampler, Settings
+from tetrad.models.sampling import Sampler
+from tetrad.models.settings import Processor, Settings, checked
 from tetrad.tracing.array import Array
 
-Processors = Processor | Sequence[Processor]
+# Settings of single steps that llama.cpp has given up, and grammars, which need whole answers.
+GIVEN_UP: dict[str, tuple[Any, ...]] = {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)}
 
 
 class Steps(Opened):
@@ -73,77 +74,32 @@ class Steps(Opened):
             self._row = np.asarray(self._free.logits(self._tokens, last=True)).reshape(-1)
         return self._row
 
-    def sample(
-        self,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        typical_p: float = 1.0,
-        temp: float = 0.80,
-        repeat_penalty: float = 1.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        tfs_z: float = 1.0,
-        mirostat_mode: int = 0,
-        mirostat_eta: float = 0.1,
-        mirostat_tau: float = 5.0,
-        penalize_nl: bool = True,
-        logits_processor: Processors | None = None,
-        grammar: LlamaGrammar | None = None,
-        idx: int | None = None,
-    ) -> int:
+    @takes(SAMPLE, GIVEN_UP, subjects=0)
+    def sample(self, chosen: dict[str, Any]) -> int:
         """A token to follow what was evaluated, or its first `idx` + 1 tokens."""
-        refuse_old("sample", tfs_z, penalize_nl, grammar)
-        settings = self._settings(
-            top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temp,
-            repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
-            mirostat=mirostat_mode, mirostat_eta=mirostat_eta, mirostat_tau=mirostat_tau,
-        )  # fmt: skip
+        settings, idx = self._settings(chosen), chosen["idx"]
         row, tokens = (self._last(), self._tokens) if idx is None else (self.scores[idx], self._tokens[: idx + 1])
         sampler = Sampler(settings, self.n_vocab(), tokens, self.n_ctx())
         sampler.index = len(tokens)  # every place has a draw of its own
-        return self._chosen(sampler, as_processor("logits_processor", logits_processor), tokens, row)
+        return self._chosen(sampler, as_processor("logits_processor", chosen["logits_processor"]), tokens, row)
 
-    def _settings(self, **chosen: Any) -> Settings:
-        return Settings(seed=None if self.seed in (RANDOM_SEED, -1) else self.seed,
-                        repeat_last_n=self.last_n_tokens_size, **chosen)  # fmt: skip
+    def _settings(self, chosen: dict[str, Any]) -> Settings:
+        seed = None if self.seed in (RANDOM_SEED, -1) else self.seed
+        return checked(**settings_alike(chosen), seed=seed, repeat_last_n=self.last_n_tokens_size)
 
     def _chosen(self, sampler: Sampler, processor: Processor | None, tokens: list[int], row: np.ndarray) -> int:
         if processor is not None:
             row = np.asarray(processor(np.array(tokens, np.intc), row.copy()), np.float32)
         return sampler.choose(Array.from_numpy(np.ascontiguousarray(row[None]))).token
 
-    def generate(
-        self,
-        tokens: Sequence[int],
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        typical_p: float = 1.0,
-        temp: float = 0.80,
-        repeat_penalty: float = 1.0,
-        reset: bool = True,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        tfs_z: float = 1.0,
-        mirostat_mode: int = 0,
-        mirostat_tau: float = 5.0,
-        mirostat_eta: float = 0.1,
-        penalize_nl: bool = True,
-        logits_processor: Processors | None = None,
-        stopping_criteria: Processors | None = None,
-        grammar: LlamaGrammar | None = None,
-    ) -> Generator[int, Sequence[int] | None, None]:
+    @takes(TOKENS, GIVEN_UP)
+    def generate(self, tokens: Sequence[int], chosen: dict[str, Any]) -> Generator[int, Sequence[int] | None, None]:
         """Tokens one after another, without end; tokens that are sent to it come after the last one."""
-        refuse_old("generate", tfs_z, penalize_nl, grammar)
-        settings = self._settings(
-            top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temperature=temp,
-            repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
-            mirostat=mirostat_mode, mirostat_eta=mirostat_eta, mirostat_tau=mirostat_tau,
-        )  # fmt: skip
-        if reset:
+        settings = self._settings(chosen)
+        if chosen["reset"]:
             self.reset()
-        processor, stops = as_processor("logits_processor", logits_processor), as_criterion(stopping_criteria)
+        processor = as_processor("logits_processor", chosen["logits_processor"])
+        stops = as_criterion(chosen["stopping_criteria"])
         sampler = Sampler(settings, self.n_vocab(), [*self._tokens, *tokens], self.n_ctx())
         pending = [int(token) for token in tokens]
         while True:
@@ -192,9 +148,3 @@ class Steps(Opened):
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
         return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def refuse_old(function: str, tfs_z: float, penalize_nl: bool, grammar: LlamaGrammar | None) -> None:
-    """Settings of single steps that llama.cpp has given up, and grammars, which need whole answers."""
-    refuse(function, {"tfs_z": tfs_z, "penalize_nl": penalize_nl, "grammar": grammar},
-           {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)})  # fmt: skip

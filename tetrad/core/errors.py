@@ -171,6 +171,10 @@ class SettingError(TetradError, ValueError):
         return self
 
 
+class UnknownSettingError(TetradError, TypeError):
+    """A setting that there is not; the hint is one with a similar name."""
+
+
 class LogitsError(TetradError, ArithmeticError):
     """A model that gives no numbers, so that no token can be chosen."""
 

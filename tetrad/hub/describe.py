@@ -112,7 +112,9 @@ class Description:
         return embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
 
     def cache_bytes(self, context: int = 0, kind: str = "f16") -> int:
-        """Keys and values of one sequence of `context` positions (0: the model's)."""
+        """Keys and values of one sequence of `context` positions (0: the model's); an encoder keeps none."""
+        if self.metadata.get(f"{self.architecture}.attention.causal") is False:
+            return 0
         heads = self.number("attention.head_count", 1)
         size = self.number("attention.key_length", self.number("embedding_length") // max(heads, 1))
         both = size + self.number("attention.value_length", size)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tetrad.models.sampling import Settings
+    from tetrad.models.settings import Settings
     from tetrad.text.tokenizer import Tokenizer
 
 BREAKERS = ("\n", ":", '"', "*")
@@ -28,7 +28,7 @@ class Dry:
 
     def __init__(self, settings: Settings, heads: Heads, context: int) -> None:
         self.settings, self.heads = settings, heads
-        self.window = context if settings.dry_penalty_last_n < 0 else min(settings.dry_penalty_last_n, context)
+        self.window = context if settings["dry_penalty_last_n"] < 0 else min(settings["dry_penalty_last_n"], context)
         self.tokens, self.same = (np.zeros(2 * self.window + 2, np.int32) for _ in range(2))
         self.count = 0
         self.longest_tail = max((len(tail) for tails in heads.values() for tail in tails), default=0)
@@ -47,7 +47,7 @@ class Dry:
 
     def penalties(self) -> dict[int, float]:
         """Tokens and what is added to their logits: minus multiplier x base ^ (tokens repeated - allowed length)."""
-        start, allowed = max(0, self.count - self.window), self.settings.dry_allowed_length
+        start, allowed = max(0, self.count - self.window), self.settings["dry_allowed_length"]
         before = self.same[start : max(self.count - 1, 0)]
         lengths = np.minimum(before, np.arange(1, len(before) + 1))
         if not lengths.size or lengths.max() < allowed:
@@ -61,10 +61,10 @@ class Dry:
         return {token: -self._penalty(length) for token, length in longest.items()}
 
     def _penalty(self, length: int) -> float:
-        base, power = self.settings.dry_base, float(length - self.settings.dry_allowed_length)
+        base, power = self.settings["dry_base"], float(length - self.settings["dry_allowed_length"])
         if base > 1.000001:
             power = min(power, math.floor(LARGEST / math.log(base)))
-        return float(self.settings.dry_multiplier * base**power)
+        return float(self.settings["dry_multiplier"] * base**power)
 
     def _since_breaker(self, most: int) -> int:
         """Tokens after the last breaker, where they are fewer than `most`."""

@@ -1,8 +1,9 @@
-"""Models, engine: sequences in the slots of a key-value cache, and the steps that carry them on.
+"""Models, engine: sequences in the slots of a model's state, and the steps that carry them on.
 
 Receives tokens of any number of sequences, returns logits. Sequences join and leave between steps; all that is asked
-for at the same time, from any thread, is packed into one ragged batch. A new sequence begins with what the cache
-already holds of it. The bits of a sequence's logits do not depend on what runs beside it, nor on where it began.
+for at the same time, from any thread, is packed into one ragged batch. A new sequence begins with what the state
+already holds of it, as far as the architecture's `Keeps` allows. The bits of a sequence's logits do not depend on what
+runs beside it, nor on where it began.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.sizes import plain
 from tetrad.known import Known
-from tetrad.models.caches import SCALED
+from tetrad.models.arch import Keeps
 from tetrad.models.checks import check_count
 from tetrad.models.damage import no_numbers
 from tetrad.models.program import CHUNK, Programs
@@ -75,11 +76,14 @@ class Slot:
         self.tokens = np.zeros(context, np.int32)
         self.sequence: Sequence | None = None
 
-    def common(self, tokens: np.ndarray) -> int:
-        """How many tokens at the start are the same, short of all of `tokens`: the last one is always evaluated."""
+    def common(self, tokens: np.ndarray, keeps: Keeps) -> int:
+        """How many tokens at the start need not be evaluated again; the last of `tokens` always is."""
         n = min(self.length, len(tokens) - 1)
         differs = self.tokens[:n] != tokens[:n]
-        return int(differs.argmax()) if differs.any() else n
+        same = int(differs.argmax()) if differs.any() else n
+        if keeps is Keeps.TOKENS or (keeps is Keeps.LAST and same == self.length):
+            return same
+        return 0
 
 
 class Memory:
@@ -167,10 +171,10 @@ class Engine:
         check_count("context", context, 0)
         if kv not in KINDS:
             raise SettingError("kv", f"one of {', '.join(KINDS)}", kv)
-        if kv == "q8_0" and programs.config.head_size % SCALED:
-            raise SettingError("kv", f"f16 with heads of {programs.config.head_size} channels", kv)
         self.programs, self.context = programs, context or programs.config.context
-        self.caches = [Memory(array) for array in programs.caches(slots, self.context, KINDS[kv])]
+        self.keeps = programs.arch.state.keeps
+        self.can_rewind = self.keeps is Keeps.TOKENS
+        self.caches = [Memory(array) for array in programs.state(slots, self.context, KINDS[kv])]
         self.slots = [Slot(i, self.context) for i in range(slots)]
         self.batches: dict[tuple[int, int], Batch] = {}
         self.turn = threading.Condition()
@@ -217,7 +221,7 @@ class Engine:
 
     def _take(self, tokens: np.ndarray, cancel: threading.Event | None) -> Sequence:
         """The free slot that gives up least, with all that any slot holds of these tokens."""
-        common = {s: s.common(tokens) for s in self.slots}
+        common = {s: s.common(tokens, self.keeps) if self._may_read(s) else 0 for s in self.slots}
         source = max(self.slots, key=lambda s: (common[s], s.sequence is None))
         free = [s for s in self.slots if s.sequence is None]
         slot = min(free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used))
@@ -228,6 +232,10 @@ class Engine:
         slot.length = sequence.cached = common[source]
         slot.tokens[: slot.length] = tokens[: slot.length]
         return sequence
+
+    def _may_read(self, slot: Slot) -> bool:
+        """A batch that runs now adds to what there is of a sequence, or, where only the last is kept, changes it."""
+        return self.can_rewind or slot.sequence is None
 
     def _copy(self, source: Slot, target: Slot, count: int) -> None:
         """The keys and values of the first tokens of another slot. A batch that runs now changes neither of them."""
@@ -257,8 +265,10 @@ class Engine:
             sequence.slot.length = len(wanted)
 
     def _parts(self, slot: Slot, count: int) -> list[np.ndarray]:
-        """What the caches have for the first tokens of a slot."""
+        """What the state has of the first tokens of a slot; where it keeps the last only, they are all there are."""
         views = [memory.view() for memory in self.caches]  # [layer, slot, head, position or sixteen of them, ...]
+        if not self.can_rewind:
+            return [view[:, slot.number] for view in views]
         return [view[:, slot.number, :, : -(-count * view.shape[3] // self.positions)] for view in views]
 
     @property
@@ -277,10 +287,15 @@ class Engine:
             self.turn.notify_all()
 
     def rewind(self, sequence: Sequence, length: int) -> None:
-        """Forget the tokens after the first `length`."""
+        """Forget the tokens after the first `length`. Where the state keeps the last only, the others are evaluated
+        again."""
         if not 0 <= length <= sequence.length:
             raise SettingError("length", f"0 to {sequence.length}", length)
-        sequence.slot.length = length
+        if self.can_rewind or length in (0, sequence.length):
+            sequence.slot.length = length
+            return
+        tokens, sequence.slot.length = sequence.tokens[:length].copy(), 0
+        self.step([(sequence, tokens)])
 
     def shift(self, sequence: Sequence, keep: int = 0) -> None:
         """Drop the older half of the tokens after the first `keep`, and evaluate the others at their new places."""
@@ -304,6 +319,13 @@ class Engine:
         return self._finish([self._work(sequence, tokens, True)])
 
     @guarded
+    def step_each(self, work: Tokens[tuple[Sequence, Any]]) -> list[np.ndarray]:
+        """Evaluate more tokens of some sequences; of each, what comes after every one of its tokens."""
+        works = [self._work(sequence, tokens, True) for sequence, tokens in work]
+        counts = [len(one.tokens) for one in works]
+        return np.split(self._finish(works), np.cumsum(counts)[:-1])
+
+    @guarded
     def advance(self, sequence: Sequence, token: int) -> Array:
         """One more token of one sequence: `step` by a shorter way, where nothing else waits.
 
@@ -316,7 +338,7 @@ class Engine:
                 if not (self.is_running or self.queue or self._awaits([sequence])):
                     mine = self.is_running = True
             is_plain = sequence.is_open and slot.length < self.context and 0 <= token < self.programs.config.vocab
-            if mine and is_plain and (batch := self.batches.get((1, 1))) is not None:
+            if mine and is_plain and self.can_rewind and (batch := self.batches.get((1, 1))) is not None:
                 batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
                 logits = self._run_batch(batch)
                 sequence.round = self.rounds
@@ -353,6 +375,8 @@ class Engine:
             total = sequence.length + len(wanted)
             hint = "load with a larger context, generate fewer tokens, or let it shift (shift=True)"
             raise ContextError("the sequence is too long", tokens=total, context=self.context, hint=hint)
+        if self.keeps is Keeps.NOTHING and sequence.length:
+            raise SettingError("sequence", "a new one: this model evaluates a text whole", "one that has begun")
         return Work(sequence, wanted, every)
 
     def _finish(self, works: list[Work]) -> np.ndarray:
@@ -392,12 +416,15 @@ class Engine:
                 if self._awaits([work.sequence for work in waiting]):
                     self.turn.wait(max(0.0, self.deadline - time.perf_counter()))
                     return
-                self.flying = shares = shares_of(waiting, self._room())
+                self.flying = shares = self._shares(waiting)
                 mine = self.is_running = True
             self._evaluate(shares)
         finally:
             if mine:
                 self._yield_turn()
+
+    def _shares(self, waiting: list[Work]) -> list[Share]:
+        return whole_shares(waiting) if self.keeps is Keeps.NOTHING else shares_of(waiting, self._room())
 
     def _awaits(self, present: list[Sequence]) -> bool:
         """Whether a sequence that was in a batch just now may be back in a moment: together they are quicker."""
@@ -438,7 +465,7 @@ class Engine:
             batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
         self._fill(batch, shares)
         begin = time.perf_counter()
-        logits = self._run_batch(batch).view
+        logits = self._logits(batch, shares)
         if tokens >= TILE:
             self.pace = (time.perf_counter() - begin) / tokens
         self._settle(shares, logits)
@@ -454,9 +481,25 @@ class Engine:
         self._ran(begin)
         return logits
 
+    def _logits(self, batch: Batch, shares: list[Share]) -> np.ndarray:
+        """What a batch gives. Where only the last is kept, every token changes it, and none may do so twice: what
+        interrupts a batch takes those changes back."""
+        if self.keeps is not Keeps.LAST:
+            return self._run_batch(batch).view
+        slots = [share.work.sequence.slot for share in shares]
+        before = [[part.copy() for part in self._parts(slot, 0)] for slot in slots]
+        try:
+            return self._run_batch(batch).view
+        except BaseException:
+            for slot, parts in zip(slots, before, strict=True):
+                for part, old in zip(self._parts(slot, 0), parts, strict=True):
+                    part[...] = old
+            raise
+
     def _fill(self, batch: Batch, shares: list[Share]) -> None:
         """Write the shares side by side. The batch is filled up with the token that has the fewest before it, again:
-        what it writes is there already, bit by bit, so that no memory is needed for what nobody reads."""
+        what it writes is there already, bit by bit, so that no memory is needed for what nobody reads. A state that
+        every token changes must not see one twice: there the filling has no position."""
         at = row = 0
         for share in shares:
             work, slot, end = share.work, share.work.sequence.slot, at + share.count
@@ -468,6 +511,8 @@ class Engine:
         first = int(batch.position[:at].argmin())
         for column in (batch.tokens, batch.slot, batch.position):
             column[at:] = column[first]
+        if self.keeps is Keeps.LAST:
+            batch.position[at:] = -1
         batch.rows[row:] = at - 1
 
     def _settle(self, shares: list[Share], logits: np.ndarray) -> None:
@@ -514,6 +559,16 @@ def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
             shares.append(share_of(work, count))
             room -= count
     return trimmed(shares)
+
+
+def whole_shares(queue: list[Work]) -> list[Share]:
+    """What goes into the next batch where no work can be cut: the short ones, as long as they fit in a chunk."""
+    shares: list[Share] = []
+    for work in sorted(queue, key=lambda work: work.left):
+        if shares and sum(share.count for share in shares) + work.left > CHUNK:
+            break
+        shares.append(share_of(work, work.left))
+    return shares
 
 
 def trimmed(shares: list[Share]) -> list[Share]:

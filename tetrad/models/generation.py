@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,16 +21,15 @@ from tetrad.models.constraints import Constraint
 from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.engine import Cancelled
 from tetrad.models.engine import Sequence as Held
-from tetrad.models.sampling import Chance, Choice, Sampler, Settings
+from tetrad.models.sampling import Chance, Choice, Sampler, is_dry
+from tetrad.models.settings import MOST_DRAFTED, Processor, Settings
 from tetrad.text.stream import StopStrings, StreamDecoder
 from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
     from tetrad.models.model import Model
 
-MOST_DRAFTED = 64
 PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
-Processor = Callable[[np.ndarray, np.ndarray], Any]  # tokens so far, the logits after them -> logits, or whether to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +93,18 @@ class Request:
 
     tokens: list[int]
     settings: Settings
-    limit: int  # tokens of the answer at most
-    stop: tuple[str, ...]
-    ignore_eos: bool
-    shift: bool
-    keep: int  # tokens of the prompt that a shift leaves, -1: all
-    speculate: int
     constraint: Constraint | None
-    processor: Processor | None
-    stopping: Processor | None
 
+    @cached_property
+    def limit(self) -> int:
+        """Tokens of the answer at most."""
+        limit = self.settings["max_tokens"]
+        return 1 << 62 if limit is None or limit < 0 else limit
 
-def stop_strings(stop: object) -> tuple[str, ...]:
-    given = (stop,) if isinstance(stop, str) else () if stop is None else stop
-    if not isinstance(given, Sequence) or not all(isinstance(one, str) and one for one in given):
-        raise SettingError("stop", "text, or a list of texts that are not empty", stop)
-    return tuple(given)
+    @cached_property
+    def stop(self) -> tuple[str, ...]:
+        stop = self.settings["stop"]
+        return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
 class Stream:
@@ -144,12 +140,15 @@ class Generation:
     def __init__(self, model: Model, request: Request) -> None:
         self.model, self.request, self.engine = model, request, model.engine
         vocab, tokens = model.config.vocab, request.tokens
-        heads = model.breakers(request.settings.dry_sequence_breakers) if request.settings.is_dry else None
-        self.sampler = Sampler(request.settings, vocab, tokens, self.engine.context, heads)
+        self.settings = settings = request.settings
+        heads = model.breakers(settings["dry_sequence_breakers"]) if is_dry(settings) else None
+        self.sampler = Sampler(settings, vocab, tokens, self.engine.context, heads)
         continues = not model.tokenizer.is_special(tokens[-1]) if tokens[-1] < model.tokenizer.vocab_size else True
         self.decoder = StreamDecoder(model.tokenizer, continues=continues)
         self.stops = StopStrings(request.stop)
-        self.ends = frozenset() if request.ignore_eos else model.tokenizer.stop_ids
+        self.ends = frozenset() if settings["ignore_eos"] else model.tokenizer.stop_ids
+        self.limit, self.processor = request.limit, settings["logits_processor"]
+        self.stopping = settings["stopping_criteria"]
         self.cancel = threading.Event()
         self.tokens: list[int] = []
         self.shown: list[str] = []
@@ -172,7 +171,7 @@ class Generation:
     def answer(self, sequence: Held, rows: list[Array]) -> Iterator[Piece]:
         """`rows` are the logits after the last token that is certain, and after each of the draft that follows it."""
         draft: list[int] = []
-        if self.request.limit == 0:
+        if self.limit == 0:
             self.reason = "length"
         while self.reason is None:
             for i, logits in enumerate(rows):
@@ -186,16 +185,16 @@ class Generation:
 
     def take(self, logits: Array) -> Generator[Piece, None, int]:
         """Choose a token and show what it makes certain; sets the reason when the answer ends with it."""
-        request = self.request
+        request, processor, stopping = self.request, self.processor, self.stopping
         mask = None if request.constraint is None else request.constraint.mask()
         if request.constraint is not None and mask is None:
             self.reason = "stop"
             return -1
-        if request.stopping is not None and request.stopping(self.so_far(), logits.view[0].copy()):
+        if stopping is not None and stopping(self.so_far(), logits.view[0].copy()):
             self.reason = "stop"
             return -1
-        if request.processor is not None:
-            logits = self.processed(logits, request.processor)
+        if processor is not None:
+            logits = self.processed(logits, processor)
         choice = self.choose(logits, mask)
         self.sampled += 1
         if choice.token in self.ends:
@@ -206,7 +205,7 @@ class Generation:
         self.tokens.append(choice.token)
         if choice.logprob is not None:
             self.logprobs.append(Logprob(choice.token, choice.logprob, choice.top))
-        if len(self.tokens) == request.limit:
+        if len(self.tokens) == self.limit:
             self.reason = "length"
         yield Piece(self.show(self.text_of(choice.token)), choice.token, choice.logprob, choice.top)
         return choice.token
@@ -255,11 +254,11 @@ class Generation:
     def advance(self, sequence: Held, token: int) -> tuple[list[Array], list[int]]:
         """Evaluate a chosen token, and a draft of those that may follow."""
         if sequence.length == self.engine.context:
-            if not self.request.shift:
+            if not self.settings["shift"]:
                 self.reason = "length"
                 return [], []
             self.engine.shift(sequence, keep=self.kept())
-        room = min(self.request.limit - len(self.tokens), self.engine.context - sequence.length) - 1
+        room = min(self.limit - len(self.tokens), self.engine.context - sequence.length) - 1
         draft = self.draft(sequence, token, room)
         self.drafted += len(draft)
         if draft:
@@ -268,28 +267,32 @@ class Generation:
 
     def kept(self) -> int:
         """Tokens of the prompt that stay when the context is full: a token that begins every text does in any case."""
-        tokens, keep = self.request.tokens, self.request.keep
+        tokens, keep = self.request.tokens, self.settings["keep"]
         return len(tokens) if keep < 0 else max(min(keep, len(tokens)), int(tokens[0] == self.model.tokenizer.bos))
 
     def draft(self, sequence: Held, token: int, room: int) -> list[int]:
-        """What a grammar forces, or what followed the same tokens before: checked like any other."""
+        """What a grammar forces, or what followed the same tokens before: checked like any other. A model that would
+        have to evaluate a sequence again, to take back a guess, makes none."""
+        if not self.engine.can_rewind:
+            return []
         forced = [] if self.request.constraint is None else self.request.constraint.forced()
-        if forced or not self.request.speculate:
+        if forced or not self.settings["speculate"]:
             return forced[: max(0, min(room, MOST_DRAFTED))]
-        return drafted(sequence.tokens, token, min(self.request.speculate, room))
+        return drafted(sequence.tokens, token, min(self.settings["speculate"], room))
 
     def completion(self, sequence: Held, prompt: float, predicted: float) -> Completion:
         evaluated = len(self.request.tokens) - sequence.cached
-        assert self.reason is not None
+        seed = self.settings["seed"]
+        assert self.reason is not None and seed is not None
         return Completion(
             text="".join(self.shown),
             tokens=self.tokens,
             finish_reason=self.reason,
-            seed=self.request.settings.used_seed,
+            seed=seed,
             prompt_tokens=len(self.request.tokens),
             cached_tokens=sequence.cached,
             timings=Timings(evaluated, prompt * 1e3, self.sampled, predicted * 1e3),
-            logprobs=self.logprobs if self.request.settings.logprobs else None,
+            logprobs=self.logprobs if self.settings["logprobs"] else None,
             stop=self.stops.reached,
             drafted=self.drafted,
             accepted=self.accepted,

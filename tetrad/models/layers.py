@@ -1,4 +1,4 @@
-"""Models, layers: the pieces decoders are made of, on arrays of a ragged batch.
+"""Models, layers: the pieces blocks are made of, on arrays of a ragged batch.
 
 T tokens stand side by side, each with the sequence (`slot`) it belongs to and its position there: one token of a
 decoding step, a chunk of a prompt, several sequences at once are all the same to a layer. Keys and values live in
@@ -7,15 +7,18 @@ caches that a layer updates and returns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import tetrad as td
 from tetrad import nn
-from tetrad.core.record import record
-from tetrad.models.config import Config, Rope
+from tetrad.core.record import replace
+from tetrad.models.arch import BlockInputs, Weights
+from tetrad.models.decoder import Decoder, Experts, Gated
+from tetrad.models.encoder import Encoder
+from tetrad.models.rope import Rope
 from tetrad.ops.attention import attention as attention_op
 from tetrad.ops.cache import put_cache, put_scales
 from tetrad.ops.experts import expert_matmul, top_experts
@@ -24,24 +27,15 @@ from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
 from tetrad.tracing.array import Array
 
-Weights = Mapping[str, Array]
+FIRST = np.int32(0)  # the only layer, where each block writes over the keys and values of the last
 
 
-@record
-class Place:
-    """Where the tokens of a step stand, and the caches of all layers."""
-
-    slot: Array  # i32[T]
-    position: Array  # i32[T]
-    caches: tuple[Array, ...]  # keys and values of all layers; in 8 bits also their scales
-
-
-def put(place: Place, keys: Array, values: Array, layer: Array) -> Place:
-    """The keys and values of the tokens [T, heads, channels], in the caches."""
-    where = (layer, place.slot, place.position)
-    caches = [put_cache(c, rows, *where) for c, rows in zip(place.caches, (keys, values), strict=False)]
-    caches += [put_scales(c, rows, *where) for c, rows in zip(place.caches[2:], (keys, values), strict=False)]
-    return Place(place.slot, place.position, tuple(caches))
+def put(at: BlockInputs, keys: Array, values: Array) -> BlockInputs:
+    """The keys and values of the tokens [T, heads, channels], in the caches; in 8 bits also their scales."""
+    where = (at.layer, at.slot, at.position)
+    caches = [put_cache(c, rows, *where) for c, rows in zip(at.state, (keys, values), strict=False)]
+    caches += [put_scales(c, rows, *where) for c, rows in zip(at.state[2:], (keys, values), strict=False)]
+    return at.with_state(caches)
 
 
 def linear(x: Array, weights: Weights, name: str) -> Array:
@@ -75,6 +69,11 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
     return x * td.rsqrt(td.mean(x * x, axis=-1, keepdims=True) + epsilon) * weight  # type: ignore[no-any-return]
 
 
+def layer_norm(x: Array, weights: Weights, name: str, epsilon: float) -> Array:
+    """With mean 0 and variance 1 along the last axis, then scaled and shifted."""
+    return nn.layer_norm(x, weights[f"{name}.weight"], weights[f"{name}.bias"], eps=epsilon)
+
+
 def norm(x: Array, weights: Weights, name: str, epsilon: float) -> Array:
     """Normalised where the architecture has this norm, untouched where it has none."""
     weight = weights.get(f"{name}.weight")
@@ -87,7 +86,7 @@ def rope_tables(rope: Rope, position: Array) -> tuple[Array, Array]:
     return td.cos(angles) * rope.length, td.sin(angles) * rope.length
 
 
-def rotate(x: Array, tables: tuple[Array, Array]) -> Array:
+def rotate(x: Array, tables: Sequence[Array]) -> Array:
     """x [T, heads, channels]: channel i turns with channel i + pairs; channels past those carry no position."""
     cos, sin = (table[:, None, :] for table in tables)
     pairs = cos.shape[-1]
@@ -104,25 +103,37 @@ def split_heads(x: Array, size: int) -> Array:
 
 
 def attention(
-    config: Config, weights: Weights, x: Array, place: Place, layer: Array, tables: tuple[Array, Array], window: int
-) -> tuple[Array, Place]:
+    c: Decoder, weights: Weights, x: Array, at: BlockInputs, *, scale: float | None = None, softcap: float = 0.0
+) -> tuple[Array, BlockInputs]:
     """Queries, keys and values of x; keys and values into the caches; what the queries find there."""
-    q, k, v = (split_heads(part, config.head_size) for part in queries_keys_values(config, weights, x))
-    q = rotate(norm(q, weights, "attn_q_norm", config.epsilon), tables)
-    k = rotate(norm(k, weights, "attn_k_norm", config.epsilon), tables)
-    place = put(place, k, v, layer)
-    keys, values, *scales = place.caches
-    settings = {"scale": config.scale, "window": window, "softcap": config.score_cap}
-    mixed = attention_op(q, keys, values, layer, place.slot, place.position, *scales, **settings)
-    flat = td.reshape(mixed, (x.shape[0], config.heads * config.head_size))
-    return linear(flat, weights, "attn_output"), place
+    widths = [heads * c.head_size for heads in (c.heads, c.kv_heads, c.kv_heads)]
+    q, k, v = (split_heads(part, c.head_size) for part in queries_keys_values(weights, x, widths))
+    q = rotate(norm(q, weights, "attn_q_norm", c.epsilon), at.shared)
+    k = rotate(norm(k, weights, "attn_k_norm", c.epsilon), at.shared)
+    at = put(at, k, v)
+    keys, values, *scales = at.state
+    settings = {"scale": c.head_size**-0.5 if scale is None else scale, "window": at.kind.window, "softcap": softcap}
+    mixed = attention_op(q, keys, values, at.layer, at.slot, at.position, *scales, **settings)
+    flat = td.reshape(mixed, (x.shape[0], c.heads * c.head_size))
+    return linear(flat, weights, "attn_output"), at
 
 
-def queries_keys_values(config: Config, weights: Weights, x: Array) -> list[Array]:
+def attention_to_all(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
+    """Every token of a text looks at all of it; keys and values of this block take the place of the last one's.
+
+    `at.shared` is where each token's text ends, and, where positions turn, cos and sin of their angles."""
+    last, *tables = at.shared
+    q, k, v = (split_heads(part, c.head_size) for part in queries_keys_values(weights, x, [c.width] * 3))
+    q, k = (rotate(part, tables) if tables else part for part in (q, k))
+    at = put(replace(at, layer=FIRST), k, v)
+    mixed = attention_op(q, *at.state, FIRST, at.slot, last, scale=c.head_size**-0.5)
+    return linear(td.reshape(mixed, x.shape), weights, "attn_output"), at
+
+
+def queries_keys_values(weights: Weights, x: Array, widths: Sequence[int]) -> list[Array]:
     if "attn_qkv.weight" not in weights:
         return [linear(x, weights, name) for name in ("attn_q", "attn_k", "attn_v")]
-    whole = linear(x, weights, "attn_qkv")
-    ends = np.cumsum([config.heads, config.kv_heads, config.kv_heads]) * config.head_size
+    whole, ends = linear(x, weights, "attn_qkv"), np.cumsum(widths)
     return [whole[:, start:stop] for start, stop in zip((0, *ends[:-1].tolist()), ends.tolist(), strict=True)]
 
 
@@ -137,23 +148,30 @@ def gated(weights: Weights, x: Array, activation: Any) -> Array:
     return linear(activation(gate) * up, weights, "ffn_down")
 
 
-def mixture(config: Config, weights: Weights, x: Array) -> Array:
+def feed_forward(c: Decoder, weights: Weights, x: Array, activation: Any) -> Array:
+    """Dense, or a mixture of experts, as the config says."""
+    if isinstance(c.feed_forward, Gated):
+        return gated(weights, x, activation)
+    return mixture(c.feed_forward, weights, x)
+
+
+def mixture(experts: Experts, weights: Weights, x: Array) -> Array:
     """Each token goes to its likeliest experts; what they answer is added up by their shares."""
     likelihood = nn.softmax(linear(x, weights, "ffn_gate_inp"))
-    chosen = top_experts(likelihood, used=config.experts_used)  # [T, experts used]
+    chosen = top_experts(likelihood, used=experts.used)  # [T, experts used]
     shares = td.take_along_axis(likelihood, chosen, axis=1)
-    if config.normalises_experts:
+    if experts.is_normalised:
         shares = shares / td.sum(shares, axis=1, keepdims=True)
-    gate, up = (of_experts(config, weights, name, x, chosen) for name in ("ffn_gate_exps", "ffn_up_exps"))
-    pairs = chosen.shape[0] * config.experts_used
+    gate, up = (of_experts(experts, weights, name, x, chosen) for name in ("ffn_gate_exps", "ffn_up_exps"))
+    pairs = chosen.shape[0] * experts.used
     hidden = td.reshape(nn.silu(gate) * up, (pairs, gate.shape[2]))
-    answers = of_experts(config, weights, "ffn_down_exps", hidden, td.reshape(chosen, (pairs, 1)))
+    answers = of_experts(experts, weights, "ffn_down_exps", hidden, td.reshape(chosen, (pairs, 1)))
     each = td.reshape(answers, (*chosen.shape, answers.shape[2]))
     return td.sum(each * shares[:, :, None], axis=1)
 
 
-def of_experts(config: Config, weights: Weights, name: str, x: Array, chosen: Array) -> Array:
+def of_experts(experts: Experts, weights: Weights, name: str, x: Array, chosen: Array) -> Array:
     """x times the matrices of the chosen experts: [T, experts chosen, outputs]"""
     weight = weights[f"{name}.weight"]
     rows = quantize_rows(x) if weight.dtype.is_quantized else x
-    return expert_matmul(rows, weight, chosen, experts=config.experts)  # type: ignore[no-any-return]
+    return expert_matmul(rows, weight, chosen, experts=experts.count)  # type: ignore[no-any-return]

@@ -10,20 +10,18 @@ import importlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tetrad.core.errors import FileFormatError, SettingError
 from tetrad.core.extras import check_extra
 from tetrad.formats import gguf
-from tetrad.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, qwen3moe  # noqa: F401  (they register)
 from tetrad.models.arch import Architecture, architecture_named
-from tetrad.models.config import MOST, Config, Metadata
+from tetrad.models.config import Config, Metadata
 from tetrad.models.packed import load_weights
 from tetrad.models.program import Programs, Step
-from tetrad.models.shapes import check_factors, check_shapes, outer_shapes
-from tetrad.models.weights import factors_of, rope_order
+from tetrad.models.rope import MOST_CHANNELS
+from tetrad.models.shapes import check_factors, check_shapes
+from tetrad.models.weights import factors_of
 from tetrad.runtime.jobs import JOBS
 from tetrad.tracing.array import Array
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer
 
 TOOL_TEMPLATE = "tokenizer.chat_template.tool_use"
-TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 
 
 class Parts:
@@ -77,7 +74,7 @@ def load_parts(
         arch = architecture_named(file.metadata.get("general.architecture"), file.path)
         metadata = overridden(file.metadata, overrides or {}, arch.name)
         config = read_config(file, Metadata(metadata, file.path, arch.name, context), arch)
-        check_shapes(file, outer_shapes(config), arch.shapes(config), config.layers)
+        check_shapes(file, arch.outer(config), arch.shapes(config), config.layers)
         making = JOBS.submit(lambda: read_tokenizer(metadata, file.path, config))
         try:
             programs = read_programs(file, arch, config)
@@ -100,16 +97,17 @@ def overridden(metadata: Mapping[str, object], overrides: Mapping[str, object], 
     return {**metadata, **overrides, **{f"{arch}.{key}": overrides[key] for key in own}}
 
 
-def read_config(file: gguf.File, metadata: Metadata, arch: Architecture) -> Config:
+def read_config(file: gguf.File, metadata: Metadata, arch: Architecture[Any]) -> Config:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise FileFormatError("expected a matrix token_embd.weight, there is none", file=file.path)
-    check_factors(file, MOST["rope.dimension_count"])
-    return arch.config(metadata, embedding.shape[0], factors_of(file))
+    check_factors(file, MOST_CHANNELS)
+    config: Config = arch.config(metadata, embedding.shape[0], factors_of(file))
+    return config
 
 
-def read_programs(file: gguf.File, arch: Architecture, config: Config) -> Programs:
-    weights, files = load_weights(file, lambda name: row_order(config, name))
+def read_programs(file: gguf.File, arch: Architecture[Any], config: Config) -> Programs:
+    weights, files = load_weights(file, lambda name: arch.order(config, name))
     return Programs(Step(arch, config, *by_block(weights, config)), files)
 
 
@@ -124,15 +122,6 @@ def by_block(weights: Mapping[str, Array], config: Config) -> tuple[dict[str, Ar
         else:
             outer[name] = weight
     return outer, layers
-
-
-def row_order(config: Config, name: str) -> np.ndarray | None:
-    """The order in which rows of this tensor are wanted, None for that of the file."""
-    short = name.split(".", 2)[-1] if name.startswith("blk.") else name
-    if not config.is_interleaved or not short.startswith(TURNED):
-        return None
-    heads = config.heads if short.startswith("attn_q.") else config.kv_heads
-    return rope_order(heads, config.head_size, 2 * len(config.rope.speeds))
 
 
 def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tetrad.models.sampling import Settings
+    from tetrad.models.settings import Settings
 
 LIKELIEST = 100  # from which version 1 estimates how fast chances fall
 
@@ -22,17 +22,17 @@ class Mirostat:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.limit = 2.0 * settings.mirostat_tau
+        self.limit = 2.0 * settings["mirostat_tau"]
 
     def choose(self, logits: np.ndarray, drawn: float) -> int:
         """`drawn` is a number from 0 to 1."""
-        shift = (logits.astype(np.float64) - logits.max()) / self.settings.temperature
+        shift = (logits.astype(np.float64) - logits.max()) / self.settings["temperature"]
         weights = np.exp(shift)
-        kept = self._likeliest(shift) if self.settings.mirostat == 1 else self._expected(weights)
+        kept = self._likeliest(shift) if self.settings["mirostat"] == 1 else self._expected(weights)
         sums = np.cumsum(weights[kept])
         token = int(kept[min(np.searchsorted(sums, drawn * sums[-1], side="right"), len(kept) - 1)])
         surprise = math.log2(sums[-1] / weights[token])
-        self.limit -= self.settings.mirostat_eta * (surprise - self.settings.mirostat_tau)
+        self.limit -= self.settings["mirostat_eta"] * (surprise - self.settings["mirostat_tau"])
         return token
 
     def _expected(self, weights: np.ndarray) -> np.ndarray:

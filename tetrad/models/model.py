@@ -9,31 +9,31 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError, UnsupportedError
 from tetrad.core.floats import guarded
 from tetrad.core.visible import one_line
-from tetrad.models.checks import check_count
 from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
 from tetrad.models.damage import are_wrong, described, no_numbers
-from tetrad.models.dry import BREAKERS, Heads, breaker_heads
+from tetrad.models.dry import Heads, breaker_heads
+from tetrad.models.embedding import every_row, pooled, text_states
 from tetrad.models.engine import Engine
-from tetrad.models.generation import MOST_DRAFTED, Generation, Processor, Request, Stream, stop_strings
+from tetrad.models.generation import Generation, Request, Stream
 from tetrad.models.load import Parts, load_parts
-from tetrad.models.sampling import Settings
+from tetrad.models.settings import Settings, checked, takes_settings
 
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
 
-EVERY = 64  # rows of logits at a time, where all are wanted
+TEXTS = 8  # that an encoder takes side by side
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
 SAMPLING = "general.sampling."  # keys of settings that whoever made the file recommends; of those, by other names here:
 RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n", "penalty_repeat": "repeat_penalty"} | {
@@ -82,6 +82,7 @@ class Model:
         self.config: Config = parts.config
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
+        slots = max(slots, TEXTS) if self.parts.programs.is_encoder else slots
         self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
         self.recipe: Callable[[], Model] | None = None  # makes it again
         self._breakers: dict[tuple[str, ...], Heads] = {}
@@ -99,9 +100,9 @@ class Model:
     def recommended(self) -> dict[str, Any]:
         """Settings of `generate` that the file recommends: model.generate(prompt, **model.recommended)."""
         said = {name: self.metadata.get(SAMPLING + short) for short, name in RECOMMENDED.items()}
-        found = {name: value for name, value in said.items() if value is not None}
+        found: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
         try:
-            Settings(**found)  # type: ignore[arg-type]
+            checked(**found)
         except SettingError as error:
             raise FileFormatError(str(error), file=self.path, part=f"keys {SAMPLING}*") from None
         return found
@@ -129,48 +130,8 @@ class Model:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def generate(
-        self,
-        prompt: Prompt,
-        *,
-        max_tokens: int | None = 128,
-        temperature: float = 0.8,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repeat_penalty: float = 1.0,
-        repeat_last_n: int = 64,
-        presence_penalty: float = 0.0,
-        frequency_penalty: float = 0.0,
-        top_n_sigma: float = 0.0,
-        typical_p: float = 1.0,
-        xtc_probability: float = 0.0,
-        xtc_threshold: float = 0.1,
-        temperature_first: bool = False,
-        dynatemp_range: float = 0.0,
-        dynatemp_exponent: float = 1.0,
-        dry_multiplier: float = 0.0,
-        dry_base: float = 1.75,
-        dry_allowed_length: int = 2,
-        dry_penalty_last_n: int = -1,
-        dry_sequence_breakers: Sequence[str] = BREAKERS,
-        mirostat: int = 0,
-        mirostat_tau: float = 5.0,
-        mirostat_eta: float = 0.1,
-        logits_processor: Processor | None = None,
-        stopping_criteria: Processor | None = None,
-        logit_bias: Mapping[int, float] | None = None,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = (),
-        ignore_eos: bool = False,
-        grammar: str | Mapping[str, str] | None = None,
-        json_schema: Any = None,
-        logprobs: int = 0,
-        stream: bool = False,
-        shift: bool = False,
-        keep: int = 0,
-        speculate: int = 0,
-    ) -> Any:  # Completion, or with stream=True Stream
+    @takes_settings
+    def generate(self, prompt: Prompt, **settings: Unpack[Settings]) -> Any:  # Completion, or with stream=True Stream
         """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1 or None: as many as fit).
 
         It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit. `grammar` and
@@ -181,38 +142,32 @@ class Model:
         to choose from; `stopping_criteria` gets the same and ends the answer before the next token where it returns
         True. What the other settings mean is told in docs/decoding.md.
         """
-        settings = Settings(
-            temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
-            repeat_last_n=repeat_last_n, presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
-            top_n_sigma=top_n_sigma, typical_p=typical_p, xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
-            temperature_first=temperature_first, dynatemp_range=dynatemp_range, dynatemp_exponent=dynatemp_exponent,
-            dry_multiplier=dry_multiplier, dry_base=dry_base, dry_allowed_length=dry_allowed_length,
-            dry_penalty_last_n=dry_penalty_last_n, dry_sequence_breakers=dry_sequence_breakers, mirostat=mirostat,
-            mirostat_tau=mirostat_tau, mirostat_eta=mirostat_eta, logit_bias=logit_bias, seed=seed, logprobs=logprobs,
-        )  # fmt: skip
-        limit = -1 if max_tokens is None else max_tokens
-        check_count("max_tokens", limit, -1)
-        check_count("keep", keep, -1)
-        check_count("speculate", speculate, 0, MOST_DRAFTED)
-        request = Request(
-            tokens=self.prompt_tokens(prompt), settings=settings, limit=limit if limit >= 0 else 1 << 62,
-            stop=stop_strings(stop), ignore_eos=ignore_eos, shift=shift, keep=keep, speculate=speculate,
-            constraint=self.grammars.constraint(grammar, json_schema), processor=logits_processor,
-            stopping=stopping_criteria,
-        )  # fmt: skip
+        self.parts.programs.check_predicts("generate")
+        chosen = checked(**settings)
+        constraint = self.grammars.constraint(chosen["grammar"], chosen["json_schema"])
+        request = Request(self.prompt_tokens(prompt), chosen, constraint)
         pieces = Stream(Generation(self, request))
-        if stream:
+        if chosen["stream"]:
             return pieces
         with closing(pieces):  # whatever happens, the slot is free again
             *_, last = pieces
         return last.completion
 
-    def chat(self, messages: Sequence[Mapping[str, object]], *, tools: Any = None, **settings: Any) -> Any:
+    @takes_settings
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Any = None,
+        template: Mapping[str, Any] | None = None,
+        **settings: Unpack[Settings],
+    ) -> Any:
         """The next message of a conversation; the settings are those of `generate`.
 
         `tools` and `template` (a mapping of further variables) go to the chat template.
         """
-        variables = settings.pop("template", None) or {}
+        self.parts.programs.check_predicts("chat")
+        variables = template or {}
         if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
             raise SettingError("template", "a mapping of variables", variables)
         return self.generate(self.chat_tokens(messages, **{"tools": tools, **variables}), **settings)
@@ -249,6 +204,7 @@ class Model:
 
         NaN or infinity among them is an error; -inf is a token that cannot come.
         """
+        self.parts.programs.check_predicts("logits")
         if last:
             sequence = self.engine.start(tokens)
             try:
@@ -262,6 +218,7 @@ class Model:
 
     def logits_parts(self, tokens: Sequence[int], start: int = 0) -> Iterator[np.ndarray]:
         """The same a few rows at a time: all of a long text would not be small; from that of token `start` on."""
+        self.parts.programs.check_predicts("logits_parts")
         for part in every_row(self.engine, tokens, start):
             self._check_numbers(part, are_wrong(part), start)
             yield part
@@ -274,9 +231,19 @@ class Model:
             at = int(which.argmax())
             raise no_numbers(self.parts.programs.step, described(rows[at], name), first + at)
 
+    def _finite(self, parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The hidden states of a text, or an error that says where one is no number."""
+        first = 0
+        for part in parts:
+            self._check_numbers(part, ~np.isfinite(part), first, "hidden states")
+            yield part
+            first += len(part)
+
     @cached_property
     def states(self) -> Engine:
-        """Evaluates to hidden states, in a cache of its own."""
+        """Evaluates to hidden states, in a state of its own; an encoder gives nothing else."""
+        if self.parts.programs.is_encoder:
+            return self.engine
         return Engine(self.parts.programs.without_head(), context=self.context)
 
     @property
@@ -300,30 +267,10 @@ class Model:
         if isinstance(texts, str):
             return np.asarray(self.embed([texts], normalize=normalize)[0])
         found = np.zeros((len(texts), self.config.width), np.float32)
-        for i, text in enumerate(texts):
-            found[i] = self._embedding(text, pooling)
+        tokens = [self.prompt_tokens(text) for text in texts]
+        for i, states in enumerate(text_states(self.states, tokens)):
+            found[i] = pooled(self._finite(states), pooling)
         if normalize:
             wide = found.astype(np.float64)  # squares of large values are none in f32
             found = (wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)).astype(np.float32)
         return found
-
-    def _embedding(self, text: Prompt, pooling: str) -> np.ndarray:
-        total, count, states = np.zeros(self.config.width), 0, np.zeros((1, 1), np.float32)
-        for part in every_row(self.states, self.prompt_tokens(text)):
-            self._check_numbers(part, ~np.isfinite(part), count, "hidden states")
-            if pooling == "first":
-                return np.asarray(part[0].astype(np.float32))
-            total, count, states = total + part.sum(axis=0, dtype=np.float64), count + len(part), part
-        return (states[-1] if pooling == "last" else total / count).astype(np.float32)
-
-
-def every_row(engine: Engine, tokens: Sequence[int], first: int = 0) -> Iterator[np.ndarray]:
-    sequence = engine.start(tokens)
-    try:
-        engine.rewind(sequence, min(first, sequence.length))
-        if sequence.length < first:
-            engine.step([(sequence, tokens[sequence.length : first])])
-        for start in range(first, len(tokens), EVERY):
-            yield engine.step_every(sequence, tokens[start : start + EVERY])
-    finally:
-        engine.free(sequence)

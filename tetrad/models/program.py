@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
-from tetrad import models
 from tetrad.core.dtypes import DType, f16
+from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import Pin
 from tetrad.known import Known
-from tetrad.models.arch import Architecture
-from tetrad.models.caches import cache_types
+from tetrad.models.arch import Architecture, BlockInputs, Keeps, TokenBatch
 from tetrad.models.config import Config
 from tetrad.runtime.memory import Storage
 from tetrad.tracing.array import Array, array_type
 
 CHUNK = 512  # tokens of one step, at most
-DONATED = (4, 5, 6, 7)  # arguments of a step that are caches
+DONATED = tuple(range(4, 12))  # arguments of a step that are its state, if it has so many
 
 
 class Step:
@@ -38,7 +37,7 @@ class Step:
 
     def __init__(
         self,
-        arch: Architecture,
+        arch: Architecture[Any],
         config: Config,
         outer: Mapping[str, Array],
         layers: list[dict[str, Array]],
@@ -48,49 +47,42 @@ class Step:
 
     @cached_property
     def block(self) -> Any:
-        return td.jit(block_function(self.arch, self.config), static_argnames=("window",))
+        return td.jit(block_function(self.arch, self.config), static_argnames=("kind",))
 
     def name(self) -> str | None:
         """Everything that `step` depends on besides the arrays; None for what others have added to."""
-        ours = type(self) is Step and self.arch.block.__module__.startswith("tetrad.models.")
-        block = f"{self.arch.block.__module__}.{self.arch.block.__qualname__}"
+        functions = [f"{function.__module__}.{function.__qualname__}" for function in self.arch.functions()]
+        if type(self) is not Step or not all(name.startswith("tetrad.models.") for name in functions):
+            return None
         names = [*self.outer, *(f"{i} {short}" for i, weights in enumerate(self.layers) for short in weights)]
-        return f"{block} {self.config!r} {self.has_head} {names}" if ours else None
+        return f"{functions} {self.config!r} {self.has_head} {names}"
 
     def arrays(self) -> list[Array]:
         """The weights, in the order of their names."""
         return [*self.outer.values(), *(weight for weights in self.layers for weight in weights.values())]
 
-    def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *caches: Array) -> tuple[Array, ...]:
-        """Logits after the tokens numbered `rows` of the batch, and the caches with all tokens in them."""
-        c, layers = self.config, models.layers
-        x = layers.embedding(self.outer["token_embd.weight"], tokens)
-        if c.embedding_scale != 1.0:
-            x = x * c.embedding_scale
-        tables = {rope: layers.rope_tables(rope, position) for rope in {c.rope_of(i) for i in range(c.layers)}}
-        for i, weights in enumerate(self.layers):
-            layer = np.int32(i)
-            x, caches = self.block(
-                weights, x, slot, position, caches, layer, tables[c.rope_of(i)], window=c.window_of(i)
-            )
-        x = layers.rms_norm(td.take(x, rows, axis=0), self.outer["output_norm.weight"], c.epsilon)
-        if not self.has_head:
-            return x, *caches
-        logits = layers.head(x, self.outer.get("output.weight", self.outer["token_embd.weight"]))
-        if c.logit_cap:
-            logits = c.logit_cap * td.tanh(logits / c.logit_cap)
-        return logits, *caches
+    def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *state: Array) -> tuple[Array, ...]:
+        """Logits (without a head: hidden states) after the tokens numbered `rows` of the batch, and the state that
+        includes all tokens."""
+        arch, c, batch = self.arch, self.config, TokenBatch(tokens, slot, position)
+        kinds = arch.kinds(c)
+        x = arch.inputs(c, self.outer, batch)
+        shared = {kind: arch.shared(kind, batch) for kind in dict.fromkeys(kinds)}
+        for i, (kind, weights) in enumerate(zip(kinds, self.layers, strict=True)):
+            x, state = self.block(weights, x, slot, position, state, np.int32(i), shared[kind], kind=kind)
+        x = arch.output(c, self.outer, td.take(x, rows, axis=0))
+        return arch.head(c, self.outer, x) if self.has_head and arch.head else x, *state
 
 
-def block_function(arch: Architecture, config: Config) -> Callable[..., Any]:
+def block_function(arch: Architecture[Any], config: Config) -> Callable[..., Any]:
     """A block as a function of its weights: all layers share what is compiled of it."""
 
     def run_block(
-        weights: Any, x: Any, slot: Any, position: Any, caches: Any, layer: Any, tables: Any, *, window: int
+        weights: Any, x: Any, slot: Any, position: Any, state: Any, layer: Any, shared: Any, *, kind: Any
     ) -> Any:
-        place = models.layers.Place(slot, position, caches)
-        x, place = arch.block(config, weights, x, place, layer, tables, window)
-        return x, place.caches
+        at = BlockInputs(slot, position, layer, kind, shared, state)
+        x, at = arch.block(config, weights, x, at)
+        return x, at.state
 
     return run_block
 
@@ -99,13 +91,14 @@ class Programs:
     """The step of a model, compiled when first used. `files` are those that weights are still read from, in place."""
 
     def __init__(self, step: Step, files: tuple[Pin, ...] = ()) -> None:
-        self.step, self.config, self.files = step, step.config, files
+        self.step, self.config, self.files, self.arch = step, step.config, files, step.arch
 
     @cached_property
     def chunks(self) -> Known:
-        """The step for any number of tokens."""
-        count = {0: Dim("tokens", max=CHUNK)}
-        dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=CHUNK)}}
+        """The step for any number of tokens: those of a chunk, or of a text that cannot be cut."""
+        most = max(CHUNK, 1 << (self.config.context - 1).bit_length()) if self.is_uncut else CHUNK
+        count = {0: Dim("tokens", max=most)}
+        dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=most)}}
         return Known(self.step.step, self.step.name, self.step.arrays, donated=DONATED, dims=dims)
 
     @cached_property
@@ -114,8 +107,13 @@ class Programs:
         return Known(self.step.step, self.step.name, self.step.arrays, donated=DONATED)
 
     @property
+    def is_uncut(self) -> bool:
+        """A sequence is evaluated in one step."""
+        return self.arch.state.keeps is Keeps.NOTHING
+
+    @property
     def chunk(self) -> Any:
-        """logits, *caches = chunk(tokens, slot, position, rows, *caches) for any number of tokens."""
+        """logits, *state = chunk(tokens, slot, position, rows, *state) for any number of tokens."""
         return self.chunks.jitted
 
     @property
@@ -131,6 +129,16 @@ class Programs:
     def outer(self) -> Mapping[str, Array]:
         return self.step.outer
 
+    @property
+    def is_encoder(self) -> bool:
+        """It gives hidden states, and no logits to choose tokens from."""
+        return self.arch.head is None
+
+    def check_predicts(self, what: str) -> None:
+        if self.is_encoder:
+            message = f"{what}: {self.config.arch} is an encoder, it has no output that predicts tokens"
+            raise UnsupportedError(message, hint="model.embed(texts) or `tetrad embed` give the vectors of texts")
+
     def without_head(self) -> Programs:
         """The same model, whose steps give hidden states in place of logits."""
         step = self.step
@@ -141,14 +149,15 @@ class Programs:
         for file in self.files:
             file.check()
 
-    def caches(self, slots: int, context: int, dtype: DType = f16) -> tuple[Array, ...]:
-        """Zeroed caches; pages of memory come when they are first written. Of i8: codes, then their scales."""
-        kinds = cache_types(self.config, slots, context, dtype)
+    def state(self, slots: int, context: int, dtype: DType = f16) -> tuple[Array, ...]:
+        """A state of zeros; pages of memory come when they are first written."""
+        kinds = self.arch.state.types(self.config, slots, context, dtype)
         try:
             return tuple(zeros(kind) for kind in kinds)
         except MemoryError:
             sizes = [plain(kind.nbytes) for kind in kinds]
-            message = f"{sum(sizes) / 2**30:.2f} GiB for keys and values, {context} tokens a sequence"
+            what = "keys and values" if self.arch.state.keeps is Keeps.TOKENS else "the state"
+            message = f"{sum(sizes) / 2**30:.2f} GiB for {what}, {context} tokens a sequence"
             hint = "\n  hint: load with a smaller context, or kv='q8_0'"
             raise MemoryError(f"tetrad: cannot allocate {message}{hint}") from None
 

@@ -1,4 +1,4 @@
-"""Models, sampling: the settings of a request, checked, and the sampler that applies them token by token.
+"""Models, sampling: the sampler, which applies the settings of a request token by token.
 
 Receives logits of one position, returns the token and, where asked for, what was likely. The choice itself is the op
 `sample`; here is what it needs to know of a request, kept in place from token to token: nothing walks the vocabulary.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,91 +22,30 @@ from tetrad.core.choice import BITS, INDEX, NUMBERS, SEED, TOP_K
 from tetrad.core.errors import SettingError
 from tetrad.core.sizes import Dim
 from tetrad.known import Known
-from tetrad.models.checks import check_count, check_number, check_texts
-from tetrad.models.dry import BREAKERS, Dry, Heads
+from tetrad.models.checks import check_count
+from tetrad.models.dry import Dry, Heads
 from tetrad.models.mirostat import Mirostat
+from tetrad.models.settings import MOST_LOGPROBS, WORD, Settings
 from tetrad.tracing.array import Array
 
-MOST_LOGPROBS = 20
 TOPS = (1, 5, MOST_LOGPROBS)  # how many of the most likely are asked of compiled code
-WORD = 0xFFFFFFFF
+IN_THE_OP = itemgetter(  # in the order of the op's `settings`
+    "temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "top_n_sigma",
+    "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How tokens are chosen. The names and defaults are those of llama.cpp; every value is checked here."""
+def penalises(settings: Settings) -> bool:
+    return (settings["repeat_penalty"], settings["presence_penalty"], settings["frequency_penalty"]) != (1, 0, 0)
 
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    top_n_sigma: float = 0.0
-    typical_p: float = 1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    temperature_first: bool = False
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = -1
-    dry_sequence_breakers: Sequence[str] = BREAKERS
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    logit_bias: Mapping[int, float] | None = None
-    seed: int | None = None
-    logprobs: int = 0
-    used_seed: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        check_number("temperature", self.temperature, 0.0)
-        check_number("top_p", self.top_p, 0.0, 1.0)
-        check_number("min_p", self.min_p, 0.0, 1.0)
-        check_number("top_n_sigma", self.top_n_sigma)
-        for name in ("typical_p", "xtc_probability", "xtc_threshold"):
-            check_number(name, getattr(self, name), 0.0, 1.0)
-        check_number("presence_penalty", self.presence_penalty)
-        check_number("frequency_penalty", self.frequency_penalty)
-        check_number("repeat_penalty", self.repeat_penalty, 0.0)
-        if self.repeat_penalty == 0:
-            raise SettingError("repeat_penalty", "a number above 0", self.repeat_penalty)
-        for name in ("dynatemp_range", "dynatemp_exponent", "dry_multiplier", "mirostat_tau", "mirostat_eta"):
-            check_number(name, getattr(self, name), 0.0)
-        check_number("dry_base", self.dry_base, 1.0)
-        check_count("dry_allowed_length", self.dry_allowed_length, 0)
-        check_count("dry_penalty_last_n", self.dry_penalty_last_n, -1)
-        check_texts("dry_sequence_breakers", self.dry_sequence_breakers)
-        check_count("mirostat", self.mirostat, 0, 2)
-        check_count("top_k", self.top_k, -1)
-        check_count("repeat_last_n", self.repeat_last_n, -1)
-        check_count("logprobs", self.logprobs, 0, MOST_LOGPROBS)
-        if self.seed is not None:
-            check_count("seed", self.seed, -1, 2**64 - 1)
-        # Drawn once, and told: the same seed gives the same answer again.
-        drawn = self.seed is None or self.seed == -1
-        object.__setattr__(self, "used_seed", 1 + int.from_bytes(os.urandom(16)) % WORD if drawn else self.seed)
+def is_dry(settings: Settings) -> bool:
+    return settings["dry_multiplier"] > 0 and settings["dry_penalty_last_n"] != 0
 
-    @property
-    def penalises(self) -> bool:
-        return (self.repeat_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
 
-    @property
-    def is_dry(self) -> bool:
-        return self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
-
-    def row(self) -> np.ndarray:
-        """`settings` of the op."""
-        chances = (self.temperature, self.top_p, self.min_p)
-        penalties = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
-        taste = (self.top_n_sigma, self.typical_p, self.xtc_probability, self.xtc_threshold)
-        dynamic = (self.dynatemp_range, self.dynatemp_exponent)
-        return np.array([[*chances, *penalties, *taste, *dynamic]], np.float32)
+def settings_row(settings: Settings) -> np.ndarray:
+    """`settings` of the op."""
+    return np.array([IN_THE_OP(settings)], np.float32)
 
 
 class Recent:
@@ -181,16 +120,16 @@ class Sampler:
         heads: Heads | None = None,  # of the texts that break sequences for DRY
     ) -> None:
         self.settings, self.vocab = settings, vocab
-        last = context if settings.repeat_last_n < 0 else settings.repeat_last_n
-        self.recent = Recent(last if settings.penalises else 0)
-        self.dry = Dry(settings, heads or {}, context) if settings.is_dry else None
-        self.mirostat = Mirostat(settings) if settings.mirostat and settings.temperature else None
+        last = context if settings["repeat_last_n"] < 0 else settings["repeat_last_n"]
+        self.recent = Recent(last if penalises(settings) else 0)
+        self.dry = Dry(settings, heads or {}, context) if is_dry(settings) else None
+        self.mirostat = Mirostat(settings) if settings["mirostat"] and settings["temperature"] else None
         for token in before if self.recent.size or self.dry else ():
             self._remember(int(token))
         self.index = 0  # of the draw: that of the token in the answer
         self.numbers = numbers_row(settings)
-        self.fixed = [Array.from_numpy(x) for x in (settings.row(), self.numbers)]
-        self.bias = [Array.from_numpy(x) for x in bias_rows(settings.logit_bias, vocab)]
+        self.fixed = [Array.from_numpy(x) for x in (settings_row(settings), self.numbers)]
+        self.bias = [Array.from_numpy(x) for x in bias_rows(settings["logit_bias"], vocab)]
         self.seen = Array.from_numpy(self.recent.table)
 
     def choose(self, logits: Array, mask: np.ndarray | None = None) -> Choice:
@@ -199,11 +138,11 @@ class Sampler:
         if self.seen.view is not self.recent.table:
             self.seen = Array.from_numpy(self.recent.table)
         masks = () if mask is None else (Array.from_numpy(mask),)
-        draw = self._by_surprise if self.mirostat else compiled_sample(self.settings.temperature_first)
+        draw = self._by_surprise if self.mirostat else compiled_sample(bool(self.settings["temperature_first"]))
         token = int(draw(logits, *self.fixed, self.seen, *self._biases(), *masks).view[0])
         self.index += 1
         self._remember(token)
-        if not self.settings.logprobs:
+        if not self.settings["logprobs"]:
             return Choice(token)
         return self._with_logprobs(token, logits)
 
@@ -217,7 +156,7 @@ class Sampler:
         late = self.dry.penalties() if self.dry is not None else {}
         if not late:
             return self.bias
-        return [Array.from_numpy(x) for x in bias_rows(self.settings.logit_bias, self.vocab, late)]
+        return [Array.from_numpy(x) for x in bias_rows(self.settings["logit_bias"], self.vocab, late)]
 
     def _by_surprise(self, logits: Array, settings: Array, numbers: Array, *edits: Array) -> Array:
         """Mirostat in the place of the op."""
@@ -227,7 +166,7 @@ class Sampler:
         return Array.from_numpy(np.array([self.mirostat.choose(row, op.draw_of(numbers.view[0].tolist()))], np.int32))
 
     def _with_logprobs(self, token: int, logits: Array) -> Choice:
-        wanted, row = self.settings.logprobs, logits.view[0]
+        wanted, row = self.settings["logprobs"], logits.view[0]
         total = float(compiled_log_sum()(logits).view[0])
         count = min(self.vocab, next(n for n in TOPS if n >= wanted))
         tops = compiled_top(count)(logits).view[0, :wanted].tolist()
@@ -237,8 +176,10 @@ class Sampler:
 
 def numbers_row(settings: Settings) -> np.ndarray:
     row = np.zeros((1, NUMBERS), np.uint32)
-    row[0, TOP_K] = min(max(0, settings.top_k), WORD)
-    row[0, SEED], row[0, SEED + 1] = settings.used_seed & WORD, settings.used_seed >> 32
+    seed = settings["seed"]
+    assert seed is not None  # drawn, where none was given
+    row[0, TOP_K] = min(max(0, settings["top_k"]), WORD)
+    row[0, SEED], row[0, SEED + 1] = seed & WORD, seed >> 32
     return row
 
 

@@ -1,6 +1,6 @@
 """Models, shapes: the tensors an architecture says its files hold, and the check of a file against them.
 
-Receives a config and an open file; returns nothing or raises, before a byte of a tensor is read: what a file's
+Receives what is expected and an open file; returns nothing or raises, before a byte of a tensor is read: what a file's
 metadata promise and what its tensors are must agree.
 """
 
@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
 from tetrad.formats.gguf import File, Tensor
-from tetrad.models.config import Config
 from tetrad.models.weights import FLOATS
 
 FACTORS = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}  # the config holds these
@@ -23,48 +22,6 @@ class Expected(NamedTuple):
     name: str
     shape: tuple[int, ...]
     is_needed: bool = True
-
-
-def outer_shapes(c: Config) -> Iterator[Expected]:
-    """What stands outside the blocks. A file without output.weight uses its embedding twice."""
-    yield Expected("token_embd.weight", (c.vocab, c.width))
-    yield Expected("output_norm.weight", (c.width,))
-    yield Expected("output.weight", (c.vocab, c.width), False)
-
-
-def attention_shapes(c: Config, bias: bool = False, head_norms: bool = False) -> Iterator[Expected]:
-    """Norm, queries, keys, values and output of a block. Biases are used where the file has them; `bias`: it must."""
-    q, kv = c.heads * c.head_size, c.kv_heads * c.head_size
-    yield Expected("attn_norm.weight", (c.width,))
-    for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
-        yield Expected(f"{name}.weight", (rows, c.width))
-        yield Expected(f"{name}.bias", (rows,), bias)
-    yield Expected("attn_output.weight", (c.width, q))
-    yield Expected("attn_output.bias", (c.width,), False)
-    if head_norms:
-        yield Expected("attn_q_norm.weight", (c.head_size,))
-        yield Expected("attn_k_norm.weight", (c.head_size,))
-
-
-def gated_shapes(c: Config) -> Iterator[Expected]:
-    """Norm and the three matrices of a dense feed-forward part, with biases where the file has them."""
-    yield Expected("ffn_norm.weight", (c.width,))
-    for name, rows, columns in (
-        ("ffn_gate", c.hidden, c.width),
-        ("ffn_up", c.hidden, c.width),
-        ("ffn_down", c.width, c.hidden),
-    ):
-        yield Expected(f"{name}.weight", (rows, columns))
-        yield Expected(f"{name}.bias", (rows,), False)
-
-
-def expert_shapes(c: Config) -> Iterator[Expected]:
-    """Norm, router, and the matrices of all experts of a feed-forward part."""
-    yield Expected("ffn_norm.weight", (c.width,))
-    yield Expected("ffn_gate_inp.weight", (c.experts, c.width))
-    yield Expected("ffn_gate_exps.weight", (c.experts, c.expert_hidden, c.width))
-    yield Expected("ffn_up_exps.weight", (c.experts, c.expert_hidden, c.width))
-    yield Expected("ffn_down_exps.weight", (c.experts, c.width, c.expert_hidden))
 
 
 def check_shapes(file: File, outer: Iterable[Expected], blocks: Iterable[Expected], layers: int) -> None:

@@ -1,4 +1,4 @@
-"""Models, weights: tensors of floats of a GGUF file as arrays that compiled code reads, and the order of their rows.
+"""Models, weights: tensors of floats of a GGUF file as arrays that compiled code reads.
 
 Receives an open file, returns arrays, in place where that can be; low-bit tensors are `packed`'s. `shapes` has checked
 every tensor before a byte of it is read.
@@ -7,7 +7,6 @@ every tensor before a byte of it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 
@@ -54,12 +53,3 @@ def aligned_bytes(nbytes: int) -> np.ndarray:
     raw = np.empty(nbytes + 64, np.uint8)
     start = -raw.__array_interface__["data"][0] % 64
     return raw[start : start + nbytes]
-
-
-@cache
-def rope_order(heads: int, size: int, turned: int) -> np.ndarray:
-    """Rows of a query or key weight whose rope pairs are (2i, 2i+1), in the order where they are (i, i + pairs).
-    One array for all layers."""
-    inside = np.arange(size)
-    inside[:turned] = np.concatenate([np.arange(0, turned, 2), np.arange(1, turned, 2)])
-    return (np.arange(heads)[:, None] * size + inside).reshape(-1)

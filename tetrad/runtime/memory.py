@@ -93,6 +93,10 @@ class Shelf:
         _held[0] += self.size
         return address
 
+    def release(self, address: int) -> None:
+        if _libc is not None:  # at the end of the process memory goes back with it
+            _free(address, self.size)
+
     def give_back(self, nbytes: int) -> int:
         """Return free blocks to the system until it has so many bytes; how many it has."""
         given = 0
@@ -212,15 +216,14 @@ class _Owned(Storage):
 
     __slots__ = ()
 
-    def __del__(self) -> None:
-        if _kept is None:  # the process ends and its modules are emptied already: memory goes back with it
-            return
+    # Bound, not looked up: quicker, and still there when the process ends and its modules are emptied.
+    def __del__(self, kept: list[int] = _kept, held: list[int] = _held) -> None:
         home = self.owner
-        if _kept[0] > KEEP_BYTES:
-            _free(self.ptr, home.size)
-            _held[0] -= home.size
+        if kept[0] > (KEEP_BYTES or 0):
+            home.release(self.ptr)
+            held[0] -= home.size
         else:
-            _kept[0] += home.size
+            kept[0] += home.size
             home.free.append(self.ptr)
 
 
@@ -230,7 +233,7 @@ class _Alone(Storage):
     __slots__ = ()
 
     def __del__(self) -> None:
-        if _libc is not None:  # as above
+        if _libc is not None:  # at the end of the process memory goes back with it
             _free(self.ptr, self.nbytes)
 
 

@@ -6,28 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tetrad.models.arch import Architecture, register
-from tetrad.models.config import Config, Metadata, base_config
-from tetrad.models.llama import block
+from tetrad.models.arch import register
+from tetrad.models.config import MOST_CONTEXT, Metadata
+from tetrad.models.decoder import Decoder, decoder, decoder_fields
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 
 
-def config(meta: Metadata, vocab: int, factors: Factors) -> Config:
-    whole = meta.count("context_length")
+def config(meta: Metadata, vocab: int, factors: Factors) -> Decoder:
+    whole = meta.count("context_length", most=MOST_CONTEXT)
     short = meta.count("rope.scaling.original_context_length", whole)
     name = "rope_factors_long.weight" if (meta.context or whole) > short else "rope_factors_short.weight"
-    return Config(**base_config(meta, vocab, factors(name)))
+    return Decoder(**decoder_fields(meta, vocab, factors(name)))
 
 
-def shapes(c: Config) -> Iterator[Expected]:
-    heads = c.heads * c.head_size
+def shapes(c: Decoder) -> Iterator[Expected]:
+    heads, hidden = c.heads * c.head_size, c.feed_forward.hidden
     yield Expected("attn_norm.weight", (c.width,))
     yield Expected("attn_qkv.weight", (heads + 2 * c.kv_heads * c.head_size, c.width))
     yield Expected("attn_output.weight", (c.width, heads))
     yield Expected("ffn_norm.weight", (c.width,))
-    yield Expected("ffn_up.weight", (2 * c.hidden, c.width))
-    yield Expected("ffn_down.weight", (c.width, c.hidden))
+    yield Expected("ffn_up.weight", (2 * hidden, c.width))
+    yield Expected("ffn_down.weight", (c.width, hidden))
 
 
-register(Architecture("phi3", config, shapes, block))
+register(decoder("phi3", config=config, shapes=shapes))

@@ -1,0 +1,172 @@
+"""Encoders against the NumPy reference; the same bits alone and side by side; what they cannot do is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tetrad as td
+from tests.models.encoders import CLS, SEP, forward, tiny_encoder
+from tests.models.loaded import stored
+from tests.modules import ROOT
+from tetrad.core.errors import ContextError, FileFormatError, SettingError, UnsupportedError
+from tetrad.formats import gguf
+from tetrad.models.arch import Keeps
+from tetrad.models.model import Model
+
+ARCHS = ("bert", "nomic-bert")
+TEXTS = ["the cat sat on a mat", "dogs ran fast", "", "a b c d e f g h i j", "the slow dog"] * 4
+WIDE = {"width": 256, "heads": 4, "hidden": 256}  # room for blocks of 256
+
+
+def write(path: Path, arch: str, keys: dict[str, Any] | None = None, **sizes: Any) -> Path:
+    metadata, tensors = tiny_encoder(arch, **sizes)
+    gguf.write(path, metadata | (keys or {}), tensors)
+    return path
+
+
+@pytest.fixture(scope="module", params=ARCHS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return td.load(write(tmp_path_factory.mktemp("models") / "tiny.gguf", request.param))
+
+
+@cache
+def reference_states(arch: str, tokens: tuple[int, ...]) -> np.ndarray:
+    return forward(*tiny_encoder(arch), np.array(tokens))
+
+
+def states(model: Model, text: str) -> np.ndarray:
+    return reference_states(model.config.arch, tuple(model.tokenizer.encode(text)))
+
+
+def test_vectors_are_those_of_the_reference(model: Model) -> None:
+    found = model.embed(TEXTS, normalize=False)
+    expected = np.array([states(model, text).mean(axis=0) for text in TEXTS])
+    assert np.abs(found - expected).max() < 1e-5 * expected.std()
+
+
+@pytest.mark.parametrize("pooling, row", [(2, 0), (3, -1)])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_pooling_is_that_of_the_file(tmp_path: Path, arch: str, pooling: int, row: int) -> None:
+    model = td.load(write(tmp_path / "tiny.gguf", arch, {f"{arch}.pooling_type": pooling}))
+    found, expected = model.embed("the cat sat", normalize=False), states(model, "the cat sat")[row]
+    assert np.abs(found - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("format", ["f16", "q8_0", "q4_k"])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_weights_of_any_storage(tmp_path: Path, arch: str, format: str) -> None:
+    metadata, tensors = tiny_encoder(arch, **WIDE)
+    large = {name: stored(t, format) for name, t in tensors.items() if t.ndim == 2 and len(t) > 200}
+    gguf.write(tmp_path / "tiny.gguf", metadata, tensors | {name: raw for name, (raw, _) in large.items()})
+    model, text = td.load(tmp_path / "tiny.gguf"), "the cat sat on a mat"
+    tokens = np.array(model.tokenizer.encode(text))
+    expected = forward(metadata, tensors | {name: numbers for name, (_, numbers) in large.items()}, tokens).mean(axis=0)
+    found = model.embed(text, normalize=False)
+    # Activations are rounded to 8 bits before low-bit products: about 1 % of noise after two blocks of six products.
+    assert np.abs(found - expected).max() < (1e-4 if format == "f16" else 0.1) * expected.std()
+
+
+def test_side_by_side_texts_have_the_bits_they_have_alone(model: Model) -> None:
+    together = model.embed(TEXTS)
+    for text, vector in zip(TEXTS, together, strict=True):
+        np.testing.assert_array_equal(model.embed(text), vector)
+
+
+def test_threads_share_the_slots_and_none_waits_forever(model: Model) -> None:
+    expected, found = model.embed(TEXTS), dict[int, np.ndarray]()
+
+    def ask(number: int) -> None:
+        found[number] = model.embed(TEXTS)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for vectors in found.values():
+        np.testing.assert_array_equal(vectors, expected)
+    assert len(found) == 4 and all(slot.sequence is None for slot in model.engine.slots)
+
+
+def test_a_later_word_changes_the_states_before_it(model: Model) -> None:
+    """Else it would be a decoder."""
+    first, other = (model.tokenizer.encode(text) for text in ("the cat sat", "the cat ran"))
+    rows = [states(model, text)[1] for text in ("the cat sat", "the cat ran")]
+    assert first[:3] == other[:3] and first[0] == CLS and first[-1] == SEP
+    assert np.abs(rows[0] - rows[1]).max() > 0.01
+
+
+def test_a_text_as_long_as_the_context_and_one_longer(tmp_path: Path) -> None:
+    model = td.load(write(tmp_path / "tiny.gguf", "bert", context=700))  # more than a chunk of a decoder
+    tokens = [2, *(4 + i % 30 for i in range(698)), 3]
+    expected = forward(*tiny_encoder("bert", context=700), np.array(tokens)).mean(axis=0)
+    assert np.abs(model.embed([tokens], normalize=False)[0] - expected).max() < 1e-5
+    with pytest.raises(ContextError, match=r"701.*700"):
+        model.embed([[*tokens, 3]])
+
+
+def test_no_more_context_than_the_model_has(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="context: expected at most the 128 tokens"):
+        td.load(write(tmp_path / "tiny.gguf", "bert"), context=129)
+
+
+def test_generating_is_refused_by_name(model: Model) -> None:
+    arch = model.config.arch
+    asked = {
+        "generate": lambda: model.generate("the"),
+        "chat": lambda: model.chat([{"role": "user", "content": "the"}]),
+        "logits": lambda: model.logits([2, 4, 3]),
+    }
+    for name, ask in asked.items():
+        with pytest.raises(UnsupportedError, match=rf"{name}: {arch} is an encoder(.|\n)*model\.embed"):
+            ask()
+
+
+def test_the_engine_evaluates_a_text_once(model: Model) -> None:
+    assert model.engine.keeps is Keeps.NOTHING
+    sequence = model.engine.start([2, 4, 3])
+    model.engine.step_each([(sequence, [2, 4, 3])])
+    with pytest.raises(SettingError, match="evaluates a text whole"):
+        model.engine.step([(sequence, [5])])
+    model.engine.free(sequence)
+    again = model.engine.start([2, 4, 3, 5])
+    assert again.length == 0
+    model.engine.free(again)
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        ("attention.causal", True, "expected false"),
+        ("attention.head_count", 3, "multiple of 16"),
+        ("attention.layer_norm_epsilon", 0.0, "above 0"),
+        ("context_length", 99, "position_embd"),
+        ("pooling_type", 4, "pooling_type"),
+    ],
+)
+def test_numbers_that_make_no_encoder(tmp_path: Path, key: str, value: Any, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        td.load(write(tmp_path / "tiny.gguf", "bert", {f"bert.{key}": value})).embed("the cat")
+
+
+def test_a_second_process_finds_the_program_on_disk(tmp_path: Path) -> None:
+    path = write(tmp_path / "tiny.gguf", "bert")
+    script = "import sys, tetrad as td\ntd.load(sys.argv[1]).embed('the cat')\nprint(*sorted(sys.modules))"
+    kept = {name: value for name, value in os.environ.items() if name != "TETRAD_CHECK"}
+    settings = {"cwd": ROOT, "env": kept | {"TETRAD_CACHE_DIR": str(tmp_path / "cache")}}
+    first, second = (
+        set(subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True,
+                           **settings).stdout.split())
+        for _ in range(2)
+    )  # fmt: skip
+    heavy = {"tetrad.ops", "tetrad.tracing.jit", "tetrad.models.layers"}
+    assert heavy <= first and not heavy & second

@@ -1,0 +1,51 @@
+"""BERT and what is built like it (MiniLM, BGE, E5, GTE): an encoder with learnt positions, a norm after each part of a
+block, and GELU. Files name how states become one vector (`bert.pooling_type`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tetrad as td
+from tetrad import models
+from tetrad.models.arch import BlockInputs, TokenBatch, Weights, register
+from tetrad.models.config import Metadata
+from tetrad.models.encoder import Encoder, embedded, encoder, encoder_fields, linear_shapes, norm_shapes, outer_shapes
+from tetrad.models.shapes import Expected
+from tetrad.models.weights import Factors
+from tetrad.tracing.array import Array
+
+
+def config(meta: Metadata, vocab: int, factors: Factors) -> Encoder:
+    return Encoder(**encoder_fields(meta, vocab))
+
+
+def outer(c: Encoder) -> Iterator[Expected]:
+    yield from outer_shapes(c)
+    yield Expected("position_embd.weight", (c.context, c.width))
+
+
+def shapes(c: Encoder) -> Iterator[Expected]:
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        yield from linear_shapes(name, c.width, c.width)
+    yield from norm_shapes(c, "attn_output_norm")
+    yield from linear_shapes("ffn_up", c.hidden, c.width)
+    yield from linear_shapes("ffn_down", c.width, c.hidden)
+    yield from norm_shapes(c, "layer_output_norm")
+
+
+def inputs(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
+    layers = models.layers
+    x = embedded(c, weights, batch) + layers.embedding(weights["position_embd.weight"], batch.position)
+    return layers.layer_norm(x, weights, "token_embd_norm", c.epsilon)
+
+
+def block(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
+    layers = models.layers
+    y, at = layers.attention_to_all(c, weights, x, at)
+    x = layers.layer_norm(x + y, weights, "attn_output_norm", c.epsilon)
+    y = td.nn.gelu(layers.linear(x, weights, "ffn_up"), approximate=False)
+    return layers.layer_norm(x + layers.linear(y, weights, "ffn_down"), weights, "layer_output_norm", c.epsilon), at
+
+
+register(encoder("bert", config=config, outer=outer, shapes=shapes, inputs=inputs, block=block))

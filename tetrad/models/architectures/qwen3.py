@@ -1,0 +1,17 @@
+"""Qwen3: the blocks of llama, with every head's query and key normalised before it turns; rope pairs (i, i + half)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tetrad.models.arch import register
+from tetrad.models.decoder import Decoder, attention_shapes, decoder, feed_forward_shapes
+from tetrad.models.shapes import Expected
+
+
+def shapes(c: Decoder) -> Iterator[Expected]:
+    yield from attention_shapes(c, head_norms=True)
+    yield from feed_forward_shapes(c)
+
+
+register(decoder("qwen3", shapes=shapes))
