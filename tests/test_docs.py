@@ -1,7 +1,7 @@
 """The documentation is true: every Python block of every page runs, tables are those of the code, links lead somewhere.
 
 A page is one namespace, read from top to bottom. A block with `>>>` is a doctest, any other block is a program. What a
-page adds to the registry of ops or to the public namespace is taken away afterwards.
+page adds to the registries of ops and formats or to the public namespace is taken away afterwards.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from tetrad.graph import verify as graph_verify
 from tetrad.kernel.math import ULPS
 from tetrad.kernel.verify import CODES
 from tetrad.models.arch import ARCHITECTURES
+from tetrad.quant.format import FORMATS
+from tetrad.quant.lanes import DTYPES, LANES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -89,7 +91,18 @@ def run_program(block: Block, names: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def own_registry() -> Iterator[None]:
+def own_formats() -> Iterator[None]:
+    """Block formats that a page registers are gone afterwards, but for their types, which live as long as Python."""
+    tables: list[dict[str, Any]] = [FORMATS, LANES, DTYPES]
+    before = [dict(table) for table in tables]
+    yield
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
+
+
+@pytest.fixture
+def own_registry(own_formats: None) -> Iterator[None]:
     """Ops that a page defines, the public functions made of them, and architectures are gone afterwards."""
     ops, architectures = dict(REGISTRY), dict(ARCHITECTURES)
     yield

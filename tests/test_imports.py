@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "graph": frozenset({"core"}),
     "kernel": frozenset({"core"}),
     "quant": frozenset({"core"}),
-    "formats": frozenset({"core"}),
+    "formats": frozenset({"core", "quant"}),
     "ops": frozenset({"core", "graph", "kernel", "quant"}),
     "derive": frozenset({"core", "graph", "ops"}),
     "tracing": frozenset({"core", "graph", "ops", "derive"}),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import f32, named
-from tetrad.core.errors import ShapeError, UnsupportedError
+from tetrad.core.errors import ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.owners import lasting
 from tetrad.core.types import ArrayType
@@ -76,9 +76,6 @@ def to_bytes(w: Array) -> bytes:
 
 def matrix_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
     format_named(name)  # an unknown name is an error that lists the known ones
-    if name not in LANES and name not in FLOATS:
-        known = ", ".join([*FLOATS, *LANES])
-        fail(UnsupportedError, f"{name}: arrays of this format are not compiled yet", f"compiled: {known}")
     if len(shape) != 2 or not all(isinstance(n, int) and n > 0 for n in shape):
         fail(ShapeError, f"{name}: expected a matrix, got shape {list(shape)}", "reshape it to [rows, columns]")
     return shape

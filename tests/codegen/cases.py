@@ -141,6 +141,16 @@ def products() -> Iterator[Case]:
         yield elementwise(f"fma {dtype}", width, lambda k, *x: k.fma(*x), *columns)
     for u_max, width in itertools.product((15, 127, 128, 255), (1, 4, 8, 12, 16, 32, 64)):
         yield dot(u_max, width)
+    for width in (1, 3, 4, 8, 12, 16, 32):
+        yield table(width)
+
+
+def table(width: int) -> Case:
+    """Every nibble in every byte, entries of either sign."""
+    rng = np.random.default_rng(14)
+    places = np.stack([np.roll(np.arange(16, dtype=np.uint8), turn) for turn in range(16)]).reshape(-1, 4)
+    entries = tuple(rng.integers(0, 256, 16).tolist())
+    return elementwise("lookup", width, lambda k, x: k.lookup(x, entries), (u32, places.view(np.uint32).ravel()))
 
 
 def dot(u_max: int, width: int) -> Case:

@@ -228,6 +228,14 @@ def test_dot4_holds_the_caller_to_u_max() -> None:
         apply(f, (i32, u32, u32), [0], [129 << 16], [0])
 
 
+def test_lookup_takes_each_byte_from_the_table() -> None:
+    table = tuple(range(255, 255 - 16, -1))
+    f = lambda k, x: k.lookup(x, table)  # noqa: E731
+    assert apply(f, (u32,), [0x00010F02, 0]).tolist() == [0xFFFEF0FD, 0xFFFFFFFF]
+    with pytest.raises(BoundsError, match=r"lookup.*byte 16 above 15"):
+        apply(f, (u32,), [0x00100000])
+
+
 # -- casts ------------------------------------------------------------------------------------------------------------
 
 

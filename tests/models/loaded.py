@@ -23,9 +23,17 @@ from tetrad.models.load import Parts, load_parts
 
 SLOTS, CONTEXT = 3, 256
 WIDE = {"width": 256, "head_size": 64, "hidden": 256}  # room for blocks of 256
-LOW_BIT = {  # like the mixes people download: what matters most has more bits
-    "token_embd": "q8_0", "output": "q6_k", "attn_v": "q6_k", "attn_output": "q8_0", "ffn_down": "q6_k",
-    "ffn_down_exps": "q8_0", "ffn_up": "q5_k", "ffn_up_exps": "q5_k",
+# Like the mixes people download, what matters most has more bits. "" stands for everything else.
+MIXES = {
+    "low-bit": {
+        "token_embd": "q8_0", "output": "q6_k", "attn_v": "q6_k", "attn_output": "q8_0", "ffn_down": "q6_k",
+        "ffn_down_exps": "q8_0", "ffn_up": "q5_k", "ffn_up_exps": "q5_k", "": "q4_k",
+    },
+    "Q2_K": {"output": "q6_k", "attn_v": "q4_k", "ffn_down": "q3_k", "attn_output": "q3_k", "": "q2_k"},
+    "Q3_K_M": {"output": "q6_k", "attn_v": "q5_k", "ffn_down": "q4_k", "attn_output": "q4_k", "": "q3_k"},
+    "IQ4_XS": {"output": "q6_k", "attn_v": "q5_k", "": "iq4_xs"},
+    "IQ4_NL": {"output": "q6_k", "attn_v": "q5_k", "": "iq4_nl"},
+    "MXFP4_MOE": {"ffn_gate_exps": "mxfp4", "ffn_up_exps": "mxfp4", "ffn_down_exps": "mxfp4", "": "q8_0"},
 }  # fmt: skip
 HALVES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
@@ -37,7 +45,8 @@ def format_of(kind: str, name: str, tensor: np.ndarray) -> str:
         return "f32"
     if kind == "halves":
         return "f16" if part.startswith("attn") or part == "output" else "bf16"
-    return LOW_BIT.get(part, "q4_k") if kind == "low-bit" else kind
+    mix = MIXES.get(kind, {"": kind})
+    return mix.get(part, mix[""])
 
 
 def stored(tensor: np.ndarray, format: str) -> tuple[np.ndarray | gguf.Raw, np.ndarray]:
@@ -87,7 +96,9 @@ def write_model(path: str, arch: str, kind: str, **overrides: Any) -> tuple[dict
 
 @cache
 def loaded(arch: str, kind: str) -> Loaded:
-    wide = {**WIDE, **({"expert_hidden": 256} if arch == "qwen3moe" else {})} if kind == "low-bit" else {}
+    formats = MIXES.get(kind, {"": "f32" if kind == "halves" else kind}).values()
+    is_wide = any(quant.formats[format].block > 32 for format in formats)
+    wide = {**WIDE, **({"expert_hidden": 256} if arch == "qwen3moe" else {})} if is_wide else {}
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, f"{arch}.gguf")
         metadata, tensors = write_model(path, arch, kind, **wide)

@@ -273,12 +273,6 @@ def test_a_tensor_nobody_would_use(tmp_path: Path) -> None:
         load_changed(tmp_path, tensors={"blk.0.attn_sinks.weight": np.zeros(4, np.float32)})
 
 
-def test_a_format_without_a_kernel(tmp_path: Path) -> None:
-    raw = gguf.Raw("q8_k", (64, 256), np.zeros(64 * 292, np.uint8))
-    with pytest.raises((UnsupportedError, FileFormatError), match=r"q8_k|output\.weight"):
-        load_changed(tmp_path, tensors={"output.weight": raw})
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -88,8 +88,8 @@ def test_a_file_without_low_bit_tensors(tmp_path: Path) -> None:
 
 
 def test_a_format_without_a_layout_is_named(tmp_path: Path) -> None:
-    file = written(tmp_path, {"a.weight": low_bit("q2_k", 16)})
-    with pytest.raises(UnsupportedError, match=r"tensor a\.weight has the format q2_k.*\n.*q4_k"):
+    file = written(tmp_path, {"a.weight": gguf.Raw("iq2_xxs", (16, 256), np.zeros(16 * 66, np.uint8))})
+    with pytest.raises(UnsupportedError, match=r"tensor a\.weight has the format iq2_xxs.*\n.*q4_k"):
         load_weights(file, lambda name: None)
 
 

@@ -22,6 +22,8 @@ HALVES = {
     "q4_k": (0, 2),
     "q5_k": (0, 2),
     "q6_k": (208,),
+    "iq4_nl": (0,),
+    "iq4_xs": (0,),
 }
 
 
@@ -43,6 +45,10 @@ def tame(blocks: U8, format: Format) -> U8:
     if format.name == "q8_k":
         out = blocks.copy()
         out[:, :4] = bits.view(np.float16).astype("<f4")[:, None].view(np.uint8)
+        return out
+    if format.name == "mxfp4":
+        out = blocks.copy()
+        out[:, 0] = 120 + bits % 8
         return out
     return with_halves(blocks, format, bits)
 

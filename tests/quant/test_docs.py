@@ -10,9 +10,10 @@ PAGE = (ROOT / "docs" / "quant.md").read_text().splitlines()
 
 
 def cells(format: Format) -> list[str]:
-    mins = "no" if format.read_mins is None else "yes"
+    mins = "yes" if format.has_mins else "no"
     numbers = [format.block, format.nbytes, f"{8 * format.nbytes / format.block:g}", f"{format.bits} bits"]
-    return [f"`{format.name}`", *map(str, numbers), str(format.sub_block), str(format.offset), mins]
+    offset = "table" if format.table else str(format.offset)
+    return [f"`{format.name}`", *map(str, numbers), str(format.sub_block), offset, mins]
 
 
 def test_every_format_has_its_rows() -> None:

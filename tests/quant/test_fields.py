@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tetrad.quant import formats
-from tetrad.quant.fields import Plane, read_six_bit_pairs, six_bit_pair_bytes
+from tetrad.quant.fields import Factor, Levels, Plane, SixBitPairs, power_of_two
 
 PLANES = sorted({plane for f in formats.values() for plane in f.planes}, key=str)
 
@@ -41,6 +41,28 @@ def test_six_bit_pairs_are_those_of_the_layout(data: bytes) -> None:
     q = list(data)
     low = [(q[s] & 63, q[s + 4] & 63) for s in range(4)]
     high = [((q[s + 4] & 15) | (q[s - 4] >> 6) << 4, q[s + 4] >> 4 | (q[s] >> 6) << 4) for s in range(4, 8)]
-    scales, mins = read_six_bit_pairs(np.frombuffer(b"xx" + data, np.uint8)[None], start=2)
-    assert list(zip(scales[0].tolist(), mins[0].tolist(), strict=True)) == low + high
-    assert six_bit_pair_bytes(scales, mins).tobytes() == data
+    pairs = SixBitPairs(2)
+    levels = pairs.read(np.frombuffer(b"xx" + data, np.uint8)[None])
+    assert list(zip(levels[0, :8].tolist(), levels[0, 8:].tolist(), strict=True)) == low + high
+    assert {start: found.tobytes() for start, found in pairs.fields(levels).items()} == {2: data}
+
+
+LEVELS = sorted({f.levels for f in formats.values() if isinstance(f.levels, Levels)}, key=str)
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+def test_levels_come_back(levels: Levels) -> None:
+    size = max(plane.start + plane.nbytes for plane in levels.planes)
+    blocks = np.random.default_rng(0).integers(0, 256, (40, size), dtype=np.uint8)
+    read = levels.read(blocks)
+    assert not levels.offset or (np.abs(read.view(np.int8) + 0.5) < levels.offset).all()
+    for start, found in levels.fields(read).items():
+        np.testing.assert_array_equal(found, blocks[:, start : start + found.shape[1]])
+
+
+def test_factors_of_each_kind() -> None:
+    blocks = np.frombuffer(bytes.fromhex("00 0038 0000403f 7f"), np.uint8)[None]
+    kinds = [Factor(1), Factor(3, "f32"), Factor(7, "e8m0")]
+    assert [float(factor.read(blocks)[0, 0]) for factor in kinds] == [0.5, 0.75, 0.5]
+    every = power_of_two(np.arange(256, dtype=np.uint8))
+    assert every.tolist() == [2.0**e for e in range(-128, 128)]

@@ -18,6 +18,7 @@ from tetrad.quant.format import CHUNK
 EVERY = pytest.mark.parametrize("format", formats.values(), ids=lambda f: f.name)
 INTEGERS = pytest.mark.parametrize("format", INTEGER, ids=lambda f: f.name)
 NAMES = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q8_k", "f16", "bf16", "f32"}
+NAMES |= {"iq4_nl", "iq4_xs", "mxfp4"}
 
 
 def test_the_registry_is_complete_and_cannot_be_changed() -> None:
@@ -62,7 +63,7 @@ def test_parts_have_one_number_per_sub_block(format: Format) -> None:
     mins = format.mins(packed)
     assert format.codes(packed).shape == (3, 2 * format.block)
     assert format.scales(packed).shape == (3, groups)
-    assert (mins is None) == (format.read_mins is None)
+    assert (mins is None) == (not format.has_mins)
     assert mins is None or mins.shape == (3, groups)
 
 
@@ -101,9 +102,9 @@ ZERO = np.zeros(256, np.float32)
 U8S = np.zeros(144, np.uint8)
 ERRORS: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (
-        lambda: format_named("iq4_nl"),
+        lambda: format_named("iq2_xxs"),
         UnsupportedError,
-        "unknown block format 'iq4_nl'(.|\n)*known formats: bf16, f16, f32, q2_k",
+        "unknown block format 'iq2_xxs'(.|\n)*known formats: bf16, f16, f32, iq4_nl, iq4_xs, mxfp4, q2_k",
     ),
     (lambda: format_named("Q4_K"), UnsupportedError, "unknown block format 'Q4_K'"),
     (lambda: pack(ZERO, ""), UnsupportedError, "unknown block format ''"),
@@ -153,6 +154,8 @@ def test_numbers_too_large_are_refused(format: Format) -> None:
     x[1, 7] = -3.3e38
     if format.name in ("f32", "bf16", "q8_k"):  # their exponent is that of f32
         assert abs(quant.unpack(format.pack(x), format.name, x.shape)[1, 7] / -3.3e38 - 1) < 0.01
+    elif format.name == "mxfp4":  # so is that of its powers of two, and codes have one bit more
+        assert quant.unpack(format.pack(x), format.name, x.shape)[1, 7] == -12 * 2.0**124
     else:
         with pytest.raises(DtypeError, match=rf"{format.name}: numbers as large as 3.3e\+38 do not fit"):
             format.pack(x)

@@ -58,21 +58,30 @@ def test_uniform_blocks_with_special_scales(format: Format, fill: int, scale: in
 
 
 @INTEGERS
-def test_unpack_is_scale_times_code_minus_min(format: Format) -> None:
+def test_unpack_is_scale_times_integer_minus_min(format: Format) -> None:
     packed = random_blocks(format, 300).reshape(3, -1)
     scales, mins = format.scales(packed)[..., None], format.mins(packed)
-    codes = format.codes(packed).reshape(*scales.shape[:-1], format.sub_block)
+    codes = format.codes(packed)
+    integers = np.array(format.table)[codes] if format.table else codes.astype(int) - format.offset
+    np.testing.assert_array_equal(format.integers(packed), integers)
     with np.errstate(all="ignore"):
-        numbers = scales * (codes.astype(np.float32) - np.float32(format.offset))
+        numbers = scales * integers.reshape(*scales.shape[:-1], format.sub_block).astype(np.float32)
         numbers = numbers if mins is None else numbers - mins[..., None]
     assert_same_bits(format.unpack(packed), numbers.reshape(3, -1))
+
+
+@pytest.mark.parametrize("fill", [0x00, 0xFF, 0x80, 0x3C])
+def test_every_power_of_two_of_mxfp4_is_ggufs(fill: int) -> None:
+    packed = np.full((256, 17), fill, np.uint8)
+    packed[:, 0] = np.arange(256)
+    assert_same_bits(formats["mxfp4"].unpack(packed), gguf_unpack(packed, formats["mxfp4"]))
 
 
 @HALF_SCALED
 def test_products_of_scale_and_code_are_exact(format: Format) -> None:
     """So a kernel may multiply and add in one rounding or in two: the bits are the same. Not so in q8_k."""
     for packed in (tame(random_blocks(format, 500), format), tame(np.full((8, format.nbytes), 255, np.uint8), format)):
-        signed = format.codes(packed).astype(np.float64) - format.offset
+        signed = format.integers(packed).astype(np.float64)
         scales = np.repeat(format.scales(packed), format.sub_block, axis=-1)
         wide = scales.astype(np.float64) * signed
         np.testing.assert_array_equal(wide, scales * signed.astype(np.float32))
@@ -140,7 +149,7 @@ def shared_range(format: Format, x: F32) -> tuple[F32, int]:
     """The range the codes span around every group of numbers with one scale, and the size of a group."""
     size = format.block if format.name == "q8_k" else format.sub_block
     groups = x.astype(np.float64).reshape(-1, size)
-    if format.read_mins is None:
+    if not format.has_mins:
         return 2 * np.abs(groups).max(axis=1, keepdims=True), size
     return groups.max(axis=1, keepdims=True) - groups.min(axis=1, keepdims=True), size
 
@@ -155,9 +164,13 @@ def theory(format: Format) -> float:
     """A range cut into equal steps, errors uniform within a step: 1 / (steps * sqrt(12)).
 
     A float's step is a power of two times 2^-mantissa; averaged over the binade it lies sqrt(3 / (8 ln 2)) lower.
+    Entries of a code book lie apart by steps of their own; numbers are taken to be spread evenly over them.
     """
+    if format.table:
+        gaps = np.diff(np.sort(np.array(format.table, np.float64)))
+        return float(np.sqrt((gaps**3).sum() / gaps.sum() / 12) / (2 * np.abs(format.table).max()))
     if format.is_integer:
-        steps = 254 if format.bits == 8 else (1 << format.bits) - (format.read_mins is not None)
+        steps = 254 if format.bits == 8 else (1 << format.bits) - format.has_mins
         return 1 / (steps * np.sqrt(12))
     mantissa = {"f32": 23, "f16": 10, "bf16": 7}[format.name]
     return np.sqrt(3 / (8 * np.log(2))) / (2 * 2**mantissa * np.sqrt(12))
@@ -166,6 +179,9 @@ def theory(format: Format) -> float:
 NORMALS = np.random.default_rng(7).standard_normal((128, 2048)).astype(np.float32)
 # What ggml's own quantiser leaves, measured in the same way.
 GGML = {"q2_k": 0.0817, "q3_k": 0.0357, "q4_k": 0.0170, "q5_k": 0.00866, "q6_k": 0.00416}
+
+
+SEARCHED = {*GGML, "iq4_nl", "iq4_xs", "mxfp4"}
 
 
 @EVERY
@@ -191,6 +207,13 @@ def test_ties_round_as_ggml_does(name: str) -> None:
     """Small multiples of halves, so that most of the quotients are ties."""
     x = np.random.default_rng(4).integers(-16, 17, (512, 32)).astype(np.float32) / 2
     np.testing.assert_array_equal(formats[name].pack(x), gguf_pack(x, formats[name]))
+
+
+def test_powers_of_two_are_chosen_no_worse_than_ggmls() -> None:
+    """It takes the one below the largest number; the one above is often nearer to the others."""
+    theirs = gguf_unpack(gguf_pack(NORMALS, formats["mxfp4"]), formats["mxfp4"])
+    ours = formats["mxfp4"].unpack(formats["mxfp4"].pack(NORMALS))
+    assert np.square(ours - NORMALS).sum() < 0.97 * np.square(theirs - NORMALS).sum()
 
 
 def test_q8_k_keeps_the_sums_of_16() -> None:
@@ -223,9 +246,10 @@ def test_zeros_stay_zero(format: Format, value: float) -> None:
 @EVERY
 @pytest.mark.parametrize("value", [1.0, -1.0, 0.375, -1000.0])
 def test_constants_are_kept(format: Format, value: float) -> None:
-    """To the rounding of their scale to f16 (and, for a constant held by a min alone, of that)."""
+    """To the rounding of their scale to f16 (and, for a constant held by a min alone, of that); mxfp4 has a float of
+    one bit and a power of two."""
     x = np.full((2, 256), value, np.float32)
-    np.testing.assert_allclose(format.unpack(format.pack(x)), x, rtol=2**-10)
+    np.testing.assert_allclose(format.unpack(format.pack(x)), x, rtol=1 / 40 if format.name == "mxfp4" else 2**-10)
 
 
 @INTEGERS
@@ -248,8 +272,9 @@ def test_no_element_is_off_by_more_than_its_steps(format: Format, x: F32) -> Non
     others, and rounds scales and numbers by half a step each.
     """
     low, high = np.minimum(x.min(axis=1), 0), np.maximum(x.max(axis=1), 0)
-    span = high - low if format.read_mins is not None else 2 * np.maximum(-low, high)
-    step = span.astype(np.float64) / ((1 << format.bits) - 2)
-    allowed = 3 if format.name in GGML else 1.1
+    span = high - low if format.has_mins else 2 * np.maximum(-low, high)
+    steps = np.ptp(format.table) / np.diff(np.sort(format.table)).max() if format.table else (1 << format.bits) - 2
+    step = span.astype(np.float64) / steps
+    allowed = 3 if format.name in SEARCHED else 1.1
     error = np.abs(format.unpack(format.pack(x)).astype(np.float64) - x)
     assert (error <= allowed * step[:, None] + 128 * 2**-25).all()  # 128 codes of a scale off by half the least f16

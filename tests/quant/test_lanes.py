@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.quant.blocks import random_blocks
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.record import replace
 from tetrad.core.types import ArrayType
-from tetrad.quant.fields import U8
-from tetrad.quant.lanes import BLOCK, DTYPES, LANES, ROWS, Lanes
+from tetrad.quant import formats
+from tetrad.quant.fields import U8, Factor, Plane
+from tetrad.quant.lanes import BLOCK, DTYPES, LANES, ROWS, Lanes, register
+from tetrad.quant.separate import separate
 
 EVERY = pytest.mark.parametrize("lanes", LANES.values(), ids=lambda lanes: lanes.format.name)
 
@@ -29,7 +35,8 @@ class Drawn:
     def block_at(self, column: int) -> int:
         lanes = self.lanes
         super_block, inside = divmod(column, lanes.format.block)
-        return super_block * lanes.super_bytes + 2 * ROWS * lanes.supers + inside // BLOCK * lanes.block_bytes
+        head = ROWS * lanes.factor_bytes * len(lanes.factors)
+        return super_block * lanes.super_bytes + head + inside // BLOCK * lanes.block_bytes
 
     def code(self, column: int) -> int:
         at, (word, byte) = self.block_at(column), divmod(column % BLOCK, 4)
@@ -45,14 +52,26 @@ class Drawn:
         lanes, size = self.lanes, self.lanes.scale_bytes
         sub = side * lanes.sub_blocks + column % BLOCK // lanes.format.sub_block
         at = self.block_at(column) + 4 * ROWS * lanes.format.bits + (sub * ROWS + self.lane) * size
-        if not lanes.supers:
-            return self.half(at)
-        kind = np.int8 if lanes.signed_scales else np.uint8
+        if not lanes.factors:
+            return self.number(at)
         head = column // lanes.format.block * lanes.super_bytes
-        return self.half(head + 2 * (side * ROWS + self.lane)) * np.float32(self.data[at : at + 1].view(kind)[0])
+        whole = self.number(head + lanes.factor_bytes * (side * ROWS + self.lane))
+        if lanes.format.levels is None:
+            return whole
+        kind = np.int8 if lanes.format.levels.has_signs else np.uint8
+        return whole * np.float32(self.data[at : at + 1].view(kind)[0])
 
-    def half(self, at: int) -> np.float32:
-        return np.float32(self.data[at : at + 2].copy().view("<f2")[0])
+    def number(self, at: int) -> np.float32:
+        if self.lanes.kind == "e8m0":
+            return np.float32(2.0 ** (int(self.data[at]) - 128))
+        kind = {"f16": "<f2", "f32": "<f4"}[self.lanes.kind]
+        return np.float32(self.data[at : at + self.lanes.factor_bytes].copy().view(kind)[0])
+
+    def rest(self) -> U8:
+        """Of the first super-block: two bytes a row, row behind row."""
+        lanes, size = self.lanes, self.lanes.format.rest[1]
+        end = self.data[lanes.super_bytes - ROWS * size : lanes.super_bytes].reshape(-1, ROWS, 2)
+        return end[:, self.lane].reshape(-1)
 
 
 @EVERY
@@ -78,6 +97,41 @@ def test_scales_and_mins_lie_where_they_are_drawn(lanes: Lanes) -> None:
             for side, values in enumerate(sides):
                 columns = range(0, supers * lanes.format.block, lanes.format.sub_block)
                 np.testing.assert_array_equal([drawn.factor(column, side) for column in columns], values[row])
+
+
+@EVERY
+def test_what_nobody_reads_is_kept(lanes: Lanes) -> None:
+    packed, (start, size) = packed_rows(lanes, 18, 2), lanes.format.rest
+    laid = lanes.interleave(packed)
+    for row in range(18):
+        np.testing.assert_array_equal(Drawn(lanes, laid, row, 2).rest(), packed[row, start : start + size])
+    np.testing.assert_array_equal(separate(lanes, laid, 18), packed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": 48}, "blocks of 48 elements, expected a multiple of 32"),
+        ({"sub_block": 8}, "sub-blocks of 8 elements, expected 16 or 32"),
+        ({"sub_block": 16}, "sub-blocks without levels have 32 elements"),
+        ({"bits": 5}, r"planes \(shift, bits\) expected: \[\(0, 4\), \(4, 1\)\]"),
+        ({"planes": (Plane(2, 16, 4, run=2),)}, "a run of a plane is 1 or a multiple of 4"),
+        ({"factors": (Factor(0), Factor(0, "f32"))}, "factors of one kind"),
+        ({"factors": (Factor(0, "e8m0"),) * 2, "table": ()}, "e8m0 have no sign"),
+        ({"table": (1, 2, 3)}, "a code book has an entry"),
+        ({"table": (200,) * 16}, "a code book has an entry"),
+    ],
+)
+def test_formats_that_kernels_could_not_read_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        register(replace(formats["iq4_nl"], name="wrong", number=1000, **changes))
+    assert "wrong" not in formats and "wrong" not in LANES
+
+
+def test_a_name_or_a_number_is_that_of_one_format() -> None:
+    for changes in ({"name": "q4_1", "number": 1000}, {"name": "wrong", "number": 3}):
+        with pytest.raises(UnsupportedError, match="is that of q4_1"):
+            register(replace(formats["iq4_nl"], **changes))
 
 
 @EVERY

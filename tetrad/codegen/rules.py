@@ -6,7 +6,7 @@ divisors are made safe, shift counts are masked. `rules` has all, with those of 
 
 from __future__ import annotations
 
-from tetrad.codegen import convert, dots, flow, memory
+from tetrad.codegen import convert, dots, flow, lookups, memory
 from tetrad.codegen.emitter import Codegen, Emitted, Rules, form, index_stride, operand_name
 from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
@@ -189,6 +189,14 @@ def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
     acc, u, s = (cg.operand(x, varying) for x in (node.acc, node.u, node.s))
     made = cg.isa.dot4(cg, node, acc, u, s) if varying else None
     return Emitted(made or dots.dot4_portable(cg, node, acc, u, s, varying), form(varying))
+
+
+@rules.rule(n.Lookup)
+def emit_lookup(cg: Codegen, node: n.Lookup) -> Emitted:
+    varying = cg.is_varying(node)
+    x = cg.operand(node.x, varying)
+    made = cg.isa.lookup(cg, node.table, x) if varying else None
+    return Emitted(made or lookups.lookup_portable(cg, node.table, x, varying), form(varying))
 
 
 # -- lanes ------------------------------------------------------------------------------------------------------------

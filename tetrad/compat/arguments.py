@@ -14,9 +14,10 @@ from typing import Any
 
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.models.settings import DEFAULTS, Processor
+from tetrad.quant import formats
 from tetrad.text.templates import ALIASES, NAMED, named_template
 
-KV_TYPES = {0: "f32", 1: "f16", 8: "q8_0", 30: "bf16"}  # numbers of ggml
+KV_TYPES = {formats[name].number: name for name in ("f32", "f16", "q8_0", "bf16")}
 ROPE_TYPES = {0: "none", 1: "linear", 2: "yarn"}  # of rope_scaling_type; -1 and None: the model's
 
 ROPE = {  # argument: key of the architecture, and the value that stands for what the model says

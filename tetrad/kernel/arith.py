@@ -49,6 +49,12 @@ def dot4(acc: Array, u: Array, s: Array, is_signed: bool = False) -> Array:
     return total
 
 
+def lookup(x: Array, table: tuple[int, ...]) -> Array:
+    """Words whose bytes are table[b] for the bytes b of x."""
+    entries = np.array(table, np.uint8)
+    return entries[np.ascontiguousarray(x)[..., None].view(np.uint8)].view(np.uint32)[..., 0]
+
+
 def signed_byte(words: Array, byte: int) -> Array:
     return (words << np.uint32(24 - 8 * byte)).view(np.int32) >> np.int32(24)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tetrad.core.dtypes import DType, bool_, i32, index
+from tetrad.core.dtypes import DType, bool_, i32, index, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
@@ -266,6 +266,10 @@ class KernelBuilder:
     def dot4(self, acc: object, u: object, s: object, u_max: int = 255, *, signed: bool = False) -> Val:
         a, x, y = self.value(acc, i32).node, self._val(u).node, self._val(s).node
         return self._shared(("dot4", a, x, y, u_max, signed), lambda: n.Dot4(i32, a, x, y, u_max, signed), (a, x, y))
+
+    def lookup(self, x: object, table: tuple[int, ...]) -> Val:
+        v = self._val(x).node
+        return self._shared(("lookup", v, table), lambda: n.Lookup(u32, v, table), (v,))
 
     def min(self, a: object, b: object) -> Val:
         return self.binary("min", a, b)

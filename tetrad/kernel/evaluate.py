@@ -298,17 +298,23 @@ def _fma(run: Run, node: n.Fma, mask: Mask) -> None:
 def _dot4(run: Run, node: n.Dot4, mask: Mask) -> None:
     u = run.values[node.u]
     if node.signed:
-        _check_bytes(run, run.values[node.s] ^ np.uint32(0x7F7F7F7F), 254, mask, "-128 where u is signed")
+        _check_bytes(run, "dot4", run.values[node.s] ^ np.uint32(0x7F7F7F7F), 254, mask, "-128 where u is signed")
     elif node.u_max < 255:
-        _check_bytes(run, u, node.u_max, mask, f"above its u_max {node.u_max}")
+        _check_bytes(run, "dot4", u, node.u_max, mask, f"above its u_max {node.u_max}")
     run.values[node] = arith.dot4(run.values[node.acc], u, run.values[node.s], node.signed)
 
 
-def _check_bytes(run: Run, u: Array, most: int, mask: Mask, what: str) -> None:
+def _lookup(run: Run, node: n.Lookup, mask: Mask) -> None:
+    x, last = run.values[node.x], len(node.table) - 1
+    _check_bytes(run, "lookup", x, last, mask, f"above {last}")
+    run.values[node] = arith.lookup(x & np.uint32(0x01010101 * last), node.table)
+
+
+def _check_bytes(run: Run, name: str, u: Array, most: int, mask: Mask, what: str) -> None:
     largest = np.ascontiguousarray(u)[..., None].view(np.uint8).max(axis=-1)
     wrong = _active(largest > most, mask)
     if wrong.any():
-        raise run.fail("dot4", wrong, lambda at: f"has a byte {_pick(largest, at)} {what}")
+        raise run.fail(name, wrong, lambda at: f"has a byte {_pick(largest, at)} {what}")
 
 
 def _shuffle(run: Run, node: n.Shuffle, mask: Mask) -> None:
@@ -507,6 +513,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Bitcast: _bitcast,
     n.Fma: _fma,
     n.Dot4: _dot4,
+    n.Lookup: _lookup,
     n.Shuffle: _shuffle,
     n.Broadcast: _broadcast,
     n.Vote: _vote,

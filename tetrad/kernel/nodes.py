@@ -187,6 +187,14 @@ class Dot4(Value):
 
 
 @record(eq=False)
+class Lookup(Value):
+    """Each byte b of `x` (u32), at most 15, becomes the byte table[b]."""
+
+    x: Value
+    table: tuple[int, ...]
+
+
+@record(eq=False)
 class Shuffle(Value):
     """Lane i of the workgroup's result is entry lanes[i] of the lanes of `a` followed by those of `b`.
 
@@ -324,6 +332,6 @@ class Program:
 
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
-    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Shuffle, Broadcast, Vote,
-    Local, Get, Set, For, If, Barrier, Trap, Prefetch, Foreign, Region,
+    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup, Shuffle, Broadcast,
+    Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Foreign, Region,
 )  # fmt: skip

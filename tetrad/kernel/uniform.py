@@ -111,6 +111,7 @@ _RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
     n.Bitcast: _any_of("x"),
     n.Fma: _any_of("a", "b", "c"),
     n.Dot4: _any_of("acc", "u", "s"),
+    n.Lookup: _any_of("x"),
     n.Shuffle: _shuffle,
     n.Local: _local,
     n.Get: _get,

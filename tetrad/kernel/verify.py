@@ -368,6 +368,12 @@ def _dot4(check: _Check, node: n.Dot4) -> None:
     check.require(0 <= node.u_max <= 255, "K010", f"u_max {node.u_max} is not a byte", node)
 
 
+def _lookup(check: _Check, node: n.Lookup) -> None:
+    check.require((node.dtype, node.x.dtype) == (u32, u32), "K011", f"lookup is u32 from u32, not {node.x.dtype}", node)
+    fits = len(node.table) == 16 and all(0 <= entry <= 255 for entry in node.table)
+    check.require(fits, "K010", "a lookup has a table of 16 bytes", node)
+
+
 def _shuffle(check: _Check, node: n.Shuffle) -> None:
     lanes = check.program.lanes
     fits = len(node.lanes) == lanes and all(0 <= lane < 2 * lanes for lane in node.lanes)
@@ -445,6 +451,7 @@ _RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
     n.Bitcast: _bitcast,
     n.Fma: _fma,
     n.Dot4: _dot4,
+    n.Lookup: _lookup,
     n.Shuffle: _shuffle,
     n.Broadcast: _broadcast,
     n.Vote: _vote,

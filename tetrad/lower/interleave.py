@@ -6,6 +6,9 @@ workgroup takes sixteen rows, a lane is a row.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from tetrad.core.dtypes import DType, index, u8, u16, u32
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
@@ -14,9 +17,9 @@ from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
 from tetrad.lower.transpose import turned
 from tetrad.passes.fuse import Group
-from tetrad.quant.fields import Plane
+from tetrad.quant.fields import Levels, Plane, SixBitPairs
 from tetrad.quant.lanes import LANES as LAYOUTS
-from tetrad.quant.lanes import LINE, WORDS, Lanes
+from tetrad.quant.lanes import LINE, REST, WORDS, Lanes
 
 WORK = 1 << 15  # operations of a group, about: enough for the schedule to see when several threads pay
 BYTES = 0x01010101  # a number in each byte of a word
@@ -36,6 +39,7 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
             result.begin_block(i)
             copy_codes(source, result, i)
             copy_scales(source, result, i)
+        copy_rest(source, result)
     groups = node.inputs[3].type.shape[0]
     updates = frozenset({frame.memory.slots[node]})
     return frame.finish(groups, group, flops=groups * WORK, updates=updates)
@@ -44,7 +48,7 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
 class Source:
     """Rows as the file has them: reads at a byte of the current block, one row a lane.
 
-    Blocks begin at multiples of 4 bytes or of 2, so they are read in such units. Blocks of fewer than sixteen are
+    Blocks begin at multiples of 4 bytes, of 2 or of 1, so they are read in such units. Blocks of fewer than sixteen are
     gathered where they lie; others are turned in scratch, sixteen units of sixteen rows at a time, so that a unit of
     all rows is one load: quicker to run, and far less code.
     """
@@ -52,7 +56,7 @@ class Source:
     def __init__(self, frame: Frame, node: Node, lanes: Lanes, blocks: Val) -> None:
         self.frame, self.k, self.lanes = frame, frame.k, lanes
         _, raw, self.starts, _, _ = node.inputs
-        self.unit = u32 if lanes.unit_bytes == u32.nbytes else u16
+        self.unit = UNITS[lanes.unit_bytes]
         self.units = lanes.format.nbytes // self.unit.nbytes
         self.memory = frame.view(frame.memory.slots[raw], self.unit)
         self.area = frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LANES else None
@@ -96,27 +100,36 @@ class Source:
         return self.loaded[unit]
 
     def part(self, at: int, kind: DType) -> Val:
-        """A byte or a half."""
+        """Bytes as u32: one, two or four, in one unit or in several."""
         unit, inside = divmod(at, self.unit.nbytes)
+        if kind.nbytes > self.unit.nbytes:
+            loaded = [self.load(unit + i) for i in range(kind.nbytes // self.unit.nbytes)]
+            return reduce(or_, (found << self.unit.bits * i if i else found for i, found in enumerate(loaded)))
         found = self.load(unit)
         return found if kind is self.unit else found >> 8 * inside & (1 << kind.bits) - 1
 
     def word(self, at: int) -> Val:
-        """Four bytes."""
-        if self.unit is u32:
-            return self.load(at // 4)
-        return self.load(at // 2) | self.load(at // 2 + 1) << 16
+        return self.part(at, u32)
 
     def field(self, plane: Plane, first: int) -> tuple[Val, int]:
         """Four neighbouring codes' bits of a plane, one in each byte, and the place in the byte where they begin."""
         per_byte = 8 // plane.bits
-        if plane.run == 1:  # neighbours share a byte
-            start = first % 32
-            bits = (self.word(plane.start + first // 32 * 4) >> start) & 15
-            return bits * SPREAD & BYTES, 0
+        if plane.run == 1 and plane.bits < 8:  # neighbours share a byte
+            at, start = divmod(first * plane.bits, 32)
+            return self.spread(self.word(plane.start + at * 4) >> start, plane.bits), 0
         run, inside = divmod(first, plane.run * per_byte)
         at = plane.start + run * plane.run + inside % plane.run
         return self.word(at), inside // plane.run * plane.bits
+
+    def spread(self, fields: Val, bits: int) -> Val:
+        """The lowest four fields of so many bits, each in a byte of its own."""
+        if bits == 1:
+            return (fields & 15) * SPREAD & BYTES
+        mask = (1 << bits) - 1
+        return reduce(or_, ((fields << (8 - bits) * i if i else fields) & mask << 8 * i for i in range(4)))
+
+
+UNITS = {u32.nbytes: u32, u16.nbytes: u16, u8.nbytes: u8}
 
 
 class Result:
@@ -146,10 +159,18 @@ class Result:
 
 
 def copy_factors(source: Source, result: Result) -> None:
-    """The f16 factors of a super-block; that of the mins is negated."""
-    for i, at in enumerate(source.lanes.source.factors):
-        half = source.part(at, u16)
-        result.store(u16, half ^ 0x8000 if i else half)
+    """The factors in front of a super-block; that of the mins is negated."""
+    kind = UNITS[source.lanes.factor_bytes]
+    for i, factor in enumerate(source.lanes.factors):
+        found = source.part(factor.start, kind)
+        result.store(kind, found ^ (1 << kind.bits - 1) if i else found)
+
+
+def copy_rest(source: Source, result: Result) -> None:
+    """What nobody reads, as it is."""
+    start, size = source.lanes.format.rest
+    for at in range(start, start + size, REST):
+        result.store(UNITS[REST], source.part(at, UNITS[REST]))
 
 
 def copy_codes(source: Source, result: Result, block: int) -> None:
@@ -174,19 +195,37 @@ def plane_word(source: Source, plane: Plane, block: int, j: int) -> Val:
 
 def copy_scales(source: Source, result: Result, block: int) -> None:
     """The scales of a block's sub-blocks, then their mins."""
-    lanes, places = source.lanes, source.lanes.source
-    kind, first = (u8 if lanes.supers else u16), block * lanes.sub_blocks
-    for side, start in enumerate((places.scale, places.low)):
-        for sub in range(first, first + lanes.sub_blocks):
-            if places.has_pairs:
-                result.store(kind, six_bits(source, side, sub))
-            elif start is not None:
-                result.store(kind, source.part(start + sub * kind.nbytes, kind))
+    lanes = source.lanes
+    if lanes.format.levels is not None:
+        for side in range(lanes.sides):
+            for sub in range(block * lanes.sub_blocks, (block + 1) * lanes.sub_blocks):
+                result.store(u8, level(source, lanes.format.levels, side * lanes.format.sub_blocks + sub))
+    elif not lanes.factors:
+        for factor in lanes.format.factors:
+            kind = UNITS[lanes.factor_bytes]
+            result.store(kind, source.part(factor.start, kind))
 
 
-def six_bits(source: Source, side: int, sub: int) -> Val:
-    """Scale or min of a sub-block out of the twelve bytes that `quant.fields.read_six_bit_pairs` describes."""
-    start = source.lanes.source.scale
+def level(source: Source, levels: Levels | SixBitPairs, which: int) -> Val:
+    """One of the small integers, its low byte."""
+    if isinstance(levels, SixBitPairs):
+        return six_bits(source, levels.start, *divmod(which, source.lanes.format.sub_blocks))
+    found = reduce(or_, (plane_part(source, plane, which) for plane in levels.planes))
+    return found - levels.offset if levels.offset else found
+
+
+def plane_part(source: Source, plane: Plane, element: int) -> Val:
+    """The bits of one element of a plane, where they stand in it."""
+    run, inside = divmod(element, plane.run * (8 // plane.bits))
+    found = source.part(plane.start + run * plane.run + inside % plane.run, u8)
+    if plane.bits < 8:
+        shift = inside // plane.run * plane.bits
+        found = (found >> shift if shift else found) & (1 << plane.bits) - 1
+    return found << plane.shift if plane.shift else found
+
+
+def six_bits(source: Source, start: int, side: int, sub: int) -> Val:
+    """Scale or min of a sub-block out of the twelve bytes that `quant.fields.SixBitPairs` describes."""
     word = source.word(start + 4 * side)
     if sub < 4:
         return word >> 8 * sub & 63

@@ -27,6 +27,7 @@ from tetrad.quant.lanes import BLOCK, FIELDS, WORDS, lanes_of
 Place = tuple[Val, int]  # a row of x, and the block its term begins with
 ROUNDER, ROUNDER_BITS = 1.5 * 2**23, 0x4B400000
 SCALE, SUM, WHOLE, HALF = range(FIELDS)  # of a block of x, beside its codes
+HELD_IN = {"f16": f16, "f32": f32, "e8m0": u8}  # the kinds of factors
 
 
 class Weight:
@@ -34,10 +35,9 @@ class Weight:
 
     def __init__(self, frame: Frame, node: Node) -> None:
         self.k, self.lanes = frame.k, lanes_of(node.type.dtype)
-        slot = frame.memory.slots[node]
-        self.words, self.halves = frame.view(slot, u32), frame.view(slot, f16)
-        small = i8 if self.lanes.signed_scales else u8
-        self.bytes = frame.view(slot, small) if self.lanes.scale_bytes == 1 else None
+        slot, levels = frame.memory.slots[node], self.lanes.format.levels
+        self.words, self.factors = frame.view(slot, u32), frame.view(slot, HELD_IN[self.lanes.kind])
+        self.levels = None if levels is None else frame.view(slot, i8 if levels.has_signs else u8)
         self.supers = plain(node.type.shape[1]) // self.lanes.format.block
 
     def group(self, index: Val) -> Val:
@@ -61,12 +61,20 @@ class Block:
     start: Val
 
     def codes(self, w: int) -> Val:
-        """Four unsigned codes: word w of the block."""
-        flip = self.weight.lanes.format.flip * 0x01010101
+        """What four codes stand for, plus an offset so that it is not negative: word w of the block."""
+        lanes = self.weight.lanes
+        if lanes.table:
+            return self.weight.k.lookup(self.stored(w), lanes.table)
+        flip = lanes.format.flip * 0x01010101
         return self.stored(w) ^ flip if flip else self.stored(w)
 
+    def signed(self, w: int) -> Val:
+        """The same without the offset, signed bytes: entries of the code book, or codes of 8 bits as they are."""
+        table = self.weight.lanes.signed_table
+        return self.weight.k.lookup(self.stored(w), table) if table else self.stored(w)
+
     def stored(self, w: int) -> Val:
-        """The same as the file has them, put together from the planes: bytes of 8 bits are signed there."""
+        """Four codes as the file has them, put together from the planes."""
         k, lanes = self.weight.k, self.weight.lanes
         found: Val | None = None
         at = 0
@@ -90,10 +98,18 @@ class Block:
         """The scale (side 0) or what is added (side 1) of a sub-block, f32."""
         k, weight, lanes = self.weight.k, self.weight, self.weight.lanes
         at = self.start + lanes.code_bytes + LANES * lanes.scale_bytes * (side * lanes.sub_blocks + sub)
-        if weight.bytes is None:
-            return k.cast(k.load(weight.halves, at // 2 + k.lane()), f32)
-        whole = k.cast(k.load(weight.halves, self.head // 2 + side * LANES + k.lane()), f32)
-        return whole * k.cast(k.cast(k.load(weight.bytes, at + k.lane()), i32), f32)
+        if not lanes.factors:
+            return self.number(at // lanes.factor_bytes)
+        whole = self.number(self.head // lanes.factor_bytes + side * LANES)
+        if weight.levels is None:
+            return whole
+        return whole * k.cast(k.cast(k.load(weight.levels, at + k.lane()), i32), f32)
+
+    def number(self, at: Val) -> Val:
+        """The factors of sixteen rows, f32."""
+        k, weight = self.weight.k, self.weight
+        found = k.load(weight.factors, at + k.lane())
+        return power_of_two(k, found) if weight.lanes.kind == "e8m0" else k.cast(found, f32)
 
     def numbers(self) -> list[Val]:
         """What the codes of the 32 columns stand for, f32."""
@@ -102,10 +118,16 @@ class Block:
         for w in range(WORDS):
             word, sub = self.codes(w), w * 4 // lanes.format.sub_block
             for byte in range(4):
-                code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.format.offset
+                code = k.bitcast((word >> 8 * byte) & 255, i32) - lanes.offset
                 value = k.cast(code, f32) * self.factor(0, sub)
                 found.append(value + self.factor(1, sub) if lanes.has_mins else value)
         return found
+
+
+def power_of_two(k: KernelBuilder, e: Val) -> Val:
+    """2**(e - 128) of a byte, as `quant.fields.power_of_two` has it."""
+    wide = k.cast(e, u32)
+    return k.bitcast(k.select(wide < 2, k.const(0x00200000, u32) << (wide & 1), (wide - 1) << 23), f32)
 
 
 class Codes(Protocol):
@@ -113,7 +135,7 @@ class Codes(Protocol):
 
     def codes(self, w: int) -> Val: ...
 
-    def stored(self, w: int) -> Val: ...
+    def signed(self, w: int) -> Val: ...
 
     def factor(self, side: int, sub: int) -> Val: ...
 
@@ -141,7 +163,7 @@ class Sums:
     def __init__(self, frame: Frame, x: Node, w: Node) -> None:
         self.k, target = frame.k, frame.memory.target
         self.x, self.weight = Rows(frame, x), Weight(frame, w)
-        self.is_signed = self.weight.lanes.format.bits == 8 and not target.dots_mixed_bytes
+        self.is_signed = self.weight.lanes.top > 128 and not target.dots_mixed_bytes
 
     def run(self, group: Val, rows: list[Val], terms: int = 1) -> list[Val]:
         """The products of some rows of x with a group of sixteen rows of the weight, one a lane."""
@@ -162,21 +184,21 @@ class Sums:
             low = block.factor(1, sub) if lanes.has_mins else None
             for (row, first), acc, dot in zip(places, accs, dots, strict=True):
                 total = k.fma(scale * self.x.field(row, b + first, SCALE), dot, acc)
-                acc.set(total if low is None else k.fma(low, self.x.field(row, b + first, SUM), total))
+                acc.set(total if low is None else k.fma(low, self.scaled_sum(row, b + first, sub), total))
 
     def dots(self, block: Codes, b: Val, places: list[Place], sub: int) -> list[Val]:
         """The exact dot of (code - offset) with each row of x over a sub-block. Word by word: few are held at once."""
-        k, format, per = self.k, self.weight.lanes.format, WORDS // self.weight.lanes.sub_blocks
-        most = 128 if self.is_signed else (1 << format.bits) - 1
+        k, lanes, per = self.k, self.weight.lanes, WORDS // self.weight.lanes.sub_blocks
+        most = 128 if self.is_signed else lanes.top
         dots = [k.const(0, i32) for _ in places]
-        for w in self.weight.lanes.word_order(range(sub * per, (sub + 1) * per)):
-            code = block.stored(w) if self.is_signed else block.codes(w)
+        for w in lanes.word_order(range(sub * per, (sub + 1) * per)):
+            code = block.signed(w) if self.is_signed else block.codes(w)
             words = [self.x.word(row, b + first, w) for row, first in places]
             dots = [k.dot4(dot, code, x, most, signed=self.is_signed) for dot, x in zip(dots, words, strict=True)]
         found = [dot.cast(f32) for dot in dots]
-        if self.is_signed or format.offset == 0:
+        if self.is_signed or lanes.offset == 0:
             return found
-        sums, offset = [self.sum_of(row, b + first, sub) for row, first in places], -float(format.offset)
+        sums, offset = [self.sum_of(row, b + first, sub) for row, first in places], -float(lanes.offset)
         return [k.fma(offset, total, dot) for dot, total in zip(found, sums, strict=True)]  # exact: all below 2**24
 
     def sum_of(self, row: Val, b: Val, sub: int) -> Val:
@@ -185,6 +207,12 @@ class Sums:
             return self.x.field(row, b, WHOLE)
         half = self.x.field(row, b, HALF)
         return half if sub == 0 else self.x.field(row, b, WHOLE) - half
+
+    def scaled_sum(self, row: Val, b: Val, sub: int) -> Val:
+        """What the codes of x in a sub-block of its block b stand for, added up."""
+        if self.weight.lanes.sub_blocks == 1:
+            return self.x.field(row, b, SUM)
+        return self.x.field(row, b, SCALE) * self.sum_of(row, b, sub)
 
 
 # -- rows of x --------------------------------------------------------------------------------------------------------

@@ -25,20 +25,20 @@ Store = Callable[[Val, Val], None]  # row, its sixteen results
 
 
 def takes_panels(node: Node, target: Target) -> bool:
-    """With one plane and one factor, putting codes together costs no more than reading them back; a tile of eight rows
-    and more pays for it by itself."""
+    """With one plane, one factor and no code book, putting codes together costs no more than reading them back; a tile
+    of eight rows and more pays for it by itself."""
     rows, lanes = node.type.shape[0], lanes_of(node.inputs[1].type.dtype)
     is_many = not isinstance(rows, int) or rows >= MANY
-    is_dear = len(lanes.bits) > 1 or lanes.has_mins
+    is_dear = len(lanes.bits) > 1 or lanes.has_mins or bool(lanes.table)
     return is_many and is_dear and target.lowbit_tokens < 8
 
 
 class Panel:
     """Some blocks of sixteen rows of a weight, decoded."""
 
-    def __init__(self, frame: Frame, weight: Weight, blocks: int) -> None:
-        self.k, self.weight = frame.k, weight
-        self.sides = 2 if weight.lanes.has_mins else 1
+    def __init__(self, frame: Frame, weight: Weight, blocks: int, is_signed: bool) -> None:
+        self.k, self.weight, self.is_signed = frame.k, weight, is_signed
+        self.sides = weight.lanes.sides
         self.words = frame.private("panel", u32, blocks * WORDS * LANES)
         self.factors = frame.private("factors", f32, blocks * self.sides * weight.lanes.sub_blocks * LANES)
 
@@ -47,7 +47,7 @@ class Panel:
         with k.loop(count) as b:
             source, here = self.weight.block(self.weight.group(sixteen), first + b), self.block(b)
             for w in lanes.word_order(range(WORDS)):
-                k.store(self.words, here.word_at(w), source.codes(w))
+                k.store(self.words, here.word_at(w), source.signed(w) if self.is_signed else source.codes(w))
             for side in range(self.sides):
                 for sub in range(lanes.sub_blocks):
                     k.store(self.factors, here.factor_at(side, sub), source.factor(side, sub))
@@ -74,8 +74,8 @@ class Decoded:
     def codes(self, w: int) -> Val:
         return self.panel.k.load(self.panel.words, self.word_at(w))
 
-    def stored(self, w: int) -> Val:
-        """Codes below 8 bits are unsigned in the file."""
+    def signed(self, w: int) -> Val:
+        """Whoever asks for these has them in the panel."""
         return self.codes(w)
 
     def factor(self, side: int, sub: int) -> Val:
@@ -90,7 +90,7 @@ class PanelSums:
         self.blocks = sums.x.blocks
         self.parts = -(-self.blocks // DEPTH)
         self.depth = -(-self.blocks // self.parts)
-        self.panel = Panel(frame, sums.weight, self.depth)
+        self.panel = Panel(frame, sums.weight, self.depth, sums.is_signed)
         self.totals = frame.private("totals", f32, (CHUNK + tile) * LANES)
 
     def run(self, sixteen: Val, part: Val, total: Val, store: Store) -> None:

@@ -15,8 +15,9 @@ from tetrad.core.op import op
 from tetrad.core.sizes import plain
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import Array, check_index_dtype, ieee
+from tetrad.quant.fields import widened
 from tetrad.quant.lanes import BLOCK, FIELDS, ROWS, Lanes, lanes_of, q8_row
-from tetrad.quant.separate import read_codes, read_scales
+from tetrad.quant.separate import body_of, read_codes, read_scales, read_units
 
 SCALE_OF_TOP = 1 / 127
 SMALLEST = 2.0**-110  # a block below this is zero: 127 / max would overflow
@@ -86,28 +87,27 @@ def check_weight(name: str, w: ArrayType) -> Lanes:
 
 
 def weight_parts(w: Array, kind: ArrayType) -> tuple[Array, Array, Array | None]:
-    """Codes minus offset i32[n, k], scales and what is added f32[n, sub-blocks], from interleaved bytes."""
+    """Integers that codes stand for i32[n, k], scales and what is added f32[n, sub-blocks], from interleaved bytes."""
     lanes, (n, columns) = lanes_of(kind.dtype), (plain(kind.shape[0]), plain(kind.shape[1]))
     groups, supers = -(-n // ROWS), columns // lanes.format.block
     whole = np.ascontiguousarray(w).reshape(groups, supers, lanes.super_bytes)
-    head = whole[..., : lanes.head_bytes].copy().view(np.float16).reshape(groups, supers, lanes.supers, ROWS)
-    body = whole[..., lanes.head_bytes :].reshape(groups, supers, lanes.blocks, lanes.block_bytes)
+    body = body_of(lanes, whole)
     codes = read_codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(groups * ROWS, columns)[:n]
-    scales = _factors(lanes, head, body, 0)[:n]
-    return (
-        codes.astype(np.int32) - lanes.format.offset,
-        scales,
-        _factors(lanes, head, body, 1)[:n] if lanes.has_mins else None,
-    )
+    factors = [_factors(lanes, whole, body, side)[:n] for side in range(lanes.sides)]
+    return lanes.format.integers_of(codes).astype(np.int32), factors[0], factors[1] if lanes.has_mins else None
 
 
-def _factors(lanes: Lanes, head: Array, body: Array, side: int) -> Array:
+def _factors(lanes: Lanes, whole: Array, body: Array, side: int) -> Array:
     """Scales (side 0) or what is added (side 1): f32[rows, sub-blocks]"""
-    kind = np.float16 if lanes.scale_bytes == 2 else np.int8 if lanes.signed_scales else np.uint8
-    values = read_scales(lanes, body, side).view(kind).astype(np.float32)
-    if lanes.supers:
-        values = values * head[:, :, side].transpose(0, 2, 1).reshape(-1, 1).astype(np.float32)
-    return values.reshape(head.shape[0] * ROWS, -1)
+    levels, rows = lanes.format.levels, whole.shape[0] * ROWS
+    if not lanes.factors:
+        return widened(read_scales(lanes, body, side), lanes.kind).reshape(rows, -1)
+    head = read_units(whole[..., : lanes.head_bytes], len(lanes.factors), lanes.factor_bytes)
+    factor = widened(np.ascontiguousarray(head[:, side]), lanes.kind)
+    if levels is None:
+        return np.repeat(factor, lanes.format.sub_blocks, axis=1).reshape(rows, -1)
+    values = read_scales(lanes, body, side).view(np.int8 if levels.has_signs else np.uint8)
+    return np.asarray(factor * values.astype(np.float32)).reshape(rows, -1)
 
 
 def lowbit_matmul_type(x: ArrayType, w: ArrayType, *, terms: int = 1) -> ArrayType:
@@ -130,7 +130,7 @@ def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
     >>> lowbit_matmul(quantize_rows(td.ones((1, 32))), w)
     Array([[32., 32.]], float32)
     """
-    codes, scales, sums = row_parts(x, plain(types[0].shape[1]))
+    codes, scales, _ = row_parts(x, plain(types[0].shape[1]))
     weights, factors, lows = weight_parts(w, types[1])
     count = factors.shape[1]
     size = weights.shape[1] // count
@@ -141,7 +141,8 @@ def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
         dot = left @ weights[:, here * size : (here + 1) * size].T
         total += (factors[:, here] * scales[:, block, None]) * dot.astype(np.float64)
         if lows is not None:
-            total += lows[:, here].astype(np.float64) * sums[:, block, None]
+            sums = scales[:, block, None] * left.sum(axis=1, keepdims=True).astype(np.float32)
+            total += lows[:, here].astype(np.float64) * sums
     return total.astype(np.float32)
 
 

@@ -1,10 +1,12 @@
-"""Block formats: how low-bit weights lie in bytes. One file per format; importing this package fills the registry.
+"""Block formats: how low-bit weights lie in bytes. One file per format: each file of this folder is imported, and those
+that are a format register it.
 
 Receives bytes as GGUF files hold them and gives f32 arrays, or the other way round. Kernels take the parts instead
 (`Format.codes`, `scales`, `mins`); files are opened elsewhere.
 """
 
 import importlib
+import pkgutil
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
@@ -15,14 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tetrad.core.errors import ShapeError
 from tetrad.core.source import user_source
-from tetrad.quant import floats, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0, q8_k
 from tetrad.quant.fields import F32, U8
 from tetrad.quant.format import FORMATS, Format, format_named
 
-__all__ = [
-    "Format", "floats", "format_named", "formats", "from_bytes", "pack", "quantize", "unpack",
-    "q2_k", "q3_k", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q5_k", "q6_k", "q8_0", "q8_k",
-]  # fmt: skip
+__all__ = ["Format", "format_named", "formats", "from_bytes", "pack", "quantize", "unpack"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 
 def __getattr__(name: str) -> Any:

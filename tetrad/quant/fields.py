@@ -1,7 +1,11 @@
-"""Block formats: the bit fields a block is made of.
+"""Block formats: the fields a block is made of.
 
 Receives blocks (u8[n, nbytes], one row each) and returns codes and numbers read from them, or the bytes to write. Which
 fields a format has is said in its own file. Everything is little-endian, as the files are.
+
+    codes            planes of bits
+    factors          a number that multiplies the whole block: f16, f32, or a power of two in a byte
+    levels           small integers, one for each sub-block, that multiply the factors
 """
 
 from __future__ import annotations
@@ -48,9 +52,104 @@ class Plane:
         return np.arange(0, 8, self.bits, dtype=np.uint8)[:, None]
 
 
-def read_half(blocks: U8, start: int) -> F32:
-    """The f16 at byte `start` of every block, widened: f32[n, 1]."""
-    return blocks[:, start : start + 2].view("<f2").astype(np.float32)
+@record
+class Factor:
+    """A number of a block: the byte it starts at, and its kind.
+
+    "f16", "f32", or "e8m0": a byte e that stands for 2**(e - 128), as ggml reads the exponents of MX formats.
+    """
+
+    start: int
+    kind: str = "f16"
+
+    @property
+    def nbytes(self) -> int:
+        return KIND_BYTES[self.kind]
+
+    def read(self, blocks: U8) -> F32:
+        """f32[n, 1], exact."""
+        return widened(self.raw(blocks), self.kind)
+
+    def raw(self, blocks: U8) -> U8:
+        """u8[n, its bytes]"""
+        return np.ascontiguousarray(blocks[:, self.start : self.start + self.nbytes])
+
+
+KIND_BYTES = {"f16": 2, "f32": 4, "e8m0": 1}
+
+
+def widened(raw: U8, kind: str) -> F32:
+    """Numbers of a kind from the bytes of the last axis."""
+    if kind == "e8m0":
+        return power_of_two(raw)
+    return raw.view("<f2" if kind == "f16" else "<f4").astype(np.float32)
+
+
+def power_of_two(e: U8) -> F32:
+    """2**(e - 128) from the bits of an f32: the first two are subnormal, 0x00200000 = 2**-128."""
+    wide = e.astype(np.uint32)
+    return np.where(e < 2, np.uint32(0x00200000) << (wide & 1), (wide - 1) << np.uint32(23)).view(np.float32)
+
+
+@record
+class Levels:
+    """Small integers in planes, those of the scales first, then, where there are any, those of the mins.
+
+    `offset` is taken off what is stored; bytes may also be `signed` as they are.
+    """
+
+    planes: tuple[Plane, ...]
+    offset: int = 0
+    signed: bool = False
+
+    @property
+    def has_signs(self) -> bool:
+        return self.signed or self.offset > 0
+
+    def read(self, blocks: U8) -> U8:
+        """u8[n, levels]; where there are signs, bytes in two's complement."""
+        stored = self.planes[0].read(blocks)
+        for plane in self.planes[1:]:
+            stored |= plane.read(blocks)
+        return stored - np.uint8(self.offset)
+
+    def fields(self, levels: U8) -> dict[int, U8]:
+        """The inverse of `read`: where each plane starts, and its bytes."""
+        stored = levels + np.uint8(self.offset)
+        found = {}
+        for plane in self.planes:
+            room = np.empty((len(levels), plane.start + plane.nbytes), np.uint8)
+            plane.write(room, stored)
+            found[plane.start] = room[:, plane.start :]
+        return found
+
+
+@record
+class SixBitPairs:
+    """Eight 6-bit scales, then eight 6-bit mins, in 12 bytes, as q4_k and q5_k keep them.
+
+    The first four of each lie whole in bytes 0..3 and 4..7. The low nibbles of the last four share bytes 8..11, and
+    their two high bits fill what the first eight bytes leave free.
+    """
+
+    start: int
+
+    @property
+    def has_signs(self) -> bool:
+        return False
+
+    def read(self, blocks: U8) -> U8:
+        """u8[n, 16]"""
+        scales, mins, low = (blocks[:, self.start + i : self.start + i + 4] for i in (0, 4, 8))
+        parts = [scales & 63, (low & 15) | (scales >> 6 << 4), mins & 63, (low >> 4) | (mins >> 6 << 4)]
+        return np.concatenate(parts, axis=1)
+
+    def fields(self, levels: U8) -> dict[int, U8]:
+        """The inverse of `read`: where the bytes start, and the bytes u8[n, 12]."""
+        scales, mins = levels[:, :8], levels[:, 8:]
+        first = [values[:, :4] | (values[:, 4:] >> 4 << 6) for values in (scales, mins)]
+        low = (scales[:, 4:] & 15) | (mins[:, 4:] << 4)
+        return {self.start: np.concatenate([*first, low], axis=1)}
 
 
 def half_bytes(values: F32) -> U8:
@@ -61,23 +160,3 @@ def half_bytes(values: F32) -> U8:
 def as_half(values: F32) -> F32:
     """What `half_bytes` keeps of the values."""
     return values.astype(np.float16).astype(np.float32)
-
-
-def read_six_bit_pairs(blocks: U8, start: int) -> tuple[U8, U8]:
-    """Eight 6-bit scales and eight 6-bit mins from 12 bytes, as q4_k and q5_k keep them: u8[n, 8] each.
-
-    The first four of each lie whole in bytes 0..3 and 4..7. The low nibbles of the last four share bytes 8..11, and
-    their two high bits fill what the first eight bytes leave free.
-    """
-    scales, mins, low = (blocks[:, start + i : start + i + 4] for i in (0, 4, 8))
-    return (
-        np.concatenate([scales & 63, (low & 15) | (scales >> 6 << 4)], axis=1),
-        np.concatenate([mins & 63, (low >> 4) | (mins >> 6 << 4)], axis=1),
-    )
-
-
-def six_bit_pair_bytes(scales: U8, mins: U8) -> U8:
-    """The inverse of `read_six_bit_pairs`: u8[n, 12]."""
-    first = [values[:, :4] | (values[:, 4:] >> 4 << 6) for values in (scales, mins)]
-    low = (scales[:, 4:] & 15) | (mins[:, 4:] << 4)
-    return np.concatenate([*first, low], axis=1)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tetrad.quant.fields import F32, U8, half_bytes
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 
 NO_CODES = np.empty((0, 0), np.uint8)
 
@@ -32,14 +33,14 @@ def read_bfloat(blocks: U8) -> F32:
 
 
 def register_float(
-    name: str, nbytes: int, budget: float, to_bytes: Callable[[F32], U8], decode: Callable[[U8], F32]
+    name: str, number: int, nbytes: int, budget: float, to_bytes: Callable[[F32], U8], decode: Callable[[U8], F32]
 ) -> None:
     def encode(x: F32) -> Parts:
         return NO_CODES, {0: to_bytes(x)}
 
-    register(Format(name, 1, nbytes, 8 * nbytes, budget, encode, decode=decode))
+    register(Format(name, number, 1, nbytes, 8 * nbytes, budget, encode, decode=decode))
 
 
-register_float("f32", 4, 0.0, single_bytes, lambda blocks: blocks.view("<f4").astype(np.float32))
-register_float("f16", 2, 1.05e-4, half_bytes, lambda blocks: blocks.view("<f2").astype(np.float32))
-register_float("bf16", 2, 8.4e-4, bfloat_bytes, read_bfloat)
+register_float("f32", 0, 4, 0.0, single_bytes, lambda blocks: blocks.view("<f4").astype(np.float32))
+register_float("f16", 1, 2, 1.05e-4, half_bytes, lambda blocks: blocks.view("<f2").astype(np.float32))
+register_float("bf16", 30, 2, 8.4e-4, bfloat_bytes, read_bfloat)

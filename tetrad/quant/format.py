@@ -1,8 +1,9 @@
 """Block formats: what a format is, and the registry of all of them.
 
-A format file makes one `Format` and registers it. Receives bytes and gives numbers (`unpack`), or the other way round
-(`pack`); for kernels it also gives the parts every integer format is made of: codes, scales, mins. All lengths and
-values are checked here, so format files only say where things lie and how they round.
+A format file makes one `Format` and registers it (`quant.lanes.register`); everything else asks the format. Receives
+bytes and gives numbers (`unpack`), or the other way round (`pack`); for kernels it also gives the parts every format of
+codes is made of: codes, scales, mins. All lengths and values are checked here, so format files only say where things
+lie and how they round.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.source import user_source
-from tetrad.quant.fields import F32, U8, Plane
+from tetrad.quant.fields import F32, U8, Factor, Levels, Plane, SixBitPairs
 
 T = TypeVar("T", bound=np.generic)
 CHUNK = 1 << 16  # elements worked on at a time: they stay in cache, and memory stays bounded
@@ -29,11 +30,13 @@ Parts = tuple[U8, dict[int, U8]]  # codes u8[n, block], and the bytes of every o
 class Format:
     """How `block` numbers lie in `nbytes` bytes.
 
-    An integer format means `scale * (code - offset) - min`, with one scale (and one min, where the format has them) for
-    each `sub_block` elements. A float format has no codes, only `decode`.
+    A format of codes means `scale * (code - offset) - min`, or, with a code book, `scale * table[code]`. There is one
+    scale (and one min, where the format has them) for each `sub_block` elements: a factor of the block, times a level
+    of the sub-block where the format has levels. A float format has no codes, only `decode`.
     """
 
     name: str  # lower case, as GGUF spells it
+    number: int  # of the format in GGUF files
     block: int  # elements
     nbytes: int  # of one block
     bits: int  # of a code; of the element in a float format
@@ -43,30 +46,44 @@ class Format:
     offset: int = 0
     planes: tuple[Plane, ...] = ()
     flip: int = 0  # bits of the stored code that are inverted: 0x80 turns two's complement into code = q + 128
-    read_scales: Callable[[U8], F32] | None = None  # u8[n, nbytes] to f32[n, sub-blocks], exact
-    read_mins: Callable[[U8], F32] | None = None
+    table: tuple[int, ...] = ()  # the code book: for each code of 4 bits a number from -128 to 127
+    factors: tuple[Factor, ...] = ()  # of the scales and, where there are any, of the mins
+    levels: Levels | SixBitPairs | None = None
+    adds_mins: bool = False  # the file adds its second factor, so the min is that number negated
+    rest: tuple[int, int] = (0, 0)  # bytes that say nothing new: where they start, how many; kept as they are
     decode: Callable[[U8], F32] | None = None  # float formats only: u8[n, nbytes] to f32[n, block]
 
     @property
     def is_integer(self) -> bool:
+        """Does it have codes?"""
         return bool(self.planes)
+
+    @property
+    def has_mins(self) -> bool:
+        return len(self.factors) > 1
+
+    @property
+    def sub_blocks(self) -> int:
+        return self.block // self.sub_block
 
     def codes(self, packed: U8) -> U8:
         """The unsigned codes: u8[..., blocks * nbytes] to u8[..., blocks * block]."""
         self._need_codes("codes")
         return self._each(packed, self._read_codes, self.block, np.uint8)
 
+    def integers(self, packed: U8) -> NDArray[np.int16]:
+        """What the codes stand for before they are scaled, code - offset or table[code]: i16[..., blocks * block]."""
+        return self.integers_of(self.codes(packed))
+
     def scales(self, packed: U8) -> F32:
         """One scale per sub-block, the exact product where a block holds it in two parts: f32[..., sub-blocks]."""
-        read = self._need_codes("scales")
-        return self._each(packed, read, self.block // self.sub_block, np.float32)
+        self._need_codes("scales")
+        return self._each(packed, self._read_scales, self.sub_blocks, np.float32)
 
     def mins(self, packed: U8) -> F32 | None:
         """One min per sub-block, also exact, or None where the format has none."""
         self._need_codes("mins")
-        if self.read_mins is None:
-            return None
-        return self._each(packed, self.read_mins, self.block // self.sub_block, np.float32)
+        return self._each(packed, self._read_mins, self.sub_blocks, np.float32) if self.has_mins else None
 
     @guarded
     def unpack(self, packed: U8) -> F32:
@@ -117,13 +134,32 @@ class Format:
             codes |= plane.read(blocks)
         return codes ^ np.uint8(self.flip) if self.flip else codes
 
+    def integers_of(self, codes: U8) -> NDArray[np.int16]:
+        if self.table:
+            return np.array(self.table, np.int16)[codes]
+        return codes.astype(np.int16) - np.int16(self.offset)
+
     def _decode_codes(self, blocks: U8) -> F32:
-        numbers = self._read_codes(blocks).astype(np.float32).reshape(len(blocks), -1, self.sub_block)
-        numbers -= np.float32(self.offset)
-        numbers *= self._need_codes("scales")(blocks)[..., None]
-        if self.read_mins is not None:
-            numbers -= self.read_mins(blocks)[..., None]
+        integers = self.integers_of(self._read_codes(blocks))
+        numbers = integers.astype(np.float32).reshape(len(blocks), self.sub_blocks, self.sub_block)
+        numbers *= self._read_scales(blocks)[..., None]
+        if self.has_mins:
+            numbers -= self._read_mins(blocks)[..., None]
         return numbers.reshape(len(blocks), self.block)
+
+    def _read_scales(self, blocks: U8) -> F32:
+        return self._side(blocks, 0)
+
+    def _read_mins(self, blocks: U8) -> F32:
+        return -self._side(blocks, 1) if self.adds_mins else self._side(blocks, 1)
+
+    def _side(self, blocks: U8, side: int) -> F32:
+        """The products of a factor with its levels, f32[n, sub-blocks]: side 0 has the scales, side 1 the mins."""
+        factor = self.factors[side].read(blocks)
+        if self.levels is None:
+            return np.repeat(factor, self.sub_blocks, axis=1)
+        levels = self.levels.read(blocks)[:, side * self.sub_blocks : (side + 1) * self.sub_blocks]
+        return factor * levels.view(np.int8 if self.levels.has_signs else np.uint8).astype(np.float32)
 
     def _assemble(self, n: int, codes: U8, fields: dict[int, U8]) -> U8:
         blocks = np.empty((n, self.nbytes), np.uint8)
@@ -135,12 +171,11 @@ class Format:
 
     # -- checks ---------------------------------------------------------------------------------------------------
 
-    def _need_codes(self, what: str) -> Callable[[U8], F32]:
-        if self.read_scales is None:
+    def _need_codes(self, what: str) -> None:
+        if not self.is_integer:
             raise UnsupportedError(
                 f"{self.name}: a float format has no {what}", source=user_source(), hint="unpack gives its numbers"
             )
-        return self.read_scales
 
     def _check_bytes(self, packed: U8) -> None:
         if packed.dtype != np.uint8:
@@ -180,12 +215,7 @@ def _chunks(rows: int, width: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, rows, step))
 
 
-FORMATS: dict[str, Format] = {}
-
-
-def register(format: Format) -> None:
-    """Make a format known by its name."""
-    FORMATS[format.name] = format
+FORMATS: dict[str, Format] = {}  # by name; `quant.lanes.register` adds to it
 
 
 def format_named(name: str) -> Format:

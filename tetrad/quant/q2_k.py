@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.quant.fields import F32, U8, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Levels, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.search import fit_with_mins
+
+LEVELS = Levels((Plane(start=0, nbytes=16, bits=4, run=16),))
 
 
 def encode(x: F32) -> Parts:
     fit, codes = fit_with_mins(x, sub_block=16, top=3, scale_top=15)
-    pairs = fit.scales.astype(np.uint8) | (fit.mins.astype(np.uint8) << np.uint8(4))
-    fields = {0: pairs, 80: half_bytes(fit.factor), 82: half_bytes(fit.min_factor)}
-    return codes, fields
-
-
-def read_scales(blocks: U8) -> F32:
-    return read_half(blocks, start=80) * (blocks[:, :16] & 15).astype(np.float32)
-
-
-def read_mins(blocks: U8) -> F32:
-    return read_half(blocks, start=82) * (blocks[:, :16] >> 4).astype(np.float32)
+    levels = np.concatenate([fit.scales, fit.mins], axis=1).astype(np.uint8)
+    return codes, {80: half_bytes(fit.factor), 82: half_bytes(fit.min_factor), **LEVELS.fields(levels)}
 
 
 register(
     Format(
         name="q2_k",
+        number=10,
         block=256,
         nbytes=84,
         bits=2,
@@ -38,7 +33,7 @@ register(
         encode=encode,
         sub_block=16,
         planes=(Plane(start=16, nbytes=64, bits=2, run=32),),
-        read_scales=read_scales,
-        read_mins=read_mins,
+        factors=(Factor(80), Factor(82)),
+        levels=LEVELS,
     )
 )

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.quant.fields import F32, U8, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Levels, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.search import fit_signed
 
-SCALE_PLANES = (Plane(start=96, nbytes=8, bits=4, run=8), Plane(start=104, nbytes=4, bits=2, run=4, shift=4))
+LEVEL_PLANES = (Plane(start=96, nbytes=8, bits=4, run=8), Plane(start=104, nbytes=4, bits=2, run=4, shift=4))
+LEVELS = Levels(LEVEL_PLANES, offset=32)
 
 
 def encode(x: F32) -> Parts:
     fit, codes = fit_signed(x, sub_block=16, half=4, scale_half=32)
-    scales = np.empty((len(x), 110), np.uint8)
-    for plane in SCALE_PLANES:
-        plane.write(scales, (fit.scales + np.float32(32)).astype(np.uint8))
-    return codes, {96: scales[:, 96:108], 108: half_bytes(fit.factor)}
-
-
-def read_scales(blocks: U8) -> F32:
-    low, high = (plane.read(blocks) for plane in SCALE_PLANES)
-    return read_half(blocks, start=108) * ((low | high).astype(np.float32) - np.float32(32))
+    return codes, {108: half_bytes(fit.factor), **LEVELS.fields(fit.scales.astype(np.int8).view(np.uint8))}
 
 
 register(
     Format(
         name="q3_k",
+        number=11,
         block=256,
         nbytes=110,
         bits=3,
@@ -39,6 +34,7 @@ register(
         sub_block=16,
         offset=4,
         planes=(Plane(start=32, nbytes=64, bits=2, run=32), Plane(start=0, nbytes=32, bits=1, run=32, shift=2)),
-        read_scales=read_scales,
+        factors=(Factor(108),),
+        levels=LEVELS,
     )
 )

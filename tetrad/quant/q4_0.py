@@ -5,10 +5,9 @@ d f16, 16 bytes of nibbles. Low nibbles hold elements 0..15, high nibbles 16..31
 
 from __future__ import annotations
 
-from functools import partial
-
-from tetrad.quant.fields import F32, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.rounding import round_signed
 
 
@@ -20,6 +19,7 @@ def encode(x: F32) -> Parts:
 register(
     Format(
         name="q4_0",
+        number=2,
         block=32,
         nbytes=18,
         bits=4,
@@ -28,6 +28,6 @@ register(
         sub_block=32,
         offset=8,
         planes=(Plane(start=2, nbytes=16, bits=4, run=16),),
-        read_scales=partial(read_half, start=0),
+        factors=(Factor(0),),
     )
 )

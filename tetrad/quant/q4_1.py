@@ -7,10 +7,9 @@ The min is -m: adding m and taking away -m give the same bits, but for the sign 
 
 from __future__ import annotations
 
-from functools import partial
-
-from tetrad.quant.fields import F32, U8, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.rounding import round_with_min
 
 
@@ -19,13 +18,10 @@ def encode(x: F32) -> Parts:
     return codes, {0: half_bytes(step), 2: half_bytes(low)}
 
 
-def read_mins(blocks: U8) -> F32:
-    return -read_half(blocks, start=2)
-
-
 register(
     Format(
         name="q4_1",
+        number=3,
         block=32,
         nbytes=20,
         bits=4,
@@ -33,7 +29,7 @@ register(
         encode=encode,
         sub_block=32,
         planes=(Plane(start=4, nbytes=16, bits=4, run=16),),
-        read_scales=partial(read_half, start=0),
-        read_mins=read_mins,
+        factors=(Factor(0), Factor(2)),
+        adds_mins=True,
     )
 )

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.quant.fields import F32, U8, Plane, half_bytes, read_half, read_six_bit_pairs, six_bit_pair_bytes
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Plane, SixBitPairs, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.search import fit_with_mins
+
+LEVELS = SixBitPairs(4)
 
 
 def encode(x: F32, top: int = 15) -> Parts:
     fit, codes = fit_with_mins(x, sub_block=32, top=top, scale_top=63)
-    pairs = six_bit_pair_bytes(fit.scales.astype(np.uint8), fit.mins.astype(np.uint8))
-    fields = {0: half_bytes(fit.factor), 2: half_bytes(fit.min_factor), 4: pairs}
-    return codes, fields
-
-
-def read_scales(blocks: U8) -> F32:
-    return read_half(blocks, start=0) * read_six_bit_pairs(blocks, start=4)[0].astype(np.float32)
-
-
-def read_mins(blocks: U8) -> F32:
-    return read_half(blocks, start=2) * read_six_bit_pairs(blocks, start=4)[1].astype(np.float32)
+    levels = np.concatenate([fit.scales, fit.mins], axis=1).astype(np.uint8)
+    return codes, {0: half_bytes(fit.factor), 2: half_bytes(fit.min_factor), **LEVELS.fields(levels)}
 
 
 register(
     Format(
         name="q4_k",
+        number=12,
         block=256,
         nbytes=144,
         bits=4,
@@ -38,7 +33,7 @@ register(
         encode=encode,
         sub_block=32,
         planes=(Plane(start=16, nbytes=128, bits=4, run=32),),
-        read_scales=read_scales,
-        read_mins=read_mins,
+        factors=(Factor(0), Factor(2)),
+        levels=LEVELS,
     )
 )

@@ -6,10 +6,9 @@ High bits form one little-endian word, bit i for element i.
 
 from __future__ import annotations
 
-from functools import partial
-
-from tetrad.quant.fields import F32, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.rounding import round_signed
 
 
@@ -21,6 +20,7 @@ def encode(x: F32) -> Parts:
 register(
     Format(
         name="q5_0",
+        number=6,
         block=32,
         nbytes=22,
         bits=5,
@@ -29,6 +29,6 @@ register(
         sub_block=32,
         offset=16,
         planes=(Plane(start=6, nbytes=16, bits=4, run=16), Plane(start=2, nbytes=4, bits=1, run=1, shift=4)),
-        read_scales=partial(read_half, start=0),
+        factors=(Factor(0),),
     )
 )

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from tetrad.quant.fields import Plane
-from tetrad.quant.format import Format, register
-from tetrad.quant.q4_k import encode, read_mins, read_scales
+from tetrad.quant.fields import Factor, Plane
+from tetrad.quant.format import Format
+from tetrad.quant.lanes import register
+from tetrad.quant.q4_k import LEVELS, encode
 
 register(
     Format(
         name="q5_k",
+        number=13,
         block=256,
         nbytes=176,
         bits=5,
@@ -23,7 +25,7 @@ register(
         encode=partial(encode, top=31),
         sub_block=32,
         planes=(Plane(start=48, nbytes=128, bits=4, run=32), Plane(start=16, nbytes=32, bits=1, run=32, shift=4)),
-        read_scales=read_scales,
-        read_mins=read_mins,
+        factors=(Factor(0), Factor(2)),
+        levels=LEVELS,
     )
 )

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.quant.fields import F32, U8, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Levels, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.search import fit_signed
+
+LEVELS = Levels((Plane(start=192, nbytes=16, bits=8, run=16),), signed=True)
 
 
 def encode(x: F32) -> Parts:
     fit, codes = fit_signed(x, sub_block=16, half=32, scale_half=128)
-    return codes, {192: fit.scales.astype(np.int8).view(np.uint8), 208: half_bytes(fit.factor)}
-
-
-def read_scales(blocks: U8) -> F32:
-    return read_half(blocks, start=208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
+    return codes, {208: half_bytes(fit.factor), **LEVELS.fields(fit.scales.astype(np.int8).view(np.uint8))}
 
 
 register(
     Format(
         name="q6_k",
+        number=14,
         block=256,
         nbytes=210,
         bits=6,
@@ -33,6 +33,7 @@ register(
         sub_block=16,
         offset=32,
         planes=(Plane(start=0, nbytes=128, bits=4, run=64), Plane(start=128, nbytes=64, bits=2, run=32, shift=4)),
-        read_scales=read_scales,
+        factors=(Factor(208),),
+        levels=LEVELS,
     )
 )

@@ -5,12 +5,11 @@ d f16, 32 signed bytes. The code of a byte is q + 128.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from tetrad.quant.fields import F32, Plane, half_bytes, read_half
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Plane, half_bytes
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.rounding import ONE, over, round_away
 
 
@@ -23,6 +22,7 @@ def encode(x: F32) -> Parts:
 register(
     Format(
         name="q8_0",
+        number=8,
         block=32,
         nbytes=34,
         bits=8,
@@ -32,6 +32,6 @@ register(
         offset=128,
         planes=(Plane(start=2, nbytes=32, bits=8, run=32),),
         flip=0x80,
-        read_scales=partial(read_half, start=0),
+        factors=(Factor(0),),
     )
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.quant.fields import F32, U8, Plane
-from tetrad.quant.format import Format, Parts, register
+from tetrad.quant.fields import F32, Factor, Plane
+from tetrad.quant.format import Format, Parts
+from tetrad.quant.lanes import register
 from tetrad.quant.rounding import ONE, largest, over
 
 
@@ -21,14 +22,10 @@ def encode(x: F32) -> Parts:
     return (q + 128).astype(np.uint8), {0: step.astype("<f4").view(np.uint8), 260: sums.view(np.uint8)}
 
 
-def read_scales(blocks: U8) -> F32:
-    step = blocks[:, :4].view("<f4").astype(np.float32)
-    return np.repeat(step, 8, axis=1)
-
-
 register(
     Format(
         name="q8_k",
+        number=15,
         block=256,
         nbytes=292,
         bits=8,
@@ -38,6 +35,7 @@ register(
         offset=128,
         planes=(Plane(start=4, nbytes=256, bits=8, run=256),),
         flip=0x80,
-        read_scales=read_scales,
+        factors=(Factor(0, "f32"),),
+        rest=(260, 32),
     )
 )

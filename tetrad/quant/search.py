@@ -1,8 +1,9 @@
-"""Block formats: the scales and codes that come nearest to given numbers, for formats that keep scales in two parts.
+"""Block formats: the scales and codes that come nearest to given numbers, for formats that leave a choice.
 
 Receives f32[n, block]; returns the f16 factor of every block, the small integer scales (and mins) of its sub-blocks and
-the codes. First each sub-block alone: codes for some twenty step sizes, the least-squares line through each, the best
-kept. Then the scales are rounded to what the block can hold, trying the neighbours of each as well.
+the codes. What a code stands for is an integer, from a range or from a code book (`Near`). First each sub-block alone:
+codes for some twenty step sizes, the least-squares line through each, the best kept. Then the scales are rounded to
+what the block can hold, trying the neighbours of each as well.
 
 Arrays of elements are [elements, n, sub-blocks] in here: sums over the first axis run along whole rows of memory.
 """
@@ -10,17 +11,22 @@ Arrays of elements are [elements, n, sub-blocks] in here: sums over the first ax
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from tetrad.core.record import record
+from tetrad.quant.codebook import CodeBook
 from tetrad.quant.fields import F32, U8, as_half
 from tetrad.quant.rounding import largest, over
 
 STRETCH = np.linspace(-2, 2, 21, dtype=np.float32)  # the range is divided into this many codes more than there are
 LEAST_HALF, LEAST_NORMAL_HALF = np.float32(2**-24), np.float32(2**-14)
 NEAR = (-1, 0, 1)
+RATIOS = np.linspace(0.8, 1.3, 26, dtype=np.float32)  # of the end of a code book, to where the largest number goes
 Range = tuple[int, int]  # both ends included
+Near = Callable[[F32, F32], F32]  # numbers and a step -> the integers whose multiples of the step are nearest
 
 
 @record
@@ -39,19 +45,38 @@ def fit_with_mins(x: F32, sub_block: int, top: int, scale_top: int) -> tuple[Sca
     step, low = _lines(groups, top)
     factor, min_factor = (_factor(v.max(axis=1, keepdims=True) / np.float32(scale_top)) for v in (step, low))
     first = Scales(factor, np.rint(over(step, factor)), min_factor, np.rint(over(low, min_factor)))
-    kept = _best_nearby(groups, first, (0, top), (0, scale_top), NEAR)
-    return kept, _as_blocks(_codes(groups, kept, (0, top)), x)
+    near = partial(_nearest, limits=(0, top))
+    kept = _best_nearby(groups, first, near, (0, scale_top), NEAR)
+    return kept, _as_blocks(_codes(groups, kept, near), x)
 
 
 def fit_signed(x: F32, sub_block: int, half: int, scale_half: int) -> tuple[Scales, U8]:
     """Codes q + half with q in -half..half-1, scales -scale_half..scale_half-1, no mins."""
+    near = partial(_nearest, limits=(-half, half - 1))
     groups = _groups(x, sub_block)
-    step = _steps(groups, half)
+    kept = _without_mins(groups, _steps(groups, near, -(half + STRETCH)), near, scale_half)
+    return kept, _as_blocks(_codes(groups, kept, near) + np.float32(half), x)
+
+
+def fit_book(x: F32, sub_block: int, book: CodeBook, scale_half: int) -> tuple[Scales, U8]:
+    """Codes of a code book, scales -scale_half..scale_half-1, no mins."""
+    groups = _groups(x, sub_block)
+    kept = _without_mins(groups, _steps(groups, book.nearest, book.end * RATIOS), book.nearest, scale_half)
+    return kept, _as_blocks(book.codes(_codes(groups, kept, book.nearest)), x)
+
+
+def fit_book_step(x: F32, book: CodeBook) -> tuple[F32, U8]:
+    """The f16 step of every block, f32[n, 1], and codes of a code book."""
+    groups = _groups(x, x.shape[1])
+    step = _factor(_steps(groups, book.nearest, book.end * RATIOS))
+    return step, _as_blocks(book.codes(book.nearest(groups, step)), x)
+
+
+def _without_mins(groups: F32, step: F32, near: Near, scale_half: int) -> Scales:
     # The largest scale goes to the end of the range that reaches further.
     factor = _factor(largest(step, axis=1) / np.float32(-scale_half))
     first = Scales(factor, np.rint(over(step, factor)), np.zeros_like(factor), np.zeros_like(step))
-    kept = _best_nearby(groups, first, (-half, half - 1), (-scale_half, scale_half - 1), (0,))
-    return kept, _as_blocks(_codes(groups, kept, (-half, half - 1)) + np.float32(half), x)
+    return _best_nearby(groups, first, near, (-scale_half, scale_half - 1), (0,))
 
 
 def _factor(wanted: F32) -> F32:
@@ -64,11 +89,11 @@ def _groups(x: F32, sub_block: int) -> F32:
     return np.ascontiguousarray(x.reshape(len(x), -1, sub_block).transpose(2, 0, 1))
 
 
-def _as_blocks(codes: F32, x: F32) -> U8:
+def _as_blocks(codes: F32 | U8, x: F32) -> U8:
     return codes.astype(np.uint8).transpose(1, 2, 0).reshape(x.shape)
 
 
-def _best_nearby(groups: F32, first: Scales, codes: Range, limits: Range, min_moves: tuple[int, ...]) -> Scales:
+def _best_nearby(groups: F32, first: Scales, near: Near, limits: Range, min_moves: tuple[int, ...]) -> Scales:
     """Of the integer scales and mins around the first ones, in every sub-block those with the least error."""
     scales, mins = (np.clip(v, *limits) for v in (first.scales, first.mins))
     least = np.full(scales.shape, np.inf, np.float32)
@@ -76,15 +101,15 @@ def _best_nearby(groups: F32, first: Scales, codes: Range, limits: Range, min_mo
     for move, min_move in itertools.product(NEAR, min_moves):
         s, m = np.clip(scales + np.float32(move), *limits), np.clip(mins + np.float32(min_move), *limits)
         tried = Scales(first.factor, s, first.min_factor, m)
-        error = _error(groups, tried, _codes(groups, tried, codes))
+        error = _error(groups, tried, _codes(groups, tried, near))
         better = error < least
         least = np.where(better, error, least)
         kept_scales, kept_mins = np.where(better, s, kept_scales), np.where(better, m, kept_mins)
     return Scales(first.factor, kept_scales, first.min_factor, kept_mins)
 
 
-def _codes(groups: F32, scales: Scales, limits: Range) -> F32:
-    return _nearest(groups + scales.min_factor * scales.mins, scales.factor * scales.scales, limits)
+def _codes(groups: F32, scales: Scales, near: Near) -> F32:
+    return near(groups + scales.min_factor * scales.mins, scales.factor * scales.scales)
 
 
 def _error(groups: F32, scales: Scales, codes: F32) -> F32:
@@ -122,13 +147,13 @@ def _regression(count: np.float32, c: F32, cc: F32, cx: F32, x: F32) -> tuple[F3
     return np.where(through_zero, over(cx, cc), slope), np.where(through_zero, np.float32(0), shift)
 
 
-def _steps(groups: F32, half: int) -> F32:
-    """The signed step whose multiples -half..half-1 come nearest to each group."""
+def _steps(groups: F32, near: Near, ends: F32) -> F32:
+    """The signed step whose multiples come nearest to each group; `ends` are the multiples tried for the largest."""
     furthest = largest(groups, axis=0).reshape(groups.shape[1:])
     best = np.zeros(furthest.shape, np.float32)
-    kept = furthest / np.float32(-half)
-    for stretch in STRETCH:
-        codes = _nearest(groups, furthest / -(half + stretch), (-half, half - 1))
+    kept: F32 = furthest / ends[len(ends) // 2]
+    for end in ends:
+        codes = near(groups, furthest / end)
         cc, cx = _dot(codes, codes), _dot(codes, groups)
         step = over(cx, cc)
         gain = step * cx  # what the least-squares step takes from the sum of squares

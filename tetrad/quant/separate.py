@@ -6,19 +6,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.quant.fields import U8, six_bit_pair_bytes
-from tetrad.quant.lanes import BLOCK, ROWS, Lanes
+from tetrad.quant.fields import U8
+from tetrad.quant.lanes import BLOCK, REST, ROWS, SIGN, Lanes
 
 
 def separate(lanes: Lanes, packed: U8, rows: int) -> U8:
     """u8[n rounded up to 16, bytes of a row here] -> u8[rows, bytes of a row in the file]"""
     groups = len(packed) // ROWS
     whole = np.ascontiguousarray(packed).reshape(groups, -1, lanes.super_bytes)
-    supers = whole.shape[1]
-    body = whole[..., lanes.head_bytes :].reshape(groups, supers, lanes.blocks, lanes.block_bytes)
+    body = body_of(lanes, whole)
     codes = read_codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(-1, lanes.format.block)
     blocks = lanes.format._assemble(len(codes), codes, fields_of(lanes, whole, body))
     return np.ascontiguousarray(blocks.reshape(groups * ROWS, -1)[:rows])
+
+
+def body_of(lanes: Lanes, whole: U8) -> U8:
+    """The blocks of super-blocks: [group, super-block, block, bytes]"""
+    body = whole[..., lanes.head_bytes : lanes.head_bytes + lanes.body_bytes]
+    return body.reshape(*whole.shape[:2], lanes.blocks, lanes.block_bytes)
 
 
 def read_codes(lanes: Lanes, body: U8) -> U8:
@@ -44,18 +49,22 @@ def read_scales(lanes: Lanes, body: U8, side: int) -> U8:
     return np.ascontiguousarray(turned).reshape(body.shape[0] * ROWS * body.shape[1], -1)
 
 
+def read_units(units: U8, count: int, size: int) -> U8:
+    """[group, super-block, bytes], units of sixteen rows side by side -> [blocks of the file, units, bytes of one]"""
+    rows = units.reshape(*units.shape[:2], count, ROWS, size).transpose(0, 3, 1, 2, 4)
+    return np.ascontiguousarray(rows).reshape(units.shape[0] * ROWS * units.shape[1], count, size)
+
+
 def fields_of(lanes: Lanes, whole: U8, body: U8) -> dict[int, U8]:
     """Every field of a file block but its codes: where it starts -> its bytes."""
-    source, found = lanes.source, dict[int, U8]()
-    head = whole[..., : lanes.head_bytes].reshape(*whole.shape[:2], lanes.supers, ROWS, 2)
-    for i, start in enumerate(source.factors):
-        factor = np.ascontiguousarray(head[:, :, i].transpose(0, 2, 1, 3)).reshape(-1, 2)
-        factor[:, 1] ^= np.uint8(0x80 if i else 0)
-        found[start] = factor
-    if source.has_pairs:
-        found[source.scale] = six_bit_pair_bytes(read_scales(lanes, body, 0), read_scales(lanes, body, 1))
-        return found
-    found[source.scale] = read_scales(lanes, body, 0)
-    if source.low is not None:
-        found[source.low] = read_scales(lanes, body, 1)
-    return found
+    format, found = lanes.format, dict[int, U8]()
+    head = read_units(whole[..., : lanes.head_bytes], len(lanes.factors), lanes.factor_bytes)
+    head[:, 1:, -1] ^= np.uint8(SIGN)
+    for i, factor in enumerate(format.factors):
+        found[factor.start] = head[:, i] if lanes.factors else read_scales(lanes, body, i)
+    if format.levels is not None:
+        sides = [read_scales(lanes, body, side) for side in range(lanes.sides)]
+        found |= format.levels.fields(np.concatenate(sides, axis=1))
+    start, size = format.rest
+    rest = read_units(whole[..., lanes.head_bytes + lanes.body_bytes :], size // REST, REST)
+    return found | {start: rest.reshape(len(rest), size)} if size else found

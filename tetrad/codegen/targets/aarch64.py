@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from tetrad.codegen.targets.isa import Features, Isa, Relocations
-from tetrad.codegen.targets.pieces import joined, pieces
+from tetrad.codegen.targets.pieces import constant_bytes, joined, pieces
 from tetrad.core.errors import CompileError
 from tetrad.core.record import replace
 from tetrad.core.target import NEAR, Target, Tile
@@ -88,6 +88,21 @@ def dot4_piece(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
 
 def sum_of_products(cg: Codegen, name: str, acc: str, left: str, right: str) -> str:
     return cg.call(WORD, f"llvm.aarch64.neon.{name}.v4i32.v16i8", (WORD, acc), (BYTE, left), (BYTE, right))
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
+    if cg.lanes % WIDTH:
+        return None
+    entries = constant_bytes(table)
+    words = []
+    for part in pieces(cg, WIDTH, x):
+        places = cg.new(f"bitcast {WORD} {part} to {BYTE}")
+        found = cg.call(BYTE, "llvm.aarch64.neon.tbl1.v16i8", (BYTE, entries), (BYTE, places))
+        words.append(cg.new(f"bitcast {BYTE} {found} to {WORD}"))
+    return joined(cg, WIDTH, words)
 
 
 # -- extremes ---------------------------------------------------------------------------------------------------------
@@ -184,6 +199,7 @@ ISA = Isa(
     IDENTITY,
     Relocations(183, frozenset({ABS64, PREL64, PREL32, ADR_PAGE, ADD_LOW, *LOAD_LOW, *JUMPS}), fill, stub),
     dot4,
+    lookup,
     float_extremum,
     "",  # stores around the cache of a whole line at a time: LLVM has no instruction for them here
     attributes,

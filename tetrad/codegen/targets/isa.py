@@ -47,6 +47,7 @@ class Isa:
     identity: tuple[str, ...]  # lines of /proc/cpuinfo that together say which processor it is
     relocations: Relocations
     dot4: Callable[[Codegen, n.Dot4, str, str, str], str | None]  # of vectors acc, u, s; None: no instruction fits
+    lookup: Callable[[Codegen, tuple[int, ...], str], str | None]  # bytes of a table by a vector; None: no instruction
     extremum: Callable[[Codegen, str, DType, str, str], str]  # "min" or "max" of vectors of floats
     stream_fence: str  # intrinsic that orders stores around the cache; "" if there are no such stores
     attributes: Callable[[Target], str]  # of every function

@@ -17,6 +17,11 @@ def pieces(cg: Codegen, width: int, x: str) -> list[str]:
     return [cg.new(f"shufflevector {wide} {x}, {wide} poison, {word} <{part}>") for part in lanes]
 
 
+def constant_bytes(values: tuple[int, ...]) -> str:
+    """Unsigned bytes as a vector of LLVM, which writes them signed."""
+    return f"<{', '.join(f'i8 {value - 256 if value > 127 else value}' for value in values)}>"
+
+
 def joined(cg: Codegen, width: int, parts: list[str]) -> str:
     """The pieces as one vector."""
     while len(parts) > 1:

@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from tetrad.codegen.targets.isa import Features, Isa, Relocations
-from tetrad.codegen.targets.pieces import joined, pieces
+from tetrad.codegen.targets.pieces import constant_bytes, joined, pieces
 from tetrad.core.record import record, replace
 from tetrad.core.target import NEAR, Target, Tile
 from tetrad.kernel import nodes as n
@@ -187,6 +187,25 @@ def pairs_wide(cg: Codegen, piece: Piece, u: str, s: str) -> str:
     return cg.new(f"add {word} {even}, {odd}")
 
 
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+SHUFFLES = {8: "llvm.x86.avx2.pshuf.b", 16: "llvm.x86.avx512.pshuf.b.512"}
+
+
+def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
+    """pshufb takes bytes of each 16 by the low four bits; SSE2 has none."""
+    if cg.lanes % 8 or cg.target.vector_bits == 128:
+        return None
+    piece = piece_of(cg)
+    entries = constant_bytes(table * (piece.width // 4))
+    words = []
+    for part in pieces(cg, piece.width, x):
+        places = cg.new(f"bitcast {piece.word} {part} to {piece.byte}")
+        found = cg.call(piece.byte, SHUFFLES[piece.width], (piece.byte, entries), (piece.byte, places))
+        words.append(cg.new(f"bitcast {piece.byte} {found} to {piece.word}"))
+    return joined(cg, piece.width, words)
+
+
 # -- extremes ---------------------------------------------------------------------------------------------------------
 
 RANGE = "llvm.x86.avx512.mask.range.ps.512"  # the extreme of two numbers, with -0 < +0
@@ -271,6 +290,7 @@ ISA = Isa(
     IDENTITY,
     Relocations(62, frozenset(ABSOLUTE + RELATIVE), fill, stub),
     dot4,
+    lookup,
     float_extremum,
     "llvm.x86.sse.sfence",
     attributes,

@@ -1,6 +1,7 @@
 """GGUF, the layout: numbers, sizes and limits of the format, and the values that reader and writer share.
 
-Receives nothing; returns tables and small frozen values. Numbers and block sizes are those of ggml.h and ggml-common.h.
+Receives nothing; returns tables and small frozen values. Numbers and block sizes are those of ggml.h and ggml-common.h;
+a format that Tetrad reads says its own, in its file in `quant`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tetrad.core.record import record
+from tetrad.quant import formats
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)  # the same bytes; version 3 only added big-endian files
@@ -41,43 +43,29 @@ class Format(NamedTuple):
     nbytes: int
 
 
-FORMATS: dict[str, Format] = {
-    "f32": Format(0, 1, 4),
-    "f16": Format(1, 1, 2),
-    "q4_0": Format(2, 32, 18),
-    "q4_1": Format(3, 32, 20),
-    "q5_0": Format(6, 32, 22),
-    "q5_1": Format(7, 32, 24),
-    "q8_0": Format(8, 32, 34),
+# What a file may hold and no file of `quant` reads: known here for its size.
+SIZES_ONLY: dict[str, Format] = {
     "q8_1": Format(9, 32, 36),
-    "q2_k": Format(10, 256, 84),
-    "q3_k": Format(11, 256, 110),
-    "q4_k": Format(12, 256, 144),
-    "q5_k": Format(13, 256, 176),
-    "q6_k": Format(14, 256, 210),
-    "q8_k": Format(15, 256, 292),
     "iq2_xxs": Format(16, 256, 66),
     "iq2_xs": Format(17, 256, 74),
     "iq3_xxs": Format(18, 256, 98),
     "iq1_s": Format(19, 256, 50),
-    "iq4_nl": Format(20, 32, 18),
     "iq3_s": Format(21, 256, 110),
     "iq2_s": Format(22, 256, 82),
-    "iq4_xs": Format(23, 256, 136),
     "i8": Format(24, 1, 1),
     "i16": Format(25, 1, 2),
     "i32": Format(26, 1, 4),
     "i64": Format(27, 1, 8),
     "f64": Format(28, 1, 8),
     "iq1_m": Format(29, 256, 56),
-    "bf16": Format(30, 1, 2),
     "tq1_0": Format(34, 256, 54),
     "tq2_0": Format(35, 256, 66),
-    "mxfp4": Format(39, 32, 17),
     "nvfp4": Format(40, 64, 36),
     "q1_0": Format(41, 128, 18),
     "q2_0": Format(42, 64, 18),
 }
+READ = {name: Format(format.number, format.block, format.nbytes) for name, format in formats.items()}
+FORMATS: dict[str, Format] = dict(sorted((READ | SIZES_ONLY).items(), key=lambda entry: entry[1].number))
 FORMAT_NAMES = {f.number: name for name, f in FORMATS.items()}
 
 
