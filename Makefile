@@ -17,7 +17,7 @@ EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/codegen tests/lower tests/quant/test_lanes.py tests/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated replay docs lint bench bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated test-aarch64 replay docs lint bench bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -41,6 +41,12 @@ test-emulated: $(TEST_READY)
 	  EMULATED=$$name $(VENV)/bin/python -m pytest -p tests.emulated.plugin -o timeout=1200 -k "not ctrl_c" \
 	    $(EMULATED_TESTS) || exit 1; \
 	done
+
+# AArch64 in qemu's user mode, on a Debian system: the same bits as here, and tests there. Half an hour on two processors;
+# PARTS is any of: bits levels tokens tests.
+test-aarch64: $(TEST_READY)
+	@command -v qemu-aarch64 >/dev/null || test "$$(id -u)" != 0 || apt-get install --yes --quiet=2 qemu-user
+	$(VENV)/bin/python -m tests.aarch64 $(PARTS)
 
 # What the compiler makes of a fixed set of programs, at BASE and here: nothing is printed for a refactor.
 replay: $(TEST_READY)

@@ -141,6 +141,9 @@ def products() -> Iterator[Case]:
         yield elementwise(f"fma {dtype}", width, lambda k, *x: k.fma(*x), *columns)
     for u_max, width in itertools.product((15, 127, 128, 255), (1, 4, 8, 12, 16, 32, 64)):
         yield dot(u_max, width)
+        yield dot_of_one(u_max, width)
+    for width in (1, 4, 8, 12, 16, 32, 64):
+        yield dot(255, width, signed=True)
     for width in (1, 3, 4, 8, 12, 16, 32):
         yield table(width)
 
@@ -153,19 +156,36 @@ def table(width: int) -> Case:
     return elementwise("lookup", width, lambda k, x: k.lookup(x, entries), (u32, places.view(np.uint32).ravel()))
 
 
-def dot(u_max: int, width: int) -> Case:
+def dot(u_max: int, width: int, *, signed: bool = False) -> Case:
     """Largest products of either sign in every combination, then anything."""
     rng = np.random.default_rng(4)
-    corners = itertools.product((0, u_max), (-128, 127), repeat=2)
+    least = -127 if signed else -128
+    corners = itertools.product((0, 128, u_max) if signed else (0, u_max), (least, 127), repeat=2)
     u, s = [], []
     for ua, sa, ub, sb in corners:
         u.append([ua, ub, ua, ub])
         s.append([sa, sb, sb, sa])
     us = np.concatenate([np.array(u, np.uint8), rng.integers(0, u_max + 1, (64, 4), dtype=np.uint8)])
-    ss = np.concatenate([np.array(s, np.int8), rng.integers(-128, 128, (64, 4), dtype=np.int8)])
+    ss = np.concatenate([np.array(s, np.int8), rng.integers(least, 128, (64, 4), dtype=np.int8)])
     acc = random_array(rng, i32, len(us))
     columns = [(i32, acc), (u32, us.view(np.uint32).ravel()), (u32, ss.view(np.uint32).ravel())]
-    return elementwise(f"dot4 {u_max}", width, lambda k, a, x, y: k.dot4(a, x, y, u_max), *columns)
+    name = f"dot4 signed {u_max}" if signed else f"dot4 {u_max}"
+    return elementwise(name, width, lambda k, a, x, y: k.dot4(a, x, y, u_max, signed=signed), *columns)
+
+
+def dot_of_one(u_max: int, width: int) -> Case:
+    """One side, or both, are the same for all lanes: twice added to a number of each lane."""
+    k = KernelBuilder(f"dot4 of one {u_max} x{width}", workgroup=width)
+    u, s, y = k.buffer("u", u32), k.buffer("s", u32), k.buffer("y", i32, "write")
+    one, same = k.load(u, k.group_id()), k.load(s, k.group_id())
+    first = k.dot4(k.cast(k.lane(), i32), one, k.load(s, k.global_id()), u_max)
+    with k.when(k.lane() < width - width // 3):
+        k.store(y, k.global_id(), k.dot4(first, k.load(u, k.global_id()), same, u_max))
+    k.store(y, k.global_id() + 4 * width, k.dot4(k.dot4(first, one, same, u_max), one, same, u_max))
+    rng = np.random.default_rng(18)
+    us, ss = rng.integers(0, u_max + 1, (4 * width, 4), np.uint8), rng.integers(-128, 128, (4 * width, 4), np.int8)
+    arrays = {"u": us.view(np.uint32).ravel(), "s": ss.view(np.uint32).ravel(), "y": np.zeros(8 * width, np.int32)}
+    return Case(k.finish(), arrays, {}, (4, 1, 1))
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -176,6 +196,7 @@ def memory() -> Iterator[Case]:
         for make in (
             copy,
             streamed,
+            streamed_in_part,
             strided,
             gathered,
             scattered,
@@ -204,6 +225,22 @@ def streamed(dtype: DType, width: int) -> Case:
     k.store(y, k.global_id(), k.load(x, k.global_id()), hint="stream")
     data = random_array(np.random.default_rng(6), dtype, 4 * width)
     return Case(k.finish(), {"x": data, "y": np.zeros_like(data)}, {}, (4, 1, 1))
+
+
+def streamed_in_part(dtype: DType, width: int) -> Case:
+    """The last workgroup has not all lanes; then lanes that data choose, and every second element."""
+    k = KernelBuilder(f"stream in part {dtype} x{width}", workgroup=width)
+    x, y, size = k.buffer("x", dtype), k.buffer("y", dtype, "write"), k.arg("n")
+    chosen, i = k.buffer("chosen", bool_), k.global_id()
+    with k.when(i < size, guard=True):
+        k.store(y, i, k.load(x, i), hint="stream")
+        with k.when(k.load(chosen, i)):
+            k.store(y, i + size, k.load(x, i), hint="stream")
+        k.store(y, size * 2 + i * 2, k.load(x, i), hint="stream")
+    rng = np.random.default_rng(19)
+    data, some = random_array(rng, dtype, 45), random_array(rng, bool_, 45)
+    arrays = {"x": data, "chosen": some, "y": np.zeros(4 * 45, dtype.np)}
+    return Case(k.finish(), arrays, {"n": 45}, (-(-45 // width), 1, 1))
 
 
 def strided(dtype: DType, width: int) -> Case:

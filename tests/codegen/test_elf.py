@@ -66,9 +66,11 @@ def test_each_load_has_its_own_data(image: bytes) -> None:
     assert (first(), first(), second()) == (41, 42, 41)
 
 
-def test_what_is_there_for_unwinding_stays_in_the_file() -> None:
+def test_what_is_there_for_unwinding_is_not_in_the_way() -> None:
+    """x86-64 has a type of sections for it, which stay in the file; elsewhere it is data that nobody reads."""
     image = compile_object(TEXT.replace(" nounwind", ""), host_target())
-    assert elf.UNWIND in {section.type for section in elf.sections_of(image)}
+    assert b".eh_frame\0" in image
+    assert not any(section.is_loaded for section in elf.sections_of(image) if section.type == elf.UNWIND)
     assert elf.understood(image) is not None
     twice = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(load_object(image, NAMES).address["twice"])
     assert [twice(i) for i in range(4)] == [0.0, 4.0, 8.0, 16.0]

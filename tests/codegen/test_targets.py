@@ -14,7 +14,8 @@ from tests.codegen.machine import assert_same_arrays, compiled, evaluated, host,
 from tests.modules import ROOT
 from tetrad.codegen import targets
 from tetrad.codegen.rules import rules
-from tetrad.codegen.targets import LEVELS, missing_features, select_target, x86_64
+from tetrad.codegen.targets import LEVELS, isa_of, missing_features, select_target, x86_64
+from tetrad.codegen.targets.isa import Features, Isa
 from tetrad.core.dtypes import DType, bf16, f16, f32
 from tetrad.core.errors import FlagError
 from tetrad.core.target import Target
@@ -63,6 +64,8 @@ REACHED = [
     ((), "x86-64"), (("avx2", "fma"), "x86-64"), (V3, "x86-64-v3"), ((*V3, "avxvnni"), "x86-64-v3-vnni"),
     ((*V3, "avx512f", "avx512vnni"), "x86-64-v3"), (V4, "x86-64-v4"), ((*V4, "avxvnni"), "x86-64-v4"),
     ((*V4, "avx512vnni", "avxvnni"), "x86-64-v4-vnni"),
+    (("neon",), "aarch64"), (("neon", "i8mm"), "aarch64"), (("neon", "dotprod"), "aarch64-dotprod"),
+    (("neon", "dotprod", "i8mm"), "aarch64-i8mm"),
 ]  # fmt: skip
 
 
@@ -70,19 +73,25 @@ REACHED = [
 def test_a_processor_is_of_the_level_whose_features_it_has(
     features: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False)
-    monkeypatch.setattr(targets, "host_features", lambda: known | dict.fromkeys(features, True))
-    monkeypatch.setattr(targets, "host_cpu", lambda: "x86-64")
-    reached, level = targets.host_target(), LEVELS[name]
+    level = LEVELS[name]
+    known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False) if level.triple.startswith("x86") else {}
+    pretend(monkeypatch, isa_of(level), level.cpu, known | dict.fromkeys(features, True))
+    reached = targets.host_target()
     assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (level.vector_bits, level.dot4, level.f32_tile)
     assert missing_features(level) == ()
     assert all(f"{'+' if k in features else '-'}{k}" in reached.features.split(",") for k in known)
 
 
 def test_a_processor_may_prefer_another_tile_than_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "host_features", lambda: dict.fromkeys((*V4, "avx512vnni"), True))
-    monkeypatch.setattr(targets, "host_cpu", lambda: "znver4")
+    pretend(monkeypatch, x86_64.ISA, "znver4", dict.fromkeys((*V4, "avx512vnni"), True))
     assert targets.host_target().f32_tile == x86_64.PREFERRED["znver4"]["f32_tile"] != LEVELS["x86-64-v4"].f32_tile
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, isa: Isa, cpu: str, features: Features) -> None:
+    """Be on another processor, of any family."""
+    monkeypatch.setattr(targets, "host_isa", lambda: isa)
+    monkeypatch.setattr(targets, "host_cpu", lambda: cpu)
+    monkeypatch.setattr(targets, "host_features", lambda: features)
 
 
 def test_an_unknown_target_is_told_the_known_ones() -> None:
@@ -134,7 +143,8 @@ def test_all_patterns_of_a_small_float_widen_exactly(dtype: DType, width: int, t
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 def test_f32_narrows_with_one_rounding_to_even(dtype: DType, width: int, target: Target) -> None:
     """Every small float, the middle to its neighbour and one f32 step to either side of both; overflow; NaN."""
-    patterns = np.arange(1 << 16, dtype=np.uint16).view(dtype.np).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # some processors tell NumPy of NaNs that signal
+        patterns = np.arange(1 << 16, dtype=np.uint16).view(dtype.np).astype(np.float32)
     numbers = np.sort(patterns[np.isfinite(patterns)])
     middles = ((numbers[1:].astype(np.float64) + numbers[:-1]) / 2).astype(np.float32)
     around = np.concatenate([numbers, middles])

@@ -22,7 +22,7 @@ HEADER = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, version 1
 PROGBITS, SYMTAB, RELA, NOBITS, UNWIND = 1, 2, 4, 8, 0x70000001
 WRITE, ALLOC = 1, 2
 UNDEFINED = 0
-STUB = 16  # bytes of a jump and its address, at most
+STUB = 32  # bytes of a jump and its address, at most, in any family of processors
 
 
 SECTION, SYMBOL, RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")

@@ -164,8 +164,10 @@ def linked(image: bytes, symbols: tuple[str, ...]) -> Library:
 
 @cache
 def linker() -> Any:
+    """JITLink puts all of an object side by side. LLVM's older linker does not: it ends the process where one part lies
+    too far from another for an instruction of AArch64 (`overflow check failed for relocation`)."""
     llvm()  # knows the processor from then on
-    return importlib.import_module("llvmlite.binding").create_lljit_compiler()
+    return importlib.import_module("llvmlite.binding").create_lljit_compiler(use_jit_link=True)
 
 
 @cache

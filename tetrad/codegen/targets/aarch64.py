@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 TRIPLE = "aarch64-unknown-linux-gnu"
 
 # A tile of 6 x 16 floats takes 24 registers; four hold the right side, fmla takes an element of the left from another.
-BASELINE = Target("aarch64", TRIPLE, "generic", "+neon", 128, True, "portable", Tile(6, 1), Tile(3, 1), NEAR, 2)
-DOTPROD = replace(BASELINE, name="aarch64-dotprod", features="+neon,+dotprod", dot4="sdot", lowbit_tokens=4)
+# Of doubles, 2 x 16 take 16 and the right side eight: a third row would not fit. A token of a low-bit tile takes eight,
+# sums in integers and in floats: more than two would leave no room for the weights.
+BASELINE = Target("aarch64", TRIPLE, "generic", "+neon", 128, True, "portable", Tile(6, 1), Tile(2, 1), NEAR, 2)
+DOTPROD = replace(BASELINE, name="aarch64-dotprod", features="+neon,+dotprod", dot4="sdot")
 I8MM = replace(
     DOTPROD, name="aarch64-i8mm", features="+neon,+dotprod,+i8mm", dot4="usdot", dots_mixed_bytes=True
 )  # fmt: skip
