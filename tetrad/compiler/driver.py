@@ -117,10 +117,16 @@ class Compiled:
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
         """One call; `dims` are the sizes of the Dims, by sorted name."""
-        runner = self.runners.get(dims) or self.runner(dims)
-        if runner is not self.latest:
-            self.latest, runner.turn = runner, next(TURNS)
+        runner = self.latest
+        if runner is None or runner.sizes != dims:
+            runner = self.latest = self.turned_to(dims)
         return runner.run(storages)
+
+    def turned_to(self, dims: tuple[int, ...]) -> Runner:
+        """The runner of other sizes than those of the call before."""
+        runner = self.runners.get(dims) or self.runner(dims)
+        runner.turn = next(TURNS)
+        return runner
 
     def runner(self, dims: tuple[int, ...] = ()) -> Runner:
         with self.lock:
@@ -144,6 +150,7 @@ class Runner:
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
         self._compiled, self.dims, self.turn = weakref.ref(compiled), dims, next(TURNS)
+        self.sizes = tuple(dims[name] for name in compiled.dims)
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table

@@ -74,17 +74,25 @@ class Recalled:
         self.lock = object_lock()
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
-        ready = self.made.get(dims) or self.ready(dims)
-        if ready is not self.latest:
-            self.latest, ready.turn = ready, next(TURNS)
+        ready = self.latest
+        if ready is None or ready.sizes != dims:
+            ready = self.latest = self.turned_to(dims)
         return ready.run(storages)
+
+    def turned_to(self, dims: tuple[int, ...]) -> Ready:
+        """What is ready for other sizes than those of the call before."""
+        ready = self.made.get(dims) or self.ready(dims)
+        ready.turn = next(TURNS)
+        return ready
 
     def ready(self, dims: tuple[int, ...] = ()) -> Ready:
         with self.lock:
             if dims not in self.made:
                 if len(self.made) >= MOST_PREPARED:
                     self.give_up(least_used(self.made))
-                self.made[dims] = self.make_ready(dims)
+                made = self.make_ready(dims)
+                made.sizes = dims
+                self.made[dims] = made
             return self.made[dims]
 
     def give_up(self, dims: tuple[int, ...]) -> None:

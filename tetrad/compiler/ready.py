@@ -52,6 +52,7 @@ class Ready:
         self.needs_arena = table.base_count > inputs + len(plan)
         self.arenas = arenas
         self.turn = next(TURNS)
+        self.sizes: tuple[int, ...] = ()  # of the Dims, for whom it was made
 
     def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
         if self.copied:
