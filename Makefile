@@ -45,7 +45,7 @@ test-emulated: $(TEST_READY)
 # AArch64 in qemu's user mode, on a Debian system: the same bits as here, and tests there. Half an hour on two processors;
 # PARTS is any of: bits levels tokens tests.
 test-aarch64: $(TEST_READY)
-	@command -v qemu-aarch64 >/dev/null || test "$$(id -u)" != 0 || apt-get install --yes --quiet=2 qemu-user
+	@command -v qemu-aarch64 >/dev/null || test "$$(id -u)" != 0 || apt-get install --yes qemu-user
 	$(VENV)/bin/python -m tests.aarch64 $(PARTS)
 
 # What the compiler makes of a fixed set of programs, at BASE and here: nothing is printed for a refactor.

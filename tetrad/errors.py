@@ -35,6 +35,7 @@ from tetrad.core.errors import (
     TextError,
     TraceError,
     TrapError,
+    UnknownSettingError,
     UnsupportedError,
     VerifyError,
 )
@@ -44,7 +45,7 @@ __all__ = [
     "ContextError", "CopyError", "DispatchError", "DtypeError", "FactorError", "FileChangedError",
     "FileFormatError", "FlagError", "HubError", "LogitsError", "ParseError", "RaceError", "Rejected",
     "RoutingError", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError", "TextError",
-    "TraceError", "TrapError", "UnsupportedError", "VerifyError",
+    "TraceError", "TrapError", "UnknownSettingError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip
 
 

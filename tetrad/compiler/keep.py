@@ -59,7 +59,7 @@ class Telling:
 
     def __init__(self, addresses: Mapping[Program, int], code: Objects, large: Mapping[Literal, int]) -> None:
         self.addresses, self.code, self.large = addresses, code, large
-        self.symbols = {address: symbol for symbol, address in code.addresses.items()}
+        self.symbols = {address: symbol for symbol, address in code.addresses.copy().items()}  # others add to it
         self.homes: dict[str, str] = {}
         self.constants: list[bytes] = []
         self.numbers: dict[object, int] = {}  # of slots, kernels and parts, each in their list

@@ -58,7 +58,7 @@ def read_units(units: U8, count: int, size: int) -> U8:
 def fields_of(lanes: Lanes, whole: U8, body: U8) -> dict[int, U8]:
     """Every field of a file block but its codes: where it starts -> its bytes."""
     format, found = lanes.format, dict[int, U8]()
-    head = read_units(whole[..., : lanes.head_bytes], len(lanes.factors), lanes.factor_bytes)
+    head = read_units(whole[..., : lanes.head_bytes], len(lanes.factors), lanes.factor_bytes).copy()
     head[:, 1:, -1] ^= np.uint8(SIGN)
     for i, factor in enumerate(format.factors):
         found[factor.start] = head[:, i] if lanes.factors else read_scales(lanes, body, i)
