@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
+from tetrad.compiler import ready
 from tetrad.runtime import memory
 
 MOST = 2 << 20  # elements of the largest input: 8 MB
@@ -97,6 +98,7 @@ if __name__ == "__main__":
     gc.disable()  # what goes, goes without being searched for
     if sys.argv[3:] == ["arenas"]:
         memory.Arenas.take = each_size_its_arena  # type: ignore[method-assign]
+        ready.MOST_IDLE = 0  # none comes back to be used again
     elif sys.argv[3:] == ["results"]:
         memory.SPARE_BYTES = memory.KEEP_BYTES  # freed results of every size are kept
     print(measured(int(sys.argv[1]), int(sys.argv[2])))

@@ -50,7 +50,7 @@ class Ready:
         self.simple = all(kind == "fresh" for kind, _ in plan)
         self.shelves = [(shelf(size), size) for kind, size in plan if kind == "fresh"]
         self.needs_arena = table.base_count > inputs + len(plan)
-        self.arenas = arenas
+        self.arenas, self.idle = arenas, arenas.idle
         self.turn = next(TURNS)
         self.sizes: tuple[int, ...] = ()  # of the Dims, for whom it was made
 
@@ -62,7 +62,13 @@ class Ready:
         for made in outputs:
             bases.append(made.ptr)
         if self.needs_arena:
-            arena = self.arenas.take(self.arena_bytes)
+            try:
+                arena = self.idle.pop()
+            except IndexError:
+                arena = self.arenas.take(self.arena_bytes)
+            else:
+                if arena.nbytes < self.arena_bytes:
+                    arena = self.arenas.take(self.arena_bytes)
             bases.append(arena.ptr)
         try:
             outcome = self.start(self.table, bases, threads, profile or self.timing)
@@ -72,8 +78,8 @@ class Ready:
             self.last_outcome: Outcome = outcome
             if self.timing:
                 stations.show_times(self.name, self.table.names, outcome.entry_ns, outcome.threads)
-        if self.needs_arena and len(self.arenas.idle) < MOST_IDLE:
-            self.arenas.idle.append(arena)
+        if self.needs_arena and len(self.idle) < MOST_IDLE:
+            self.idle.append(arena)
         return outputs
 
     def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
