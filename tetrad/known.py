@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tetrad.compiler import objects, stations
+from tetrad.compiler import objects
 from tetrad.compiler.objects import made_by
 from tetrad.compiler.reading import Recalled, Wanted, recall, type_from
+from tetrad.core import show
 from tetrad.core.floats import own_floats
 from tetrad.core.forks import object_lock
 from tetrad.core.record import record
@@ -174,7 +175,7 @@ class Known:
 
     def key(self, kinds: Types) -> str | None:
         """Names all that the program depends on; None where it is not kept."""
-        name = None if stations.are_watched() else self.name()
+        name = None if show.are_watched() else self.name()
         makers = None if name is None else made_by(MAKERS)
         if makers is None or name is None:
             return None

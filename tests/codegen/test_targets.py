@@ -13,9 +13,9 @@ from tests.codegen.cases import FAMILIES, Case, all_cases, elementwise
 from tests.codegen.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
 from tetrad.codegen import targets
+from tetrad.codegen.isa import Features, Isa
 from tetrad.codegen.rules import rules
 from tetrad.codegen.targets import LEVELS, isa_of, missing_features, select_target, x86_64
-from tetrad.codegen.targets.isa import Features, Isa
 from tetrad.core.dtypes import DType, bf16, f16, f32
 from tetrad.core.errors import FlagError
 from tetrad.core.target import Target

@@ -13,9 +13,10 @@ import tetrad as td
 from tetrad.codegen import flow, memory
 from tetrad.codegen.emitter import Codegen, Emitted, form
 from tetrad.codegen.rules import rules
-from tetrad.compiler import check, driver, objects, ready, schedule, stations, suspicion
+from tetrad.compiler import check, driver, objects, ready, schedule, suspicion
 from tetrad.compiler.kernels import Kernels
 from tetrad.compiler.objects import Objects
+from tetrad.core import show
 from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
 from tetrad.core.record import replace
@@ -300,7 +301,7 @@ def hand_made(body: Callable[[KernelBuilder, n.Buffer, n.Buffer, Val], None], si
     launch = Launch(program, (given, made), {}, 2, frozenset({made}), source=HERE)
     lowered = Lowered(graph, (launch,), (given,), (made,))
     addresses = driver.KERNELS.load([program], driver.current_target())
-    return driver.Compiled(graph, lowered, addresses, (), stations.Clock())
+    return driver.Compiled(graph, lowered, addresses, (), show.Clock())
 
 
 def run_by_hand(compiled: driver.Compiled, array: np.ndarray) -> np.ndarray:

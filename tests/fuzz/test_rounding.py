@@ -14,7 +14,7 @@ import pytest
 import tetrad as td
 from tests.fuzz.rounding import FUNCTIONS, STATES, check, compared, control_register, host_state, results_of_function
 from tetrad.core import floats
-from tetrad.runtime.jobs import JOBS
+from tetrad.core.jobs import JOBS
 from tetrad.tracing import array, operands
 
 ROOT = Path(__file__).resolve().parents[2]

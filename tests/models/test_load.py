@@ -22,6 +22,7 @@ from tests.modules import ROOT
 from tetrad.compiler import recall
 from tetrad.compiler.recall import program_key
 from tetrad.core.errors import FileFormatError, SettingError, TetradError, TraceError, UnsupportedError
+from tetrad.core.jobs import JOBS
 from tetrad.core.record import replace
 from tetrad.formats import gguf
 from tetrad.graph.custom import undressed
@@ -31,7 +32,6 @@ from tetrad.models.decoder import Experts, pre_norm_block
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.program import Programs, Step
-from tetrad.runtime.jobs import JOBS
 from tetrad.tracing.array import Array
 
 

@@ -31,11 +31,11 @@ from tetrad.cli.options import (
 )
 from tetrad.cli.unused import CPU, MAPPED, TILED, gpu_option, place_options, unused
 from tetrad.core.errors import ContextError
+from tetrad.core.limits import available_threads
 from tetrad.core.record import record
 from tetrad.hub.describe import Description, count_text, describe
 from tetrad.models.engine import Engine
 from tetrad.models.load import load_parts
-from tetrad.runtime.limits import available_threads
 
 COLUMNS = {
     "model": -30,

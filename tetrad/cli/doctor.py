@@ -25,11 +25,11 @@ from tetrad.compiler.driver import current_target
 from tetrad.core.errors import TetradError
 from tetrad.core.extras import MODELS
 from tetrad.core.flags import FLAGS, flag
+from tetrad.core.limits import affinity, available_threads, quota_threads
 from tetrad.core.record import record
 from tetrad.explain.bisect import bisect
 from tetrad.explain.report import bytes_text
 from tetrad.runtime.cache import ObjectCache, cache_key, default_directory
-from tetrad.runtime.limits import affinity, available_threads, quota_threads
 from tetrad.tracing.array import Array
 from tetrad.transforms import jit
 

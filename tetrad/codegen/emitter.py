@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tetrad.codegen.targets import isa_of
+from tetrad.codegen.isa import isa_of
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import CompileError
 from tetrad.core.record import field, record

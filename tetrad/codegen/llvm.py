@@ -17,7 +17,8 @@ from typing import Any
 
 from tetrad.codegen import elf
 from tetrad.codegen.binding import know_other_processors, llvm
-from tetrad.codegen.targets import host_isa, isa_of
+from tetrad.codegen.isa import isa_of
+from tetrad.codegen.targets import host_isa
 from tetrad.core.errors import CompileError
 from tetrad.core.floats import own_floats
 from tetrad.core.forks import process_lock

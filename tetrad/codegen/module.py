@@ -10,8 +10,8 @@ buffer, and a tag that trap codes are marked with. The caller (the native schedu
 from __future__ import annotations
 
 from tetrad.codegen.emitter import Codegen, Emitted, buffer_name, operand_name
+from tetrad.codegen.isa import isa_of
 from tetrad.codegen.rules import rules
-from tetrad.codegen.targets import isa_of
 from tetrad.codegen.wide import Wide
 from tetrad.core.dtypes import index
 from tetrad.core.sizes import Atom, Named, Size

@@ -21,10 +21,10 @@ import numpy as np
 from tetrad.compat.arguments import cache_kind, refuse, rope_overrides, take_loading, template_override
 from tetrad.compat.llama_types import LlamaPromptLookupDecoding, LlamaRAMCache
 from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.core.limits import available_threads
 from tetrad.hub.pull import pull
 from tetrad.models.generation import Stream
 from tetrad.models.model import Model, load
-from tetrad.runtime.limits import available_threads
 
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
 

@@ -12,15 +12,17 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 from tetrad.codegen.targets import select_target
-from tetrad.compiler import stations, suspicion
+from tetrad.compiler import suspicion
 from tetrad.compiler.kernels import KERNELS
 from tetrad.compiler.objects import host, loading_runtime
 from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, address_of, describe
+from tetrad.core import show
 from tetrad.core.flags import flag
 from tetrad.core.floats import own_floats
 from tetrad.core.forks import object_lock
+from tetrad.core.limits import available_threads
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
@@ -29,29 +31,28 @@ from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.launch import Control, Launch, Lowered, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.runtime.limits import available_threads
 from tetrad.runtime.memory import Arenas, Storage
 from tetrad.runtime.pool import Trapped
 
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
-    with own_floats(), uncollected(), stations.recording(stations.Clock()) as clock:
-        with stations.timed("start"):
+    with own_floats(), uncollected(), show.recording(show.Clock()) as clock:
+        with show.timed("start"):
             target, runtime = current_target(), loading_runtime()
-        with stations.timed("passes"):
+        with show.timed("passes"):
             better = optimise(graph)
-        if stations.wants():
-            stations.save("graph", graph.name, str(graph))
-            stations.save("passes", better.name, str(better))
-        with stations.timed("lower"):
+        if show.wants():
+            show.save("graph", graph.name, str(graph))
+            show.save("passes", better.name, str(better))
+        with show.timed("lower"):
             lowered = Lowerer(target, beginning(target), available_threads()).lower_program(better)
         programs = list(dict.fromkeys(programs_of(lowered)))
-        if stations.wants("kernel"):
+        if show.wants("kernel"):
             for program in programs:
-                stations.show("kernel", program.name, str(program))
+                show.show("kernel", program.name, str(program))
         suspicion.verify_programs(programs, target)
-        with stations.timed("codegen"):
+        with show.timed("codegen"):
             addresses = KERNELS.load(programs, target)
             runtime.result()
     return Compiled(graph, lowered, addresses, donated, clock)
@@ -73,7 +74,7 @@ def uncollected() -> Iterator[None]:
 
 def beginning(target: Target) -> Callable[[Program], None]:
     """What is done with a kernel as soon as it is lowered: it is compiled, unless it is verified or shown first."""
-    waits = suspicion.wants_verified() or stations.wants("llvm", "asm")
+    waits = suspicion.wants_verified() or show.wants("llvm", "asm")
     return (lambda program: None) if waits else (lambda program: KERNELS.begin(program, target))
 
 
@@ -101,7 +102,7 @@ class Compiled:
         lowered: Lowered,
         addresses: Mapping[Program, int],
         donated: tuple[int, ...],
-        clock: stations.Clock,
+        clock: show.Clock,
     ) -> None:
         self.graph, self.lowered, self.clock = graph, lowered, clock
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
@@ -133,7 +134,7 @@ class Compiled:
             if dims not in self.runners:
                 if len(self.runners) >= MOST_PREPARED:
                     self.give_up(least_used(self.runners))
-                with stations.recording(self.clock), stations.timed("schedule"):
+                with show.recording(self.clock), show.timed("schedule"):
                     self.runners[dims] = Runner(self, dict(zip(self.dims, dims, strict=True)))
             return self.runners[dims]
 
@@ -154,8 +155,8 @@ class Runner:
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
-        if stations.wants("schedule"):
-            stations.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
+        if show.wants("schedule"):
+            show.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
         self.plan = compiled.memory.plans(dims)
         self.ready = Ready(
             compiled.graph.name,

@@ -7,20 +7,21 @@ keyed by everything it depends on. Jobs make it in threads of their own, while t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tetrad.codegen.llvm import compile_object
+from tetrad.codegen.llvm import assembly, compile_object
 from tetrad.codegen.module import emit_module
 from tetrad.codegen.targets import missing_features
-from tetrad.compiler import objects, stations
+from tetrad.compiler import objects
 from tetrad.compiler.objects import OBJECTS, Objects
+from tetrad.core import show
 from tetrad.core.errors import BackendError
 from tetrad.core.flags import code_key, flag_words
+from tetrad.core.jobs import JOBS, Job
 from tetrad.core.target import Target
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.text import fingerprint
 from tetrad.runtime.cache import cache_key
-from tetrad.runtime.jobs import JOBS, Job
 
 
 class Kernels:
@@ -44,7 +45,7 @@ class Kernels:
         distinct = {symbol: program for program, symbol in sorted(symbols.items(), key=lambda pair: pair[1])}
         if not distinct.keys() <= self.objects.addresses.keys():
             refuse_foreign(target)
-            stations.show_llvm(lambda: emit_module(self.new(distinct), target, check), target)
+            show_llvm(lambda: emit_module(self.new(distinct), target, check), target)
         jobs = {symbol: self.job(symbol, program, target, check) for symbol, program in distinct.items()}
         try:
             made = [job.result() for job in jobs.values() if job is not None]
@@ -64,9 +65,9 @@ class Kernels:
                 self.begun[symbol] = JOBS.submit(lambda: self.build(symbol, program, target, check))
             return self.begun.get(symbol)
 
-    def build(self, symbol: str, program: Program, target: Target, check: str) -> stations.Spent:
+    def build(self, symbol: str, program: Program, target: Target, check: str) -> show.Spent:
         """In a thread of its own: have the object file of one program and load it."""
-        spent = stations.Spent()
+        spent = show.Spent()
         entry = cache_key(objects.build_identity(), code_key(), target.key, check, symbol)
         image = objects.disk_cache().get(entry)
         if image is None:
@@ -80,14 +81,14 @@ class Kernels:
             self.objects.add(entry, image, [symbol])
         return spent
 
-    def tell(self, made: Sequence[stations.Spent], shared: int) -> None:
+    def tell(self, made: Sequence[show.Spent], shared: int) -> None:
         compiled = sum("llvm" in spent.seconds for spent in made)
         for origin, number in (("process", shared), ("compiled", compiled), ("disk", len(made) - compiled)):
             if number:
-                stations.count(origin, number)
+                show.count(origin, number)
         for stage in ("emit", "llvm", "load"):
             if made:
-                stations.add(stage, sum(spent.seconds.get(stage, 0.0) for spent in made))
+                show.add(stage, sum(spent.seconds.get(stage, 0.0) for spent in made))
 
 
 def symbol_for(program: Program, target: Target, check: str) -> str:
@@ -112,3 +113,12 @@ def refuse_foreign(target: Target) -> None:
 
 
 KERNELS = Kernels(OBJECTS)
+
+
+def show_llvm(made: Callable[[], str], target: Target) -> None:
+    if show.wants("llvm", "asm"):
+        text = made()
+        if show.wants("llvm"):
+            show.show("llvm", target.name, text)
+        if show.wants("asm"):
+            show.show("asm", target.name, assembly(text, target))

@@ -16,17 +16,17 @@ from functools import cache
 import llvmlite
 import numpy as np
 
-import tetrad
 from tetrad.codegen.llvm import Library, load_object
 from tetrad.codegen.targets import processor_identity, select_target
 from tetrad.core.flags import code_key
 from tetrad.core.forks import process_lock
+from tetrad.core.jobs import JOBS, Job
+from tetrad.core.limits import available_threads
 from tetrad.core.target import Target
 from tetrad.runtime import native, pool
 from tetrad.runtime.cache import ObjectCache, cache_key
-from tetrad.runtime.jobs import JOBS, Job
-from tetrad.runtime.limits import available_threads
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODE_MAKERS = ("codegen", "runtime")
 LOCKED = ctypes.PyDLL(None, use_errno=True)  # the system's functions, which here do not let other Python threads go on
 
@@ -94,7 +94,7 @@ def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
 @cache
 def folder_digest(folder: str) -> str:
     """Of the sources in a folder of the package and below; '' are those beside the folders."""
-    where = os.path.join(os.path.dirname(tetrad.__file__), folder)
+    where = os.path.join(PACKAGE, folder)
     digest = hashlib.sha256()
     for path in sources(where, deep=bool(folder)):
         text = content(path)

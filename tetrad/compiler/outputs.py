@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tetrad.compiler.ready import OutputPlan
 from tetrad.core.sizes import bind
 from tetrad.lower.launch import Launch, Lowered, Slot
+
+# How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of that input), donated
+# (the memory of that input), same (as that output).
+OutputPlan = tuple[str, int]
 
 
 class Outputs:

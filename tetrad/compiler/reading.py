@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tetrad.compiler import objects, stations
+from tetrad.compiler import objects
 from tetrad.compiler.objects import OBJECTS, loading_runtime
 from tetrad.compiler.outputs import Outputs
 from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.compiler.schedule import Constants, Scheduler, address_of
+from tetrad.core import show
 from tetrad.core.dtypes import named
 from tetrad.core.forks import object_lock
 from tetrad.core.record import record
@@ -47,7 +48,7 @@ class Wanted:
 
 def recall(key: str, wanted: Wanted) -> Recalled | None:
     """The program kept under the key, if it and all its objects are there."""
-    with stations.recording(stations.Clock()), stations.timed("recall"):
+    with show.recording(show.Clock()), show.timed("recall"):
         runtime = loading_runtime()
         body = objects.disk_cache().get(key)
         if body is None:

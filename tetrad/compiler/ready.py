@@ -10,17 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Protocol
 
-from tetrad.compiler import stations
+from tetrad.compiler.outputs import OutputPlan
+from tetrad.core import show
 from tetrad.core.flags import flag
 from tetrad.core.lapack import one_thread
 from tetrad.runtime.memory import MOST_IDLE, Arenas, Storage, shelf
 from tetrad.runtime.pool import Outcome, Trapped, run
 from tetrad.runtime.table import Table
-
-# How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of that input), donated
-# (the memory of that input), same (as that output).
-OutputPlan = tuple[str, int]
-
 
 MOST_PREPARED = 256  # sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
 TURNS = count()  # numbers calls of a size after another, so that it is known which came last
@@ -77,7 +73,7 @@ class Ready:
         if outcome is not None:
             self.last_outcome: Outcome = outcome
             if self.timing:
-                stations.show_times(self.name, self.table.names, outcome.entry_ns, outcome.threads)
+                show.show_times(self.name, self.table.names, outcome.entry_ns, outcome.threads)
         if self.needs_arena and len(self.idle) < MOST_IDLE:
             self.idle.append(arena)
         return outputs

@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tetrad.compiler import stations
 from tetrad.compiler.objects import made_by
 from tetrad.compiler.reading import Recalled, Wanted, recall
+from tetrad.core import show
 from tetrad.core.floats import own_floats
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nested import innermost_first
@@ -57,7 +57,7 @@ def wanted_of(graph: Graph, donated: tuple[int, ...]) -> Wanted:
 def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
     """Names everything a schedule depends on; None for programs that are not kept."""
     makers = made_by(MAKERS)
-    if makers is None or stations.are_watched() or not is_plain(graph):
+    if makers is None or show.are_watched() or not is_plain(graph):
         return None
     return cache_key(*makers, str(donated), structural_hash(graph), *large_constants(graph))
 

@@ -30,11 +30,11 @@ from tetrad.explain.parts import lines_of
 from tetrad.graph.build import call as call_op
 from tetrad.graph.build import make_graph
 from tetrad.graph.evaluate import Values, evaluate, evaluate_node
+from tetrad.graph.group import Group
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.lower.launch import Launch, Lowered, Slot, Step
 from tetrad.passes import pipeline
-from tetrad.passes.fuse import Group
 from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
 from tetrad.runtime.memory import Storage

@@ -17,9 +17,9 @@ from tetrad.explain.assets import SCRIPT, STYLE
 from tetrad.explain.layout import Layout, Point, lay_out
 from tetrad.explain.parts import Part, ordered
 from tetrad.explain.report import bytes_text, count_text, time_text
+from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
 from tetrad.lower.launch import Launch, Step
-from tetrad.passes.rewrite import constant_value
 
 if TYPE_CHECKING:
     from tetrad.explain.story import Explanation, Kernel

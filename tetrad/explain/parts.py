@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tetrad.core.record import record
+from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
 from tetrad.lower.launch import Control, Launch, Lowered
-from tetrad.passes.fuse import Group
-from tetrad.passes.questions import LEAVES
 
 
 @record(eq=False)

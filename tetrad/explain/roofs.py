@@ -14,11 +14,11 @@ import numpy as np
 from tetrad.compiler.driver import current_target
 from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, u32
+from tetrad.core.limits import available_threads
 from tetrad.core.record import record
 from tetrad.core.target import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.runtime.limits import available_threads
 from tetrad.runtime.pool import run
 from tetrad.runtime.table import KernelEntry, Table, Word
 

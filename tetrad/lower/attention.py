@@ -12,13 +12,13 @@ from collections.abc import Callable
 from tetrad.core.dtypes import f32
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.graph.group import Group
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.attention_block import LOWEST, Area, Cache, Tile, Tokens, extent_of, hull, merged
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
-from tetrad.passes.fuse import Group
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 

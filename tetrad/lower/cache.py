@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tetrad.core.dtypes import f16, i8, index
 from tetrad.core.sizes import plain, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import quantize_block
-from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK
 
 

@@ -13,6 +13,7 @@ from tetrad.core.dtypes import f32, f64, i32, i64
 from tetrad.core.record import replace
 from tetrad.core.sizes import Shape, plain, product
 from tetrad.core.types import row_strides
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -23,7 +24,7 @@ from tetrad.lower.product import accumulator, multiply_add
 from tetrad.lower.reader import At
 from tetrad.lower.recurrence import Loop, holds_arrays, loop_of, rounds
 from tetrad.lower.thin import CHUNK
-from tetrad.passes.fuse import Group, fuse
+from tetrad.passes.fuse import fuse
 
 DTYPES = (f32, f64, i32, i64)  # of what stays in scratch
 MOST_PRODUCTS = 1 << 16  # multiplications a step; with more, the workers share them

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tetrad.core.sizes import Shape, Size, ceil_div, is_multiple, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -18,7 +19,6 @@ from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.maps import guarded_vectors
 from tetrad.lower.reader import At
 from tetrad.lower.rows import accumulator
-from tetrad.passes.fuse import Group
 
 CHUNK = 256
 STRETCH, SHORT = 1024, 256  # elements of the last axis one workgroup takes; at least, where threads wait for work

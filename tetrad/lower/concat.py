@@ -9,12 +9,12 @@ from __future__ import annotations
 from itertools import accumulate
 
 from tetrad.core.sizes import Size
+from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Node
 from tetrad.lower.frame import Frame, Memory
 from tetrad.lower.launch import Launch
 from tetrad.lower.maps import parts_of, walk_rows
 from tetrad.lower.reader import At
-from tetrad.passes.fuse import Group, inputs_of
 
 
 def lower_concat(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:

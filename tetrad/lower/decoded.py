@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tetrad.core.dtypes import f32
 from tetrad.core.sizes import ceil_div, plain, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.lower.frame import LANES, Frame, Memory
@@ -15,7 +16,6 @@ from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import Weight
 from tetrad.lower.product import output_buffers, store_result
 from tetrad.lower.thin import CHUNK
-from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tetrad.core.dtypes import index
 from tetrad.core.sizes import ceil_div, product
 from tetrad.core.types import row_strides
+from tetrad.graph.group import Group
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
-from tetrad.passes.fuse import Group
 
 
 def lower_dynamic_update_slice(frame: Frame, group: Group) -> Launch | list[Launch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tetrad.core.dtypes import f32, i32, index
 from tetrad.core.errors import RoutingError
 from tetrad.core.sizes import Size, ceil_div, plain, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -17,7 +18,6 @@ from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch, Slot, TrapSite
 from tetrad.lower.lowbit import Sums
 from tetrad.lower.reader import FIRST_TRAP
-from tetrad.passes.fuse import Group
 
 FEW = 64  # pairs of a token and an expert up to which each reads its weights alone
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tetrad.core.sizes import product
 from tetrad.core.types import ArrayType
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import Val
 from tetrad.lower.butterfly import Pair, conjugate, minus, plus, scaled, swapped, times, turned_back, turned_on
@@ -21,7 +22,6 @@ from tetrad.lower.fft_ways import in_lanes, in_launches, in_row
 from tetrad.lower.frame import TABLE, Frame
 from tetrad.lower.launch import Launch, Slot
 from tetrad.ops.fft import length_of, scale_of
-from tetrad.passes.fuse import Group
 
 KEPT_BYTES = 1 << 18  # a line of complex numbers up to this size stays in the scratch of one workgroup
 

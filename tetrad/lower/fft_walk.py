@@ -15,6 +15,7 @@ from functools import cached_property
 from tetrad.core.dtypes import DType
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
+from tetrad.graph.group import Group
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.butterfly import Pair, butterfly, times
@@ -22,7 +23,6 @@ from tetrad.lower.fft_ends import End, turned
 from tetrad.lower.fft_plan import Table, Tables, radices, split
 from tetrad.lower.frame import Frame, Memory
 from tetrad.lower.launch import Launch, Slot
-from tetrad.passes.fuse import Group
 
 PAD = 16  # numbers between the rows of a split line: rows of a power of two would fall on the same lines of the cache
 

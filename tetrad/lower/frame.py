@@ -14,6 +14,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.core.target import Target
 from tetrad.core.types import ArrayType, row_strides
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -21,7 +22,6 @@ from tetrad.lower.complex import held_as, store_parts
 from tetrad.lower.index import Sizes, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, Reading, splat_value
-from tetrad.passes.fuse import Group
 
 STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
 TABLE = "table"  # the name of constants that follow from settings and types alone: groups that look alike share them

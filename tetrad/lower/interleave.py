@@ -10,13 +10,13 @@ from functools import reduce
 from operator import or_
 
 from tetrad.core.dtypes import DType, index, u8, u16, u32
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
 from tetrad.lower.transpose import turned
-from tetrad.passes.fuse import Group
 from tetrad.quant.fields import Levels, Plane, SixBitPairs
 from tetrad.quant.lanes import LANES as LAYOUTS
 from tetrad.quant.lanes import LINE, REST, WORDS, Lanes

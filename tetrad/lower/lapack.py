@@ -15,6 +15,7 @@ from tetrad.core import lapack
 from tetrad.core.dtypes import DType, i32, i64, index
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -32,7 +33,6 @@ from tetrad.lower.systems import (
 from tetrad.ops.eigen import ROOM
 from tetrad.ops.factors import convergence_error
 from tetrad.ops.systems import LETTERS, SMALL, definite_error, finite_error, singular_error
-from tetrad.passes.fuse import Group
 
 COLUMNS = 64  # of a right side that one workgroup solves for
 BLOCK = 64  # LAPACK's: work it may use is a multiple

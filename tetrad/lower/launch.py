@@ -20,7 +20,7 @@ from tetrad.graph.nodes import Graph, Literal, Node
 from tetrad.kernel.nodes import Buffer, Program
 
 if TYPE_CHECKING:
-    from tetrad.passes.fuse import Group  # programs recalled from disk have launches, but no passes
+    from tetrad.graph.group import Group  # programs recalled from disk have launches, but no passes
 
 
 @record(eq=False)

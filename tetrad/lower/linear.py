@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from tetrad.core.dtypes import f32
 from tetrad.core.sizes import ceil_div, product
+from tetrad.graph.group import Group
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
-from tetrad.passes.fuse import Group
 
 ROWS = 24  # of the weight, in a workgroup
 TALLEST = 6  # rows of x in a tile

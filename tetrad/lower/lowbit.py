@@ -16,12 +16,12 @@ from typing import Protocol
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
 from tetrad.core.record import record
 from tetrad.core.sizes import plain, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.launch import Launch
 from tetrad.ops.lowbit import SCALE_OF_TOP, SMALLEST
-from tetrad.passes.fuse import Group
 from tetrad.quant.lanes import BLOCK, FIELDS, WORDS, lanes_of
 
 Place = tuple[Val, int]  # a row of x, and the block its term begins with

@@ -7,6 +7,7 @@ workgroup takes some of them.
 from __future__ import annotations
 
 from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame, Memory
@@ -14,7 +15,6 @@ from tetrad.lower.launch import Launch
 from tetrad.lower.lowbit import Sums
 from tetrad.lower.panel import CHUNK, MANY, PanelSums, takes_panels
 from tetrad.lower.product import output_buffers, store_result
-from tetrad.passes.fuse import Group
 
 
 def lower_lowbit_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:

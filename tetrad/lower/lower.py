@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.target import Target
+from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
 from tetrad.lower.cell import groups_of, lower_cell
@@ -31,7 +32,7 @@ from tetrad.lower.siblings import Siblings, Told, told
 from tetrad.lower.special import lower_special
 from tetrad.lower.transpose import lower_transpose
 from tetrad.lower.updates import home, updates_of, with_room_for_updates
-from tetrad.passes.fuse import Group, fuse, inputs_of
+from tetrad.passes.fuse import fuse
 from tetrad.passes.questions import group_kind
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]

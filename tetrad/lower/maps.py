@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -18,8 +19,7 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.reader import At, splat_value
-from tetrad.passes.fuse import Group
-from tetrad.passes.questions import LEAVES, weight
+from tetrad.passes.questions import weight
 
 FLAT_VECTORS = 4  # vectors of a flat workgroup with light work; heavy work has one, and a quarter of the code
 LIGHT = 8  # operations an element up to which work counts as light

@@ -24,6 +24,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, is_below, is_multiple, product
 from tetrad.core.target import NEAR, Tile
 from tetrad.core.types import ArrayType, row_strides
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
@@ -33,7 +34,6 @@ from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
 from tetrad.lower.thin import CHUNK, is_thin, lower_thin
 from tetrad.lower.transpose import exchanged_fours, turned_fours
-from tetrad.passes.fuse import Group
 
 ROWS, COLUMNS = 1024, 1024  # of a workgroup at most
 FEW_ROWS, FEW_COLUMNS = 24, 64  # at least

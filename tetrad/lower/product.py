@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tetrad.core.dtypes import DType, bool_, i8, i32, u8, u32
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import Frame
 from tetrad.lower.reader import At
-from tetrad.passes.fuse import Group
 
 
 def accumulator(dtype: DType) -> DType:

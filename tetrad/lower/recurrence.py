@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tetrad.core.record import record, replace
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.core.types import row_strides
+from tetrad.graph.group import LEAVES
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
@@ -19,7 +20,6 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At, splat_value
-from tetrad.passes.questions import LEAVES
 
 MOST_ELEMENTS = 1 << 15  # of a carry: with more, a kernel for each step reads memory in a better order
 MOST_CARRIES = 12  # that registers hold

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from tetrad.core.record import record, replace
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.lower.frame import TABLE, Memory
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.matmul import pack_constant
 from tetrad.lower.reader import elementwise_rule, splat_value
-from tetrad.passes.fuse import Group
 
 
 @record

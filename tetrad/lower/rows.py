@@ -13,6 +13,7 @@ from functools import partial
 
 from tetrad.core.dtypes import DType
 from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
@@ -22,7 +23,6 @@ from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.maps import computed, operations
 from tetrad.lower.reader import At
 from tetrad.lower.short import is_short, lower_short_rows
-from tetrad.passes.fuse import Group
 from tetrad.passes.questions import row_shape
 
 CHUNK = 4096

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tetrad.core.choice import INDEX, SEED, TOP_K
 from tetrad.core.dtypes import bool_, f32, f64, i32, index, u32
 from tetrad.core.sizes import product
+from tetrad.graph.group import Group
 from tetrad.kernel import math
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.philox import philox
@@ -30,7 +31,6 @@ from tetrad.ops.sample import (
     XTC_STREAM,
     XTC_THRESHOLD,
 )
-from tetrad.passes.fuse import Group
 
 ONE = 0x3F800000  # bits of 1.0
 INFINITE = 0x7F800000  # bits of infinity

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.sizes import Shape, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.lower.frame import LANES, Frame, Memory
@@ -16,7 +17,6 @@ from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
 from tetrad.lower.maps import computed, guarded_vectors, operations
 from tetrad.lower.reader import At
-from tetrad.passes.fuse import Group
 from tetrad.passes.questions import weight
 
 SHORT = 8  # elements of a row

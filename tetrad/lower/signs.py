@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from math import copysign, inf, isnan
 
+from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
-from tetrad.passes.rewrite import constant_value
 
 DEPTH = 8  # of the expressions looked at: exp(-(x - m)**2 / (2 s**2)) needs five
 NEVER_NEGATIVE = frozenset({"abs", "square", "exp", "exp2", "sqrt", "sigmoid", "erfc"})

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
 from tetrad.core.sizes import Size, ceil_div, plain, product
+from tetrad.graph.group import Group
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.lower.frame import LANES, Frame
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At
-from tetrad.passes.fuse import Group
 
 SHORT, SHORTEST = 128, 32  # elements of a row that a network sorts: one of many rows, of any number of rows
 SHORT_VALUES = (4096, 256)  # one of many rows when positions do not matter: with keys of 32 bits, of 64

@@ -12,6 +12,7 @@ from operator import add, mul
 from tetrad.core.dtypes import i64, index
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame, Memory
@@ -19,7 +20,6 @@ from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At
 from tetrad.ops.rules import HALVES
-from tetrad.passes.fuse import Group
 
 
 def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[Launch]:

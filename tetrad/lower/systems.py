@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from tetrad.core.dtypes import DType, i32
 from tetrad.core.errors import TetradError
 from tetrad.core.sizes import Size, ceil_div, plain, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.complex import hypot
@@ -24,7 +25,6 @@ from tetrad.lower.launch import Launch, TrapSite
 from tetrad.lower.reader import FIRST_TRAP, splat_value
 from tetrad.lower.transpose import turned
 from tetrad.ops.systems import definite_error, singular_error
-from tetrad.passes.fuse import Group
 
 Vector = list[Val]
 Matrix = Callable[[int, int], Val]

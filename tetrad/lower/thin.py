@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager
 
 from tetrad.core.sizes import Shape, ceil_div, plain, product
 from tetrad.core.types import row_strides
+from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space, offset
 from tetrad.lower.launch import Launch, Slot
 from tetrad.lower.product import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
-from tetrad.passes.fuse import Group, inputs_of
 
 MOST_ROWS = 4
 CHUNK = 1024  # of k: part of the meaning (docs/numerics.md)

@@ -7,6 +7,7 @@ by scalars.
 from __future__ import annotations
 
 from tetrad.core.sizes import Shape, ceil_div, is_below, is_multiple, product
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -14,7 +15,6 @@ from tetrad.lower.frame import LANES, Frame, Memory
 from tetrad.lower.index import Space
 from tetrad.lower.launch import Launch
 from tetrad.lower.reader import At
-from tetrad.passes.fuse import Group
 
 BAND = 4  # tiles along the operand's last axis in one workgroup: whole cache lines of the result
 

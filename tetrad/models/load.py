@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tetrad.core.errors import FileFormatError, SettingError
 from tetrad.core.extras import check_extra
+from tetrad.core.jobs import JOBS
 from tetrad.formats import gguf
 from tetrad.models.arch import Architecture, architecture_named
 from tetrad.models.config import Config, Metadata
@@ -22,7 +23,6 @@ from tetrad.models.program import Programs, Step
 from tetrad.models.rope import MOST_CHANNELS
 from tetrad.models.shapes import check_factors, check_shapes
 from tetrad.models.weights import factors_of
-from tetrad.runtime.jobs import JOBS
 from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64
+from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
 from tetrad.ops.arithmetic import abs_, add, maximum, minimum, multiply, negative, pow_, subtract
 from tetrad.ops.compare import (
@@ -29,7 +30,7 @@ from tetrad.ops.compare import (
     where,
 )
 from tetrad.ops.convert import cast
-from tetrad.passes.rewrite import Rules, constant_value, full, is_number, var
+from tetrad.passes.rewrite import Rules, full, is_number, var
 
 algebra = Rules("algebra")
 x, y, c = var("x"), var("y"), var("c")

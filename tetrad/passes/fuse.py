@@ -23,10 +23,10 @@ from itertools import islice
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
+from tetrad.graph.group import LEAVES, Group, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.passes.questions import (
     CHEAP,
-    LEAVES,
     PRODUCTS,
     costliest,
     group_kind,
@@ -49,20 +49,6 @@ MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
 TRIES = 16  # maps with which a map may be computed that are looked at, the latest first
 NO_LEVEL = -1
-
-
-@record(eq=False)
-class Group:
-    """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get memory."""
-
-    kind: str
-    root: Node
-    members: tuple[Node, ...]
-    outputs: tuple[Node, ...]
-
-    @property
-    def name(self) -> str:
-        return "_".join(dict.fromkeys(m.op.name for m in self.members if m.op.kind != "structural"))[:60] or self.kind
 
 
 def fuse(graph: Graph) -> tuple[Group, ...]:
@@ -430,23 +416,6 @@ class _Fusion:
                     done.append(group)
                     stack.pop()
         return done
-
-
-def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:
-    """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has in registers."""
-    found: dict[Node, None] = {}
-    seen = set(group.members)
-    stack = [i for m in group.members for i in m.inputs if i not in seen]
-    seen.update(stack)
-    while stack:
-        node = stack.pop()
-        if node in memory or node.op.name in LEAVES:
-            found[node] = None
-            continue
-        fresh = [i for i in node.inputs if i not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
-    return list(found)
 
 
 # -- merging ----------------------------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from typing import Any
 
 from tetrad.core.source import taken_from
 from tetrad.graph.build import intern, item, make_graph, make_parameter, rebuild, results, with_inputs
+from tetrad.graph.group import LEAVES
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import reshape, transpose
 from tetrad.ops.special import matmul
-from tetrad.passes.questions import CHEAP, LEAVES, moves_last_axis
+from tetrad.passes.questions import CHEAP, moves_last_axis
 
 
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 
 from tetrad.core.sizes import Shape
+from tetrad.graph.group import LEAVES
 from tetrad.graph.nodes import Node
 
-LEAVES = ("parameter", "constant")
 # Ops that take in elementwise work on their result, and their kind of group.
 PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice

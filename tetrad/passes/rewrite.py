@@ -25,13 +25,13 @@ from tetrad.core.record import field, record
 from tetrad.core.source import taken_from
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
+from tetrad.graph.constants import Number, constant_value
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.arithmetic import add, multiply, negative, subtract
 from tetrad.ops.movement import expand
 from tetrad.ops.quotients import divide
 
 Axes = tuple[int, ...]
-Number = bool | int | float
 Bindings = dict[str, Any]
 FIRINGS_PER_NODE = 50  # more on average means rules that feed each other without end
 
@@ -130,24 +130,6 @@ def _match_node(pattern: Applied, node: Node, bindings: Bindings) -> bool:
 
 
 # -- constants in patterns and rules ----------------------------------------------------------------------------------
-
-
-def constant_value(node: Node) -> Number | None:
-    """The one value that every element of a constant, or of a broadcast constant, has; None when there is no such.
-
-    Neither quantised blocks, of which only the bytes are here, nor complex numbers are numbers that rules know.
-    """
-    while node.op is expand:
-        node = node.inputs[0]
-    if node.op is not constant or node.type.dtype.is_quantized or node.type.dtype.is_complex:
-        return None
-    value = node.param("value").splat
-    return None if value is None else _as_number(value)
-
-
-def _as_number(value: np.ndarray) -> Number:
-    result: Number = float(value) if value.dtype.kind not in "biu" else value.item()
-    return result
 
 
 def is_number(value: Number | None, wanted: Any) -> bool:

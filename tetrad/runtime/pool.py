@@ -25,9 +25,9 @@ from functools import cache
 from tetrad.codegen.llvm import Library, compile_object, load_object
 from tetrad.codegen.targets import host_target
 from tetrad.core.errors import TetradError
+from tetrad.core.limits import available_threads
 from tetrad.core.record import record
 from tetrad.core.target import Target
-from tetrad.runtime.limits import available_threads
 from tetrad.runtime.listen import EAR, UNHEARD_BY_WORKERS, python_functions, restored
 from tetrad.runtime.memory import Storage
 from tetrad.runtime.native import (

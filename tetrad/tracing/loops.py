@@ -26,7 +26,6 @@ from tetrad.graph.loops import make_scan, make_switch, make_while
 from tetrad.graph.nodes import Graph, Node
 from tetrad.tracing.array import Array, TracedArray, array_type, fail, kept, located, node_of, noun_of
 from tetrad.tracing.context import current_trace, new_trace
-from tetrad.tracing.creation import arange
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
 from tetrad.tracing.signature import check_function
 
@@ -323,7 +322,7 @@ def fori_loop(
     """
     check_functions("fori_loop", body_fun=body_fun)
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
-        numbers = arange(int(lower), max(int(lower), int(upper)), dtype=i32)
+        numbers = Array.from_numpy(np.arange(int(lower), max(int(lower), int(upper)), dtype=np.int32))
         step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))
         return steps("fori_loop", step, init_val, numbers, unroll=1 if unroll is None else unroll)[0]
     if unroll is True or unroll not in (None, False, 1):

@@ -9,30 +9,20 @@ import platform
 from functools import cache
 
 from tetrad.codegen.binding import llvm
+from tetrad.codegen.isa import ISAS, Isa, isa_named, isa_of
 from tetrad.codegen.targets import aarch64, x86_64
-from tetrad.codegen.targets.isa import Isa
-from tetrad.core.errors import BackendError, FlagError
+from tetrad.core.errors import FlagError
 from tetrad.core.record import replace
 from tetrad.core.target import Target
 
-ISAS: dict[str, Isa] = {isa.name: isa for isa in (x86_64.ISA, aarch64.ISA)}
+ISAS.update((isa.name, isa) for isa in (x86_64.ISA, aarch64.ISA))
 LEVELS: dict[str, Target] = {name: level for isa in ISAS.values() for name, level in isa.levels.items()}
-
-
-def isa_of(target: Target) -> Isa:
-    return isa_named(target.triple.partition("-")[0])
 
 
 @cache
 def host_isa() -> Isa:
     """The family of the running processor."""
     return isa_named({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
-
-
-def isa_named(name: str) -> Isa:
-    if name not in ISAS:
-        raise BackendError(f"no code for processors of type {name}", hint=f"known: {', '.join(ISAS)}")
-    return ISAS[name]
 
 
 def host_target() -> Target:

@@ -11,8 +11,8 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.codegen.targets.isa import Features, Isa, Relocations
-from tetrad.codegen.targets.pieces import constant_bytes, joined, pieces
+from tetrad.codegen.isa import Features, Isa, Relocations
+from tetrad.codegen.pieces import constant_bytes, joined, pieces
 from tetrad.core.errors import CompileError
 from tetrad.core.record import replace
 from tetrad.core.target import NEAR, Target, Tile

@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.codegen.targets.isa import Features, Isa, Relocations
-from tetrad.codegen.targets.pieces import constant_bytes, joined, pieces
+from tetrad.codegen.isa import Features, Isa, Relocations
+from tetrad.codegen.pieces import constant_bytes, joined, pieces
 from tetrad.core.record import record, replace
 from tetrad.core.target import NEAR, Target, Tile
 from tetrad.kernel import nodes as n

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from string import Template
 
-from tetrad.codegen.targets import isa_of
+from tetrad.codegen.isa import isa_of
 from tetrad.core.target import Target
 from tetrad.runtime.native import ANYTIME, APART, CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
 from tetrad.runtime.native.entries import ENTRIES

@@ -1,4 +1,4 @@
-"""The driver, stations: what a compilation shows, saves and times on its way (TETRAD_SHOW, TETRAD_DUMP, TETRAD_TIME).
+"""Station 0, shared words: what a compilation shows, saves and times (TETRAD_SHOW, TETRAD_DUMP, TETRAD_TIME).
 
 Receives programs as they pass, prints to stderr or writes files; never changes anything.
 """
@@ -9,14 +9,12 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from tetrad.codegen.llvm import assembly
 from tetrad.core.errors import FlagError
 from tetrad.core.flags import flag, flag_words
-from tetrad.core.target import Target
 
 _dumped = itertools.count()
 
@@ -110,15 +108,6 @@ def save(station: str, title: str, text: str) -> None:
 
 def file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in title[:40])
-
-
-def show_llvm(made: Callable[[], str], target: Target) -> None:
-    if wants("llvm", "asm"):
-        text = made()
-        if wants("llvm"):
-            show("llvm", target.name, text)
-        if wants("asm"):
-            show("asm", target.name, assembly(text, target))
 
 
 def show_times(title: str, names: Sequence[str], nanoseconds: Sequence[int], threads: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tetrad.core.errors import BackendError
 from tetrad.core.record import record
 from tetrad.core.target import Target
 
@@ -53,3 +54,16 @@ class Isa:
     attributes: Callable[[Target], str]  # of every function
     loop: Mapping[str, str]  # text of the native loop: clock, pause, floating-point state
     system_calls: Mapping[str, int]
+
+
+ISAS: dict[str, Isa] = {}  # by name; a back end enters its own
+
+
+def isa_of(target: Target) -> Isa:
+    return isa_named(target.triple.partition("-")[0])
+
+
+def isa_named(name: str) -> Isa:
+    if name not in ISAS:
+        raise BackendError(f"no code for processors of type {name}", hint=f"known: {', '.join(ISAS)}")
+    return ISAS[name]

@@ -14,7 +14,7 @@ import tetrad as td
 from tetrad.codegen.llvm import compile_object
 from tetrad.codegen.targets import host_target
 from tetrad.compiler.objects import OBJECTS
-from tetrad.runtime.jobs import JOBS, TURN, Jobs
+from tetrad.core.jobs import JOBS, TURN, Jobs
 
 
 def test_results_come_back_and_threads_end() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tetrad.core.floats import own_floats
-from tetrad.runtime.limits import available_threads
+from tetrad.core.limits import available_threads
 
 TURN = 0.0005  # seconds after which Python's lock goes round while jobs run. They need it often and briefly: at the
 # usual 5 ms, loading LLVM and its first module beside a busy caller took seven times as long as alone.

@@ -1,0 +1,44 @@
+"""The graph language, groups: nodes that share a kernel, and what such a kernel reads from memory.
+
+`passes.fuse` makes groups, lowering makes a kernel (or a short series) of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from tetrad.core.record import record
+from tetrad.graph.nodes import Node
+
+LEAVES = ("parameter", "constant")
+
+
+@record(eq=False)
+class Group:
+    """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get memory."""
+
+    kind: str
+    root: Node
+    members: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        return "_".join(dict.fromkeys(m.op.name for m in self.members if m.op.kind != "structural"))[:60] or self.kind
+
+
+def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:
+    """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has in registers."""
+    found: dict[Node, None] = {}
+    seen = set(group.members)
+    stack = [i for m in group.members for i in m.inputs if i not in seen]
+    seen.update(stack)
+    while stack:
+        node = stack.pop()
+        if node in memory or node.op.name in LEAVES:
+            found[node] = None
+            continue
+        fresh = [i for i in node.inputs if i not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return list(found)
