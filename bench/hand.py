@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from native import HEADER, argument
 
-from tetrad.core.target import Target
+from tetrad.core.machine import Target
 
 
 def hand_q4(target: Target) -> str | None:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import reduce
 
 from tetrad.core.dtypes import f16, f32, i32, u32
-from tetrad.core.target import Tile
-from tetrad.kernel import math
+from tetrad.core.machine import Tile
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer, Program
 
 LANES = 16

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tetrad.formats import gguf
-from tetrad.models.packed import interleaver, load_weights, room
+from tetrad.models.weight_layout import interleaver, load_weights, room
 from tetrad.quant.lanes import LANES, ROWS
 
 ROWS_OF_RAW, COLUMNS = 8192, 2048

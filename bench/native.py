@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetrad.codegen.llvm import Library, compile_object, load_object
+from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.encode import scratch_layout
+from tetrad.backends.cpu.llvm import Library, compile_object, load_object
+from tetrad.backends.cpu.pool import run
+from tetrad.backends.cpu.table import KernelEntry, LoopEntry, Table, Word
 from tetrad.compiler.driver import current_target
-from tetrad.compiler.kernels import KERNELS
-from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.dtypes import f32
-from tetrad.core.target import Target
+from tetrad.core.machine import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.evaluate import evaluate
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.verify import verify
-from tetrad.runtime.pool import run
-from tetrad.runtime.table import KernelEntry, LoopEntry, Table, Word
 
 Array = np.ndarray
 Arrays = Mapping[str, Array]  # by buffer name, flat

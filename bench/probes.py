@@ -35,14 +35,14 @@ from native import (
 )
 
 import tetrad as td
+from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.cpu.pool import run
+from tetrad.backends.cpu.table import Table
 from tetrad.compiler.driver import compile_graph, current_target
 from tetrad.core.dtypes import f32
-from tetrad.core.target import Tile
+from tetrad.core.machine import Tile
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.runtime.memory import Storage
-from tetrad.runtime.pool import run
-from tetrad.runtime.table import Table
 
 Array = np.ndarray
 Probe = Callable[[Budget], Iterator[Row]]

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tetrad.backends.cpu.memory import Storage, size_class
 from tetrad.compiler.driver import Compiled, Runner, current_target
-from tetrad.compiler.interpret import interpret
 from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.runtime.memory import Storage, size_class
+from tetrad.schedule.evaluate import interpret
 
 RED_ZONE = 64  # bytes after the arguments; after results it is what is left of their block
 RED = 0xC3

@@ -19,7 +19,7 @@ from tests.compiled import difference, parts_of
 from tests.norms import line_disagreement
 from tetrad.core.dtypes import DType, as_dtype, f32, f64
 from tetrad.core.op import Op
-from tetrad.ops.fft import TRANSFORMS
+from tetrad.ops.fft.op import TRANSFORMS
 from tetrad.ops.reduce import PROD, SUM
 
 Array = np.ndarray

@@ -17,9 +17,8 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
-from tetrad.codegen.targets import LEVELS
+from tetrad.backends.cpu.isa import LEVELS
 from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
-from tetrad.compiler.interpret import interpret
 from tetrad.core.dtypes import ARRAY_DTYPES, COMPILED_DTYPES, DType, as_dtype, bf16, f16, f32, f64, i32, i64, u8, u32
 from tetrad.core.errors import DtypeError
 from tetrad.core.op import REGISTRY, Case, Op, op
@@ -34,6 +33,7 @@ from tetrad.lower.lower import Lowerer
 from tetrad.ops.cases import pick, random_array, same_shaped
 from tetrad.ops.rules import NUMBERS, ieee, same_type
 from tetrad.passes.pipeline import optimise
+from tetrad.schedule.evaluate import interpret
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in OPS for d in o.dtypes]

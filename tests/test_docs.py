@@ -22,14 +22,14 @@ import pytest
 
 import tetrad
 from tests.models.loaded import write_model
-from tetrad import functions
+from tetrad.array import functions
 from tetrad.core import errors
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import FLAGS
 from tetrad.core.op import REGISTRY
 from tetrad.graph import verify as graph_verify
-from tetrad.kernel.math import ULPS
+from tetrad.kernel.math.exponential import ULPS
 from tetrad.kernel.verify import CODES
 from tetrad.models.arch import ARCHITECTURES
 from tetrad.quant.format import FORMATS

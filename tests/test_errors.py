@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tests.tracing.engine import jit
+from tests.compiler.engine import jit
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TetradError, TraceError
 
 X = td.ones((2, 3))

@@ -6,7 +6,8 @@ help does not wait for NumPy.
 
 from __future__ import annotations
 
-import importlib
+from tetrad.core import lazy
+from tetrad.core.version import __version__
 
 TYPE_CHECKING = False  # for type checkers it is true; to import `typing` for it would take longer than all else here
 if TYPE_CHECKING:
@@ -17,27 +18,35 @@ if TYPE_CHECKING:
     from tetrad import optim as optim
     from tetrad import quant as quant
     from tetrad import random as random
-    from tetrad.functions import *  # noqa: F403
-    from tetrad.lm import load as load
+    from tetrad.array.functions import *  # noqa: F403
+    from tetrad.models.lm import load as load
     from tetrad.names import *  # noqa: F403
 
-__version__ = "0.1.0"
+lazy.PROVIDERS.update(
+    {
+        "the public namespace": "tetrad",
+        "methods of arrays": "tetrad.array.functions",
+        "quantised arrays": "tetrad.array.quantized",
+        "suggestions": "tetrad.array.suggestions",
+        "x.at": "tetrad.array.indexed_update",
+    }
+)
 
-MODULES = ("errors", "functions", "kernel", "nn")  # names that `tetrad.names` itself imports
+MODULES = ("errors", "kernel", "nn")  # names that `tetrad.names` itself imports
 
 
 def __getattr__(name: str) -> Any:
-    with importlib.import_module("tetrad.core.floats").own_floats():  # modules compute constants as they load
+    with lazy.module("tetrad.core.floats").own_floats():  # modules compute constants as they load
         return found(name)
 
 
 def found(name: str) -> Any:
     if name in MODULES:
-        return importlib.import_module(f"tetrad.{name}")
-    home = "tetrad.lm" if name == "load" else "tetrad.names"
-    globals()[name] = value = getattr(importlib.import_module(home), name)
+        return lazy.module(f"tetrad.{name}")
+    home = "tetrad.models.lm" if name == "load" else "tetrad.names"
+    globals()[name] = value = getattr(lazy.module(home), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *dir(importlib.import_module("tetrad.names"))]
+    return ["__version__", *dir(lazy.module("tetrad.names"))]

@@ -6,20 +6,20 @@ LLVM with it, is loaded by the first compilation.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from tetrad import errors, functions, kernel, nn
-from tetrad.core import tree
+from tetrad import errors, kernel, nn
+from tetrad.array import functions
+from tetrad.array.functions import *  # noqa: F403
+from tetrad.compiler.launching import dispatch
+from tetrad.compiler.native_jit import jit
+from tetrad.core import lazy, tree
 from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
-from tetrad.functions import *  # noqa: F403
-from tetrad.kernels import dispatch
-from tetrad.tracing.array import API_VERSIONS, Array
-from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
-from tetrad.tracing.trace import Spec, eval_shape, trace
-from tetrad.transforms import jit
+from tetrad.trace.array import API_VERSIONS, Array
+from tetrad.trace.loops import cond, fori_loop, scan, switch, while_loop
+from tetrad.trace.trace import Spec, eval_shape, trace
 
 check_environment()
 
@@ -40,31 +40,35 @@ EXCHANGES = ("all_to_all", "ppermute", "pshuffle", "psum_scatter")
 ROWS = ("associative_scan", "map")
 NUMERICAL = ("allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid")
 CUSTOM = ("checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
-TRANSFORMS = {  # name -> module in tracing
-    **dict.fromkeys(DERIVATIVES, "derivatives"), **dict.fromkeys(BATCHES, "vmap"), **dict.fromkeys(CUSTOM, "custom"),
-    **dict.fromkeys(EXCHANGES, "exchange"), **dict.fromkeys(ROWS, "rows"),
-    **dict.fromkeys(NUMERICAL, "numerical"), "linear_transpose": "turned",
-}  # fmt: skip
+TRANSFORMS = {  # name -> module
+    **dict.fromkeys(DERIVATIVES, "transforms.derivatives"),
+    **dict.fromkeys(BATCHES, "transforms.vmap"),
+    **dict.fromkeys(CUSTOM, "transforms.custom"),
+    **dict.fromkeys(EXCHANGES, "transforms.collectives"),
+    **dict.fromkeys(ROWS, "transforms.rows"),
+    **dict.fromkeys(NUMERICAL, "array.numpy_extras"),
+    "linear_transpose": "transforms.linear_transpose",
+}
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
 
 
 def __getattr__(name: str) -> Any:
     """Elementwise functions: the namespace makes each from its op. What needs the compiler is loaded when used."""
     if name in TRANSFORMS:
-        globals()[name] = found = getattr(importlib.import_module(f"tetrad.tracing.{TRANSFORMS[name]}"), name)
+        globals()[name] = found = getattr(lazy.module(f"tetrad.{TRANSFORMS[name]}"), name)
         return found
     if name in SPACES:
-        return importlib.import_module(f"tetrad.{name}")
+        return lazy.module(f"tetrad.{name}")
     if name == "explain":
-        return importlib.import_module("tetrad.explain")  # a folder that can be called
+        return lazy.module("tetrad.explain")  # a folder that can be called
     if name == "bisect":
-        globals()[name] = found = importlib.import_module("tetrad.explain.bisect").bisect
+        globals()[name] = found = lazy.module("tetrad.explain.bisect").bisect
         return found
     if name == "load":
-        globals()[name] = found = importlib.import_module("tetrad.lm").load
+        globals()[name] = found = lazy.module("tetrad.models.lm").load
         return found
     if name not in functions.__dir__():
-        advice = importlib.import_module("tetrad.elsewhere").advice(name, __dir__())
+        advice = lazy.module("tetrad.array.suggestions").advice(name, __dir__())
         raise AttributeError(f"tetrad has no function {name!r}{advice}")
     globals()[name] = value = getattr(functions, name)
     return value

@@ -20,8 +20,11 @@ from tetrad.hub.pull import SMALL, pull
 PROCESSES = 2
 LEVELS = ("aarch64", "aarch64-dotprod")
 TESTS = (
-    "tests/codegen", "tests/lower", "tests/quant/test_lanes.py", "tests/test_quantized.py", "tests/derive/test_laws.py",
-    "tests/runtime/test_native.py", "tests/runtime/test_table.py",
+    "tests/backends/llvm", "tests/lower", "tests/ops/matmul", "tests/ops/attention", "tests/ops/fft",
+    "tests/ops/linalg",
+    "tests/ops/quantized_matmul", "tests/loopnest", "tests/quant/test_lanes.py", "tests/array/test_quantized.py",
+    "tests/transforms/test_laws.py",
+    "tests/backends/cpu/test_native.py", "tests/backends/cpu/test_table.py",
 )  # fmt: skip
 CONFORMANCE = ("tests/test_conformance.py", "-k", "f32 or f16 or i8 or u32")  # `bits` has a case of every dtype
 PYTEST = ("-m", "pytest", "-q", "-p", "tests.aarch64.plugin", "-p", "no:cacheprovider", "-o", "timeout=1800")

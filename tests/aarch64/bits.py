@@ -27,7 +27,7 @@ from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
-from tetrad.ops.lowbit import lowbit_matmul, quantize_rows
+from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
 from tetrad.quant.lanes import LANES
 
 S = td.Spec

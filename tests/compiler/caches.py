@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tetrad.compiler import objects
-from tetrad.runtime.cache import ObjectCache
+from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu.cache import ObjectCache
 
 
 def empty_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> ObjectCache:

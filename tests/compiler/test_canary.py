@@ -1,4 +1,5 @@
-"""Canary: the loop that LLVM's vectorisers miscompile (docs: codegen/llvm.py). Ours must be right, and never use them.
+"""Canary: the loop that LLVM's vectorisers miscompile (docs: backends/cpu/llvm.py). Ours must be right, and never use
+them.
 
 In the LLVM of llvmlite 0.45 to 0.50, `y[i] = a[i % 64] + c[i % 16]` over 64 elements gives 48 wrong values at O2; so do
 many loops with one or two power-of-two moduli. We write vectors ourselves and leave the vectorisers off.
@@ -12,10 +13,12 @@ import pytest
 import tetrad as td
 from tests.compiled import run
 from tests.graph.graphs import arg
-from tetrad.codegen import llvm
-from tetrad.codegen.module import emit_module
+from tetrad.backends.cpu import llvm
+from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.pool import run as run_table
+from tetrad.backends.cpu.table import KernelEntry, Table, Word
+from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import compile_graph, current_target
-from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, i32, i64
 from tetrad.graph.build import make_graph
 from tetrad.kernel.build import KernelBuilder
@@ -23,8 +26,6 @@ from tetrad.kernel.evaluate import evaluate
 from tetrad.kernel.nodes import Program
 from tetrad.ops.arithmetic import add
 from tetrad.ops.movement import expand, reshape
-from tetrad.runtime.pool import run as run_table
-from tetrad.runtime.table import KernelEntry, Table, Word
 
 MODULI = [(64, 16), (16, 64), (8, 32), (32, 32), (64, 1), (1, 2), (7, 16), (4, 5), (256, 64), (2, 4)]
 LENGTHS = (1, 15, 16, 17, 63, 64, 65, 200)

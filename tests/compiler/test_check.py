@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.codegen import flow, memory
-from tetrad.codegen.emitter import Codegen, Emitted, form
-from tetrad.codegen.rules import rules
-from tetrad.compiler import check, driver, objects, ready, schedule, suspicion
-from tetrad.compiler.kernels import Kernels
-from tetrad.compiler.objects import Objects
+from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu import encode as schedule
+from tetrad.backends.cpu import executable as ready
+from tetrad.backends.cpu.code_cache import Objects
+from tetrad.backends.cpu.compile import Kernels
+from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.llvm import flow, memory
+from tetrad.backends.llvm.emitter import Codegen, Emitted, form
+from tetrad.backends.llvm.rules import rules
+from tetrad.compiler import check, driver, suspicion
 from tetrad.core import show
 from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
@@ -23,9 +27,8 @@ from tetrad.core.record import replace
 from tetrad.core.source import Source
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.lower.launch import Launch, Lowered, Slot
-from tetrad.runtime.memory import Storage
-from tetrad.runtime.plan import Life, Plan
+from tetrad.schedule.nodes import Launch, Lowered, Slot
+from tetrad.schedule.plan import Life, Plan
 
 MODES = [{"TETRAD_CHECK": "1"}, {"TETRAD_CHECK": "bounds"}, {"TETRAD_CHECK": "1,bounds"}, {"TETRAD_INTERPRET": "1"}]
 

@@ -11,8 +11,8 @@ import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tests.oracle import too_far
+from tetrad.backends.cpu.compile import KERNELS
 from tetrad.compiler.driver import compile_graph, programs_of
-from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Dim, Size, bind

@@ -14,8 +14,9 @@ import pytest
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
+from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.driver import Compiled, compile_graph
-from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import BoundsError
 from tetrad.graph.build import make_call, make_constant, make_graph, make_item
@@ -27,7 +28,6 @@ from tetrad.ops.movement import expand, reshape, transpose
 from tetrad.ops.reduce import reduce_sum
 from tetrad.ops.special import matmul, scatter_add
 from tetrad.ops.transcendental import tanh
-from tetrad.runtime.memory import Storage
 
 SHAPE = (6, 35)
 

@@ -19,8 +19,8 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
-from tetrad.lower.index import Sizes, Space
-from tetrad.lower.reader import index_key
+from tetrad.loopnest.index import Sizes, Space
+from tetrad.loopnest.reader import index_key
 from tetrad.ops.arithmetic import add, multiply, sqrt, square, subtract
 from tetrad.ops.compare import logical_not
 from tetrad.ops.convert import cast

@@ -103,7 +103,7 @@ def test_no_known_name_looks_like_a_service(name: str) -> None:
     assert not SERVICE.fullmatch(name)
 
 
-@pytest.mark.parametrize("text", ["import tetrad; tetrad.zeros", "import tetrad.lm"])
+@pytest.mark.parametrize("text", ["import tetrad; tetrad.zeros", "import tetrad.models.lm"])
 def test_the_package_is_imported_beside_a_service_of_its_name(text: str) -> None:
     given = {f"TETRAD_{name}": "tcp://10.0.0.11:80" for name in KUBERNETES}
     done = subprocess.run([sys.executable, "-c", text], env=os.environ | given, capture_output=True, text=True)

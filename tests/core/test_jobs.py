@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.codegen.llvm import compile_object
-from tetrad.codegen.targets import host_target
-from tetrad.compiler.objects import OBJECTS
+from tetrad.backends.cpu.code_cache import OBJECTS
+from tetrad.backends.cpu.isa import host_target
+from tetrad.backends.cpu.llvm import compile_object
 from tetrad.core.jobs import JOBS, TURN, Jobs
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tetrad.core import limits
 from tetrad.core.errors import FlagError
-from tetrad.runtime import limits
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

@@ -1,6 +1,6 @@
 """A plugin of pytest: tests run as on the processor named by EMULATED, whose code runs in an emulator.
 
-    EMULATED=icelake-client python -m pytest -p tests.emulated.plugin tests/codegen
+    EMULATED=icelake-client python -m pytest -p tests.emulated.plugin tests/backends/llvm
 
 The compiler sees that processor's name and features, so it makes the code that it would make there. Calls of compiled
 code go to `Processor.call`; the native loop is such code too. Workers are not emulated: every run is alone.
@@ -18,13 +18,18 @@ from collections.abc import Callable
 import pytest
 
 from tests.emulated.processor import MODELS, Processor
-from tetrad.codegen import targets
-from tetrad.compiler import objects
-from tetrad.runtime import pool
+from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu import isa as targets
+from tetrad.backends.cpu import pool
 
 PROCESSOR = pytest.StashKey[Processor]()
 DEFECTS = {"[bitwise_right_shift-i64]": "Bochs shifts by 64 places as by none"}  # of the emulator; the test may pass
-CALLERS = ("tetrad.runtime.pool", "tetrad.compiler.check", "tests.codegen.machine", "tests.runtime.kernels")
+CALLERS = (
+    "tetrad.backends.cpu.pool",
+    "tetrad.compiler.check",
+    "tests.backends.llvm.machine",
+    "tests.backends.cpu.kernels",
+)
 
 
 class EmulatedCalls:

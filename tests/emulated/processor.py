@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from tests.emulated.bochs import bochscpu, native
-from tetrad.codegen.binding import llvm
-from tetrad.codegen.llvm import Library, compile_object, load_object
-from tetrad.codegen.targets.x86_64 import BASELINE
+from tetrad.backends.cpu.isa.x86_64 import BASELINE
+from tetrad.backends.cpu.llvm import Library, compile_object, load_object
+from tetrad.backends.llvm.binding import llvm
 
 PAGE, WINDOW = 1 << 12, 1 << 30  # bytes of a page of memory, and of a window: what one entry of our tables maps
 STACK_PAGES = 2048

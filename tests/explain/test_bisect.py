@@ -10,15 +10,18 @@ import pytest
 
 import tetrad as td
 from tests.explain.programs import arrays, loops, mix, mix_arguments, softmax
-from tetrad.codegen.rules import rules
-from tetrad.compiler import driver, kernels, objects, schedule
+from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu import compile as kernels
+from tetrad.backends.cpu import encode as schedule
+from tetrad.backends.cpu.cache import ObjectCache
+from tetrad.backends.llvm.rules import rules
+from tetrad.compiler import driver
 from tetrad.explain.bisect import bisect
 from tetrad.kernel import nodes as n
 from tetrad.ops.transcendental import tanh
 from tetrad.passes import pipeline
 from tetrad.passes.rewrite import Rules, var
-from tetrad.runtime.cache import ObjectCache
-from tetrad.runtime.plan import Life, Plan
+from tetrad.schedule.plan import Life, Plan
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 
 import tetrad as td
 from tetrad.explain.compare import told_apart
-from tetrad.lower import fft
+from tetrad.ops.fft import kernel as fft
 
 Z = (np.random.default_rng(0).standard_normal((2, 20, 2)) @ [1, 1j]).astype(np.complex64)
 PROGRAMS = {

@@ -29,8 +29,8 @@ from tests.compiled import difference, evaluate_lowered, run, run_on_evaluator
 from tests.fuzz.program import Dims, Program, Step, build, replay, value, values
 from tests.fuzz.transforms import ROWS, Derived, arguments, derived, row
 from tests.oracle import disagreement, is_exact
+from tetrad.backends.cpu.compile import KERNELS
 from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
-from tetrad.compiler.kernels import KERNELS
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.graph.build import make_graph

@@ -9,21 +9,22 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tetrad.codegen import convert, rules
-from tetrad.codegen.emitter import Codegen, Emitted
-from tetrad.codegen.targets import ISAS
-from tetrad.compiler import kernels, schedule
+from tetrad.backends.cpu import compile as kernels
+from tetrad.backends.cpu import encode as schedule
+from tetrad.backends.cpu.isa import ISAS
+from tetrad.backends.cpu.table import KernelEntry
+from tetrad.backends.llvm import convert, rules
+from tetrad.backends.llvm.emitter import Codegen, Emitted
 from tetrad.core.dtypes import DType, bool_, index
 from tetrad.graph.nodes import Node
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.loopnest.frame import Frame
 from tetrad.lower import special
-from tetrad.lower.frame import Frame
 from tetrad.ops.movement import At, Reader, pad, slice_, transpose
 from tetrad.ops.reduce import MAX
 from tetrad.passes.pipeline import simplify
-from tetrad.runtime.plan import Life, Plan, plan
-from tetrad.runtime.table import KernelEntry
+from tetrad.schedule.plan import Life, Plan, plan
 
 PLANTS: dict[str, Callable[[], None]] = {}
 

@@ -21,12 +21,12 @@ import tetrad as td
 from tests.compiled import difference, run_on_evaluator
 from tests.fuzz.grow import grow
 from tests.fuzz.program import build, source, values
-from tetrad.codegen.llvm import compile_object
-from tetrad.codegen.module import emit_module
+from tetrad.backends.cpu.llvm import compile_object
+from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import compile_graph, current_target, programs_of
 from tetrad.core.errors import TetradError
 from tetrad.graph.evaluate import evaluate
-from tetrad.runtime.memory import Storage
 
 # The control register of SSE: bits 13 and 14 round (down, up, to zero), 15 flushes results, 6 takes subnormal operands
 # for zeros, 7 to 12 mask exceptions. (Intel's manual, volume 1, section 10.2.3)

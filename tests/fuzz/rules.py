@@ -22,9 +22,9 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.verify import verify
 from tetrad.ops.complex import join, part
-from tetrad.ops.decoded import decoded_matmul, dequantize
-from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.ops.movement import copy, stop_gradient, transpose
+from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
+from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.ops.special import matmul
 from tetrad.passes.pipeline import optimise, simplify
 from tetrad.passes.rewrite import Rule, Rules

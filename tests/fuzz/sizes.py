@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
-from tetrad.compiler import ready
-from tetrad.runtime import memory
+from tetrad.backends.cpu import executable as ready
+from tetrad.backends.cpu import memory
 
 MOST = 2 << 20  # elements of the largest input: 8 MB
 BOUND = 64.0  # MB beyond the largest call alone

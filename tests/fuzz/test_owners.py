@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.fuzz.owners import check
+from tetrad.array import creation
 from tetrad.graph.nodes import Literal
-from tetrad.tracing import array, creation, operands
+from tetrad.trace import array, operands
 
 FEW, ENOUGH = 30, 120
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import tetrad.derive.custom
-import tetrad.derive.scans  # noqa: F401  (with custom: fills the tables of the transforms)
+import tetrad.transforms.custom_rules
+import tetrad.transforms.scans  # noqa: F401  (with custom: fills the tables of the transforms)
 from tests.fuzz.program import Dims, Leaf, Program
 from tetrad.core.sizes import bind
-from tetrad.derive.batch import Axis, batch
-from tetrad.derive.jvp import Flags, jvp
-from tetrad.derive.linear import linearize
-from tetrad.derive.transpose import transpose
-from tetrad.derive.walk import is_differentiable
 from tetrad.graph.build import fresh_like, make_graph, spliced
 from tetrad.graph.nodes import Graph
 from tetrad.ops.cases import exact_array
+from tetrad.transforms.batch import Axis, batch
+from tetrad.transforms.forward import is_differentiable
+from tetrad.transforms.jvp import Flags, jvp
+from tetrad.transforms.linearize import linearize
+from tetrad.transforms.transpose import transpose
 
 TRANSFORMS = ("jvp", "grad", "vmap")
 ROWS = 3

@@ -13,7 +13,7 @@ from tetrad.core.sizes import MAX_ELEMENTS, Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.text import parse
-from tetrad.kernel.uniform import varying
+from tetrad.kernel.uniformity import varying
 from tetrad.kernel.verify import CODES, MAX_INSTRUCTIONS, MAX_NESTING, problems, verify
 
 HEAD = """\

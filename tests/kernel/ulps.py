@@ -1,4 +1,5 @@
-"""What the tests of `kernel.math` share: each function in a wider type, errors in ulps, and where to look for them."""
+"""What the tests of `kernel.math.exponential` share: each function in a wider type, errors in ulps, and where to look
+for them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 import tetrad as td
 from tests.kernel.programs import apply, edges
 from tetrad.core.dtypes import DType, f32
-from tetrad.kernel import math as km
+from tetrad.kernel.math import exponential as km
 
 Array = np.ndarray[Any, Any]
 CHUNK = 1 << 20  # points in one call of compiled code

@@ -13,8 +13,8 @@ from tests.compiled import difference, run, run_on_evaluator
 from tetrad.compiler.driver import compile_graph
 from tetrad.core.errors import BoundsError
 from tetrad.kernel.text import to_text
-from tetrad.lower.launch import Launch
 from tetrad.passes.questions import PARTS
+from tetrad.schedule.nodes import Launch
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool", "complex64", "complex128"]
 

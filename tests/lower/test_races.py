@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.codegen.targets.x86_64 import LEVELS
+from tetrad.backends.cpu.isa.x86_64 import LEVELS
 from tetrad.compiler.driver import programs_of
-from tetrad.compiler.interpret import interpret
 from tetrad.core.errors import RaceError
+from tetrad.core.machine import Target
 from tetrad.core.sizes import Dim
-from tetrad.core.target import Target
 from tetrad.graph.custom import undressed
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
+from tetrad.schedule.evaluate import interpret
 
 S, N = td.Spec, Dim("n", max=1 << 20)
 

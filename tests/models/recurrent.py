@@ -14,7 +14,6 @@ import numpy as np
 
 import tetrad as td
 from tests.models.tiny import fan, near, normal, tokenizer_keys
-from tetrad import models
 from tetrad.core.dtypes import DType, f32
 from tetrad.core.record import record
 from tetrad.core.types import ArrayType
@@ -30,9 +29,10 @@ from tetrad.models.arch import (
 )
 from tetrad.models.config import Config, Metadata, common_fields
 from tetrad.models.decoder import embedded, output_matrix
+from tetrad.models.library import layers
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 NAME = "toy-recurrent"
 
@@ -75,7 +75,7 @@ def block(c: Recurrent, weights: Weights, x: Array, at: BlockInputs) -> tuple[Ar
         return td.where(is_here[:, None], after, held), after
 
     held = td.take(every, at.layer, axis=0)
-    held, made = td.scan(token, held, (models.layers.linear(x, weights, "mix"), at.slot, at.position))
+    held, made = td.scan(token, held, (layers.linear(x, weights, "mix"), at.slot, at.position))
     return x + made, at.with_state([td.where(mine[:, None, None], held, every)])
 
 

@@ -168,5 +168,5 @@ def test_a_second_process_finds_the_program_on_disk(tmp_path: Path) -> None:
                            **settings).stdout.split())
         for _ in range(2)
     )  # fmt: skip
-    heavy = {"tetrad.ops", "tetrad.tracing.jit", "tetrad.models.layers"}
+    heavy = {"tetrad.ops", "tetrad.compiler.jit", "tetrad.models.layers"}
     assert heavy <= first and not heavy & second

@@ -16,7 +16,7 @@ from tetrad.core.errors import BusyError, ContextError, SettingError, TextError,
 from tetrad.formats import gguf
 from tetrad.models.engine import Batch, Cancelled, Engine, Sequence, Work, batch_size, shares_of
 from tetrad.models.load import load_parts
-from tetrad.models.program import Programs
+from tetrad.models.steps import Programs
 
 TEXT = (17 + 97 * np.arange(200)) % 300
 

@@ -19,8 +19,8 @@ import tetrad as td
 from tests.compiler.caches import empty_cache
 from tests.models.tiny import TINY, tiny_model
 from tests.modules import ROOT
-from tetrad.compiler import recall
-from tetrad.compiler.recall import program_key
+from tetrad.compiler import program_cache as recall
+from tetrad.compiler.program_cache import program_key
 from tetrad.core.errors import FileFormatError, SettingError, TetradError, TraceError, UnsupportedError
 from tetrad.core.jobs import JOBS
 from tetrad.core.record import replace
@@ -31,8 +31,8 @@ from tetrad.models import weights
 from tetrad.models.decoder import Experts, pre_norm_block
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
-from tetrad.models.program import Programs, Step
-from tetrad.tracing.array import Array
+from tetrad.models.steps import Programs, Step
+from tetrad.trace.array import Array
 
 
 def load_changed(
@@ -115,7 +115,13 @@ def test_a_second_start_loads_no_compiler(tmp_path: Path, script: str) -> None:
         set(subprocess.run(command, capture_output=True, text=True, check=True, **settings).stdout.split())
         for _ in range(2)
     )
-    heavy = {"tetrad.ops", "tetrad.tracing.jit", "tetrad.models.layers", "tetrad.kernel.build", "tetrad.functions"}
+    heavy = {
+        "tetrad.ops",
+        "tetrad.compiler.jit",
+        "tetrad.models.layers",
+        "tetrad.kernel.build",
+        "tetrad.array.functions",
+    }
     assert heavy <= first and not (heavy | {"ml_dtypes", "llvmlite.binding"}) & second
 
 

@@ -19,7 +19,7 @@ from tetrad.formats import gguf
 from tetrad.models.arch import ARCHITECTURES, register
 from tetrad.models.engine import Batch, Engine
 from tetrad.models.load import load_parts
-from tetrad.models.program import Programs
+from tetrad.models.steps import Programs
 
 TEXT = prompt(60)
 

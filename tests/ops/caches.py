@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import DType, i8
-from tetrad.ops.attention import LANES, SCALED
+from tetrad.ops.attention.op import LANES, SCALED
 
 Array = np.ndarray
 

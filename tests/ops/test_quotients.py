@@ -16,10 +16,10 @@ from tetrad.compiler.driver import current_target
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.op import Case
 from tetrad.kernel.verify import verify
-from tetrad.lower.launch import Launch
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.quotients import floor_divide, remainder
 from tetrad.passes.pipeline import optimise
+from tetrad.schedule.nodes import Launch
 
 I32 = np.int32
 MIN = np.iinfo(np.int32).min

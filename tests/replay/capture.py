@@ -16,19 +16,19 @@ from typing import Any
 
 from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
-from tetrad.codegen.module import emit_module
-from tetrad.codegen.targets import LEVELS
+from tetrad.backends.cpu.encode import Constants, Scheduler
+from tetrad.backends.cpu.isa import LEVELS
+from tetrad.backends.cpu.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
+from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import programs_of
-from tetrad.compiler.schedule import Constants, Scheduler
-from tetrad.core.target import Target
+from tetrad.core.machine import Target
 from tetrad.graph.custom import undressed
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
-from tetrad.lower.launch import Lowered, Slot
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.runtime.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
+from tetrad.schedule.nodes import Lowered, Slot
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
 THREADS = 2

@@ -1,4 +1,4 @@
-"""Compiled functions on 16 million points each: those tests/kernel/test_math_points.py leaves out, and all in f64."""
+"""Compiled functions on 16 million points each: those tests/kernel/math/test_points.py leaves out, and all in f64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, OFTEN, many, many_pairs, worst_compiled
 from tetrad.core.dtypes import DType, f32, f64
-from tetrad.kernel import math as km
+from tetrad.kernel.math import exponential as km
 
 REST = [(name, dtype) for name, dtype in CASES if not (dtype is f32 and name in (*OFTEN, "pow"))]
 HARD = 1 << 20

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tetrad.core.strings import Strings
+from tetrad.formats.strings import Strings
 from tetrad.text import lookup
 from tetrad.text.lookup import Lookup, spans, spans_of
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text.naive import naive_scores, score_metadata
-from tetrad.core.strings import Strings
+from tetrad.formats.strings import Strings
 from tetrad.text.lookup import spans_of
 from tetrad.text.sentencepiece import ScoreEncoder, ranks_of, substrings, word_borders
 from tetrad.text.tokenizer import tokenizer_from_gguf

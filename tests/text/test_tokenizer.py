@@ -21,8 +21,8 @@ from tests.text.naive import (
     score_metadata,
 )
 from tetrad.core.errors import FileFormatError, TetradError, TextError, UnsupportedError
+from tetrad.text.bpe_library import word_splitter
 from tetrad.text.bytelevel import byte_level_text
-from tetrad.text.library import word_splitter
 from tetrad.text.pretokenizers import PRE_TOKENIZERS, Digits, pre_tokenizer
 from tetrad.text.sentencepiece import merge
 from tetrad.text.tokenizer import Tokenizer, tokenizer_from_gguf

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tetrad.text.library import word_splitter
+from tetrad.text.bpe_library import word_splitter
 from tetrad.text.pretokenizers import FAMILIES, PreTokenizer, pre_tokenizer
 from tetrad.text.words import ascii_pattern, ascii_words, word_cutter
 

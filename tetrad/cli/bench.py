@@ -19,7 +19,6 @@ from typing import Any
 import click
 import numpy as np
 
-import tetrad
 from tetrad.cli.console import say
 from tetrad.cli.options import (
     CACHES,
@@ -33,6 +32,7 @@ from tetrad.cli.unused import CPU, MAPPED, TILED, gpu_option, place_options, unu
 from tetrad.core.errors import ContextError
 from tetrad.core.limits import available_threads
 from tetrad.core.record import record
+from tetrad.core.version import __version__
 from tetrad.hub.describe import Description, count_text, describe
 from tetrad.models.engine import Engine
 from tetrad.models.load import load_parts
@@ -239,7 +239,7 @@ def print_md(run: Bench, results: Iterator[Result]) -> None:
             "t/s": f"{mean:.2f} ± {spread:.2f}",
         }
         say(line(cells, COLUMNS), flush=True)
-    say(f"\nbuild: tetrad {tetrad.__version__}")
+    say(f"\nbuild: tetrad {__version__}")
 
 
 def line(cells: dict[str, Any], columns: dict[str, int]) -> str:
@@ -257,7 +257,7 @@ def fields(run: Bench, result: Result) -> dict[str, Any]:
     """The fields of llama-bench that have a meaning here."""
     (avg_ns, stddev_ns), (avg_ts, stddev_ts) = average([float(n) for n in result.samples_ns]), average(result.rates)
     return {
-        "build": f"tetrad {tetrad.__version__}",
+        "build": f"tetrad {__version__}",
         "cpu_info": cpu_name(),
         "backends": "CPU",
         "model_filename": str(run.path),

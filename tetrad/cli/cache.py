@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tetrad.backends.cpu.cache import ObjectCache, default_directory
 from tetrad.cli.console import say
 from tetrad.cli.main import Group
 from tetrad.core.flags import flag
 from tetrad.explain.report import bytes_text
-from tetrad.runtime.cache import ObjectCache, default_directory
 
 
 @click.group(cls=Group)

@@ -18,20 +18,21 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 
-import tetrad
-from tetrad.codegen.llvm import compile_object, load_object
-from tetrad.codegen.targets import LEVELS, host_features, host_isa, host_target, missing_features
+from tetrad.array import functions
+from tetrad.backends.cpu.cache import ObjectCache, cache_key, default_directory
+from tetrad.backends.cpu.isa import LEVELS, host_features, host_isa, host_target, missing_features
+from tetrad.backends.cpu.llvm import compile_object, load_object
 from tetrad.compiler.driver import current_target
+from tetrad.compiler.native_jit import jit
 from tetrad.core.errors import TetradError
 from tetrad.core.extras import MODELS
 from tetrad.core.flags import FLAGS, flag
 from tetrad.core.limits import affinity, available_threads, quota_threads
 from tetrad.core.record import record
+from tetrad.core.version import __version__
 from tetrad.explain.bisect import bisect
 from tetrad.explain.report import bytes_text
-from tetrad.runtime.cache import ObjectCache, cache_key, default_directory
-from tetrad.tracing.array import Array
-from tetrad.transforms import jit
+from tetrad.trace.array import Array
 
 EXTRA = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")  # lm of pyproject.toml
 PROBE = cache_key("doctor", "probe")
@@ -107,7 +108,7 @@ def processor() -> str:
 
 
 def versions() -> Iterator[Finding]:
-    yield Finding("tetrad", tetrad.__version__)
+    yield Finding("tetrad", __version__)
     yield Finding("Python", platform.python_version())
     yield Finding("llvmlite", f"{llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}")
     yield Finding("numpy", f"{np.__version__}, ml_dtypes {ml_dtypes.__version__}")
@@ -150,9 +151,9 @@ def self_test() -> Finding:
 
 def sample(x: Array, w: Array) -> Array:
     """Elementwise work, a product of matrices and a row-wise softmax."""
-    y = tetrad.tanh(x) @ w
-    e = tetrad.exp(y - tetrad.max(y, axis=-1, keepdims=True))
-    return e / tetrad.sum(e, axis=-1, keepdims=True)  # type: ignore[no-any-return]
+    y = functions.tanh(x) @ w
+    e = functions.exp(y - functions.max(y, axis=-1, keepdims=True))
+    return e / functions.sum(e, axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
 def canary() -> Finding:

@@ -6,7 +6,6 @@ Receives words, returns an exit code: 0 fine, 1 trouble found, 2 a command or op
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from difflib import get_close_matches
@@ -14,10 +13,11 @@ from typing import Any
 
 import click
 
-import tetrad
 from tetrad.cli import start
+from tetrad.core import lazy
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import check_environment
+from tetrad.core.version import __version__
 from tetrad.core.visible import one_line, visible
 
 # name: (module of tetrad.cli, one line for --help)
@@ -69,7 +69,7 @@ class Commands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"tetrad.cli.{COMMANDS[cmd_name][0]}")
+        module = lazy.module(f"tetrad.cli.{COMMANDS[cmd_name][0]}")
         start.loaded()
         command: click.Command = module.COMMANDS[cmd_name]
         return command
@@ -145,6 +145,6 @@ def discard_output() -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(tetrad.__version__, package_name="tetrad", message="tetrad %(version)s")
+@click.version_option(__version__, package_name="tetrad", message="tetrad %(version)s")
 def main() -> None:
     """Tetrad: an ML compiler and runtime in Python; language models on your CPU."""

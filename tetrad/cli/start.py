@@ -6,10 +6,11 @@ import, where an exception would be taken for a broken package.
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
+
+from tetrad.core import lazy
 
 TYPE_CHECKING = False  # to import `typing` takes time in which Ctrl-C is not quiet yet
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def open_streams() -> None:
 
 def show_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """A traceback, of a defect of ours, in which no file steers the terminal either."""
-    traceback = importlib.import_module("traceback")
-    visible = importlib.import_module("tetrad.core.visible").visible
+    traceback = lazy.module("traceback")
+    visible = lazy.module("tetrad.core.visible").visible
     sys.stderr.write(visible("".join(traceback.format_exception(kind, error, trace))))
 
 
@@ -42,7 +43,7 @@ def main() -> None:
     sys.excepthook = show_error
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
         signal.signal(signal.SIGINT, leave)
-    importlib.import_module("tetrad.cli.main").main(prog_name="tetrad")
+    lazy.module("tetrad.cli.main").main(prog_name="tetrad")
 
 
 def loaded() -> None:

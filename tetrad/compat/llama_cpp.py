@@ -38,6 +38,8 @@ from tetrad.compat.arguments import (
     settings_alike,
     takes,
 )
+from tetrad.compat.llama_eval import Steps
+from tetrad.compat.llama_file import RANDOM_SEED, LlamaTokenizer
 from tetrad.compat.llama_types import (
     LlamaCache,
     LlamaGrammar,
@@ -48,8 +50,6 @@ from tetrad.compat.llama_types import (
     MinTokensLogitsProcessor,
     StoppingCriteriaList,
 )
-from tetrad.compat.opened import RANDOM_SEED, LlamaTokenizer
-from tetrad.compat.steps import Steps
 from tetrad.core.errors import BusyError, SettingError
 from tetrad.core.extras import extra
 from tetrad.models.generation import Completion, Logprob, Piece, Stream

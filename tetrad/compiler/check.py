@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tetrad.codegen.memory import BOUNDS_TRAP
-from tetrad.compiler.interpret import Dims, Memory, buffers_of, interpret, prepare, run_control, value_of
-from tetrad.compiler.loops import NUMBER
-from tetrad.compiler.schedule import scratch_layout
+from tetrad.backends.cpu.encode import scratch_layout
+from tetrad.backends.cpu.encode_loops import NUMBER
+from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.cpu.pool import Trapped, run
+from tetrad.backends.cpu.table import KernelEntry, Word
+from tetrad.backends.llvm.memory import BOUNDS_TRAP
 from tetrad.core.errors import BoundsError, CheckError, RaceError
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.kernel.nodes import STOP_WORD, TAG_SHIFT, Program
 from tetrad.kernel.verify import verify
-from tetrad.lower.launch import Control, Launch, Lowered, Slot
-from tetrad.runtime.memory import Storage
-from tetrad.runtime.plan import check_plan
-from tetrad.runtime.pool import Trapped, run
-from tetrad.runtime.table import KernelEntry, Word
+from tetrad.schedule.evaluate import Dims, Memory, buffers_of, interpret, prepare, run_control, value_of
+from tetrad.schedule.nodes import Control, Launch, Lowered, Slot
+from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
-    from tetrad.core.target import Target
+    from tetrad.core.machine import Target
 
 ZONE = 256  # bytes of red zone before a block; behind it is the guard page
 RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A  # the evaluator's unwritten memory is 0xA5, so what both leave out differs

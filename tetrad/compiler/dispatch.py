@@ -10,19 +10,19 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
+from tetrad.backends.cpu.code_cache import loading_runtime
+from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.encode import scratch_layout
+from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.cpu.pool import Trapped, run
+from tetrad.backends.cpu.table import KernelEntry, Table, Word
 from tetrad.compiler.driver import current_target
 from tetrad.compiler.grid import Grid, infer_grid
-from tetrad.compiler.kernels import KERNELS
-from tetrad.compiler.objects import loading_runtime
-from tetrad.compiler.schedule import scratch_layout
 from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError, an
 from tetrad.core.floats import own_floats
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel.nodes import TAG_SHIFT, Block, Buffer, Foreign, Program
 from tetrad.kernel.verify import problems
-from tetrad.runtime.memory import Storage
-from tetrad.runtime.pool import Trapped, run
-from tetrad.runtime.table import KernelEntry, Table, Word
 
 Args = Mapping[str, int]
 Bytes = bytes | bytearray | memoryview

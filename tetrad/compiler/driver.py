@@ -11,28 +11,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 
-from tetrad.codegen.targets import select_target
+from tetrad.backends.cpu.code_cache import host, loading_runtime
+from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.encode import Constants, Scheduled, Scheduler, address_of, describe
+from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
+from tetrad.backends.cpu.isa import select_target
+from tetrad.backends.cpu.memory import Arenas, Storage
+from tetrad.backends.cpu.pool import Trapped
 from tetrad.compiler import suspicion
-from tetrad.compiler.kernels import KERNELS
-from tetrad.compiler.objects import host, loading_runtime
-from tetrad.compiler.outputs import Outputs
-from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
-from tetrad.compiler.schedule import Constants, Scheduled, Scheduler, address_of, describe
 from tetrad.core import show
 from tetrad.core.flags import flag
 from tetrad.core.floats import own_floats
-from tetrad.core.forks import object_lock
 from tetrad.core.limits import available_threads
-from tetrad.core.target import Target
+from tetrad.core.locks import object_lock
+from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.lower.launch import Control, Launch, Lowered, TrapSite
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.runtime.memory import Arenas, Storage
-from tetrad.runtime.pool import Trapped
+from tetrad.schedule.nodes import Control, Launch, Lowered, TrapSite
+from tetrad.schedule.outputs import Outputs
 
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:

@@ -1,4 +1,5 @@
-"""The driver, keeping: a compiled program in, an entry of the disk cache out, which `compiler.recall` makes it from.
+"""The driver, keeping: a compiled program in, an entry of the disk cache out, which `compiler.program_cache` makes it
+from.
 
 The entry is JSON: the lowered steps with their formulas, so that it serves every size of its Dims; of each kernel what
 a launch needs to know and the entry with its object. Large constants of the graph are numbers, others their bytes.
@@ -12,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.compiler import objects
+from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu.code_cache import Objects
 from tetrad.compiler.driver import Compiled
-from tetrad.compiler.objects import Objects
-from tetrad.compiler.recall import large_literals, program_key
+from tetrad.compiler.program_cache import large_literals, program_key
 from tetrad.core.sizes import Named, Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Program
-from tetrad.lower.launch import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, Step, While
+from tetrad.schedule.nodes import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, Step, While
 
 MOST_BYTES = 1 << 20  # of constants in an entry
 
@@ -90,7 +91,7 @@ class Telling:
         return [type(step).__name__, bodies, inputs, outputs, self.slot(step.arena), *self.rest(step)]
 
     def rest(self, step: Control) -> list[Any]:
-        """What a step with sub-graphs has beyond them and its slots; `compiler.recall` reads it in this order."""
+        """What a step with sub-graphs has beyond them and its slots, in the order in which it is read."""
         match step:
             case Invoke():
                 return []

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tetrad.compiler import objects
-from tetrad.compiler.objects import OBJECTS, loading_runtime
-from tetrad.compiler.outputs import Outputs
-from tetrad.compiler.ready import MOST_PREPARED, TURNS, Ready, least_used
-from tetrad.compiler.schedule import Constants, Scheduler, address_of
+from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu.code_cache import OBJECTS, loading_runtime
+from tetrad.backends.cpu.encode import Constants, Scheduler, address_of
+from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
+from tetrad.backends.cpu.memory import Arenas, Storage
+from tetrad.backends.cpu.pool import Trapped
 from tetrad.core import show
 from tetrad.core.dtypes import named
-from tetrad.core.forks import object_lock
+from tetrad.core.locks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import Atom, CeilDiv, Named, SizeExpr
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Buffer, Program
-from tetrad.lower.launch import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
-from tetrad.runtime.memory import Arenas, Storage
-from tetrad.runtime.pool import Trapped
+from tetrad.schedule.nodes import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
+from tetrad.schedule.outputs import Outputs
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Compiled

@@ -5,25 +5,25 @@ They bring the verifier, the evaluator and the interpreter of kernels along, a f
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tetrad.backends.cpu.memory import Storage
+from tetrad.core import lazy
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import flag, flag_words
 from tetrad.kernel.nodes import Program
-from tetrad.lower.launch import Launch
-from tetrad.runtime.memory import Storage
+from tetrad.schedule.nodes import Launch
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
-    from tetrad.core.target import Target
+    from tetrad.core.machine import Target
 
 Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
 
 
 def checks() -> Any:
-    return importlib.import_module("tetrad.compiler.check")
+    return lazy.module("tetrad.compiler.check")
 
 
 def wants_verified() -> bool:

@@ -6,10 +6,9 @@ Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.errors import DtypeError
 from tetrad.core.record import record
 
@@ -120,7 +119,7 @@ class Numpy(dict[str, np.dtype]):
     def __missing__(self, name: str) -> np.dtype:
         if name != bf16.name:
             raise KeyError(name)
-        found: np.dtype = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+        found: np.dtype = np.dtype(lazy.module("ml_dtypes").bfloat16)
         self[name] = found
         _BY_NUMPY[found] = bf16
         return found

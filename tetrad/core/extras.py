@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+from tetrad.core import lazy
 from tetrad.core.errors import UnsupportedError
 
 MODELS = "'tetrad[lm]'"  # what pip is asked for
@@ -16,7 +17,7 @@ MODELS = "'tetrad[lm]'"  # what pip is asked for
 
 def extra(module: str, purpose: str, wanted: str = MODELS) -> Any:
     try:
-        return importlib.import_module(module)
+        return lazy.module(module)
     except ImportError:
         raise missing(module.partition(".")[0], purpose, wanted) from None
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from tetrad.core import lazy
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.source import user_source
@@ -132,7 +132,7 @@ def register_dataclass(container: type[T], *, static: Sequence[str] = ()) -> typ
     >>> flatten(Linear(1, [2, 3]))[0]
     [1, 2, 3]
     """
-    names = [field.name for field in importlib.import_module("dataclasses").fields(container)]
+    names = [field.name for field in lazy.module("dataclasses").fields(container)]
     children = [name for name in names if name not in static]
 
     def flatten_fields(tree: T) -> tuple[Sequence[Any], Hashable]:

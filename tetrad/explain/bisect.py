@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.compiler.interpret import Memory, interpret, value_of
-from tetrad.compiler.loops import NUMBER
-from tetrad.compiler.schedule import running, scratch_layout
+from tetrad.backends.cpu.encode import running, scratch_layout
+from tetrad.backends.cpu.encode_loops import NUMBER
+from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.cpu.pool import run
+from tetrad.backends.cpu.table import Entry, Table, Word
 from tetrad.core.sizes import bind
 from tetrad.core.source import Source
 from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
@@ -33,14 +35,12 @@ from tetrad.graph.evaluate import Values, evaluate, evaluate_node
 from tetrad.graph.group import Group
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
-from tetrad.lower.launch import Launch, Lowered, Slot, Step
 from tetrad.passes import pipeline
 from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
-from tetrad.runtime.memory import Storage
-from tetrad.runtime.pool import run
-from tetrad.runtime.table import Entry, Table, Word
-from tetrad.tracing.signature import check_function
+from tetrad.schedule.evaluate import Memory, interpret, value_of
+from tetrad.schedule.nodes import Launch, Lowered, Slot, Step
+from tetrad.trace.signature import check_function
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
 FILL = 0xA5  # of memory that a kernel is about to write, as in the interpreter

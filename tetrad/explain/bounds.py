@@ -15,7 +15,7 @@ from tetrad.core.dtypes import DType, as_dtype, f64
 from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Graph, Node, topological
-from tetrad.ops.fft import TRANSFORMS, scale_of
+from tetrad.ops.fft.op import TRANSFORMS, scale_of
 
 Dims = Mapping[str, int]
 Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.array.creation import asarray
+from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.driver import Compiled, Runner
+from tetrad.compiler.jit import Jitted, Program
+from tetrad.compiler.native_jit import NATIVE
 from tetrad.compiler.reading import Recalled
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten
 from tetrad.graph.nodes import Graph
-from tetrad.runtime.memory import Storage
-from tetrad.tracing.array import Array
-from tetrad.tracing.creation import asarray
-from tetrad.tracing.jit import Jitted, Program
-from tetrad.transforms import NATIVE
+from tetrad.trace.array import Array
 
 
 @record(eq=False)

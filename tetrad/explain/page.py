@@ -19,7 +19,7 @@ from tetrad.explain.parts import Part, ordered
 from tetrad.explain.report import bytes_text, count_text, time_text
 from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
-from tetrad.lower.launch import Launch, Step
+from tetrad.schedule.nodes import Launch, Step
 
 if TYPE_CHECKING:
     from tetrad.explain.story import Explanation, Kernel

@@ -11,7 +11,7 @@ from tetrad.core.record import record
 from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
-from tetrad.lower.launch import Control, Launch, Lowered
+from tetrad.schedule.nodes import Control, Launch, Lowered
 
 
 @record(eq=False)

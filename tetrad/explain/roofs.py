@@ -11,16 +11,16 @@ from functools import cache
 
 import numpy as np
 
+from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.pool import run
+from tetrad.backends.cpu.table import KernelEntry, Table, Word
 from tetrad.compiler.driver import current_target
-from tetrad.compiler.kernels import KERNELS
 from tetrad.core.dtypes import f32, u32
 from tetrad.core.limits import available_threads
+from tetrad.core.machine import Target
 from tetrad.core.record import record
-from tetrad.core.target import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.runtime.pool import run
-from tetrad.runtime.table import KernelEntry, Table, Word
 
 LANES = 16
 STRETCH = 4096  # elements one workgroup reads

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tetrad.backends.cpu.encode import launch_bytes, running
+from tetrad.backends.cpu.encode_loops import inner_tables
+from tetrad.backends.cpu.pool import Outcome
+from tetrad.backends.cpu.table import Entry, Table, encode
 from tetrad.compiler.driver import current_target
-from tetrad.compiler.loops import inner_tables
-from tetrad.compiler.schedule import launch_bytes, running
+from tetrad.core.machine import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
-from tetrad.core.target import Target
 from tetrad.explain.call import Call, prepare
 from tetrad.explain.page import write_page
 from tetrad.explain.parts import Part, parts_of
@@ -25,11 +27,9 @@ from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.lower.launch import Control, Launch, Lowered, Repeat, Step
-from tetrad.runtime.plan import Life, Plan
-from tetrad.runtime.pool import Outcome
-from tetrad.runtime.table import Entry, Table, encode
-from tetrad.tracing.signature import check_function
+from tetrad.schedule.nodes import Control, Launch, Lowered, Repeat, Step
+from tetrad.schedule.plan import Life, Plan
+from tetrad.trace.signature import check_function
 
 BUDGET_SECONDS = 0.3  # of running to measure
 FEWEST, MOST = 3, 100  # runs

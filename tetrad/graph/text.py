@@ -14,7 +14,6 @@ returns the graph, or a `ParseError` with the line and what was expected. Printi
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DTYPES, DType, as_dtype, bool_, c128, named
 from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.floats import guarded
@@ -71,7 +71,7 @@ def diff(before: Graph, after: Graph) -> str:
     """What changed, line by line; a node found in both graphs has one number."""
     numbers: dict[Node, int] = {}
     old, new = (_Printer(True, numbers).program(g).splitlines() for g in (before, after))
-    lines = importlib.import_module("difflib").unified_diff(old, new, "before", "after", lineterm="", n=2)
+    lines = lazy.module("difflib").unified_diff(old, new, "before", "after", lineterm="", n=2)
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -5,10 +5,11 @@ programs with known answers. `tetrad.dispatch` runs them. Each is loaded when fi
 program needs no more than the nodes.
 """
 
-import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from tetrad.core import lazy
 
 if TYPE_CHECKING:
     from tetrad.kernel import registry
@@ -33,10 +34,10 @@ HOMES = {  # name -> module
 
 def __getattr__(name: str) -> Any:
     if name == "registry":
-        return importlib.import_module("tetrad.kernel.registry")
+        return lazy.module("tetrad.kernel.registry")
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(importlib.import_module(f"tetrad.kernel.{HOMES[name]}"), name)
+    globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)
     return found
 
 
@@ -51,7 +52,7 @@ def face(module: str, name: str) -> property:
         if not isinstance(value, ModuleType):
             raise AttributeError(f"tetrad.kernel.{module} is not to be changed")
 
-    return property(lambda kernel: getattr(importlib.import_module(f"tetrad.kernel.{module}"), name), put)
+    return property(lambda kernel: getattr(lazy.module(f"tetrad.kernel.{module}"), name), put)
 
 
 class Kernel(ModuleType):

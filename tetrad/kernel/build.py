@@ -3,7 +3,7 @@
 Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values carry operators. Equal pure
 instructions of a scope are one (value numbering), constants fold, so generators may ask for the same thing twice.
 What does not change in a loop is placed before it (see `_place`). Mathematical functions are compositions, in
-`kernel.math`.
+`kernel.math.exponential`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tetrad.core.floats import guarded
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import arith
 from tetrad.kernel import nodes as n
-from tetrad.kernel.fma import fma
+from tetrad.kernel.math.fma import fma
 from tetrad.kernel.races import Races
 
 Array = np.ndarray[Any, Any]

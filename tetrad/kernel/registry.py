@@ -7,13 +7,13 @@ when they are imported; adding a file there adds its kernels.
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import field, record, replace
 from tetrad.kernel import nodes as n
@@ -116,9 +116,9 @@ def in_region(generator: str, program: n.Program) -> n.Program:
 
 def entries() -> Iterator[Entry]:
     """Every registered kernel, by id."""
-    library = importlib.import_module(LIBRARY)
+    library = lazy.module(LIBRARY)
     for module in pkgutil.iter_modules(library.__path__):
-        importlib.import_module(f"{LIBRARY}.{module.name}")
+        lazy.module(f"{LIBRARY}.{module.name}")
     yield from (_entries[id] for id in sorted(_entries))
 
 

@@ -2,7 +2,7 @@
 
 Receives any `Program`, returns nothing or raises `VerifyError` with a stable code (`verify`), or returns the list of
 everything found (`problems`). Callers match codes, never prose. First declarations, then structure and types of every
-instruction, then, where those hold, what depends on uniformity (`kernel.uniform`).
+instruction, then, where those hold, what depends on uniformity (`kernel.uniformity`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tetrad.core.errors import VerifyError
 from tetrad.core.sizes import MAX_ELEMENTS, bind, dims_of
 from tetrad.kernel import nodes as n
 from tetrad.kernel.text import ACCESSES, FORMS, line_of
-from tetrad.kernel.uniform import varying
+from tetrad.kernel.uniformity import varying
 
 MAX_NESTING = 64
 MAX_INSTRUCTIONS = 100_000

@@ -11,10 +11,10 @@ from itertools import accumulate
 from tetrad.core.sizes import Size
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Node
-from tetrad.lower.frame import Frame, Memory
-from tetrad.lower.launch import Launch
-from tetrad.lower.maps import parts_of, walk_rows
-from tetrad.lower.reader import At
+from tetrad.loopnest.frame import Frame, Memory
+from tetrad.loopnest.reader import At
+from tetrad.lower.elementwise import parts_of, walk_rows
+from tetrad.schedule.nodes import Launch
 
 
 def lower_concat(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:

@@ -1,7 +1,7 @@
 """Lowering: an optimised graph in, launches of kernels over slots out. One generator per kind of group.
 
 Sub-graphs of `call` nodes are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by the
-generators beside this file; where memory lies, by `runtime.plan` later.
+generators beside this file; where memory lies, by `schedule.plan` later.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from collections.abc import Callable, Hashable
 
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
-from tetrad.core.target import Target
+from tetrad.core.machine import Target
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
-from tetrad.lower.cell import groups_of, lower_cell
-from tetrad.lower.columns import lower_columns
+from tetrad.loopnest.frame import Memory
+from tetrad.loopnest.transpose import lower_transpose
+from tetrad.lower.column_reductions import lower_columns
 from tetrad.lower.concat import lower_concat
-from tetrad.lower.decoded import lower_decoded_matmul
-from tetrad.lower.frame import Memory
-from tetrad.lower.launch import Invoke, Launch, Lowered, Slot, Step
-from tetrad.lower.loops import CONTROL, lower_control, outputs_of
-from tetrad.lower.lowbit_matmul import lower_lowbit_matmul
-from tetrad.lower.maps import copy_launch, lower_map
-from tetrad.lower.matmul import lower_matmul
-from tetrad.lower.recurrence import loop_of, lower_recurrence, walked_shape
-from tetrad.lower.reuse import Look, Template, look_of, reused
-from tetrad.lower.rounds import in_rounds
-from tetrad.lower.rows import lower_rows
-from tetrad.lower.siblings import Siblings, Told, told
+from tetrad.lower.control import CONTROL, lower_control, outputs_of
+from tetrad.lower.dedup import Look, Template, look_of, reused
+from tetrad.lower.elementwise import copy_launch, lower_map
+from tetrad.lower.merge_kernels import Siblings, Told, told
+from tetrad.lower.row_reductions import lower_rows
+from tetrad.lower.scan_in_lanes import loop_of, lower_recurrence, walked_shape
+from tetrad.lower.scan_in_workgroup import groups_of, lower_cell
 from tetrad.lower.special import lower_special
-from tetrad.lower.transpose import lower_transpose
-from tetrad.lower.updates import home, updates_of, with_room_for_updates
+from tetrad.ops.matmul.tiles import lower_matmul
+from tetrad.ops.quantized_matmul.float_rows import lower_decoded_matmul
+from tetrad.ops.quantized_matmul.kernel import lower_lowbit_matmul
+from tetrad.passes.block_scans import in_rounds
 from tetrad.passes.fuse import fuse
+from tetrad.passes.in_place_updates import home, updates_of, with_room_for_updates
 from tetrad.passes.questions import group_kind
+from tetrad.schedule.nodes import Invoke, Launch, Lowered, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {

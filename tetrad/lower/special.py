@@ -5,21 +5,21 @@ Each is written for one axis seen as [outer, axis, inner]; lanes run along inner
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from operator import add, mul
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import i64, index
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.lower.frame import LANES, Frame, Memory
-from tetrad.lower.index import Space
-from tetrad.lower.launch import Launch
-from tetrad.lower.reader import At
+from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.index import Space
+from tetrad.loopnest.reader import At
 from tetrad.ops.rules import HALVES
+from tetrad.schedule.nodes import Launch
 
 
 def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[Launch]:
@@ -247,17 +247,20 @@ GENERATORS: dict[str, Generator] = {
     "scatter_add": lower_scatter_add,
 }
 
-# Generators in files beside this one, which are loaded when a program needs them: op -> file
+# Generators in folders of ops, which are loaded when a program needs them: op -> file
 ELSEWHERE = {
-    "argsort": "sort", "sort": "sort", "topk": "sort",
-    "attention": "attention", "put_cache": "cache", "put_scales": "cache",
-    "dequantize": "decoded", "dynamic_update_slice": "dynamic", "interleave": "interleave",
-    "expert_matmul": "experts", "top_experts": "experts", "row_matmul": "linear",
-    "fft": "fft", "rfft": "fft", "irfft": "fft",
-    "lowbit_rows": "lowbit", "quantize_rows": "lowbit", "sample": "sample", "top_tokens": "sample",
-    "lu": "lapack", "linear_solve": "lapack", "triangular_solve": "lapack", "cholesky": "lapack", "qr": "lapack",
-    "eig": "lapack", "eigvals": "lapack", "eigh": "lapack", "eigvalsh": "lapack", "svd": "lapack", "svdvals": "lapack",
-    "lu_det": "systems",
+    "argsort": "sort.kernel", "sort": "sort.kernel", "topk": "sort.kernel",
+    "attention": "attention.kernel", "put_cache": "attention.cache_kernel", "put_scales": "attention.cache_kernel",
+    "dequantize": "quantized_matmul.float_rows", "dynamic_update_slice": "dynamic.kernel",
+    "interleave": "quantized_matmul.layout", "expert_matmul": "quantized_matmul.experts_kernel",
+    "top_experts": "quantized_matmul.experts_kernel", "row_matmul": "matmul.weight_rows",
+    "fft": "fft.kernel", "rfft": "fft.kernel", "irfft": "fft.kernel",
+    "lowbit_rows": "quantized_matmul.int8_rows", "quantize_rows": "quantized_matmul.int8_rows",
+    "sample": "sampling.kernel", "top_tokens": "sampling.kernel",
+    "lu": "linalg.lapack", "linear_solve": "linalg.lapack", "triangular_solve": "linalg.lapack",
+    "cholesky": "linalg.lapack", "qr": "linalg.lapack", "eig": "linalg.lapack", "eigvals": "linalg.lapack",
+    "eigh": "linalg.lapack", "eigvalsh": "linalg.lapack", "svd": "linalg.lapack", "svdvals": "linalg.lapack",
+    "lu_det": "linalg.small_systems",
 }  # fmt: skip
 SHARED = {  # op -> whose function
     "rfft": "fft", "irfft": "fft", "eigvals": "eig", "eigvalsh": "eigh", "svdvals": "svd", "lu_det": "det",
@@ -268,7 +271,7 @@ def generator(name: str) -> Generator | None:
     """The function that writes the kernels of an op: `lower_<name>`."""
     if name in ELSEWHERE:
         found: Generator = getattr(
-            importlib.import_module(f"tetrad.lower.{ELSEWHERE[name]}"), f"lower_{SHARED.get(name, name)}"
+            lazy.module(f"tetrad.ops.{ELSEWHERE[name]}"), f"lower_{SHARED.get(name, name)}"
         )
         return found
     return GENERATORS.get(name)

@@ -6,7 +6,6 @@ Receives the name that a model file gives; returns an `Architecture`, loaded fro
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import record, replace
@@ -21,7 +21,7 @@ from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Metadata
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 C = TypeVar("C", bound=Config)  # the config of the architecture
 Weights = Mapping[str, Array]
@@ -110,7 +110,7 @@ def architecture_named(name: object, path: str) -> Architecture[Any]:
     if not isinstance(name, str) or name not in known:
         raise UnsupportedError(f"{path}: the architecture {name!r} is not known", hint=f"known: {', '.join(known)}")
     if name not in ARCHITECTURES:
-        importlib.import_module(f"tetrad.models.architectures.{name.replace('-', '_')}")
+        lazy.module(f"tetrad.models.architectures.{name.replace('-', '_')}")
     return ARCHITECTURES[name]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tetrad.core.errors import LogitsError
-from tetrad.models.program import Step
-from tetrad.tracing.array import Array
+from tetrad.models.steps import Step
+from tetrad.trace.array import Array
 
 PIECE = 1 << 20  # elements looked at together
 

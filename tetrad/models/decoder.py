@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-import tetrad as td
-from tetrad import models
 from tetrad.core.dtypes import DType
 from tetrad.core.record import record
 from tetrad.core.types import ArrayType
@@ -28,10 +26,11 @@ from tetrad.models.arch import (
 )
 from tetrad.models.caches import cache_types
 from tetrad.models.config import Config, Metadata, common_fields
+from tetrad.models.library import layers, nn
 from tetrad.models.rope import MOST_CHANNELS, Rope, read_rope, rope_order
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 
@@ -180,7 +179,7 @@ def keys_and_values(c: Decoder, slots: int, context: int, dtype: DType) -> tuple
 
 
 def embedded(c: Config, weights: Weights, batch: TokenBatch) -> Array:
-    return models.layers.embedding(weights["token_embd.weight"], batch.tokens)
+    return layers.embedding(weights["token_embd.weight"], batch.tokens)
 
 
 def layers_alike(c: Decoder) -> list[Layer]:
@@ -189,24 +188,23 @@ def layers_alike(c: Decoder) -> list[Layer]:
 
 def turns(kind: Layer, batch: TokenBatch) -> Arrays:
     """cos and sin of the angles of every token."""
-    return models.layers.rope_tables(kind.rope, batch.position)
+    return layers.rope_tables(kind.rope, batch.position)
 
 
 def pre_norm_block(c: Decoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
     """The block of llama: a norm before each part, SiLU in the feed-forward part."""
-    layers = models.layers
     y, at = layers.attention(c, weights, layers.norm(x, weights, "attn_norm", c.epsilon), at)
     x = x + y
     y = layers.norm(x, weights, "ffn_norm", c.epsilon)
-    return x + layers.feed_forward(c, weights, y, td.nn.silu), at
+    return x + layers.feed_forward(c, weights, y, nn.silu), at
 
 
 def output_norm(c: Decoder, weights: Weights, x: Array) -> Array:
-    return models.layers.rms_norm(x, weights["output_norm.weight"], c.epsilon)
+    return layers.rms_norm(x, weights["output_norm.weight"], c.epsilon)
 
 
 def output_matrix(c: Config, weights: Weights, x: Array) -> Array:
-    return models.layers.head(x, weights.get("output.weight", weights["token_embd.weight"]))
+    return layers.head(x, weights.get("output.weight", weights["token_embd.weight"]))
 
 
 D = TypeVar("D", bound=Decoder)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-import tetrad as td
-from tetrad import models
 from tetrad.core.dtypes import DType, f32
 from tetrad.core.errors import SettingError
 from tetrad.core.record import record
@@ -29,9 +27,10 @@ from tetrad.models.arch import (
 )
 from tetrad.models.caches import cache_types
 from tetrad.models.config import Config, Metadata, common_fields
+from tetrad.models.library import layers, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 
 @record
@@ -108,13 +107,13 @@ def ends(kind: object, batch: TokenBatch) -> Arrays:
 
 def embedded(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
     """Token and type: all of a text is of the first type."""
-    x = models.layers.embedding(weights["token_embd.weight"], batch.tokens)
+    x = layers.embedding(weights["token_embd.weight"], batch.tokens)
     types = weights.get("token_types.weight")
     return x if types is None else x + types[0]
 
 
 def normalised(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
-    return models.layers.layer_norm(embedded(c, weights, batch), weights, "token_embd_norm", c.epsilon)
+    return layers.layer_norm(embedded(c, weights, batch), weights, "token_embd_norm", c.epsilon)
 
 
 def as_they_are(c: Config, weights: Weights, x: Array) -> Array:

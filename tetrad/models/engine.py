@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.backends.cpu.memory import Storage
+from tetrad.compiler.known import Known
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import BusyError, ContextError, RoutingError, SettingError, TetradError, TextError
 from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.sizes import plain
-from tetrad.known import Known
 from tetrad.models.arch import Keeps
 from tetrad.models.checks import check_count
 from tetrad.models.damage import no_numbers
-from tetrad.models.program import CHUNK, Programs
-from tetrad.runtime.memory import Storage
-from tetrad.tracing.array import Array
+from tetrad.models.steps import CHUNK, Programs
+from tetrad.trace.array import Array
 
 KINDS = {"f16": f16, "bf16": bf16, "f32": f32, "q8_0": i8}  # what keys and values may be kept in
 EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory

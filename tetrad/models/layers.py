@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
-import tetrad as td
 from tetrad import nn
+from tetrad.array import functions as td
+from tetrad.core.dtypes import f32
 from tetrad.core.record import replace
 from tetrad.models.arch import BlockInputs, Weights
 from tetrad.models.decoder import Decoder, Experts, Gated
 from tetrad.models.encoder import Encoder
 from tetrad.models.rope import Rope
-from tetrad.ops.attention import attention as attention_op
-from tetrad.ops.cache import put_cache, put_scales
-from tetrad.ops.experts import expert_matmul, top_experts
-from tetrad.ops.linear import row_matmul
-from tetrad.ops.lowbit import lowbit_matmul, lowbit_rows, quantize_rows
+from tetrad.ops.attention.cache import put_cache, put_scales
+from tetrad.ops.attention.op import attention as attention_op
+from tetrad.ops.matmul.linear import row_matmul
+from tetrad.ops.quantized_matmul.experts import expert_matmul, top_experts
+from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 FIRST = np.int32(0)  # the only layer, where each block writes over the keys and values of the last
 
@@ -61,7 +62,7 @@ def head(x: Array, weight: Array) -> Array:
 def embedding(weight: Array, tokens: Array) -> Array:
     if weight.dtype.is_quantized:
         return lowbit_rows(weight, tokens)  # type: ignore[no-any-return]
-    return td.take(weight, tokens, axis=0).astype(td.float32)
+    return td.take(weight, tokens, axis=0).astype(f32)
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
@@ -82,7 +83,7 @@ def norm(x: Array, weights: Weights, name: str, epsilon: float) -> Array:
 
 def rope_tables(rope: Rope, position: Array) -> tuple[Array, Array]:
     """cos and sin of every token's angles: f32[T, pairs] each."""
-    angles = position.astype(td.float32)[:, None] * np.array(rope.speeds, np.float32)
+    angles = position.astype(f32)[:, None] * np.array(rope.speeds, np.float32)
     return td.cos(angles) * rope.length, td.sin(angles) * rope.length
 
 

@@ -6,24 +6,24 @@ weights laid out for the kernels, its tokeniser and chat template made. What is 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tetrad.core import lazy
 from tetrad.core.errors import FileFormatError, SettingError
 from tetrad.core.extras import check_extra
 from tetrad.core.jobs import JOBS
 from tetrad.formats import gguf
 from tetrad.models.arch import Architecture, architecture_named
 from tetrad.models.config import Config, Metadata
-from tetrad.models.packed import load_weights
-from tetrad.models.program import Programs, Step
 from tetrad.models.rope import MOST_CHANNELS
 from tetrad.models.shapes import check_factors, check_shapes
+from tetrad.models.steps import Programs, Step
+from tetrad.models.weight_layout import load_weights
 from tetrad.models.weights import factors_of
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
@@ -56,7 +56,7 @@ class Parts:
 
     def _template(self, tools: bool) -> ChatTemplate:
         check_extra("jinja2", "a chat template")
-        chat = importlib.import_module("tetrad.text.chat")
+        chat = lazy.module("tetrad.text.chat")
         made: ChatTemplate = chat.template_from_gguf(self.metadata, self.tokenizer, tools)
         return made
 
@@ -131,5 +131,5 @@ def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) ->
     if count > config.vocab:  # said before anything is made of them
         message = f"{count} tokens have no more than {config.vocab} rows in token_embd.weight"
         raise FileFormatError(message, file=path, part="key tokenizer.ggml.tokens")
-    made: Tokenizer = importlib.import_module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
+    made: Tokenizer = lazy.module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
     return made

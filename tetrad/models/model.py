@@ -6,7 +6,6 @@ one brings it. Requests from several threads share batches; each has the bits it
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError, UnsupportedError
 from tetrad.core.floats import guarded
 from tetrad.core.visible import one_line
@@ -178,7 +178,7 @@ class Model:
         What users and tools wrote stays text there, even if it looks like a control token: it cannot end a turn.
         """
         template = self.parts.tool_template if variables.get("tools") else self.template
-        messages, guard = importlib.import_module("tetrad.text.chat").guarded_messages(messages, self.tokenizer)
+        messages, guard = lazy.module("tetrad.text.chat").guarded_messages(messages, self.tokenizer)
         return self.tokenizer.encode(template.render(messages, **variables), guard=guard)
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:

@@ -6,7 +6,6 @@ Receives logits of one position, returns the token and, where asked for, what wa
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -17,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-import tetrad as td
-from tetrad.core.choice import BITS, INDEX, NUMBERS, SEED, TOP_K
+from tetrad.compiler.known import Known
+from tetrad.core import lazy
 from tetrad.core.errors import SettingError
 from tetrad.core.sizes import Dim
-from tetrad.known import Known
 from tetrad.models.checks import check_count
 from tetrad.models.dry import Dry, Heads
+from tetrad.models.library import td
 from tetrad.models.mirostat import Mirostat
 from tetrad.models.settings import MOST_LOGPROBS, WORD, Settings
-from tetrad.tracing.array import Array
+from tetrad.ops.sampling.columns import BITS, INDEX, NUMBERS, SEED, TOP_K
+from tetrad.trace.array import Array
 
 TOPS = (1, 5, MOST_LOGPROBS)  # how many of the most likely are asked of compiled code
 IN_THE_OP = itemgetter(  # in the order of the op's `settings`
@@ -230,7 +230,7 @@ def compiled_log_sum() -> Known:
 
 def op_module() -> Any:
     """Loaded where something of it is traced or evaluated, and with it every op: a recalled program needs none."""
-    return importlib.import_module("tetrad.ops.sample")
+    return lazy.module("tetrad.ops.sampling.op")
 
 
 def mask_words(vocab: int) -> int:

@@ -4,7 +4,6 @@
 from it. Receives what a caller gave; returns all settings, checked, with defaults in the place of those not given.
 """
 
-import importlib
 import inspect
 import math
 import os
@@ -13,6 +12,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.errors import SettingError, UnknownSettingError
 from tetrad.core.record import record
 from tetrad.models.checks import check_count, check_number, check_texts
@@ -163,7 +163,7 @@ def checked(**given: Unpack[Settings]) -> Settings:
 
 
 def unknown_setting(name: str) -> UnknownSettingError:
-    close = importlib.import_module("difflib").get_close_matches(name, RULES, n=1)  # a start needs none of it
+    close = lazy.module("difflib").get_close_matches(name, RULES, n=1)  # a start needs none of it
     hint = f"did you mean {close[0]}?" if close else f"settings: {', '.join(RULES)}"
     return UnknownSettingError(f"there is no setting {name!r}", hint=hint)
 

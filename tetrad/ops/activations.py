@@ -13,8 +13,8 @@ import numpy as np
 from tetrad.core.dtypes import bf16, f16, f32, f64
 from tetrad.core.op import op
 from tetrad.graph.nodes import Node
-from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import cast, run, where
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.rules import FLOATS, Array, precise, same_type

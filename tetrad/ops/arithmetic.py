@@ -16,8 +16,8 @@ from tetrad.core.errors import BadInputs, TetradError
 from tetrad.core.op import Case, op
 from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
-from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import cast, full_like, no_change, run, times, where, zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.parts import direction, is_complex, magnitude, multiplied, powered, root

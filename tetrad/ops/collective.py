@@ -1,6 +1,7 @@
 """Ops between the rows of a batch: they name the axis that `vmap` adds, and mean something only inside it.
 
-Batching with that axis (`derive.collective`) turns each into ordinary ops; outside, asking for them is an error.
+Batching with that axis (`transforms.collective_rules`) turns each into ordinary ops; outside, asking for them is an
+error.
 """
 
 from __future__ import annotations

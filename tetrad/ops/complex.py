@@ -1,8 +1,8 @@
 """Ops: complex numbers and their parts, element by element.
 
 `complex`, `real`, `imag`, `conj` and `angle` are what users call. `part` and `join` are how compiled programs reach the
-interleaved memory of complex arrays, and `function_part` is one part of a function of `kernel.complex`: `passes.split`
-puts them in. Reals are complex numbers whose imaginary part is 0. Transposes do not conjugate.
+interleaved memory of complex arrays, and `function_part` is one part of a function of `kernel.math.complex`:
+`passes.split` puts them in. Reals are complex numbers whose imaginary part is 0. Transposes do not conjugate.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, op
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
-from tetrad.kernel import complex as kc
-from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.math import complex as kc
+from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import joined, same_shaped, unary
 from tetrad.ops.rules import (

@@ -1,7 +1,7 @@
 """Ops that make random numbers: words from keys, and the distributions that are more than arithmetic on words.
 
 Words are a function of key and position (Philox4x32-10), so any kernel can compute those it needs, in any order. The
-functions are steady ones (kernel/steady.py): NumPy and machine code give the same bits.
+functions are steady ones (kernel/math/reproducible.py): NumPy and machine code give the same bits.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Shape, Size, product
 from tetrad.core.types import ArrayType, row_strides
-from tetrad.kernel import steady
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.philox import philox, philox_numbers
+from tetrad.kernel.math import reproducible as steady
+from tetrad.kernel.math.philox import philox, philox_numbers
 from tetrad.ops.calculus import batched_as_is, run, times
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.movement import At, Reader

@@ -17,9 +17,9 @@ from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.promotion import DEQUANTIZE
 from tetrad.core.sizes import Shape, Size, SizeExpr, reach
 from tetrad.core.types import ArrayType
-from tetrad.kernel import complex as kc
-from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.math import complex as kc
+from tetrad.kernel.math import exponential as km
 
 Array = Any  # np.ndarray: NumPy's stubs give Any for arrays of any dtype
 Reference = Callable[..., Array]
@@ -161,7 +161,8 @@ def _quiet(function: Reference, arrays: list[Array], params: dict[str, Any]) -> 
 
 
 def transcendental_dtypes(name: str) -> tuple[DType, ...]:
-    """What a function of `kernel.math` and `kernel.complex` is compiled for; halves are computed in f32."""
+    """What a function of `kernel.math.exponential` and `kernel.math.complex` is compiled for; halves are computed in
+    f32."""
     return tuple(d for d in FLOATS if d in km.ULPS[name] or d in HALVES) + (COMPLEX if name in kc.ULPS else ())
 
 

@@ -1,7 +1,7 @@
 """Ops on complex numbers, in terms of their parts: the rule of each op that `passes.split` applies.
 
 A complex operand arrives as a pair of nodes (real part, imaginary part), a real one as a node; a complex result leaves
-as a pair. What moves elements moves both parts alike; functions have one part each in `kernel.complex`.
+as a pair. What moves elements moves both parts alike; functions have one part each in `kernel.math.complex`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tetrad.core.dtypes import DType, bool_
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.sizes import product
 from tetrad.graph.nodes import Node
-from tetrad.kernel import complex as kc
+from tetrad.kernel.math import complex as kc
 from tetrad.ops.arithmetic import abs_, add, multiply, negative, round_, square, subtract
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import moved, zeros_like
 from tetrad.ops.compare import equal, isfinite, isinf, isnan, logical_and, logical_or, not_equal, where
 from tetrad.ops.complex import angle, complex_, conj, function_part, imag, join, part, real
 from tetrad.ops.convert import cast
-from tetrad.ops.dynamic import dynamic_slice, dynamic_update_slice
+from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
 from tetrad.ops.gather import gather
 from tetrad.ops.movement import concat, copy, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum

@@ -1,4 +1,4 @@
-"""Ops: transcendental functions, element by element. Types, errors and kernels come from `kernel.math`.
+"""Ops: transcendental functions, element by element. Types, errors and kernels come from `kernel.math.exponential`.
 
 The references compute in f64 and round once; compiled code is within `ulps` of them. Special values follow C99.
 """
@@ -15,9 +15,9 @@ import numpy as np
 from tetrad.core.dtypes import bf16, f16, f32, f64
 from tetrad.core.op import Op, op
 from tetrad.graph.nodes import Node
-from tetrad.kernel import complex as kc
-from tetrad.kernel import math as km
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.math import complex as kc
+from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import run, times, where, zeros_like
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.parts import is_complex, less_one, log_of_one_more
@@ -25,7 +25,7 @@ from tetrad.ops.rules import FLOATS, Array, Reference, precise, same_type, trans
 
 
 def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], Op]:
-    """The fields all these ops share, found by the name of the function in `kernel.math`."""
+    """The fields all these ops share, found by the name of the function in `kernel.math.exponential`."""
 
     def define(function: Reference) -> Op:
         name = function.__name__

@@ -6,9 +6,9 @@ An optimiser is a pair of pure functions on trees (`base.py`): a row of steps th
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from tetrad.core import lazy
 from tetrad.optim.base import (
     EmptyState,
     GradientTransformation,
@@ -66,7 +66,7 @@ __all__ = [
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        raise importlib.import_module("tetrad.elsewhere").absent("optim", name)
+        raise lazy.module("tetrad.array.suggestions").absent("optim", name)
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,8 @@ rounds nothing the product would not see, and the order of the sum is that of a 
 from __future__ import annotations
 
 from tetrad.graph.nodes import Node
-from tetrad.ops.decoded import decoded_matmul, dequantize
 from tetrad.ops.movement import transpose
+from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
 from tetrad.ops.special import matmul
 from tetrad.passes.rewrite import Rules, var
 

@@ -1,7 +1,7 @@
 """Passes, unrolling: a scan that is asked to unroll as many steps as it has is no loop.
 
 Receives and returns graphs. The steps stand one after the other and are simplified, fused and planned together. A scan
-that is asked for fewer gets rounds of so many steps when it is lowered (`lower.rounds`).
+that is asked for fewer gets rounds of so many steps when it is lowered (`passes.block_scans`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Receives bytes as GGUF files hold them and gives f32 arrays, or the other way ro
 (`Format.codes`, `scales`, `mins`); files are opened elsewhere.
 """
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tetrad.core import lazy
 from tetrad.core.errors import ShapeError
 from tetrad.core.source import user_source
 from tetrad.quant.fields import F32, U8
@@ -24,13 +24,13 @@ __all__ = ["Format", "format_named", "formats", "from_bytes", "pack", "quantize"
 
 for _name in sorted(os.listdir(__path__[0])):  # not by pkgutil: it loads `inspect`, which takes longer than all formats
     if _name.endswith(".py") and not _name.startswith("_"):
-        importlib.import_module(f"{__name__}.{_name.removesuffix('.py')}")
+        lazy.module(f"{__name__}.{_name.removesuffix('.py')}")
 
 
 def __getattr__(name: str) -> Any:
     """Quantised arrays are made on top of all this; here are only their names."""
     if name in ("from_bytes", "quantize"):
-        return getattr(importlib.import_module("tetrad.quantized"), name)
+        return getattr(lazy.provided("quantised arrays"), name)
     raise AttributeError(f"tetrad.quant has no {name}")
 
 

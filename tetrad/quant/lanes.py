@@ -29,7 +29,7 @@ TABLE = 16  # entries of a code book
 REST = 2  # bytes of what nobody reads that lie together
 SIGN = 0x80  # in the last byte of a float
 FIELDS = 4  # f32 a block of activations has beside its codes: scale, scaled sum, sum of all codes and of the first half
-q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)  # activations, as `ops.lowbit` rounds them
+q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)  # activations, as `ops.quantized_matmul.op` rounds them
 
 
 @record(eq=False)

@@ -6,13 +6,13 @@ text is merged by `ranked` as long as there is little of it; then, and for the o
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable
 
+from tetrad.core import lazy
 from tetrad.core.errors import TextError
+from tetrad.text.bpe_small import Words
 from tetrad.text.pretokenizers import Digits, PreTokenizer
-from tetrad.text.ranked import Words
 from tetrad.text.vocabulary import Vocabulary
 from tetrad.text.words import group_digits, word_cutter
 
@@ -59,7 +59,7 @@ class SmallFirst:
 
 
 def library_encoder(vocabulary: Vocabulary, pre: PreTokenizer) -> PiecesEncoder:
-    made: PiecesEncoder = importlib.import_module("tetrad.text.library").library_encoder(vocabulary, pre)
+    made: PiecesEncoder = lazy.module("tetrad.text.bpe_library").library_encoder(vocabulary, pre)
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tetrad.core.record import record
-from tetrad.core.strings import Strings
+from tetrad.formats.strings import Strings
 
 WORD = 8  # bytes that are compared at once
 LONG = 40  # bytes: longer strings are few, and taken one by one

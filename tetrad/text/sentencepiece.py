@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tetrad.core.errors import TextError
-from tetrad.core.strings import Strings
+from tetrad.formats.strings import Strings
 from tetrad.text.lookup import Lookup, Spans, spans_of
 from tetrad.text.vocabulary import Kind, Vocabulary
 

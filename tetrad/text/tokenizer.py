@@ -6,12 +6,12 @@ of the file (`tokenizer.ggml.model`); each has a module of its own.
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.errors import FileFormatError, TextError
 from tetrad.core.extras import check_extra
 from tetrad.core.record import field, record
@@ -226,11 +226,11 @@ def text_encoder(
         return ScoreEncoder(vocabulary)
     if vocabulary.model == "t5":
         squeeze = bool_of(metadata, "remove_extra_whitespaces", False)
-        unigram = importlib.import_module("tetrad.text.unigram")  # which loads the library
+        unigram = lazy.module("tetrad.text.unigram")  # which loads the library
         return unigram.unigram_encoder(vocabulary, charsmap_of(metadata), prefix=prefix, squeeze=squeeze)  # type: ignore[no-any-return]
     lowercase = bool_of(metadata, "normalizer.lowercase", True)
     accents = bool_of(metadata, "normalizer.strip_accents", lowercase)
-    wordpiece = importlib.import_module("tetrad.text.wordpiece")
+    wordpiece = lazy.module("tetrad.text.wordpiece")
     return wordpiece.wordpiece_encoder(vocabulary, lowercase=lowercase, strip_accents=accents)  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
 from tetrad.core.record import record
-from tetrad.core.strings import Strings
+from tetrad.formats.strings import Strings
 from tetrad.text.lookup import Lookup, spans_of
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ the `tokenizers` library; for ASCII text the classes are written out, and Python
 
 from __future__ import annotations
 
-import importlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
+from tetrad.core import lazy
 from tetrad.text.pretokenizers import Digits, PreTokenizer
 
 Cutter = Callable[[str], list[str]]
@@ -38,7 +38,7 @@ def word_cutter(pre: PreTokenizer) -> Cutter:
         if text.isascii() and len(quick) == len(patterns):
             return ascii_words(text, quick)
         if not splitters:
-            splitter = importlib.import_module("tetrad.text.library").word_splitter(pre)
+            splitter = lazy.module("tetrad.text.bpe_library").word_splitter(pre)
             splitters.append(lambda text: [word for word, _ in splitter.pre_tokenize_str(text)])
         return splitters[0](text)
 

@@ -4,10 +4,10 @@ Receives paths, metadata and tensors; returns metadata, tensor descriptions and 
 What the blocks of a format mean is left to `quant`, what the keys mean to `models`.
 """
 
-from tetrad.core.strings import Strings
 from tetrad.formats.gguf.layout import FORMATS, Format, Raw, Tensor, Typed
 from tetrad.formats.gguf.pin import Pin
 from tetrad.formats.gguf.read import File, open_file
 from tetrad.formats.gguf.write import write
+from tetrad.formats.strings import Strings
 
 __all__ = ["FORMATS", "File", "Format", "Pin", "Raw", "Strings", "Tensor", "Typed", "open_file", "write"]

@@ -14,7 +14,6 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
-from tetrad.core.strings import Strings, text_or_bytes
 from tetrad.formats.gguf.layout import (
     ARRAY,
     LONG_STRING_BYTES,
@@ -31,6 +30,7 @@ from tetrad.formats.gguf.layout import (
     Typed,
     shown,
 )
+from tetrad.formats.strings import Strings, text_or_bytes
 
 Ends: TypeAlias = "array[int]"
 U32, U64 = struct.Struct("<I"), struct.Struct("<Q")

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
-from tetrad.core.strings import Strings
 from tetrad.formats.gguf.layout import (
     ALIGNMENT_KEY,
     ARRAY,
@@ -40,6 +39,7 @@ from tetrad.formats.gguf.layout import (
     shown,
     tensor_bytes,
 )
+from tetrad.formats.strings import Strings
 
 ARRAY_FORMATS = {np.dtype(SCALARS[name].dtype).name: name for name in ("f32", "f64", "i8", "i16", "i32", "i64")} | {
     "float16": "f16",

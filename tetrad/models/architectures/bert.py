@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import tetrad as td
-from tetrad import models
 from tetrad.models.arch import BlockInputs, TokenBatch, Weights, register
 from tetrad.models.config import Metadata
 from tetrad.models.encoder import Encoder, embedded, encoder, encoder_fields, linear_shapes, norm_shapes, outer_shapes
+from tetrad.models.library import layers, nn
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Encoder:
@@ -35,16 +34,14 @@ def shapes(c: Encoder) -> Iterator[Expected]:
 
 
 def inputs(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
-    layers = models.layers
     x = embedded(c, weights, batch) + layers.embedding(weights["position_embd.weight"], batch.position)
     return layers.layer_norm(x, weights, "token_embd_norm", c.epsilon)
 
 
 def block(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
-    layers = models.layers
     y, at = layers.attention_to_all(c, weights, x, at)
     x = layers.layer_norm(x + y, weights, "attn_output_norm", c.epsilon)
-    y = td.nn.gelu(layers.linear(x, weights, "ffn_up"), approximate=False)
+    y = nn.gelu(layers.linear(x, weights, "ffn_up"), approximate=False)
     return layers.layer_norm(x + layers.linear(y, weights, "ffn_down"), weights, "layer_output_norm", c.epsilon), at
 
 

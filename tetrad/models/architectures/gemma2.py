@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import tetrad as td
-from tetrad import models
 from tetrad.core.record import record
 from tetrad.models.arch import BlockInputs, TokenBatch, Weights, register
 from tetrad.models.config import Metadata
@@ -23,9 +21,10 @@ from tetrad.models.decoder import (
     feed_forward_shapes,
     output_matrix,
 )
+from tetrad.models.library import layers, nn, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 PERIOD = 2  # one layer of two sees everything, where the file does not say
 LAYERS_OF_27B = 46
@@ -78,11 +77,10 @@ def inputs(c: Gemma, weights: Weights, batch: TokenBatch) -> Array:
 
 
 def block(c: Gemma, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
-    layers = models.layers
     y = layers.norm(x, weights, "attn_norm", c.epsilon)
     y, at = layers.attention(c, weights, y, at, scale=c.scale, softcap=c.score_cap)
     x = x + layers.norm(y, weights, "post_attention_norm", c.epsilon)
-    y = layers.feed_forward(c, weights, layers.norm(x, weights, "ffn_norm", c.epsilon), td.nn.gelu)
+    y = layers.feed_forward(c, weights, layers.norm(x, weights, "ffn_norm", c.epsilon), nn.gelu)
     return x + layers.norm(y, weights, "post_ffw_norm", c.epsilon), at
 
 

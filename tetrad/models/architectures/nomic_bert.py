@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import tetrad as td
-from tetrad import models
 from tetrad.core.record import record
 from tetrad.models.arch import Arrays, BlockInputs, TokenBatch, Weights, register
 from tetrad.models.config import Metadata
 from tetrad.models.encoder import Encoder, encoder, encoder_fields, ends, linear_shapes, norm_shapes
+from tetrad.models.library import layers, nn
 from tetrad.models.rope import Rope, read_rope
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.tracing.array import Array
+from tetrad.trace.array import Array
 
 
 @record
@@ -45,14 +44,13 @@ def kinds(c: NomicBert) -> list[Rope]:
 
 
 def shared(kind: Rope, batch: TokenBatch) -> Arrays:
-    return *ends(kind, batch), *models.layers.rope_tables(kind, batch.position)
+    return *ends(kind, batch), *layers.rope_tables(kind, batch.position)
 
 
 def block(c: NomicBert, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
-    layers = models.layers
     y, at = layers.attention_to_all(c, weights, x, at)
     x = layers.layer_norm(x + y, weights, "attn_output_norm", c.epsilon)
-    y = layers.gated(weights, x, td.nn.silu)
+    y = layers.gated(weights, x, nn.silu)
     return layers.layer_norm(x + y, weights, "layer_output_norm", c.epsilon), at
 
 

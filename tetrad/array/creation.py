@@ -1,0 +1,321 @@
+"""Tracing, creation: arrays from Python values, NumPy arrays, and nothing.
+
+Receives values, shapes and settings, returns arrays. Defaults: float32 and int32; NumPy arrays keep their dtype. While
+tracing, filled arrays are recorded, so a size may be symbolic and no constant is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from tetrad.array.manipulation import expand_dims, reshape, stack
+from tetrad.core.dtypes import DType, c64, f32, i32, i64
+from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
+from tetrad.core.floats import guarded
+from tetrad.core.op import REGISTRY
+from tetrad.core.owners import is_lasting, own_copy
+from tetrad.core.promotion import WEAK, result_dtype
+from tetrad.core.sizes import SizeExpr, is_static
+from tetrad.core.tree import refuse_cycle
+from tetrad.trace.array import Array, TracedArray, fail
+from tetrad.trace.context import current_trace
+from tetrad.trace.operands import (
+    as_array,
+    check_device,
+    check_shape,
+    convert,
+    dtype_of,
+    elementwise,
+    expand,
+    filled,
+    is_operand,
+    run,
+    scalar,
+    traced,
+    wrap,
+)  # fmt: skip
+
+FAR = 1 << 30  # more than any axis has elements
+HOLDS = "it takes numbers, bools, nested lists of them, and arrays of other packages"
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
+    """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or `__dlpack__`.
+
+    Python floats become float32, complex numbers complex64, ints int32 (int64 where they need it); arrays keep their
+    dtype. Values never change: memory that somebody may still write to is copied. Only what is read-only up to its
+    owner (`bytes`, arrays of ours, and with copy=False read-only mappings) is shared; other memory cannot be, and with
+    copy=False that is an error.
+
+    >>> asarray([[1, 2], [3, 4]])
+    Array([[1, 2],
+           [3, 4]], int32)
+    """
+    check_device("asarray", device)
+    wanted = None if dtype is None else dtype_of(dtype)
+    made = _as_array(obj, wanted, copy)
+    if copy is False and (made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)):
+        fail(CopyError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out")
+    result = made if wanted is None else convert(made, wanted)
+    if copy and not isinstance(result, TracedArray) and result is obj:
+        return Array.from_numpy(own_copy(result.view))
+    return result
+
+
+def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
+    if isinstance(obj, Array | SizeExpr):
+        return as_array(obj)
+    if isinstance(obj, list | tuple | range) or type(obj) in WEAK:
+        return _from_python(list(obj) if isinstance(obj, range) else obj, dtype)
+    if not is_operand(obj) and hasattr(obj, "__dlpack__"):
+        return from_dlpack(obj, copy=copy)
+    if not is_operand(obj):
+        fail(DtypeError, f"asarray: cannot make an array of {an(type(obj).__name__)}", HOLDS)
+    values = np.asarray(obj)
+    if values.dtype.hasobject:
+        return wrap(values)  # which says that there is no dtype for it
+    if copy is not False or isinstance(obj, np.generic):
+        return wrap(own_copy(values) if copy or not is_lasting(values) else values)
+    if not is_lasting(values, or_mapped=True):
+        message = f"asarray: copy=False, but somebody may write to the memory of this {wrap(values).type}"
+        fail(CopyError, message, "leave copy out; bytes, arrays of Tetrad and read-only mappings are shared")
+    return wrap(values)
+
+
+@guarded
+def _from_python(obj: Any, dtype: DType | None) -> Array:
+    try:
+        kinds = _leaf_types(obj)
+    except RecursionError:
+        refuse_cycle(obj)
+        raise
+    if not kinds <= WEAK.keys():
+        return stack([asarray(part) for part in obj])
+    try:
+        if dtype is not None:
+            return Array.from_numpy(np.asarray(obj, dtype.np))
+        values = np.asarray(obj)
+    except (ValueError, OverflowError, TypeError) as error:
+        if "inhomogeneous" in str(error):
+            fail(ShapeError, "asarray: parts of a nested list differ in length", "pad the shorter ones")
+        is_shape = isinstance(error, ValueError) and "NaN" not in str(error)
+        fail(ShapeError if is_shape else DtypeError, f"asarray: {error}", "name a dtype that holds it, or none")
+    default = result_dtype(kinds) if kinds else f32
+    if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:
+        default = i64
+        if values.max() >= 1 << 63 or values.min() < -1 << 63:
+            fail(DtypeError, "asarray: an int does not fit int64", "name the dtype: td.asarray(x, dtype=td.uint64)")
+    return Array.from_numpy(values.astype(default.np))
+
+
+def _leaf_types(obj: Any) -> set[type]:
+    if not isinstance(obj, list | tuple):
+        return {type(obj)}
+    kinds = {type(part) for part in obj}
+    return kinds if kinds <= WEAK.keys() else set().union(*map(_leaf_types, obj))
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
+    """An array with the values of another library's array: a copy, since that library may write to its memory."""
+    check_device("from_dlpack", device)
+    if isinstance(x, Array):
+        return asarray(x, copy=copy)
+    given = np.from_dlpack(x)
+    if copy is False and not is_lasting(given):
+        message = f"from_dlpack: copy=False, but somebody may write to the memory of this {wrap(given).type}"
+        fail(CopyError, message, "leave copy out")
+    return wrap(own_copy(given))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of one repeated value.
+
+    >>> full((2, 2), 1.5)
+    Array([[1.5, 1.5],
+           [1.5, 1.5]], float32)
+    """
+    return _full("full", shape, fill_value, dtype, device)
+
+
+def _full(name: str, shape: Any, fill_value: Any, dtype: Any, device: str | None) -> Array:
+    check_device(name, device)
+    value = as_array(fill_value) if dtype is None else convert(fill_value, dtype_of(dtype))
+    sizes = check_shape(name, shape)
+    if value.ndim:
+        fail(ShapeError, f"{name}: the value has no axes, got {value.type}", "td.broadcast_to repeats an array")
+    if current_trace() is not None:
+        return filled(value, sizes)
+    if not is_static(sizes):
+        fail(ShapeError, f"{name}: the symbolic shape {list(sizes)} has no sizes outside a traced function")
+    return Array.from_numpy(np.full(sizes, value.view))  # type: ignore[arg-type]
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of zeros.
+
+    >>> zeros(3)
+    Array([0., 0., 0.], float32)
+    """
+    return _full("zeros", shape, 0, f32 if dtype is None else dtype, device)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of ones."""
+    return _full("ones", shape, 1, f32 if dtype is None else dtype, device)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """An array of this shape; its values, which the standard leaves open, are zeros."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+    """A filled array with the shape (and dtype) of x."""
+    x = as_array(x)
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Zeros with the shape (and dtype) of x."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Ones with the shape (and dtype) of x."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
+    """Zeros with the shape (and dtype) of x."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+@guarded
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
+    """start, start + step, ... below stop. A symbolic size is allowed as the only argument.
+
+    >>> arange(2, 8, 3), arange(3, dtype=float)
+    (Array([2, 5], int32), Array([0., 1., 2.], float32))
+    """
+    check_device("arange", device)
+    begin, end = (0, start) if stop is None else (start, stop)
+    wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
+    if isinstance(end, SizeExpr) and begin == 0 and step == 1:
+        return convert(positions(end), wanted)
+    if any(isinstance(v, TracedArray) for v in (begin, end, step)):
+        hint = "list the argument in static_argnums, or mark an axis with a td.Dim"
+        fail(ShapeError, f"arange: its size must be known while tracing, got {begin!r} to {end!r} by {step!r}", hint)
+    if step == 0:
+        fail(ShapeError, "arange: the step must not be 0")
+    count = check_shape("arange", _steps(begin, end, step))
+    values = np.arange(count[0]) * step + begin  # type: ignore[arg-type]
+    if wanted is i32 and dtype is None and count[0] and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31:
+        wanted = i64
+    return Array.from_numpy(values.astype(wanted.np))
+
+
+def _steps(begin: Any, end: Any, step: Any) -> int:
+    if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int):
+        return max(0, -((begin - end) // step))
+    try:
+        count: int = math.ceil((end - begin) / step)
+        return max(0, count)
+    except (TypeError, ValueError, OverflowError) as error:
+        fail(ShapeError, f"arange: no steps from {begin!r} to {end!r} by {step!r}: {error}", "it takes finite numbers")
+
+
+def _kind(number: Any) -> type:
+    return float if isinstance(number, float | np.floating) else int
+
+
+def positions(size: Any) -> Array:
+    """0, 1, ... size - 1 as int32, recorded while tracing."""
+    if isinstance(size, int):
+        return traced(Array.from_numpy(np.arange(size, dtype=np.int32)))
+    return run("cumsum", filled(scalar(1, i32), (size,)), axis=0, exclusive=True)
+
+
+@guarded
+def linspace(
+    start: complex, stop: complex, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+) -> Array:
+    """`num` evenly spaced numbers, which may be complex.
+
+    >>> linspace(0, 1, 3)
+    Array([0. , 0.5, 1. ], float32)
+    """
+    check_device("linspace", device)
+    default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
+    wanted = default if dtype is None else dtype_of(dtype)
+    (count,) = check_shape("linspace", num)
+    if not isinstance(count, int):
+        fail(UnsupportedError, f"linspace: how many numbers must be known, got {count}", "start + step * td.arange(n)")
+    return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
+
+
+def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Array:
+    """Ones on the k-th diagonal, zeros elsewhere.
+
+    >>> eye(2, 3, k=1)
+    Array([[0., 1., 0.],
+           [0., 0., 1.]], float32)
+    """
+    check_device("eye", device)
+    wanted = f32 if dtype is None else dtype_of(dtype)
+    rows, columns = check_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    return convert(_compare("equal", rows, columns, k), wanted)
+
+
+def _compare(how: str, rows: Any, columns: Any, k: int) -> Array:
+    """Which elements of a matrix have row + k (less, equal, ...) column."""
+    if not isinstance(k, Array):  # all diagonals outside of the matrix are alike
+        low, high = (n if isinstance(n, int) else FAR for n in (rows, columns))
+        k = max(-low, min(index(k), high))
+    row = elementwise(REGISTRY["add"], (expand_dims(positions(rows), axis=1), k), {})
+    return elementwise(REGISTRY[how], (row, expand_dims(positions(columns), axis=0)), {})
+
+
+def tril(x: Any, /, k: int = 0) -> Array:
+    """The lower triangle of each matrix (up to the k-th diagonal), zeros above.
+
+    >>> tril(ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], float32)
+    """
+    return _triangle("tril", "greater_equal", as_array(x), k)
+
+
+def triu(x: Any, /, k: int = 0) -> Array:
+    """The upper triangle of each matrix (from the k-th diagonal), zeros below."""
+    return _triangle("triu", "less_equal", as_array(x), k)
+
+
+def _triangle(name: str, how: str, x: Array, k: int) -> Array:
+    if x.ndim < 2:
+        fail(ShapeError, f"{name}: needs at least two axes, got {x.type}")
+    mask = _compare(how, x.shape[-2], x.shape[-1], k)
+    return elementwise(REGISTRY["where"], (mask, x, scalar(0, x.dtype)), {})
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
+    """Coordinate arrays of a grid.
+
+    >>> [x.shape for x in meshgrid(arange(2), arange(3))]
+    [(3, 2), (3, 2)]
+    """
+    axes = [as_array(x) for x in arrays]
+    if indexing not in ("xy", "ij") or any(x.ndim > 1 for x in axes):
+        fail(ShapeError, f"meshgrid: takes arrays with one axis and indexing 'xy' or 'ij', got {indexing!r}")
+    order = list(range(len(axes)))
+    if indexing == "xy" and len(axes) > 1:
+        order[:2] = [1, 0]
+    sizes = [x.size for x in axes]
+    shape = tuple(sizes[i] for i in order)
+    flat = [reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape))) for j, x in enumerate(axes)]
+    return tuple(expand(x, shape) for x in flat)
+
+

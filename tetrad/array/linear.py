@@ -1,0 +1,111 @@
+"""Tracing, linear algebra: products of vectors, matrices and batches of them.
+
+Receives arrays of any rank, returns arrays: everything becomes the op `matmul` on operands of equal rank.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from tetrad.array.einsum import einsum, in_dtype, product_in
+from tetrad.array.indexing import reshaped
+from tetrad.array.manipulation import moveaxis
+from tetrad.core.dtypes import DType
+from tetrad.core.errors import ShapeError
+from tetrad.core.sizes import product
+from tetrad.trace.array import Array, fail
+from tetrad.trace.operands import axis_of, run
+
+
+def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: Any = None) -> Array:
+    """The matrix product over the last two axes; leading axes broadcast, a vector is a row (left) or a column (right).
+
+    Integers wrap in their own type. `dtype` is that of the sums and the result, if another is wanted, which JAX calls
+    `preferred_element_type`: the product of int8 in int32 is as quick as hardware makes it.
+
+    >>> import tetrad as td
+    >>> td.matmul(td.asarray([[1.0, 2.0], [3.0, 4.0]]), td.asarray([1.0, -1.0]))
+    Array([-1., -1.], float32)
+    >>> td.matmul(td.full((2, 2), 100, dtype=td.int8), td.ones((2,), dtype=td.int8), dtype=td.int32)
+    Array([200, 200], int32)
+    """
+    (a, b), kind = in_dtype("matmul", (x1, x2), dtype, preferred_element_type)
+    _check_inner(a, b)
+    left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
+    right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
+    result = _product(left, right, kind)
+    if a.ndim == 1:
+        result = reshaped(result, (*result.shape[:-2], result.shape[-1]))
+    return reshaped(result, result.shape[:-1]) if b.ndim == 1 else result
+
+
+def _check_inner(a: Array, b: Array) -> None:
+    if not a.ndim or not b.ndim:
+        fail(ShapeError, f"matmul: operands need axes, got {a.type} and {b.type}", "multiply with * instead")
+    inner = b.shape[0 if b.ndim == 1 else -2]
+    if a.shape[-1] != inner:
+        message = f"matmul: inner sizes differ: lhs {a.type} contracts {a.shape[-1]}, rhs {b.type} contracts {inner}"
+        fail(ShapeError, message, "transpose one side (x.mT), or name the axes with td.einsum")
+
+
+def _product(a: Array, b: Array, kind: DType) -> Array:
+    if b.ndim == 2 and a.ndim > 2:  # one matrix for the whole batch: the batch is more rows
+        rows = reshaped(a, (product(a.shape[:-1]), a.shape[-1]))
+        return reshaped(product_in(rows, b, kind), (*a.shape[:-1], b.shape[-1]))
+    rank = max(a.ndim, b.ndim)
+    left, right = (reshaped(x, (1,) * (rank - x.ndim) + x.shape) for x in (a, b))
+    return product_in(left, right, kind)
+
+
+def vecdot(
+    x1: Any, x2: Any, /, axis: int = -1, *, dtype: Any = None, preferred_element_type: Any = None
+) -> Array:
+    """The dot product along an axis, of the conjugate of x1 with x2; the others broadcast. `dtype` as in `matmul`.
+
+    >>> import tetrad as td
+    >>> td.vecdot(td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0]))
+    Array(11., float32)
+    """
+    arrays, kind = in_dtype("vecdot", (x1, x2), dtype, preferred_element_type)
+    a, b = (moveaxis(x, axis, -1) for x in arrays)
+    a = run("conj", a) if a.dtype.is_complex else a
+    if a.shape[-1] != b.shape[-1]:
+        fail(ShapeError, f"vecdot: sizes along the axis differ: {a.shape[-1]} and {b.shape[-1]}")
+    result = matmul(reshaped(a, (*a.shape[:-1], 1, a.shape[-1])), reshaped(b, (*b.shape, 1)), dtype=kind)
+    return reshaped(result, result.shape[:-2])
+
+
+def tensordot(
+    x1: Any, x2: Any, /, axes: Any = 2, *, dtype: Any = None, preferred_element_type: Any = None
+) -> Array:
+    """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or two lists of axes. `dtype`
+    as in `matmul`.
+
+    >>> import tetrad as td
+    >>> td.tensordot(td.ones((2, 3)), td.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
+    (a, b), kind = in_dtype("tensordot", (x1, x2), dtype, preferred_element_type)
+    left, right = _axis_pairs(a, b, axes)
+    letters = iter(string.ascii_letters)
+    first = [next(letters) for _ in range(a.ndim)]
+    second = [next(letters) for _ in range(b.ndim)]
+    for i, j in zip(left, right, strict=True):
+        if a.shape[i] != b.shape[j]:
+            fail(ShapeError, f"tensordot: axis {i} of {a.type} and axis {j} of {b.type} differ in size")
+        second[j] = first[i]
+    kept = [c for i, c in enumerate(first) if i not in left] + [c for j, c in enumerate(second) if j not in right]
+    return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b, dtype=kind)
+
+
+def _axis_pairs(a: Array, b: Array, axes: Any) -> tuple[list[int], list[int]]:
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            fail(ShapeError, f"tensordot: cannot contract {axes} axes of {a.type} and {b.type}")
+        return list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    left = [axis_of("tensordot", i, a.ndim) for i in axes[0]]
+    right = [axis_of("tensordot", j, b.ndim) for j in axes[1]]
+    if len(left) != len(right):
+        fail(ShapeError, f"tensordot: {len(left)} axes of one side, {len(right)} of the other")
+    return left, right

@@ -1,0 +1,164 @@
+"""Tracing, numerical: what NumPy has besides the standard: closeness, diagonals, parts, interpolation, quantiles.
+
+Receives arrays and settings, returns arrays: compositions of public functions, so every transform applies to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from tetrad.array.creation import zeros
+from tetrad.array.indexing import getitem, permuted, reshaped, take_axis
+from tetrad.array.manipulation import broadcast_arrays, moveaxis
+from tetrad.array.sorting import searchsorted, sort
+from tetrad.array.statistics import Axis, all, diff, sum
+from tetrad.core.dtypes import i32
+from tetrad.core.errors import ShapeError
+from tetrad.core.op import REGISTRY
+from tetrad.core.promotion import as_float
+from tetrad.core.sizes import product
+from tetrad.trace.array import Array, fail
+from tetrad.trace.operands import as_array, axes_of, axis_of, convert, elementwise
+
+
+def _apply(name: str, *args: Any) -> Array:
+    return elementwise(REGISTRY[name], args, {})
+
+
+def _float(x: Any) -> Array:
+    x = as_array(x)
+    return convert(x, as_float(x.dtype))
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Where |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN if `equal_nan`.
+
+    >>> import tetrad as td
+    >>> td.isclose(td.asarray([1.0, 2.0]), td.asarray([1.000001, 2.1]))
+    Array([ True, False], bool)
+    """
+    a, b = broadcast_arrays(_float(a), _float(b))
+    near = _apply("abs", a - b) <= atol + rtol * _apply("abs", b)
+    close = _apply("where", _apply("isfinite", a) & _apply("isfinite", b), near, a == b)
+    return close | (_apply("isnan", a) & _apply("isnan", b)) if equal_nan else close
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Whether all elements are close, as `isclose` says."""
+    return all(isclose(a, b, rtol, atol, equal_nan))
+
+
+def diag(v: Any, /, k: int = 0) -> Array:
+    """The matrix with a vector on its diagonal (the k-th above the main one), or the diagonal of a matrix.
+
+    >>> import tetrad as td
+    >>> td.diag(td.asarray([1, 2]))
+    Array([[1, 0],
+           [0, 2]], int32)
+    """
+    v = as_array(v)
+    if v.ndim not in (1, 2) or not isinstance(v.size, int):
+        fail(ShapeError, f"diag: expected a vector or a matrix, got {v.type}", "td.linalg.diagonal takes batches")
+    rows, columns = max(-k, 0), max(k, 0)
+    if v.ndim == 1:
+        places = np.arange(v.shape[0])
+        size = v.shape[0] + abs(k)
+        return zeros((size, size), dtype=v.dtype).at[places + rows, places + columns].set(v)  # type: ignore[no-any-return]
+    places = np.arange(max(min(v.shape[0] - rows, v.shape[1] - columns), 0))
+    return getitem(v, (places + rows, places + columns))
+
+
+def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Array]:
+    """Equal parts along an axis, so many; or the parts between given places.
+
+    >>> import tetrad as td
+    >>> td.split(td.arange(5), [2, 3])
+    [Array([0, 1], int32), Array([2], int32), Array([3, 4], int32)]
+    """
+    x = as_array(x)
+    at = axis_of("split", axis, x.ndim)
+    size = x.shape[at]
+    if isinstance(indices_or_sections, SupportsIndex):
+        count = index(indices_or_sections)
+        if count < 1 or size % count:
+            fail(ShapeError, f"split: axis {at} of {x.type} has no {count} equal parts", "give the places instead")
+        places = [i * (size // count) for i in range(1, count)]
+    else:
+        places = [index(i) for i in indices_or_sections]
+    ends = zip([0, *places], [*places, size], strict=True)
+    return [getitem(x, (*(slice(None),) * at, slice(start, stop))) for start, stop in ends]
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+    """The integral of y along an axis by the trapezoidal rule; `x`: where its values are, else `dx` apart.
+
+    >>> import tetrad as td
+    >>> td.trapezoid(td.asarray([1.0, 2.0, 3.0]), dx=0.5)
+    Array(2., float32)
+    """
+    y = _float(y)
+    last = moveaxis(y, axis_of("trapezoid", axis, y.ndim), -1)
+    if x is not None:
+        x = as_array(x)
+        dx = diff(x) if x.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
+    return sum(dx * (last[..., 1:] + last[..., :-1]), axis=-1) / 2  # type: ignore[no-any-return]
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Array:
+    """Values at x of the line through the points (xp, fp), xp ascending; beyond its ends the outer ones, or as given.
+
+    >>> import tetrad as td
+    >>> td.interp(td.asarray([0.5, 9.0]), td.asarray([0.0, 1.0]), td.asarray([10.0, 20.0]))
+    Array([15., 20.], float32)
+    """
+    x, xp, fp = _float(x), _float(xp), _float(fp)
+    if xp.ndim != 1 or xp.shape != fp.shape or xp.shape[0] == 0:
+        fail(ShapeError, f"interp: xp and fp are vectors of equal size, not empty, got {xp.type} and {fp.type}")
+    above = _apply("minimum", searchsorted(xp, x, side="right"), xp.shape[0] - 1)
+    below = _apply("maximum", above - 1, 0)
+    x0, x1, f0, f1 = (take_axis(a, i, 0) for a in (xp, fp) for i in (below, above))
+    is_point = x1 == x0
+    share = _apply("where", is_point, 0, (x - x0) / _apply("where", is_point, 1, x1 - x0))
+    inside = f0 + share * (f1 - f0)
+    inside = _apply("where", x < xp[0], fp[0] if left is None else left, inside)
+    return _apply("where", x > xp[-1], fp[-1] if right is None else right, inside)
+
+
+def quantile(x: Any, q: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The numbers below which a share q of the elements along axes lies, between elements on a line; NaN propagates.
+
+    >>> import tetrad as td
+    >>> td.quantile(td.asarray([1.0, 2.0, 4.0]), td.asarray([0.5, 0.75]))
+    Array([2., 3.], float32)
+    """
+    x = _float(x)
+    q = convert(q, x.dtype)
+    axes = axes_of("quantile", axis, x.ndim)
+    kept = [i for i in range(x.ndim) if i not in axes]
+    count = product(x.shape[i] for i in axes)
+    if not isinstance(count, int) or count == 0:
+        fail(ShapeError, f"quantile: needs elements, and to know how many, along axes {axes} of {x.type}")
+    line = sort(reshaped(permuted(x, [*kept, *axes]), (*(x.shape[i] for i in kept), count)))
+    between = _between(line, reshaped(q, (product(q.shape),)), count)
+    found = reshaped(moveaxis(between, -1, 0), (*q.shape, *between.shape[:-1]))
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    return reshaped(found, (*q.shape, *shape)) if keepdims else found
+
+
+def _between(line: Array, q: Array, count: int) -> Array:
+    """Elements of the last axis, which is in order, at shares of its length; a NaN is the last of a line."""
+    position = _apply("minimum", _apply("maximum", q, 0), 1) * (count - 1)
+    below = _apply("floor", position)
+    at = convert(below, i32)
+    low, high = (take_axis(line, i, line.ndim - 1) for i in (at, _apply("minimum", at + 1, count - 1)))
+    last = line[..., -1:]
+    return _apply("where", _apply("isnan", last), last, low + (position - below) * (high - low))
+
+
+def median(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The element in the middle along axes, or the mean of both; NaN propagates."""
+    return quantile(x, 0.5, axis, keepdims=keepdims)

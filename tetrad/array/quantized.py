@@ -1,0 +1,81 @@
+"""Quantised arrays for users: `td.quant.quantize`, `td.quant.from_bytes`, and what such an array can do.
+
+Receives numbers or the bytes of a GGUF tensor, returns an `Array` of a quantised type. It is kept the way kernels read
+it, sixteen rows interleaved; `to_bytes` gives the bytes of the file format again, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import f32, named
+from tetrad.core.errors import ShapeError
+from tetrad.core.floats import guarded
+from tetrad.core.owners import lasting
+from tetrad.core.types import ArrayType
+from tetrad.ops.quantized_matmul.decoded import dequantize as dequantize_op
+from tetrad.quant.format import format_named
+from tetrad.quant.lanes import DTYPES, LANES, lanes_of
+from tetrad.quant.separate import separate
+from tetrad.trace.array import Array, fail
+from tetrad.trace.operands import as_array
+
+FLOATS = ("f32", "f16", "bf16")  # formats that are plain arrays
+
+
+def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
+    """An array of the block format `name` from the bytes a file holds.
+
+    >>> import tetrad as td
+    >>> w = td.quant.from_bytes(bytes.fromhex("0038") + bytes(range(32)), "q8_0", shape=(1, 32))
+    >>> w.dtype, w.dequantize()[0, :3]
+    (q8_0x16, Array([0. , 0.5, 1. ], float32))
+    """
+    rows, columns = matrix_shape(name, tuple(shape))
+    raw = np.frombuffer(buffer, np.uint8) if not isinstance(buffer, np.ndarray) else buffer.reshape(-1).view(np.uint8)
+    packed = format_named(name).packed_shape((rows, columns))
+    if raw.size != packed[0] * packed[1]:
+        message = f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} bytes, got {raw.size}"
+        fail(ShapeError, message, "is the shape [rows, columns], slowest first?")
+    if name in FLOATS:
+        return Array.from_numpy(lasting(raw).view(named(name).np).reshape(rows, columns))
+    return Array.from_bytes(LANES[name].interleave(raw.reshape(packed)), ArrayType(DTYPES[name], (rows, columns)))
+
+
+@guarded
+def quantize(x: Any, name: str) -> Array:
+    """The nearest the block format `name` comes to a matrix.
+
+    >>> import tetrad as td
+    >>> td.quant.quantize(td.ones((2, 32)), "q4_0").dequantize().shape
+    (2, 32)
+    """
+    values = as_array(x)
+    matrix_shape(name, values.shape)
+    return from_bytes(format_named(name).pack(np.asarray(values.view)), name, values.shape)
+
+
+def dequantize(w: Array) -> Array:
+    """The numbers of a quantised array."""
+    if w.dtype in map(named, FLOATS):
+        return w.astype(f32)
+    return dequantize_op(w)  # type: ignore[no-any-return]
+
+
+def to_bytes(w: Array) -> bytes:
+    """The bytes of a quantised array as its file format holds them; of any other array, its elements."""
+    if not w.dtype.is_quantized:
+        return np.ascontiguousarray(w.view).tobytes()
+    if w.dtype.rows == 1:
+        return np.ascontiguousarray(w.view).tobytes()
+    return separate(lanes_of(w.dtype), w.view, int(w.shape[0])).tobytes()
+
+
+def matrix_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
+    format_named(name)  # an unknown name is an error that lists the known ones
+    if len(shape) != 2 or not all(isinstance(n, int) and n > 0 for n in shape):
+        fail(ShapeError, f"{name}: expected a matrix, got shape {list(shape)}", "reshape it to [rows, columns]")
+    return shape

@@ -1,0 +1,342 @@
+"""The driver, schedule: lowered steps and the values of the Dims in, a native table with every offset filled in out.
+
+Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a Dim makes a new
+table and compiles nothing. Bases of a table: its inputs, its outputs, its arena.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from tetrad.backends.cpu.encode_loops import NUMBER, control_entry, inner_tables, times
+from tetrad.backends.cpu.memory import ALIGNMENT, Storage
+from tetrad.backends.cpu.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
+from tetrad.core.record import record, replace
+from tetrad.core.sizes import MAX_ELEMENTS, bind
+from tetrad.core.types import ArrayType
+from tetrad.kernel.nodes import TAG_SHIFT, Program
+from tetrad.schedule.nodes import Control, Invoke, Launch, Lowered, Repeat, Slot, Step, TrapSite
+from tetrad.schedule.plan import Life, Plan, plan
+
+Dims = Mapping[str, int]
+BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0  # of one thread, roughly: what decides whether a call is worth waking workers
+HEAVY_NS = 25_000
+SLICE_NS = 5_000_000  # between two looks at the stop word
+SERIAL_NS = 100  # up to here one worker is done before others have met; nor do bodies of loops need them for so little
+SHARED_NS = 20_000  # from here on it pays to let quick workers take over from slow ones
+
+
+@record(eq=False)
+class Scheduled:
+    """A table, its arena, and what its trap codes mean."""
+
+    table: Table
+    arena_bytes: int
+    plan: Plan
+    lives: tuple[Life, ...]
+    traps: Mapping[int, TrapSite]
+    launches: Mapping[int, Launch]  # by tag
+    nanoseconds: float  # estimate, one thread
+    bytes_moved: int
+    flops: int
+
+
+class Constants:
+    """Weights and other constants, at fixed addresses for the life of a compiled program."""
+
+    def __init__(self) -> None:
+        self.storage: dict[Slot, Storage] = {}
+
+    def address(self, slot: Slot) -> int:
+        if slot not in self.storage:
+            if slot.literal is None:
+                raise TypeError(f"{slot.name} is not a constant")
+            self.storage[slot] = held_in_place(slot.literal.held)
+        return self.storage[slot].ptr
+
+
+def address_of(constants: Constants, outputs: Sequence[Slot], i: int) -> int:
+    """The address of an output that is a constant."""
+    return constants.address(outputs[i])
+
+
+def held_in_place(array: np.ndarray) -> Storage:
+    """The bytes of a constant where they lie, or a copy if that is not where kernels may expect them."""
+    in_place = Storage.from_numpy(array)
+    if in_place.ptr % ALIGNMENT == 0:
+        return in_place
+    held = Storage.allocate(array.nbytes)
+    held.as_numpy(array.dtype, array.shape)[...] = array
+    return held
+
+
+class Scheduler:
+    """Makes tables for one compiled program; sub-programs are scheduled once per size."""
+
+    def __init__(self, addresses: Mapping[Program, int], constants: Constants) -> None:
+        self.addresses, self.constants = addresses, constants
+        self.tags: dict[Launch, int] = {}  # the same for all sizes, and in every process
+        self.done: dict[tuple[tuple[str, int], ...], dict[Lowered, Scheduled]] = {}  # by sizes
+
+    def schedule(self, lowered: Lowered, dims: Dims) -> Scheduled:
+        done = self.done.setdefault(tuple(sorted(dims.items())), {})
+        if lowered not in done:
+            done[lowered] = self.schedule_once(lowered, dims)
+        return done[lowered]
+
+    def forget(self, dims: Dims) -> None:
+        """Give up the schedules of these sizes."""
+        self.done.pop(tuple(sorted(dims.items())), None)
+
+    def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
+        inner = self.inner(lowered, dims)
+        temps, lives = lifetimes(lowered, dims, inner)
+        placed = plan(lives)
+        where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
+        entries: list[Entry] = []
+        traps: dict[int, TrapSite] = {}
+        launches: dict[int, Launch] = {}
+        scratch, cost = 0, Cost()
+        for step in lowered.steps:
+            if isinstance(step, Control):
+                entries.append(control_entry(step, inner[step], where, dims))
+                for part in inner[step]:
+                    traps.update(part.traps)
+                    launches.update(part.launches)
+                    cost.add_inner(part, times(step, dims))
+                continue
+            needed = scratch_layout(step.program, dims)
+            scratch = max(scratch, needed[-1])
+            cost.add(step, dims)
+            tag = self.tags.setdefault(step, len(self.tags))
+            launches[tag] = step
+            entry = self.kernel_entry(step, dims, where, needed, tag)
+            traps.update({tagged(code, tag): site for code, site in step.traps.items()})
+            if entry is not None:
+                entries.append(entry)
+        table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
+        return Scheduled(
+            table, placed.total, placed, tuple(lives), traps, launches, cost.nanoseconds, cost.bytes, cost.flops
+        )
+
+    def inner(self, lowered: Lowered, dims: Dims) -> dict[Step, list[Scheduled]]:
+        """The scheduled sub-graphs of each step that has some."""
+        holders = [step for step in lowered.steps if isinstance(step, Control)]
+        return {step: [self.schedule(body, dims) for body in step.bodies] for step in holders}
+
+    def places(self, lowered: Lowered, dims: Dims) -> Places:
+        """Where the slots of a graph lie, relative to the bases of its table."""
+        temps, lives = lifetimes(lowered, dims, self.inner(lowered, dims))
+        return Places(lowered, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
+
+    def kernel_entry(self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int) -> Entry | None:
+        groups = bind(launch.groups, dims)
+        if groups == 0:
+            return None
+        counts = [nbytes_at(slot.type, dims) // b.dtype.np.itemsize for b, slot in launch.buffers()]
+        given = launch.arguments(dims)
+        args = [given[a] for a in launch.program.args]
+        numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
+        words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
+        spent = nanoseconds(launch_bytes(launch, dims), bind(launch.flops, dims))
+        pieces = int(spent // SLICE_NS) + 1
+        piece = 0 if pieces == 1 else max(1, groups // pieces)
+        address = self.addresses[launch.program]
+        is_small = spent < SERIAL_NS and not launch.calls_out
+        kind = {"serial": groups == 1 or is_small, "shared": spent > SHARED_NS}
+        entry = KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, **kind)
+        return replace(entry, calls_out=True) if launch.calls_out else entry
+
+
+def nbytes_at(kind: ArrayType, dims: Dims) -> int:
+    """The bytes of an array; sizes become numbers first, for multiplying formulas takes far longer."""
+    shape = [n if type(n) is int else bind(n, dims) for n in kind.shape]
+    elements = math.prod(shape)
+    if kind.dtype.is_quantized or elements > MAX_ELEMENTS:  # the latter is an error, the type says which
+        return bind(kind.with_shape(tuple(shape)).nbytes, dims)
+    return elements * kind.dtype.np.itemsize
+
+
+def tagged(code: int, tag: int) -> int:
+    """The code a trap reports: kernels number their traps, the tag says which launch it was."""
+    return tag << TAG_SHIFT | code
+
+
+class Where(Protocol):
+    """Says where memory lies."""
+
+    def word(self, slot: Slot) -> Word: ...
+
+
+class Places:
+    """Slot -> word: inputs and outputs by their own base, temps in the arena, constants absolute."""
+
+    def __init__(self, lowered: Lowered, offsets: Mapping[Slot, int], constants: Constants) -> None:
+        self.inputs, self.outputs = len(lowered.inputs), len(lowered.outputs)
+        self.offsets, self.constants = offsets, constants
+
+    @property
+    def arena(self) -> int:
+        return self.inputs + self.outputs
+
+    def word(self, slot: Slot) -> Word:
+        if slot.kind == "input":
+            return Word(slot.position, 0)
+        if slot.kind == "output":
+            return Word(self.inputs + slot.position, 0)
+        if slot.kind == "constant":
+            return Word(NUMBER, self.constants.address(slot))
+        return Word(self.arena, self.offsets[slot])
+
+
+def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]]) -> tuple[list[Slot], list[Life]]:
+    """When each intermediate is written first and read last; sub-programs need room for their arena while they run."""
+    first: dict[Slot, int] = {}
+    last: dict[Slot, int] = {}
+    for i, step in enumerate(lowered.steps):
+        touched = step.reads | step.writes
+        if isinstance(step, Control):
+            touched = touched | step.owned
+        for slot in touched:
+            if slot.kind == "temp":
+                first.setdefault(slot, i)
+                last[slot] = i
+    temps = sorted(first, key=lambda s: (first[s], s.name))
+    number = {slot: i for i, slot in enumerate(temps)}
+    lives = []
+    for slot in temps:
+        nbytes = nbytes_at(slot.type, dims)
+        step = lowered.steps[first[slot]]
+        if isinstance(step, Control) and slot is step.arena:
+            nbytes = max(part.arena_bytes for part in inner[step])
+        lives.append(Life(slot.name, nbytes, first[slot], last[slot], reusable(step, slot, first, last, number)))
+    return temps, lives
+
+
+Numbers = Mapping[Slot, int]
+
+
+def reusable(step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers) -> tuple[int, ...]:
+    """The temps whose storage `slot` may take over: read last by the step that writes it, whose kernel allows it."""
+    if isinstance(step, Control):
+        return ()
+    pairs = [source for result, source in step.inplace if result is slot and source in number]
+    return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])
+
+
+def scratch_layout(program: Program, dims: Dims) -> list[int]:
+    """Byte offset of each scratch buffer, then the total."""
+    offsets, total = [], 0
+    for buffer in program.buffers:
+        if buffer.is_scratch:
+            offsets.append(total)
+            nbytes = bind(buffer.count, dims) * buffer.dtype.nbytes  # type: ignore[arg-type]
+            total += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return [*offsets, total]
+
+
+class Cost:
+    """Running totals of what a table moves and computes."""
+
+    def __init__(self) -> None:
+        self.nanoseconds, self.bytes, self.flops = 0.0, 0, 0
+
+    def add(self, launch: Launch, dims: Dims) -> None:
+        moved, flops = launch_bytes(launch, dims), bind(launch.flops, dims)
+        self.nanoseconds += nanoseconds(moved, flops)
+        self.bytes += moved
+        self.flops += flops
+
+    def add_inner(self, inner: Scheduled, times: int) -> None:
+        self.nanoseconds += inner.nanoseconds * times
+        self.bytes += inner.bytes_moved * times
+        self.flops += inner.flops * times
+
+
+def launch_bytes(launch: Launch, dims: Dims) -> int:
+    """What a launch reads and writes; of slots it touches in part, about as much as of the largest of the others."""
+    sizes = [nbytes_at(slot.type, dims) for slot in launch.slots]
+    if not launch.partly and not launch.updates:
+        return sum(sizes)
+    in_part = [slot in launch.partly or slot in launch.updates for slot in launch.slots]
+    most = max((n for n, part in zip(sizes, in_part, strict=True) if not part), default=0)
+    return sum(min(n, most) if part else n for n, part in zip(sizes, in_part, strict=True))
+
+
+def nanoseconds(moved: int, flops: int) -> float:
+    """Roughly, of one thread that moves so many bytes."""
+    return max(moved / BYTES_PER_NS, flops / FLOPS_PER_NS)
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+def describe(scheduled: Scheduled, lowered: Lowered, dims: Dims) -> str:
+    """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs once, first."""
+    parts = [describe_table(table, part, dims) for part, table in tables_of(scheduled.table, lowered, dims).items()]
+    room = f"  arena {scheduled.arena_bytes} bytes for {len(scheduled.lives)} intermediates"
+    return "\n".join([*parts, f"{room}; {scheduled.bytes_moved} bytes moved, {scheduled.flops} operations"])
+
+
+def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table]:
+    """The tables of a program and of all it calls, each once, after those it calls."""
+    found: dict[Lowered, Table] = {}
+    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
+        if isinstance(step, Control):
+            for body, inner in inner_tables(step, entry):
+                found.update(tables_of(inner, body, dims))
+    return {**found, lowered: table}
+
+
+def running(lowered: Lowered, dims: Dims) -> list[Step]:
+    """The steps that have an entry: a launch without workgroups has none."""
+    return [step for step in lowered.steps if isinstance(step, Control) or bind(step.groups, dims) != 0]
+
+
+def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
+    head = f"schedule {lowered.graph.name}: {len(table.entries)} entries, scratch {table.scratch_bytes} bytes, "
+    lines = [head + ("all threads" if table.heavy else "the calling thread")]
+    for i, (step, entry) in enumerate(zip(running(lowered, dims), table.entries, strict=True)):
+        lines.append(f"  {i:3} {describe_entry(step, entry, lowered)}")
+    return "\n".join(lines)
+
+
+def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
+    if isinstance(step, Invoke) and isinstance(entry, CallEntry):
+        return f"call {entry.name}({', '.join(word_text(w, lowered) for w in entry.bases)})"
+    if isinstance(step, Repeat) and isinstance(entry, LoopEntry):
+        bases = [word_text(b.word, lowered) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases]
+        return f"{step.name} [{entry.trips.value} times{' alone' * entry.alone}] {' '.join(bases)}"
+    if isinstance(step, Control):
+        given = entry.bases if isinstance(entry, CallEntry) else called_bases(entry)
+        return f"{step.name}({', '.join(word_text(w, lowered) for w in given)})"
+    if not isinstance(entry, KernelEntry) or not isinstance(step, Launch):
+        raise TypeError(f"{entry.name}: a launch is a kernel entry, an invocation a call entry")
+    storage = [b.name for b in step.program.buffers if not b.is_scratch]
+    scratch = [b.name for b in step.program.buffers if b.is_scratch]
+    counts = [f"count.{name}" for name in storage]
+    labels = [*storage, *scratch, *step.program.args, "grid.x", "grid.y", *counts, "tag"]
+    held = {w: slot.name for w, slot in zip(entry.words, step.slots, strict=False) if slot.kind == "constant"}
+    words = [f"{label}={held.get(w) or word_text(w, lowered)}" for label, w in zip(labels, entry.words, strict=True)]
+    slices, how = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
+    how = " shared" if entry.shared and not entry.serial else how
+    return f"{entry.name} [groups {entry.groups}{slices}{how}] {' '.join(words)}"
+
+
+def called_bases(entry: Entry) -> tuple[Word, ...]:
+    """What the branches of a switch are given."""
+    first = entry.tables[0].entries[0] if isinstance(entry, BranchEntry) else None
+    return first.bases if isinstance(first, CallEntry) else ()
+
+
+def word_text(word: Word, lowered: Lowered) -> str:
+    inputs, outputs = len(lowered.inputs), len(lowered.outputs)
+    if word.base == NUMBER:
+        return str(word.value)
+    if word.base < inputs:
+        return f"in{word.base}"
+    return f"out{word.base - inputs}" if word.base < inputs + outputs else f"arena+{word.value}"

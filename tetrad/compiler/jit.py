@@ -1,0 +1,449 @@
+"""Tracing, jit: a function that is traced and compiled once per signature and then runs as native code.
+
+Receives a Python function and an engine (how to compile a graph, how to hand memory to compiled code); returns a
+`Jitted`, which looks like the function. Inside another trace it records a `call` of its own graph instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tetrad.core.dtypes import DType
+from tetrad.core.errors import DtypeError, ShapeError, TraceError
+from tetrad.core.floats import own_floats
+from tetrad.core.locks import object_lock
+from tetrad.core.record import record
+from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
+from tetrad.core.tree import LEAF, TreeDef, unflatten
+from tetrad.core.types import ArrayType
+from tetrad.graph.build import make_call, make_item
+from tetrad.graph.custom import undressed
+from tetrad.graph.nested import innermost_first
+from tetrad.graph.nodes import Graph
+from tetrad.trace.array import Array, Storage, TracedArray, array_type, fail, node_of
+from tetrad.trace.context import current_trace, stack
+from tetrad.trace.operands import dtype_holds, lent, scalar, wrap
+from tetrad.trace.signature import Arguments, argument_name, chosen, signature_of
+from tetrad.trace.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
+
+OWN_REFERENCES = 3  # to the storage of an array that only this call can reach: array, list of storages, getrefcount
+MAX_SIZES = 4096  # remembered argument types per function; more than that and the memory is dropped
+
+
+class Compiled(Protocol):
+    """A compiled graph (the compiler has the class)."""
+
+    def run(self, storages: list[Storage], dims: tuple[int, ...]) -> list[Storage]: ...
+
+
+class Engine(Protocol):
+    """What turns graphs into machine code and NumPy memory into storage."""
+
+    def prepare(self) -> None:
+        """A function is about to be traced: what compiling needs can be got ready meanwhile."""
+
+    def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled: ...
+
+    def from_numpy(self, array: np.ndarray) -> Storage: ...
+
+
+@record
+class Program:
+    """One compiled signature: serves every size of its Dims."""
+
+    graph: Graph
+    compiled: Compiled
+    tree: TreeDef
+    dims: tuple[Named, ...]  # sorted by name: the order of Compiled.run
+    sizes: tuple[SizeExpr, ...]  # sizes inside the graph that must not become negative
+    donated: tuple[int, ...]
+    narrowed: tuple[tuple[int, DType], ...]  # inputs that are Python ints, and the integer types they are cast to
+
+
+@record
+class Bound:
+    """A program with the sizes of one call: everything a repeated call needs, looked up by the arguments' types."""
+
+    program: Program
+    run: Callable[[list[Storage], tuple[int, ...]], list[Storage]]
+    dims: tuple[int, ...]
+    outputs: tuple[ArrayType, ...]
+    single: ArrayType | None  # set when the function returns one array
+
+
+class Jitted:
+    """A compiled function. `compiles` counts compilations, `signatures` says what each was for."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        engine: Engine,
+        *,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (),
+        donate_argnums: int | Sequence[int] = (),
+        donate_argnames: str | Sequence[str] = (),
+        dims: Any = None,
+    ) -> None:
+        self.signature = signature_of(function, static_argnums, static_argnames)
+        functools.update_wrapper(self, function)
+        self.function, self.engine = function, engine
+        self.donated = chosen(function, donate_argnums, donate_argnames, "donate")
+        self._check_donated()
+        self.dims = dims
+        self.signatures: list[str] = []
+        self._programs: dict[Hashable, Program] = {}
+        self._traces: dict[Hashable, Traced] = {}
+        self._bounds: dict[Hashable, Bound] = {}
+        self._fast: dict[tuple[int, ...], Bound] = {}  # the same for plain arrays, by the ids of their types
+        self._lock = object_lock()
+
+    @property
+    def compiles(self) -> int:
+        return len(self.signatures)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The short way: positional arrays whose types were seen before. Types are interned, so ids stand for them.
+        if kwargs or stack.traces:
+            return self._call(args, kwargs)
+        try:
+            bound = self._fast.get(tuple([id(x.type) for x in args]))
+        except AttributeError:  # not all are our arrays
+            args = tuple([wrap(x) if type(x) is np.ndarray else x for x in args])
+            bound = self._fast.get(tuple([id(x.type) if type(x) is Array else 0 for x in args]))
+        if bound is None:
+            return self._call(args, kwargs)
+        from_numpy = self.engine.from_numpy
+        try:
+            given = [x._storage or x.storage(from_numpy) for x in args]
+        except AttributeError:  # something else that has a type, such as a Spec
+            return self._call(args, kwargs)
+        storages = bound.run(given, bound.dims)
+        if bound.single is not None:
+            return Array.from_storage(bound.single, storages[0])
+        return _returned(bound, storages)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        """Copied and pickled as functions are: by name."""
+        return str(self.__qualname__)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"<jitted {self.signature.name}, compiled {self.compiles} times>"
+
+    def trace(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph that a call with these arguments (arrays or `Spec`) compiles."""
+        arguments = self.signature.arguments(args, kwargs)
+        return self._trace(arguments, self._symbolic(arguments, kinds_of(self.signature, arguments))).graph
+
+    def bound(self, *args: Any) -> Bound:
+        """The program for arguments of these types and sizes: its `run` takes storages, without asking again."""
+        return self._bind(self.signature.arguments(args, {}))
+
+    # one call
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arguments = self.signature.arguments(args, kwargs)
+        if stack.traces:
+            return self._inline(arguments, kinds_of(self.signature, arguments))
+        arrays, key = self._arrays(arguments)
+        bound = self._bounds.get(key)
+        if bound is None:
+            bound = self._bind(arguments)
+            self._remember(key, bound, args, kwargs)
+        self._check_numbers(arguments, bound.program)
+        from_numpy = self.engine.from_numpy
+        storages = [x._storage or x.storage(from_numpy) for x in arrays]
+        if bound.program.donated:
+            ours = {i: arrays[i] is arguments.leaves[i] for i in bound.program.donated}
+            storages = _given_up(arrays, ours, storages, self.engine)
+        return _returned(bound, bound.run(storages, bound.dims))
+
+    def _check_numbers(self, arguments: Arguments, program: Program) -> None:
+        """A Python int travels in 64 bits: does it fit what the program makes of it?"""
+        for i, dtype in program.narrowed:
+            number = arguments.leaves[i]
+            if type(number) is int and not dtype_holds(dtype, number):
+                name = self.signature.leaf_names(arguments)[i]
+                message = f"{self.signature.name}: {name} is {number}, which does not fit {dtype}"
+                fail(DtypeError, message, "pass an array of a wider dtype: td.asarray(n, dtype=td.int64)")
+
+    def _arrays(self, arguments: Arguments) -> tuple[list[Array], Hashable]:
+        """The arguments as arrays, and a key for all that the choice of program and sizes depends on."""
+        arrays: list[Array] = []
+        key: list[Any] = [arguments.key]
+        for leaf in arguments.leaves:
+            if type(leaf) is not Array:
+                key.append(type(leaf) if type(leaf) in WIDE else None)
+                leaf = self._concrete(leaf, arguments)
+            arrays.append(leaf)
+            key.append(id(leaf.type))  # types of arrays are interned and stay
+        return arrays, tuple(key)
+
+    def _concrete(self, leaf: Any, arguments: Arguments) -> Array:
+        if type(leaf) in WIDE or isinstance(leaf, np.ndarray):
+            return _operand(leaf)
+        if isinstance(leaf, TracedArray):
+            leaf.view  # noqa: B018  raises: no trace is active, so the value has leaked
+        if isinstance(leaf, Spec):
+            fail(TraceError, f"{leaf!r} has no values to run with", "use .trace(...) or td.trace for a graph")
+        kinds_of(self.signature, arguments)  # names the argument that is none of the above, nor a number
+        return _operand(leaf)
+
+    def _remember(self, key: Hashable, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self._bounds) >= MAX_SIZES:
+            self._bounds.clear()
+            self._fast.clear()
+        self._bounds[key] = bound
+        plain = not kwargs and not bound.program.donated and not self.signature.has_static
+        if plain and all(type(x) is Array for x in args):
+            self._fast[tuple([id(x.type) for x in args])] = bound
+
+    # one program per signature
+
+    def _program(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        symbolic = self._symbolic(arguments, kinds)
+        key = (arguments.key, symbolic)
+        found = self._programs.get(key)
+        if found is not None:
+            return found
+        with self._lock:  # a second thread waits for the first one's program
+            if key not in self._programs:
+                self._programs[key] = self._compile(arguments, symbolic)
+                self.signatures.append(self._describe(arguments, symbolic))
+            return self._programs[key]
+
+    def _compile(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        with own_floats():
+            return self._compiled(arguments, kinds)
+
+    def _compiled(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
+        self.engine.prepare()
+        traced = self._trace(arguments, kinds)
+        dims = sorted({d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name)
+        donated = self._donated_leaves(arguments)
+        graph = undressed(traced.graph)
+        compiled = self.engine.compile_graph(graph, donated)
+        numbers = {i for i, kind in enumerate(kinds) if kind.weak is int}
+        narrowed = tuple((i, dtype) for i, dtype in narrowings(graph) if i in numbers)
+        return Program(graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated, narrowed)
+
+    def _trace(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Traced:
+        return trace_function(self.signature, self.function, arguments, kinds)
+
+    def _check_donated(self) -> None:
+        both = self.donated[0] & self.signature.static_positions
+        if both:
+            names = ", ".join(self.signature.argument_name(i) for i in sorted(both))
+            fail(TraceError, f"{self.signature.name}: {names} is static, only arrays can be donated")
+
+    def _donated_leaves(self, arguments: Arguments) -> tuple[int, ...]:
+        positional, keyword = arguments.tree.children
+        keys: Any = keyword.data
+        given = [p in self.donated[0] for p in arguments.positions] + [key in self.donated[1] for key in keys]
+        children = (*positional.children, *keyword.children)
+        leaves = [is_given for is_given, child in zip(given, children, strict=True) for _ in child.leaf_names()]
+        return tuple(leaf for leaf, is_given in enumerate(leaves) if is_given)
+
+    def _describe(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> str:
+        names = self.signature.leaf_names(arguments)
+        shown = [f"{name}: {kind.type}" for name, kind in zip(names, kinds, strict=True)]
+        fixed = [f"{self.signature.argument_name(where)}={value!r}" for where, value in arguments.statics]
+        return f"({', '.join(shown + fixed)})"
+
+    # symbolic sizes
+
+    def _symbolic(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        """The kinds with the sizes that `dims` marks replaced by Dims."""
+        if self.dims is None:
+            return kinds
+        marks = _spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
+        names = self.signature.leaf_names(arguments)
+        made = tuple(
+            Kind(_mark(name, kind.type, mark), kind.weak) for name, kind, mark in zip(names, kinds, marks, strict=True)
+        )
+        _check_names(made)
+        return made
+
+    def _bind(self, arguments: Arguments) -> Bound:
+        """The program for these arguments, at their sizes."""
+        kinds = kinds_of(self.signature, arguments)
+        program = self._program(arguments, kinds)
+        values: dict[str, int] = {}
+        if program.dims:
+            declared, actual = [node.type for node in program.graph.inputs], [kind.type for kind in kinds]
+            values = bind_sizes(self.signature.name, self.signature.leaf_names(arguments), declared, actual)
+            for size in program.sizes:
+                if bind(size, values) < 0:
+                    fail(ShapeError, f"{self.signature.name}: the size {size} is {bind(size, values)} for {values}")
+        outputs = tuple(
+            array_type(o.type.dtype, tuple(bind(n, values) for n in o.type.shape)) for o in program.graph.outputs
+        )
+        dims = tuple(values[dim.name] for dim in program.dims)
+        return Bound(program, program.compiled.run, dims, outputs, outputs[0] if program.tree is LEAF else None)
+
+    # inside another trace
+
+    def _inline(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Any:
+        """Record a call of this function's graph in the current trace."""
+        key = (arguments.key, kinds, stack.axes)
+        traced = self._traces.get(key)
+        if traced is None:
+            traced = self._trace(arguments, kinds)
+            if not any(isinstance(value, TracedArray) for value in traced.captured):
+                self._traces[key] = traced  # the next equal layer is not traced again
+        outer = current_trace()
+        if outer is None:
+            fail(TraceError, f"{self.signature.name}: the enclosing trace has ended")
+        nodes = [node_of(_operand(leaf, lent), outer) for leaf in (*arguments.leaves, *traced.captured)]
+        made = make_call(traced.graph, nodes)
+        results = [TracedArray.of(make_item(made, i), outer) for i in range(len(made.types))]
+        return unflatten(traced.tree, results)
+
+
+def _returned(bound: Bound, storages: list[Storage]) -> Any:
+    arrays = [Array.from_storage(kind, storage) for kind, storage in zip(bound.outputs, storages, strict=True)]
+    return unflatten(bound.program.tree, arrays)
+
+
+def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
+    """An argument as an array, Python numbers at full precision; `over`: how one is made over memory of NumPy's."""
+    if isinstance(leaf, TracedArray) and leaf.wide is not None:
+        return TracedArray.of(leaf.wide, leaf.trace)
+    if isinstance(leaf, Array):
+        return leaf
+    return scalar(leaf, WIDE[type(leaf)]) if type(leaf) in WIDE else over(np.asarray(leaf))
+
+
+def _given_up(arrays: list[Array], ours: dict[int, bool], storages: list[Storage], engine: Engine) -> list[Storage]:
+    """The storages with those of donated arrays: their own if nobody else can see them, else copies.
+
+    The donated arrays are gone afterwards. One that is passed twice is seen by the other argument.
+    """
+    given: list[Storage | None] = [None] * len(storages)
+    for i, is_ours in ours.items():
+        shared = not is_ours or arrays[i]._view is not None or sys.getrefcount(storages[i]) > OWN_REFERENCES
+        given[i] = engine.from_numpy(np.array(arrays[i].view, order="C")) if shared else storages[i]
+    for i, is_ours in ours.items():
+        if is_ours:
+            arrays[i].delete()
+    return [old if new is None else new for old, new in zip(storages, given, strict=True)]
+
+
+def narrowings(graph: Graph) -> list[tuple[int, DType]]:
+    """Which inputs of a graph are cast to which integer types, here or in the functions it calls."""
+    done: dict[Graph, dict[tuple[int, DType], None]] = {}
+    for inner in innermost_first(graph):
+        place = {node: i for i, node in enumerate(inner.inputs)}
+        found = done[inner] = {}
+        for node in inner.nodes():
+            if node.op.name == "cast" and node.inputs[0] in place and node.type.dtype.is_integer:
+                found[place[node.inputs[0]], node.type.dtype] = None
+            called = done[node.param("graph")] if node.op.name == "call" else ()
+            found |= {(place[node.inputs[i]], dtype): None for i, dtype in called if node.inputs[i] in place}
+    return list(done[graph])
+
+
+def _shrinking_sizes(graph: Graph) -> tuple[SizeExpr, ...]:
+    """Symbolic sizes with a negative term: a Dim may turn out too small for them."""
+    sizes: dict[SizeExpr, None] = {}
+    for inner in innermost_first(graph):
+        for node in inner.nodes():
+            for kind in node.types:
+                sizes |= {n: None for n in kind.shape if isinstance(n, SizeExpr) and any(f < 0 for _, f in n.terms)}
+    return tuple(sizes)
+
+
+# dims=: which axes are symbolic
+
+Marks = Mapping[int, Size] | None  # {axis: Dim} of one array
+
+
+def _spread_dims(dims: Any, arguments: Arguments, name: str, parameters: tuple[str, ...]) -> list[Marks]:
+    """One {axis: Dim} (or None) per leaf, from a tuple per positional argument or a dict by argument name."""
+    positional, keyword = arguments.tree.children
+    marks: list[Marks] = []
+    keys: Any = keyword.data
+    owners: list[tuple[str, int | None]] = [(argument_name(parameters, i), i) for i in arguments.positions]
+    owners += [(key, None) for key in keys]
+    for (key, i), child in zip(owners, (*positional.children, *keyword.children), strict=True):
+        marks.extend(_spread(_prefix_of(dims, key, i), child, name))
+    return marks
+
+
+def _prefix_of(dims: Any, key: str, position: int | None) -> Any:
+    if isinstance(dims, Mapping):
+        return dims.get(key)
+    if not isinstance(dims, tuple | list):
+        fail(ShapeError, f"dims: expected a tuple with one entry per argument, or a dict by name, got {dims!r}")
+    return dims[position] if position is not None and position < len(dims) else None
+
+
+def _spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
+    """A prefix of the tree: what stands above several leaves holds for each of them."""
+    leaves = list(tree.leaf_names())
+    if prefix is None or (isinstance(prefix, Mapping) and all(isinstance(axis, int) for axis in prefix)):
+        return [prefix] * len(leaves)
+    keys: Any = tree.data
+    children = [prefix.get(key) for key in keys or ()] if isinstance(prefix, Mapping) else list(prefix)
+    if len(children) != len(tree.children):
+        fail(ShapeError, f"{name}: dims has {len(children)} entries for a container of {len(tree.children)}")
+    return [mark for child, sub in zip(children, tree.children, strict=True) for mark in _spread(child, sub, name)]
+
+
+def _check_names(kinds: Sequence[Kind]) -> None:
+    known: dict[str, Named] = {}
+    for dim in (d for kind in kinds for n in kind.type.shape for d in dims_of(n)):
+        if known.setdefault(dim.name, dim) != dim:
+            fail(ShapeError, f"dims: two Dims are named {dim.name}, with max {known[dim.name].max} and {dim.max}")
+
+
+def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayType:
+    if not mark:
+        return kind
+    shape = list(kind.shape)
+    for axis, size in mark.items():
+        if not -len(shape) <= axis < len(shape):
+            hint = "dims=({axis: Dim}, ...), one for each argument"
+            fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}", hint)
+        if not isinstance(size, SizeExpr):
+            fail(ShapeError, f"dims: axis {axis} of {name} is marked with {size!r}", "mark it with a td.Dim")
+        shape[axis] = size
+    return array_type(kind.dtype, tuple(shape))
+
+
+def bind_sizes(
+    function: str, names: Sequence[str], declared: Sequence[ArrayType], actual: Sequence[ArrayType]
+) -> dict[str, int]:
+    """The value of every Dim, checked: within its bound, and the same wherever it stands."""
+    axes = [
+        (f"axis {axis} of {name}", size, bind(came.shape[axis], {}))
+        for name, kind, came in zip(names, declared, actual, strict=True)
+        for axis, size in enumerate(kind.shape)
+        if isinstance(size, SizeExpr)
+    ]
+    values: dict[str, int] = {}
+    places: dict[str, str] = {}
+    for place, size, came in axes:
+        for dim in dims_of(size):
+            if size == SizeExpr((((dim,), 1),)) and dim.name not in values:
+                if not 1 <= came <= dim.max:
+                    fail(ShapeError, f"{function}: {dim} is {came} ({place}), it must lie in 1 to {dim.max}")
+                values[dim.name], places[dim.name] = came, place
+    for place, size, came in axes:
+        missing = [dim.name for dim in dims_of(size) if dim.name not in values]
+        if missing:
+            fail(ShapeError, f"{function}: no axis has the size {missing[0]} by itself", f"{place} is {size}")
+        if bind(size, values) != came:
+            known = ", ".join(f"{dim.name} is {values[dim.name]} ({places[dim.name]})" for dim in dims_of(size))
+            fail(ShapeError, f"{function}: {place} is {came}, but it should be {size} where {known}")
+    return values
+

@@ -1,0 +1,109 @@
+"""The kernel language, pieces: what the functions of `kernel.math.exponential` and `kernel.math.trigonometric` are made
+of, and their errors.
+
+Receives a builder and values of type f32 or f64, returns values: polynomials, clamps, powers of two. `ULPS` says for
+which types a function is written and how far it may be from the exact result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tetrad.core.dtypes import DType, f32, f64
+from tetrad.core.errors import DtypeError
+from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.math.coefficients import F32, F64, Format
+
+# Largest error in units in the last place of the result, and with it the types each function is compiled for.
+ULPS: dict[str, dict[DType, int]] = {
+    "exp": {f32: 2, f64: 2},
+    "exp2": {f32: 2, f64: 2},
+    "expm1": {f32: 2, f64: 2},
+    "log": {f32: 2, f64: 2},
+    "log2": {f32: 2, f64: 3},
+    "log10": {f32: 2, f64: 3},
+    "log1p": {f32: 2, f64: 2},
+    "tanh": {f32: 3, f64: 3},
+    "sigmoid": {f32: 4, f64: 4},
+    "rsqrt": {f32: 2, f64: 2},
+    "sin": {f32: 2, f64: 2},
+    "cos": {f32: 2, f64: 2},
+    "tan": {f32: 4, f64: 4},
+    "erf": {f32: 2, f64: 3},
+    "erfc": {f32: 4, f64: 4},
+    "pow": {f32: 1, f64: 3},
+    "sinh": {f32: 3, f64: 3},
+    "cosh": {f32: 3, f64: 3},
+    "asin": {f32: 3, f64: 3},
+    "acos": {f32: 2, f64: 2},
+    "atan": {f32: 2, f64: 3},
+    "atan2": {f32: 2, f64: 3},
+    "asinh": {f32: 3, f64: 3},
+    "acosh": {f32: 3, f64: 3},
+    "atanh": {f32: 3, f64: 3},
+}
+
+
+def format_of(name: str, x: Val) -> Format:
+    """The format of x, or an error that lists what the function takes."""
+    if x.dtype not in ULPS[name]:
+        known = ", ".join(d.name for d in ULPS[name])
+        raise DtypeError(f"{name}: no kernel for {x.dtype}", hint=f"cast to one of: {known}")
+    return F32 if x.dtype is f32 else F64
+
+
+def short_chain(k: KernelBuilder, x: Val, coefficients: Sequence[float]) -> Val:
+    """c0 + c1 x + ... with all but the first two terms in pairs of pairs: the processor waits for half as many results.
+
+    The first two terms, which decide the rounding, are still added last.
+    """
+    first, second, *rest = coefficients
+    parts = [k.const(c, x.dtype) for c in rest]
+    power = x
+    while len(parts) > 1:
+        odd = parts[len(parts) // 2 * 2 :]
+        parts = [k.fma(high, power, low) for low, high in zip(parts[::2], parts[1::2], strict=False)] + odd
+        power = power * power if len(parts) > 1 else power
+    return k.fma(k.fma(parts[0], x, second), x, first)
+
+
+def polynomial(k: KernelBuilder, x: Val, coefficients: Sequence[float]) -> Val:
+    """Horner's rule, constant term first."""
+    *rest, last = coefficients
+    value: Val = k.const(last, x.dtype)
+    for coefficient in reversed(rest):
+        value = k.fma(value, x, coefficient)
+    return value
+
+
+def at_most(k: KernelBuilder, x: Val, limit: float) -> Val:
+    """min(x, limit) that keeps NaN; unlike the instruction `min` it is one machine instruction."""
+    return k.select(x > limit, limit, x)
+
+
+def at_least(k: KernelBuilder, x: Val, limit: float) -> Val:
+    return k.select(x < limit, limit, x)
+
+
+def clamp(k: KernelBuilder, x: Val, limits: tuple[float, float]) -> Val:
+    return at_least(k, at_most(k, x, limits[1]), limits[0])
+
+
+def power_of_two(k: KernelBuilder, fmt: Format, shifted: Val, plus: int = 0) -> Val:
+    """2**(n + plus), where `shifted` is n + fmt.shifter: n lies in its low bits, everything else is shifted out."""
+    return power_of_bits(k, fmt, k.bitcast(shifted, fmt.bits), plus)
+
+
+def power_of_bits(k: KernelBuilder, fmt: Format, n: Val, plus: int = 0) -> Val:
+    """2**(n + plus) for an integer of whose bits only the low ones count."""
+    return k.bitcast((n << fmt.mantissa) + ((fmt.bias + plus) << fmt.mantissa), fmt.dtype)
+
+
+def keep_tiny(k: KernelBuilder, fmt: Format, x: Val, y: Val) -> Val:
+    """x where f(x) rounds to x: keeps -0 and subnormals exact."""
+    return k.select(k.abs(x) < fmt.tiny, x, y)
+
+
+def odd_function(k: KernelBuilder, x: Val, z: Val, coefficients: Sequence[float]) -> Val:
+    """x + x*z*polynomial(z), z = x*x: an odd function near 0, with one rounding at the end that matters."""
+    return k.fma(x * z, polynomial(k, z, coefficients), x)

@@ -1,0 +1,646 @@
+"""The public namespace `td.linalg`: the linear algebra extension of the array API, and `triangular_solve`.
+
+Receives arrays, returns arrays: compositions of the ops in `ops.linalg.systems` and `ops.linalg.factors`, eager,
+compiled and differentiable alike. Matrices are the last two axes, leading axes are batches and broadcast. Integers
+become the default float; f16 and bf16 are computed in f32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tetrad.array.creation import eye, zeros
+from tetrad.array.indexing import reshaped, sliced
+from tetrad.array.linear import matmul, tensordot, vecdot
+from tetrad.array.manipulation import broadcast_arrays, concat, expand_dims, matrix_transpose, moveaxis
+from tetrad.array.statistics import max as largest
+from tetrad.array.statistics import min as smallest
+from tetrad.array.statistics import sum as total
+from tetrad.core import lazy
+from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32
+from tetrad.core.errors import SettingError, ShapeError, TetradError
+from tetrad.core.floats import guarded
+from tetrad.core.op import REGISTRY
+from tetrad.core.promotion import as_float
+from tetrad.core.sizes import Shape, Size, SizeExpr, product
+from tetrad.ops.rules import broadcast_shapes
+from tetrad.trace.array import Array, fail, located
+from tetrad.trace.operands import as_array, axes_of, axis_of, common, convert, elementwise, expand
+from tetrad.transforms.custom import custom_jvp
+from tetrad.transforms.derivatives import jvp
+
+Axis = int | Sequence[int] | None
+
+
+class EigResult(NamedTuple):
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class EighResult(NamedTuple):
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class QRResult(NamedTuple):
+    Q: Array
+    R: Array
+
+
+class SlogdetResult(NamedTuple):
+    sign: Array
+    logabsdet: Array
+
+
+class SVDResult(NamedTuple):
+    U: Array
+    S: Array
+    Vh: Array
+
+
+# -- operands ---------------------------------------------------------------------------------------------------------
+
+
+def _apply(name: str, *args: Any) -> Array:
+    return elementwise(REGISTRY[name], args, {})
+
+
+def _run(name: str, *args: Array, **params: Any) -> Any:
+    """An op; its complaints name the user's line."""
+    try:
+        return REGISTRY[name](*args, **params)
+    except TetradError as error:
+        raise located(error) from None
+
+
+def _numbers(*args: Any) -> tuple[list[Array], DType]:
+    """The operands as arrays of one float (or complex) type LAPACK knows, and the type the result shall have."""
+    arrays = common(args)
+    dtype = as_float(arrays[0].dtype)
+    wide = f32 if dtype in (f16, bf16) else dtype
+    return [convert(x, wide) for x in arrays], dtype
+
+
+def _matrix(name: str, x: Any) -> tuple[Array, DType]:
+    (a,), dtype = _numbers(x)
+    if a.ndim < 2:
+        fail(ShapeError, f"{name}: expected a matrix, or matrices along leading axes, got {a.type}")
+    return a, dtype
+
+
+def _square(name: str, x: Any) -> tuple[Array, DType]:
+    a, dtype = _matrix(name, x)
+    if a.shape[-1] != a.shape[-2]:
+        fail(ShapeError, f"{name}: expected square matrices, got {a.type}")
+    return a, dtype
+
+
+def _sides(name: str, x1: Any, x2: Any) -> tuple[Array, Array, DType]:
+    """A matrix and a right side of at least two axes, whose sizes fit."""
+    (a, b), dtype = _numbers(x1, x2)
+    _square(name, a)
+    if not b.ndim:
+        fail(ShapeError, f"{name}: the right side needs axes, got {b.type}")
+    rows = b.shape[0 if b.ndim == 1 else -2]
+    if rows != a.shape[-1]:
+        message = f"{name}: matrices {a.type} have {a.shape[-1]} rows, the right side {b.type} has {rows}"
+        fail(ShapeError, message, "a right side with more than one axis holds matrices; b[..., None] makes columns")
+    return a, reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b, dtype
+
+
+def _lead(name: str, a: Array, b: Array) -> Shape:
+    try:
+        return broadcast_shapes(name, a.type.with_shape(a.shape[:-2]), b.type.with_shape(b.shape[:-2]))
+    except TetradError as error:
+        raise located(error) from None
+
+
+def _solved(name: str, a: Array, b: Array, fixed: Sequence[Array], **params: Any) -> Array:
+    """An op on matrices (`fixed`: they, or their factors) and right sides, leading axes broadcast.
+
+    One matrix for many right sides: these become more columns.
+    """
+    if a.ndim == 2 and b.ndim > 2:
+        rows, count = b.shape[-2], product(b.shape[:-2])
+        wide = moveaxis(reshaped(b, (count, *b.shape[-2:])), 0, 1)
+        x = _run(name, *fixed, reshaped(wide, (rows, count * b.shape[-1])), **params)
+        return reshaped(moveaxis(reshaped(x, (rows, count, b.shape[-1])), 0, 1), b.shape)
+    lead, own = _lead(name, a, b), a.ndim - 2
+    result: Array = _run(
+        name, *(expand(x, (*lead, *x.shape[own:])) for x in fixed), expand(b, (*lead, *b.shape[-2:])), **params
+    )
+    return result
+
+
+# -- systems of equations ---------------------------------------------------------------------------------------------
+
+
+def solve(x1: Any, x2: Any, /, *, singular: str = "raise") -> Array:
+    """x with x1 x = x2. x2 is a vector if it has one axis, else matrices, one column for each right side.
+
+    A singular matrix is a SingularError that names it and its zero pivot; with singular="nan" its solution is NaN.
+
+    >>> import tetrad as td
+    >>> td.linalg.solve(td.asarray([[2.0, 1.0], [1.0, 3.0]]), td.asarray([5.0, 10.0]))
+    Array([1., 3.], float32)
+    """
+    a, b, dtype = _sides("solve", x1, x2)
+    factors, pivots = _run("lu", a)
+    x = _solved("linear_solve", a, b, (a, factors, pivots), singular=singular)
+    is_vector = as_array(x2).ndim == 1
+    return convert(reshaped(x, x.shape[:-1]) if is_vector else x, dtype)
+
+
+def triangular_solve(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    lower: bool = True,
+    unit_diagonal: bool = False,
+    transpose: bool = False,
+    left_side: bool = True,
+    singular: str = "raise",
+) -> Array:
+    """x with T x = b (or x T = b where not `left_side`), T the lower or upper triangle of a, or its transpose.
+
+    What is outside the triangle is not read, nor the diagonal if it is a unit one. b as in `solve`.
+
+    >>> import tetrad as td
+    >>> td.linalg.triangular_solve(td.asarray([[2.0, 9.0], [1.0, 4.0]]), td.asarray([2.0, 9.0]))
+    Array([1., 2.], float32)
+    """
+    is_vector = as_array(b).ndim == 1
+    given = b if left_side or is_vector else matrix_transpose(b)
+    matrix, right, dtype = _sides("triangular_solve", a, given)
+    settings = {"lower": lower, "unit": unit_diagonal, "transposed": transpose == left_side, "singular": singular}
+    x = _solved("triangular_solve", matrix, right, (matrix,), **settings)
+    x = reshaped(x, x.shape[:-1]) if is_vector else x if left_side else matrix_transpose(x)
+    return convert(x, dtype)
+
+
+def inv(x: Any, /, *, singular: str = "raise") -> Array:
+    """The inverse of square matrices.
+
+    >>> import tetrad as td
+    >>> td.linalg.inv(td.asarray([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], float32)
+    """
+    a, dtype = _square("inv", x)
+    one = eye(a.shape[-1], dtype=a.dtype)
+    factors, pivots = _run("lu", a)
+    return convert(_solved("linear_solve", a, one, (a, factors, pivots), singular=singular), dtype)
+
+
+def det(x: Any, /) -> Array:
+    """The determinant of square matrices, differentiable also where it is 0; twice, beyond three rows, where it is not.
+
+    >>> import tetrad as td
+    >>> td.linalg.det(td.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    Array(-2., float32)
+    """
+    a, dtype = _square("det", x)
+    if a.shape[-1] in (1, 2, 3):
+        return convert(_leading_minor(a, tuple(range(int(a.shape[-1])))), dtype)
+    return convert(_determinant(a), dtype)
+
+
+@custom_jvp
+def _determinant(a: Array) -> Array:
+    det: Array = _run("lu_det", a, *_run("lu", a))[0]
+    return det
+
+
+@_determinant.defjvp
+def _determinant_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (a,), (t,) = primals, tangents
+    return _determinant(a), total(_apply("multiply", _cofactors(a), t), axis=(-2, -1))
+
+
+@custom_jvp
+def _cofactors(a: Array) -> Array:
+    """det(A) times the inverse of A, transposed: a polynomial of the elements, so A may be singular.
+
+    A pivot that is 0 becomes one as small as rounding: what that does to the determinant and to the inverse cancels,
+    and the result is that of a matrix so close.
+    """
+    factors, pivots = _run("lu", a)
+    eps = 2.0**-23 if a.dtype.real is f32 else 2.0**-52
+    size = largest(_apply("abs", a), axis=(-2, -1), keepdims=True)
+    tiny = convert(_apply("multiply", _apply("where", _apply("equal", size, 0), 1, size), eps), a.dtype)
+    is_zero = _apply("logical_and", eye(a.shape[-1], dtype=bool_), _apply("equal", factors, 0))
+    regular = _apply("where", is_zero, tiny, factors)
+    det, _, _ = _run("lu_det", a, regular, pivots)
+    inverse = _solved("linear_solve", a, eye(a.shape[-1], dtype=a.dtype), (a, regular, pivots), singular="nan")
+    return _apply("multiply", reshaped(det, (*det.shape, 1, 1)), matrix_transpose(inverse))
+
+
+@_cofactors.defjvp
+def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """With X = (dA A^-1)^T, cof tr(X) - X cof; NaN where A has no inverse."""
+    (a,), (t,) = primals, tangents
+    cofactors, inverse = _cofactors(a), inv(a, singular="nan")
+    x = matrix_transpose(matmul(t, inverse))
+    trace_ = total(diagonal(x), axis=-1)
+    spread = _apply("multiply", reshaped(trace_, (*trace_.shape, 1, 1)), cofactors)
+    return cofactors, _apply("subtract", spread, matmul(x, cofactors))
+
+
+def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:
+    """The determinant of as many first rows as there are columns, by its last row: for few of them."""
+    row = len(columns) - 1
+    entries = [a[..., row, column] for column in columns]
+    if row == 0:
+        return entries[0]
+    minors = (_leading_minor(a, columns[:i] + columns[i + 1 :]) for i in range(len(columns)))
+    terms = [_apply("multiply", entry, minor) for entry, minor in zip(entries, minors, strict=True)]
+    result = terms[-1]
+    for distance, term in enumerate(reversed(terms[:-1]), 1):
+        result = _apply("subtract" if distance % 2 else "add", result, term)
+    return result
+
+
+def slogdet(x: Any, /) -> SlogdetResult:
+    """Sign and logarithm of the magnitude of the determinant: 0 and -inf for singular matrices.
+
+    >>> import tetrad as td
+    >>> td.linalg.slogdet(td.asarray([[1.0, 0.0], [0.0, -1.0]]))
+    SlogdetResult(sign=Array(-1., float32), logabsdet=Array(0., float32))
+    """
+    a, dtype = _square("slogdet", x)
+    _, sign, size = _run("lu_det", a, *_run("lu", a))
+    return SlogdetResult(convert(sign, dtype), convert(size, dtype.real))
+
+
+def cholesky(x: Any, /, *, upper: bool = False) -> Array:
+    """The lower triangle L with L L^H = x (or the upper with U^H U = x), of positive definite matrices.
+
+    Only the lower triangle of x is read.
+
+    >>> import tetrad as td
+    >>> td.linalg.cholesky(td.asarray([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], float32)
+    """
+    a, dtype = _square("cholesky", x)
+    lower = convert(_run("cholesky", a), dtype)
+    return _adjoint(lower) if upper else lower
+
+
+def _adjoint(x: Array) -> Array:
+    return matrix_transpose(_apply("conj", x) if x.dtype.is_complex else x)
+
+
+# -- matrices taken apart ---------------------------------------------------------------------------------------------
+
+
+def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+    """x = Q R, the columns of Q orthonormal, R upper triangular. mode: "reduced", or "complete" for a square Q.
+
+    >>> import tetrad as td
+    >>> td.linalg.qr(td.ones((3, 2))).R.shape
+    (2, 2)
+    """
+    if mode not in ("reduced", "complete"):
+        raise SettingError("qr: mode", "'reduced' or 'complete'", mode)
+    a, dtype = _matrix("qr", x)
+    q, r = _run("qr", a, complete=mode == "complete")
+    return QRResult(convert(q, dtype), convert(r, dtype))
+
+
+def eigh(x: Any, /) -> EighResult:
+    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices (their lower triangle).
+
+    >>> import tetrad as td
+    >>> td.linalg.eigh(td.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    Array([1., 2.], float32)
+    """
+    a, dtype = _square("eigh", x)
+    values, vectors = _run("eigh", a)
+    return EighResult(convert(values, dtype.real), convert(vectors, dtype))
+
+
+def eig(x: Any, /) -> EigResult:
+    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are complex.
+
+    Vectors have length 1 and one element that is real, the greatest; so also when they are differentiated.
+
+    >>> import tetrad as td
+    >>> td.linalg.eig(td.asarray([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
+    Array([0.+1.j, 0.-1.j], complex64)
+    """
+    a, dtype = _square("eig", x)
+    values, vectors = _run("eig", a)
+    return EigResult(convert(values, dtype.complex), convert(vectors, dtype.complex))
+
+
+def eigvals(x: Any, /) -> Array:
+    """Eigenvalues in no order, of any square matrices; they are complex."""
+    a, dtype = _square("eigvals", x)
+    return convert(_eigenvalues(a), dtype.complex)
+
+
+@custom_jvp
+def _eigenvalues(a: Array) -> Array:
+    values: Array = _run("eigvals", a)
+    return values
+
+
+@_eigenvalues.defjvp
+def _eigenvalues_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """By `eig` alone: `eigvals` may find the values in another order."""
+    values, changes = jvp(lambda a: _run("eig", a)[0], primals, tangents)
+    return values, changes
+
+
+def eigvalsh(x: Any, /) -> Array:
+    """Eigenvalues in ascending order, of hermitian matrices (their lower triangle)."""
+    a, dtype = _square("eigvalsh", x)
+    return convert(_run("eigvalsh", a), dtype.real)
+
+
+def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+    """x = U diag(S) Vh, S in descending order. Derivatives need full_matrices=False, or square matrices.
+
+    >>> import tetrad as td
+    >>> td.linalg.svd(td.asarray([[3.0, 0.0], [0.0, 4.0]])).S
+    Array([4., 3.], float32)
+    """
+    a, dtype = _matrix("svd", x)
+    if full_matrices and 0 in a.shape[-2:]:
+        return _nothing_times(a, dtype)
+    u, s, vh = _run("svd", a, full=full_matrices)
+    return SVDResult(convert(u, dtype), convert(s, dtype.real), convert(vh, dtype))
+
+
+def _nothing_times(a: Array, dtype: DType) -> SVDResult:
+    """Of matrices without elements: any orthogonal matrices do."""
+    *lead, m, n = a.shape
+    u, vh = (expand(eye(size, dtype=dtype), (*lead, size, size)) for size in (m, n))
+    return SVDResult(u, zeros((*lead, 0), dtype=dtype.real), vh)
+
+
+def svdvals(x: Any, /) -> Array:
+    """Singular values in descending order."""
+    a, dtype = _matrix("svdvals", x)
+    return convert(_run("svdvals", a), dtype.real)
+
+
+@guarded
+def pinv(x: Any, /, *, rtol: Any = None) -> Array:
+    """The pseudo-inverse. Singular values up to rtol times the largest count as zero; default: max(M, N) * eps.
+
+    >>> import tetrad as td
+    >>> td.linalg.pinv(td.asarray([[2.0, 0.0], [0.0, 0.0]]))
+    Array([[0.5, 0. ],
+           [0. , 0. ]], float32)
+    """
+    a, dtype = _matrix("pinv", x)
+    if 0 in a.shape[-2:]:
+        return zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), dtype=dtype)
+    return convert(_pseudo_inverse(a, _share(a, rtol)), dtype)
+
+
+@custom_jvp
+def _pseudo_inverse(a: Array, share: Array) -> Array:
+    """V diag(1/s) U^H without the singular values up to `share` of the largest."""
+    u, s, vh = _run("svd", a, full=False)
+    is_kept = _above(s, share)
+    inverse = _apply("where", is_kept, _apply("divide", 1, _apply("where", is_kept, s, 1)), 0)
+    return matmul(_apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype)), _adjoint(u))
+
+
+@_pseudo_inverse.defjvp
+def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """-P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, as long as the rank stays; equal singular values do not
+    matter here, though they do to `svd` (Golub and Pereyra, 1973)."""
+    a, share = primals
+    p, t = _pseudo_inverse(a, share), tangents[0]
+    ph, th = _adjoint(p), _adjoint(t)
+    left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
+    outside = _apply("subtract", left, matmul(matmul(left, a), p))
+    inside = _apply("subtract", right, matmul(p, matmul(a, right)))
+    change = _apply("subtract", _apply("add", outside, inside), matmul(p, matmul(t, p)))
+    return p, change
+
+
+def _share(a: Array, rtol: Any) -> Array:
+    """Of the largest singular value: what counts as zero."""
+    if rtol is None:
+        rtol = _longer(a) * (2.0**-23 if a.dtype.real is f32 else 2.0**-52)
+    return convert(rtol, a.dtype.real)
+
+
+def _above(s: Array, share: Array) -> Array:
+    """Which singular values are above that share of the largest."""
+    limit = _apply("multiply", largest(s, axis=-1, keepdims=True), expand_dims(share, axis=-1) if share.ndim else share)
+    return _apply("greater", s, limit)
+
+
+def _longer(a: Array) -> int:
+    m, n = (size.max if isinstance(size, SizeExpr) else size for size in a.shape[-2:])
+    return max(m, n)
+
+
+@guarded
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
+    """How many singular values are above rtol times the largest; default: max(M, N) * eps.
+
+    >>> import tetrad as td
+    >>> td.linalg.matrix_rank(td.asarray([[1.0, 2.0], [2.0, 4.0]]))
+    Array(1, int32)
+    """
+    a, _ = _matrix("matrix_rank", x)
+    if 0 in a.shape[-2:]:
+        return zeros(a.shape[:-2], dtype=i32)
+    s = _run("svdvals", a)
+    return total(convert(_above(s, _share(a, rtol)), i32), axis=-1)
+
+
+# -- norms ------------------------------------------------------------------------------------------------------------
+
+
+@guarded
+def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
+    """The norm of vectors along axes, all by default: (sum of |x|^ord)^(1/ord); inf: the largest, -inf: the smallest.
+
+    >>> import tetrad as td
+    >>> td.linalg.vector_norm(td.asarray([3.0, 4.0]))
+    Array(5., float32)
+    """
+    if not isinstance(ord, Real):
+        raise SettingError("vector_norm: ord", "a number, inf or -inf", ord)
+    (a,), dtype = _numbers(x)
+    axes = axes_of("vector_norm", axis, a.ndim)
+    size = _apply("abs", a) if ord != 2 or a.dtype.is_complex else a
+    if math.isinf(ord):
+        found = _extreme(size, ord, axes, keepdims) if axes else size
+    elif ord == 0:
+        found = total(convert(_apply("not_equal", size, 0), a.dtype.real), axis=axes, keepdims=keepdims)
+    elif ord == 1:
+        found = total(size, axis=axes, keepdims=keepdims)
+    elif ord == 2:
+        found = _apply("sqrt", total(_apply("multiply", size, size), axis=axes, keepdims=keepdims))
+    else:
+        found = _apply("pow", total(_apply("pow", size, float(ord)), axis=axes, keepdims=keepdims), 1 / ord)
+    return convert(found, dtype.real)
+
+
+def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool = False) -> Array:
+    """The largest of magnitudes, which of none is 0, or for a negative sign the smallest, which of none is inf."""
+    if sign < 0:
+        return smallest(size, axis=axes, keepdims=keepdims)
+    around = [a % size.ndim for a in ([axes] if isinstance(axes, int) else axes)]
+    if all(isinstance(size.shape[a], int) and size.shape[a] for a in around):
+        return largest(size, axis=axes, keepdims=keepdims)
+    return _apply("maximum", largest(size, axis=axes, keepdims=keepdims), 0)
+
+
+@guarded
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
+    """The norm of matrices: "fro", "nuc" (sum of singular values), 2 and -2 (largest and smallest of them), 1 and -1
+    (largest and smallest sum of a column), inf and -inf (of a row).
+
+    >>> import tetrad as td
+    >>> td.linalg.matrix_norm(td.asarray([[3.0, 0.0], [0.0, 4.0]]), ord="nuc")
+    Array(7., float32)
+    """
+    a, dtype = _matrix("matrix_norm", x)
+    if ord in ("fro", None):
+        found = vector_norm(a, axis=(-2, -1))
+    elif ord in ("nuc", 2, -2):
+        values = svdvals(a)
+        found = _extreme(values, ord, -1) if isinstance(ord, int | float) else total(values, axis=-1)
+    elif ord in (1, -1, math.inf, -math.inf):
+        sums = total(_apply("abs", a), axis=-2 if abs(ord) == 1 else -1)
+        found = _extreme(sums, ord, -1)
+    else:
+        raise SettingError("matrix_norm: ord", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf", ord)
+    found = convert(found, dtype.real)
+    return reshaped(found, (*found.shape, 1, 1)) if keepdims else found
+
+
+# -- products and pieces ----------------------------------------------------------------------------------------------
+
+
+def matrix_power(x: Any, n: int, /) -> Array:
+    """The n-th power of square matrices, by squaring; negative powers are those of the inverse.
+
+    >>> import tetrad as td
+    >>> td.linalg.matrix_power(td.asarray([[1, 1], [0, 1]]), 5)
+    Array([[1, 5],
+           [0, 1]], int32)
+    """
+    if not isinstance(n, int | np.integer):
+        raise SettingError("matrix_power: n", "an int", n)
+    a = as_array(x)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        fail(ShapeError, f"matrix_power: expected square matrices, got {a.type}")
+    if n < 0:
+        a, n = inv(a), -int(n)
+    result = expand(eye(a.shape[-1], dtype=a.dtype), a.shape) if n == 0 else None
+    while n:
+        if n % 2:
+            result = a if result is None else matmul(result, a)
+        n //= 2
+        a = matmul(a, a) if n else a
+    return result  # type: ignore[return-value]
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
+    """The cross product of vectors of three elements along an axis; the others broadcast.
+
+    >>> import tetrad as td
+    >>> td.linalg.cross(td.asarray([1, 0, 0]), td.asarray([0, 1, 0]))
+    Array([0, 0, 1], int32)
+    """
+    a, b = broadcast_arrays(*common((x1, x2)))
+    along = axis_of("cross", axis, a.ndim)
+    if a.shape[along] != 3:
+        fail(ShapeError, f"cross: needs three elements along axis {axis}, got {a.type}")
+    one, two = ([_element(x, along, i) for i in range(3)] for x in (a, b))
+    parts = [
+        _apply("subtract", _apply("multiply", one[i], two[j]), _apply("multiply", one[j], two[i]))
+        for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
+    return concat(parts, axis=along)
+
+
+def _element(x: Array, axis: int, i: int) -> Array:
+    """One position along an axis, which keeps size 1."""
+    starts = tuple(i if a == axis else 0 for a in range(x.ndim))
+    return sliced(x, starts, tuple(1 if a == axis else n for a, n in enumerate(x.shape)), (1,) * x.ndim)
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Array:
+    """The diagonals of matrices; above the main one for a positive offset, below it for a negative one.
+
+    >>> import tetrad as td
+    >>> td.linalg.diagonal(td.asarray([[1, 2], [3, 4]]))
+    Array([1, 4], int32)
+    """
+    a = as_array(x)
+    if a.ndim < 2:
+        fail(ShapeError, f"diagonal: expected a matrix, or matrices along leading axes, got {a.type}")
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    count = _diagonal_size(a, m, n, offset)
+    flat = reshaped(a, (*lead, m * n))
+    first = (offset if offset >= 0 else -offset * n) if count != 0 else 0
+    step = n + 1 if isinstance(n, int) else fail(ShapeError, f"diagonal: the columns of {a.type} must be known")
+    return sliced(flat, (*(0,) * len(lead), first), (*lead, count), (*(1,) * len(lead), step))
+
+
+def _diagonal_size(a: Array, m: Size, n: Size, offset: int) -> Size:
+    if m == n and offset == 0:
+        return m
+    if not isinstance(m, int) or not isinstance(n, int):
+        fail(ShapeError, f"diagonal: both sizes of the matrices must be known, got {a.type}")
+    return max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
+    """The sum of the diagonals of matrices.
+
+    >>> import tetrad as td
+    >>> td.linalg.trace(td.asarray([[1, 2], [3, 4]]))
+    Array(5, int32)
+    """
+    return total(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def outer(x1: Any, x2: Any, /) -> Array:
+    """The products of all elements of one vector with all of another.
+
+    >>> import tetrad as td
+    >>> td.linalg.outer(td.asarray([1, 2]), td.asarray([3, 4]))
+    Array([[3, 4],
+           [6, 8]], int32)
+    """
+    a, b = common((x1, x2))
+    if a.ndim != 1 or b.ndim != 1:
+        fail(ShapeError, f"outer: expected two vectors, got {a.type} and {b.type}")
+    return _apply("multiply", expand_dims(a, axis=1), expand_dims(b, axis=0))
+
+
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+    "tensordot", "trace", "triangular_solve", "vecdot", "vector_norm",
+]  # fmt: skip
+
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        raise lazy.module("tetrad.array.suggestions").absent("linalg", name)
+
+
+def __dir__() -> list[str]:
+    return __all__

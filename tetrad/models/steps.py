@@ -1,0 +1,172 @@
+"""Models, programs: the compiled steps of one model. Weights in, functions from tokens to logits out.
+
+One program serves chunks of any length (a Dim), one a single token; both are the same Python function, and each layer
+is a call, so equal layers are compiled once. Weights are constants of the programs: they lie where they were loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tetrad.backends.cpu.memory import Storage
+from tetrad.compiler.known import Known
+from tetrad.core import lazy
+from tetrad.core.dtypes import DType, f16
+from tetrad.core.errors import UnsupportedError
+from tetrad.core.sizes import Dim, plain
+from tetrad.core.types import ArrayType
+from tetrad.formats.gguf import Pin
+from tetrad.models.arch import Architecture, BlockInputs, Keeps, TokenBatch
+from tetrad.models.config import Config
+from tetrad.models.library import td
+from tetrad.trace.array import Array, array_type
+
+CHUNK = 512  # tokens of one step, at most
+DONATED = tuple(range(4, 12))  # arguments of a step that are its state, if it has so many
+
+
+class Step:
+    """The function that is compiled, and what it closes over. `layers[i]` are the weights of block i by short names.
+
+    It knows nothing of the programs made of it: with the last reference to those the weights go, without a search for
+    cycles.
+    """
+
+    def __init__(
+        self,
+        arch: Architecture[Any],
+        config: Config,
+        outer: Mapping[str, Array],
+        layers: list[dict[str, Array]],
+        has_head: bool = True,
+    ) -> None:
+        self.arch, self.config, self.outer, self.layers, self.has_head = arch, config, outer, layers, has_head
+
+    @cached_property
+    def block(self) -> Any:
+        jit = lazy.module("tetrad.compiler.native_jit").jit
+        return jit(block_function(self.arch, self.config), static_argnames=("kind",))
+
+    def name(self) -> str | None:
+        """Everything that `step` depends on besides the arrays; None for what others have added to."""
+        functions = [f"{function.__module__}.{function.__qualname__}" for function in self.arch.functions()]
+        if type(self) is not Step or not all(name.startswith("tetrad.models.") for name in functions):
+            return None
+        names = [*self.outer, *(f"{i} {short}" for i, weights in enumerate(self.layers) for short in weights)]
+        return f"{functions} {self.config!r} {self.has_head} {names}"
+
+    def arrays(self) -> list[Array]:
+        """The weights, in the order of their names."""
+        return [*self.outer.values(), *(weight for weights in self.layers for weight in weights.values())]
+
+    def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *state: Array) -> tuple[Array, ...]:
+        """Logits (without a head: hidden states) after the tokens numbered `rows` of the batch, and the state that
+        includes all tokens."""
+        arch, c, batch = self.arch, self.config, TokenBatch(tokens, slot, position)
+        kinds = arch.kinds(c)
+        x = arch.inputs(c, self.outer, batch)
+        shared = {kind: arch.shared(kind, batch) for kind in dict.fromkeys(kinds)}
+        for i, (kind, weights) in enumerate(zip(kinds, self.layers, strict=True)):
+            x, state = self.block(weights, x, slot, position, state, np.int32(i), shared[kind], kind=kind)
+        x = arch.output(c, self.outer, td.take(x, rows, axis=0))
+        return arch.head(c, self.outer, x) if self.has_head and arch.head else x, *state
+
+
+def block_function(arch: Architecture[Any], config: Config) -> Callable[..., Any]:
+    """A block as a function of its weights: all layers share what is compiled of it."""
+
+    def run_block(
+        weights: Any, x: Any, slot: Any, position: Any, state: Any, layer: Any, shared: Any, *, kind: Any
+    ) -> Any:
+        at = BlockInputs(slot, position, layer, kind, shared, state)
+        x, at = arch.block(config, weights, x, at)
+        return x, at.state
+
+    return run_block
+
+
+class Programs:
+    """The step of a model, compiled when first used. `files` are those that weights are still read from, in place."""
+
+    def __init__(self, step: Step, files: tuple[Pin, ...] = ()) -> None:
+        self.step, self.config, self.files, self.arch = step, step.config, files, step.arch
+
+    @cached_property
+    def chunks(self) -> Known:
+        """The step for any number of tokens: those of a chunk, or of a text that cannot be cut."""
+        most = max(CHUNK, 1 << (self.config.context - 1).bit_length()) if self.is_uncut else CHUNK
+        count = {0: Dim("tokens", max=most)}
+        dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=most)}}
+        return Known(self.step.step, self.step.name, self.step.arrays, donated=DONATED, dims=dims)
+
+    @cached_property
+    def singles(self) -> Known:
+        """The same for one token."""
+        return Known(self.step.step, self.step.name, self.step.arrays, donated=DONATED)
+
+    @property
+    def is_uncut(self) -> bool:
+        """A sequence is evaluated in one step."""
+        return self.arch.state.keeps is Keeps.NOTHING
+
+    @property
+    def chunk(self) -> Any:
+        """logits, *state = chunk(tokens, slot, position, rows, *state) for any number of tokens."""
+        return self.chunks.jitted
+
+    @property
+    def single(self) -> Any:
+        """The same for one token."""
+        return self.singles.jitted
+
+    @property
+    def layers(self) -> list[dict[str, Array]]:
+        return self.step.layers
+
+    @property
+    def outer(self) -> Mapping[str, Array]:
+        return self.step.outer
+
+    @property
+    def is_encoder(self) -> bool:
+        """It gives hidden states, and no logits to choose tokens from."""
+        return self.arch.head is None
+
+    def check_predicts(self, what: str) -> None:
+        if self.is_encoder:
+            message = f"{what}: {self.config.arch} is an encoder, it has no output that predicts tokens"
+            raise UnsupportedError(message, hint="model.embed(texts) or `tetrad embed` give the vectors of texts")
+
+    def without_head(self) -> Programs:
+        """The same model, whose steps give hidden states in place of logits."""
+        step = self.step
+        return Programs(Step(step.arch, step.config, step.outer, step.layers, has_head=False), self.files)
+
+    def check_files(self) -> None:
+        """Raises if weights that lie in a file may have changed with it."""
+        for file in self.files:
+            file.check()
+
+    def state(self, slots: int, context: int, dtype: DType = f16) -> tuple[Array, ...]:
+        """A state of zeros; pages of memory come when they are first written."""
+        kinds = self.arch.state.types(self.config, slots, context, dtype)
+        try:
+            return tuple(zeros(kind) for kind in kinds)
+        except MemoryError:
+            sizes = [plain(kind.nbytes) for kind in kinds]
+            what = "keys and values" if self.arch.state.keeps is Keeps.TOKENS else "the state"
+            message = f"{sum(sizes) / 2**30:.2f} GiB for {what}, {context} tokens a sequence"
+            hint = "\n  hint: load with a smaller context, or kv='q8_0'"
+            raise MemoryError(f"tetrad: cannot allocate {message}{hint}") from None
+
+
+def zeros(kind: ArrayType) -> Array:
+    """An array of zeros in memory that compiled code may take over."""
+    nbytes = plain(kind.nbytes)
+    raw = np.zeros(nbytes + 64, np.uint8)
+    start = raw.__array_interface__["data"][0]
+    return Array.from_storage(array_type(kind.dtype, kind.shape), Storage(start + -start % 64, nbytes, raw))

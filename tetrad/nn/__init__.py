@@ -1,0 +1,325 @@
+"""Neural-network functions: compositions of the public functions, so every transform and fusion rule applies to them.
+
+Receives arrays (activations, weights) and settings, returns arrays. Statistics of f16 and bf16 are computed in f32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tetrad.array import functions as td
+from tetrad.array.creation import positions
+from tetrad.core import lazy
+from tetrad.core.dtypes import DType, as_dtype, f32
+from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.floats import guarded
+from tetrad.core.op import REGISTRY
+from tetrad.ops.movement import stop_gradient
+from tetrad.trace.array import Array, fail
+from tetrad.trace.operands import as_array, axis_of, elementwise
+
+Axis = int | Sequence[int]
+LAZY = ("dot_product_attention", "initializers")  # loaded when first used
+
+
+def relu(x: Any) -> Array:
+    """max(x, 0); NaN propagates.
+
+    >>> import tetrad as td
+    >>> relu(td.asarray([-1.0, 2.0]))
+    Array([0., 2.], float32)
+    """
+    x = as_array(x)
+    return td.where(x <= 0, 0, x)  # type: ignore[no-any-return]  # not maximum: at 0 its derivative is 0
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
+    """x where it is positive, a small multiple of x elsewhere."""
+    x = as_array(x)
+    return td.where(x >= 0, x, negative_slope * x)  # type: ignore[no-any-return]
+
+
+def elu(x: Any, alpha: float = 1.0) -> Array:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    x = as_array(x)
+    return td.where(x > 0, x, alpha * td.expm1(td.where(x > 0, 0, x)))  # type: ignore[no-any-return]
+
+
+def sigmoid(x: Any) -> Array:
+    """1 / (1 + exp(-x))"""
+    return td.sigmoid(x)  # type: ignore[no-any-return]
+
+
+def silu(x: Any) -> Array:
+    """x * sigmoid(x), also called swish."""
+    return elementwise(REGISTRY["silu"], (x,), {})
+
+
+def softplus(x: Any) -> Array:
+    """log(1 + exp(x)), without overflow.
+
+    >>> import tetrad as td
+    >>> softplus(td.asarray([-1000.0, 1000.0]))
+    Array([   0., 1000.], float32)
+    """
+    return elementwise(REGISTRY["softplus"], (x,), {})
+
+
+@guarded
+def gelu(x: Any, *, approximate: bool = True) -> Array:
+    """x times the normal distribution function of x; `approximate` takes the formula with tanh.
+
+    >>> import tetrad as td
+    >>> gelu(td.asarray([0.0, 100.0]), approximate=False)
+    Array([  0., 100.], float32)
+    """
+    return _gated(x, _rising, 40.0) if approximate else elementwise(REGISTRY["gelu"], (x,), {})
+
+
+def _rising(x: Array) -> Array:
+    """(1 + tanh(y)) / 2, as sigmoid(2 y): it keeps its digits where tanh is nearly -1."""
+    return sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * (x * x * x)))
+
+
+def _gated(x: Any, gate: Callable[[Array], Array], far: float) -> Array:
+    """x * gate(x), for a gate that is 0 or 1 beyond `far`: 0 * inf must not be met there, nor in a derivative."""
+    wide, dtype = _wide(x)
+    wide = wide if wide.dtype.is_float else td.astype(wide, f32)
+    beyond = td.abs(wide) > far
+    near = td.where(beyond, 0, wide)
+    result = td.where(beyond, td.maximum(wide, 0), near * gate(near))
+    return td.astype(result, dtype) if dtype.is_float else result
+
+
+def relu6(x: Any) -> Array:
+    """x held between 0 and 6; the derivative at the ends is 0."""
+    x = as_array(x)
+    return td.where(x <= 0, 0, td.where(x >= 6, 6, x))  # type: ignore[no-any-return]
+
+
+def celu(x: Any, alpha: float = 1.0) -> Array:
+    """x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere."""
+    x = as_array(x)
+    return td.where(x > 0, x, alpha * td.expm1(td.where(x > 0, 0, x) / alpha))  # type: ignore[no-any-return]
+
+
+def selu(x: Any) -> Array:
+    """`elu` with the numbers that keep mean 0 and variance 1 from layer to layer (Klambauer et al. 2017)."""
+    return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)  # type: ignore[no-any-return]
+
+
+def glu(x: Any, axis: int = -1) -> Array:
+    """The first half along an axis, times the sigmoid of the second.
+
+    >>> import tetrad as td
+    >>> glu(td.asarray([3.0, 0.0]))
+    Array([1.5], float32)
+    """
+    x = as_array(x)
+    size = x.shape[axis_of("glu", axis, x.ndim)]
+    if isinstance(size, int) and size % 2:
+        fail(ShapeError, f"glu: axis {axis} of {x.type} has no halves")
+    moved = td.moveaxis(x, axis, -1)
+    pairs = td.reshape(moved, (*moved.shape[:-1], 2, -1))
+    return td.moveaxis(pairs[..., 0, :] * sigmoid(pairs[..., 1, :]), -1, axis)
+
+
+def hard_sigmoid(x: Any) -> Array:
+    """A straight line in place of the sigmoid, from 0 at -3 to 1 at 3."""
+    return relu6(as_array(x) + 3.0) / 6.0  # type: ignore[no-any-return]
+
+
+def hard_silu(x: Any) -> Array:
+    """x * hard_sigmoid(x), also called hard swish."""
+    x = as_array(x)
+    beyond = td.logical_or(x <= -3, x >= 3)
+    near = td.where(beyond, 0, x)  # 0 * inf must not be met, nor in a derivative
+    return td.where(beyond, td.maximum(x, 0), near * hard_sigmoid(near))  # type: ignore[no-any-return]
+
+
+def hard_tanh(x: Any) -> Array:
+    """x held between -1 and 1; the derivative at the ends is 1."""
+    x = as_array(x)
+    return td.where(x > 1, 1, td.where(x < -1, -1, x))  # type: ignore[no-any-return]
+
+
+def log_sigmoid(x: Any) -> Array:
+    """The logarithm of the sigmoid, accurate where that underflows.
+
+    >>> import tetrad as td
+    >>> log_sigmoid(td.asarray([-1000.0, 1000.0]))
+    Array([-1000.,    -0.], float32)
+    """
+    return -softplus(-as_array(x))
+
+
+def mish(x: Any) -> Array:
+    """x * tanh(softplus(x))"""
+    return _gated(x, lambda near: td.tanh(softplus(near)), 800.0)
+
+
+def soft_sign(x: Any) -> Array:
+    """x / (1 + |x|)"""
+    x = as_array(x)
+    beyond = td.abs(x) > 1
+    near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, x, 1)  # of infinity the inverse is 0
+    return td.where(beyond, td.sign(x) / (td.abs(inverse) + 1), near / (td.abs(near) + 1))  # type: ignore[no-any-return]
+
+
+def squareplus(x: Any, b: float = 4) -> Array:
+    """(x + sqrt(x**2 + b)) / 2: like softplus, from a square root."""
+    x = as_array(x)
+    beyond = td.abs(x) > 1
+    near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, td.abs(x), 1)
+    # Far from 0 it is max(x, 0) and a rest, in which neither squares overflow nor equal numbers cancel.
+    rest = 0.5 * b * inverse / (1 + td.sqrt(1 + b * td.square(inverse)))
+    return td.where(beyond, td.maximum(x, 0) + rest, (near + td.sqrt(td.square(near) + b)) / 2)  # type: ignore[no-any-return]
+
+
+def _wide(x: Any) -> tuple[Array, DType]:
+    """The array in at least 32 bits, and the dtype to return."""
+    x = as_array(x)
+    return (td.astype(x, f32), x.dtype) if x.dtype.is_float and x.dtype.bits < 32 else (x, x.dtype)
+
+
+def _largest(x: Array, axis: Axis) -> Array:
+    """The largest element, as a number to subtract: the result does not depend on it, so no derivative follows it."""
+    return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
+def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+    """exp(x) over its sum along an axis; `where`: of these elements only, the others are 0.
+
+    >>> import tetrad as td
+    >>> softmax(td.asarray([0.0, 0.0]))
+    Array([0.5, 0.5], float32)
+    """
+    wide, dtype = _wide(x)
+    wide = wide if wide.dtype.is_float or wide.dtype.is_complex else td.astype(wide, f32)
+    if where is not None:  # not -inf, which would make derivatives NaN where nothing is left
+        wide = td.where(where, wide, float(td.finfo(wide.dtype).min))
+    axes = axis if isinstance(axis, int) else tuple(axis)
+    result = lazy.module("tetrad.nn.softmax_rule").softmax(wide, axes)
+    result = result if where is None else td.where(where, result, 0)
+    return td.astype(result, dtype) if dtype.is_float else result
+
+
+def log_softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+    """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the others are -inf."""
+    wide, dtype = _wide(x)
+    wide = wide if where is None else td.where(where, wide, float(td.finfo(wide.dtype).min))
+    apart = wide - _largest(wide, axis)
+    result = apart - td.log(td.sum(td.exp(apart), axis=axis, keepdims=True))
+    result = result if where is None else td.where(where, result, -math.inf)
+    return td.astype(result, dtype) if dtype.is_float else result
+
+
+def logsumexp(
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None
+) -> Array:
+    """The logarithm of the sum of b exp(x), without overflow; `where`: of these elements only.
+
+    >>> import tetrad as td
+    >>> round(float(logsumexp(td.asarray([1000.0, 1000.0]))), 3)
+    1000.693
+    """
+    wide, dtype = _wide(x)
+    wide = wide if b is None else td.where(td.equal(b, 0), -math.inf, wide)  # not 0 times infinity
+    wide = wide if where is None else td.where(where, wide, -math.inf)
+    axes = tuple(range(wide.ndim)) if axis is None else axis
+    top = _largest(wide, axes)
+    finite = td.where(top == -math.inf, 0, top)  # infinities must not meet; +inf is the result where it is the largest
+    parts = td.exp(wide - finite)
+    result = td.log(td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)) + finite
+    result = td.where(top == math.inf, top, result)
+    result = result if keepdims else td.squeeze(result, axes)
+    return td.astype(result, dtype) if dtype.is_float else result
+
+
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1, eps: float = 1e-5) -> Array:
+    """x with mean 0 and variance 1 along one axis or several, then scaled and shifted.
+
+    `weight` and `bias` lie along these axes, in the order of the array; of as many axes as x, they broadcast.
+
+    >>> import tetrad as td
+    >>> layer_norm(td.asarray([1.0, 3.0]), eps=0.0)
+    Array([-1.,  1.], float32)
+    >>> layer_norm(td.asarray([[1.0, 5.0], [3.0, 5.0]]), td.asarray([1.0, 2.0]), axis=0, eps=0.0, bias=td.ones(2))[:, 0]
+    Array([0., 3.], float32)
+    """
+    wide, dtype = _wide(x)
+    apart = wide - td.mean(wide, axis=axis, keepdims=True)
+    scale = td.rsqrt(td.mean(td.square(apart), axis=axis, keepdims=True) + eps)
+    return _affine(apart * scale, weight, bias, dtype, axis)
+
+
+def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) -> Array:
+    """x over its root mean square along one axis or several, then scaled by a weight that lies along them."""
+    wide, dtype = _wide(x)
+    scale = td.rsqrt(td.mean(td.square(wide), axis=axis, keepdims=True) + eps)
+    return _affine(wide * scale, weight, None, dtype, axis)
+
+
+def _affine(x: Array, weight: Any, bias: Any, dtype: DType, axis: Axis) -> Array:
+    scaled = x if weight is None else x * _along(weight, x, axis)
+    shifted = scaled if bias is None else scaled + _along(bias, x, axis)
+    return td.astype(shifted, dtype) if dtype.is_float else shifted
+
+
+def _along(values: Any, x: Array, axis: Axis) -> Any:
+    """Values of the normalised axes (of the last of them, if they have fewer axes), shaped to broadcast along these."""
+    if isinstance(values, bool | int | float | complex):
+        return values
+    axes = sorted(axis_of("norm", one, x.ndim) for one in ((axis,) if isinstance(axis, int) else axis))
+    array = as_array(values)
+    if not array.ndim or array.ndim > len(axes):
+        return array
+    sizes = dict(zip(axes[-array.ndim :], array.shape, strict=True))
+    return td.reshape(array, tuple(sizes.get(i, 1) for i in range(min(sizes), x.ndim)))
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Array:
+    """x @ weight.T + bias, with weight [outputs, inputs] as model files store it.
+
+    >>> import tetrad as td
+    >>> linear(td.ones((2, 3)), td.ones((4, 3)), td.zeros(4)).shape
+    (2, 4)
+    """
+    result = td.matmul(x, td.matrix_transpose(weight))
+    return result if bias is None else result + bias
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = f32, axis: int = -1) -> Array:
+    """A new axis with 1 at the class and 0 elsewhere; a class out of range gives zeros.
+
+    >>> import tetrad as td
+    >>> one_hot(td.asarray([0, 2]), 3)
+    Array([[1., 0., 0.],
+           [0., 0., 1.]], float32)
+    """
+    x = as_array(x)
+    if not x.dtype.is_integer:
+        fail(DtypeError, f"one_hot: classes are integers, got {x.type}", "convert them with astype")
+    hit = td.equal(td.expand_dims(x, axis=-1), positions(num_classes))
+    return td.moveaxis(td.astype(hit, as_dtype(dtype)), -1, axis)
+
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "layer_norm", "leaky_relu",
+    "linear", "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6", "rms_norm", "selu",
+    "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *LAZY,
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "initializers":
+        return lazy.module("tetrad.nn.initializers")
+    if name == "dot_product_attention":
+        return lazy.module("tetrad.nn.attention").dot_product_attention
+    raise lazy.module("tetrad.array.suggestions").absent("nn", name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,74 @@
+"""Lowering, products with float weights in place: lanes along the columns, which lie next to each other in both sides.
+
+A workgroup takes some rows of the weight and all rows of x. Tiles of both wait in registers, so a vector of the weight
+is loaded (and widened, if it is of half precision) once for several rows of x. The order is that of
+`ops.matmul.linear`.
+"""
+
+from __future__ import annotations
+
+from tetrad.core.dtypes import f32
+from tetrad.core.sizes import ceil_div, product
+from tetrad.graph.group import Group
+from tetrad.kernel.build import Val
+from tetrad.loopnest.frame import LANES, Frame
+from tetrad.schedule.nodes import Launch
+
+ROWS = 24  # of the weight, in a workgroup
+TALLEST = 6  # rows of x in a tile
+
+
+def lower_row_matmul(frame: Frame, group: Group) -> Launch:
+    return RowMatmul(frame, group).launch()
+
+
+class RowMatmul:
+    """The kernel of one product: a tile is some rows of x times some rows of the weight."""
+
+    def __init__(self, frame: Frame, group: Group) -> None:
+        self.frame, self.k, self.group = frame, frame.k, group
+        self.x, self.w = group.root.inputs
+        self.out = frame.output(frame.memory.slots[group.root])
+        self.rows, self.outputs = group.root.type.shape
+        self.columns = self.x.type.shape[1]
+        tile = frame.memory.target.f32_tile
+        self.held = tile.rows * tile.vectors  # accumulators that fit into registers
+        self.tall = max(1, min(self.held // 3, TALLEST))
+
+    def launch(self) -> Launch:
+        k, sizes = self.k, self.frame.sizes
+        start = k.group_id() * ROWS
+        end = k.min(start + ROWS, sizes.val(self.outputs))
+        rows = sizes.val(self.rows)
+        whole = rows // self.tall * self.tall
+        with k.loop(whole, 0, self.tall) as row:
+            self.walk_outputs(row, self.tall, start, end)
+        with k.loop(rows, whole) as row:
+            self.walk_outputs(row, 1, start, end)
+        flops = product((self.rows, self.outputs, self.columns)) * 2
+        return self.frame.finish(ceil_div(self.outputs, ROWS), self.group, flops=flops)
+
+    def walk_outputs(self, row: Val, tall: int, start: Val, end: Val) -> None:
+        k, wide = self.k, self.held // tall
+        whole = start + (end - start) // wide * wide
+        with k.loop(whole, start, wide) as output:
+            self.run_tile(row, tall, output, wide)
+        with k.loop(end, whole) as output:
+            self.run_tile(row, tall, output, 1)
+
+    def run_tile(self, row: Val, tall: int, output: Val, wide: int) -> None:
+        k, frame = self.k, self.frame
+        rows, outputs = [row + i for i in range(tall)], [output + j for j in range(wide)]
+        accs = {(i, j): k.local(0.0, f32) for i in range(tall) for j in range(wide)}
+        columns = frame.sizes.val(self.columns)
+        with k.loop(columns, 0, LANES) as first:
+            lane = first + k.lane()
+            with frame.within(lane, columns, self.columns):
+                right = [frame.reading.wide(self.w, (at, lane)) for at in outputs]
+                for i, at in enumerate(rows):
+                    left = frame.reading.wide(self.x, (at, lane))
+                    for j in range(wide):
+                        accs[i, j].set(k.fma(left, right[j], accs[i, j]))
+        for (i, j), acc in accs.items():
+            place = rows[i] * frame.sizes.val(self.outputs) + outputs[j]
+            k.store(self.out, place, k.reduce_lanes("add", acc))

@@ -1,0 +1,73 @@
+"""Lowering, rounds: `unroll=n` of a scan, n steps in every round of its loop and what is left after them.
+
+A scan that is one kernel has rounds inside it (`lower.scan_in_lanes`). Any other becomes, graph in and graph out, a
+scan over blocks of n rows whose body is n steps, fused and planned together, and a scan of the steps that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tetrad.graph.build import fresh_like, make_graph, make_parameter
+from tetrad.graph.loops import make_scan, replace_loops, scan
+from tetrad.graph.nested import innermost_first, replace_graphs
+from tetrad.graph.nodes import Graph, Node
+from tetrad.ops.calculus import reshape, run, sliced
+from tetrad.passes.unroll import steps_of
+
+
+def in_rounds(graph: Graph, in_one: Callable[[Node], bool]) -> Graph:
+    """The program with rounds in every scan that wants them, but for those that will be one kernel."""
+
+    def rounds_of(loop: Node) -> tuple[Node, ...] | None:
+        return scan_in_rounds(loop) if wants_rounds(loop) and not in_one(loop) else None
+
+    done: dict[Graph, Graph] = {}
+    for part in innermost_first(graph):
+        done[part] = replace_loops(replace_graphs(part, done), rounds_of)
+    return done[graph]
+
+
+def wants_rounds(node: Node) -> bool:
+    """A length that is a Dim has no number of rounds: its loop of the schedule stays as it is."""
+    if node.op is not scan:
+        return False
+    length, steps = node.param("length"), node.param("unroll")
+    return isinstance(length, int) and 1 < steps < length
+
+
+def scan_in_rounds(node: Node) -> tuple[Node, ...]:
+    """The results of a scan: of its rounds, then of the steps that are left, which are the first rows in reverse."""
+    length, unroll, reverse = (node.param(name) for name in ("length", "unroll", "reverse"))
+    fixed, count = node.param("consts"), node.param("carries")
+    consts, state, xs = node.inputs[:fixed], node.inputs[fixed : fixed + count], node.inputs[fixed + count :]
+    left = length % unroll
+    number, start = length // unroll, left if reverse else 0
+    blocks = [in_blocks(rows(x, start, length - left), unroll) for x in xs]
+    made = make_scan(round_of(node), consts, state, blocks, length=number, reverse=reverse, source=node.source)
+    ys = [reshape(y, (length - left, *y.type.shape[2:])) for y in made[count:]]
+    if not left:
+        return (*made[:count], *ys)
+    rest = [rows(x, 0 if reverse else length - left, left) for x in xs]
+    last = make_scan(node.param("body"), consts, made[:count], rest, length=left, reverse=reverse, source=node.source)
+    pairs = zip(last[count:], ys, strict=True) if reverse else zip(ys, last[count:], strict=True)
+    return (*last[:count], *(run("concat", *pair, axis=0) for pair in pairs))
+
+
+def rows(x: Node, start: int, size: int) -> Node:
+    return x if size == x.type.shape[0] else sliced(x, 0, start, size)
+
+
+def in_blocks(x: Node, size: int) -> Node:
+    return reshape(x, (x.type.shape[0] // size, size, *x.type.shape[1:]))
+
+
+def round_of(node: Node) -> Graph:
+    """constants, carries, blocks of rows -> carries, blocks of results."""
+    body, unroll = node.param("body"), node.param("unroll")
+    split = node.param("consts") + node.param("carries")
+    state = fresh_like(body.inputs[:split])
+    blocks = [make_parameter(x.type.with_shape((unroll, *x.type.shape)), -1, fresh=True) for x in body.inputs[split:]]
+    consts = node.param("consts")
+    made = steps_of(body, state[:consts], state[consts:], blocks, unroll, node.param("reverse"))
+    return make_graph(body.name, [*state, *blocks], made)

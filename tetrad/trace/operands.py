@@ -1,0 +1,284 @@
+"""Tracing, operands: from what users pass (arrays, NumPy arrays, Python numbers, sizes) to what an op takes.
+
+Receives an op's name and loose operands; converts, promotes and broadcasts them; returns the op applied. Every public
+function goes through here, so the rules of promotion and broadcasting hold everywhere alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype
+from tetrad.core.errors import AxisError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
+from tetrad.core.floats import are_plain, guarded
+from tetrad.core.op import REGISTRY, Op
+from tetrad.core.owners import is_lasting
+from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
+from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
+from tetrad.ops.rules import broadcast_shapes
+from tetrad.trace.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
+from tetrad.trace.context import current_trace
+
+Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
+
+
+def run(name: str, *args: Array, **params: Any) -> Array:
+    """Apply an op of the registry."""
+    result: Array = REGISTRY[name](*args, **params)
+    return result
+
+
+def is_operand(x: object) -> bool:
+    return isinstance(x, Operand) or hasattr(x, "__array__")
+
+
+def as_array(x: Any) -> Array:
+    """An array from an operand; Python numbers take the default dtype of their kind. What somebody may write to is
+    copied: the result may be the array itself, or a view of it."""
+    return kept(borrowed(x))
+
+
+def borrowed(x: Any) -> Array:
+    """The same over the memory of a NumPy array, for functions that only read it."""
+    if isinstance(x, Array):
+        return x
+    if type(x) in WEAK:
+        return scalar(x, WEAK[type(x)])
+    if isinstance(x, SizeExpr):
+        return size_array(x, WEAK[int])
+    if is_operand(x):
+        return lent(np.asarray(x))
+    fail(DtypeError, f"expected an array or a number, got {type(x).__name__}", "convert with td.asarray")
+
+
+def owned(x: Any) -> Any:
+    """An operand whose values nobody changes; numbers stay numbers."""
+    return x if type(x) in WEAK else as_array(x)
+
+
+def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_numpy) -> Array:
+    """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    try:
+        return over(values)
+    except TetradError as error:
+        raise located(error) from None
+
+
+def lent(values: np.ndarray) -> Array:
+    """The same, to be read only now if somebody may write to it."""
+    return wrap(values) if is_lasting(values) else wrap(values, Borrowed.over)
+
+
+def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
+    """A Python number as an array without axes."""
+    if isinstance(value, complex):
+        if not dtype.is_complex:
+            fail(DtypeError, f"the number {value} does not fit {dtype}", "take a part: value.real or value.imag")
+    elif dtype.is_integer and not dtype_holds(dtype, value):
+        fail(DtypeError, f"the number {value} does not fit {dtype}", "convert the array with astype first")
+    with np.errstate(all="ignore"):
+        return Array.from_numpy(np.asarray(value, dtype.np) if are_plain() else under_own_floats(value, dtype))
+
+
+@guarded
+def under_own_floats(value: complex, dtype: DType) -> np.ndarray:
+    return np.asarray(value, dtype.np)
+
+
+def dtype_holds(dtype: DType, value: float) -> bool:
+    info = np.iinfo(dtype.np)
+    return math.isfinite(value) and info.min <= value <= info.max
+
+
+def kind_of(x: Any) -> Kind:
+    """The dtype of an array; the type of a Python number, which takes the dtype of what it meets."""
+    if isinstance(x, Array):
+        return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
+    if type(x) in WEAK:
+        return type(x)
+    if type(x) is np.ndarray and x.dtype.isnative:
+        return dtype_of(x.dtype)
+    return int if isinstance(x, SizeExpr) else borrowed(x).type.dtype
+
+
+def convert(x: Any, dtype: DType) -> Array:
+    """An operand as an array of this dtype."""
+    if isinstance(x, TracedArray) and x.wide is not None and x.type.dtype is not dtype:
+        return convert(TracedArray.of(x.wide, x.trace), dtype)
+    if isinstance(x, Array):
+        return x if x.type.dtype is dtype else run("cast", x, dtype=dtype)
+    if type(x) in WEAK:
+        return scalar(x, dtype)
+    return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(borrowed(x), dtype)
+
+
+def dtype_of(like: Any) -> DType:
+    """The dtype a user named."""
+    try:
+        return as_dtype(like)
+    except TetradError as error:
+        raise located(error) from None
+
+
+def common(args: Sequence[Any], style: str = "numeric") -> list[Array]:
+    """The operands as arrays, promoted."""
+    try:
+        dtypes = operand_dtypes(style, [kind_of(x) for x in args])
+    except TetradError as error:
+        raise located(error) from None
+    return [convert(x, dtype) for x, dtype in zip(args, dtypes, strict=True)]
+
+
+def common_dtype(args: Sequence[Any]) -> DType:
+    try:
+        return result_dtype(_kind_or_dtype(x) for x in args)
+    except TetradError as error:
+        raise located(error) from None
+
+
+def _kind_or_dtype(x: Any) -> Kind:
+    """Like kind_of, and dtypes count as themselves."""
+    if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in WEAK:
+        return dtype_of(x)
+    return kind_of(x)
+
+
+def broadcast(name: str, arrays: Sequence[Array]) -> list[Array]:
+    """All arrays with one shape."""
+    if all(a.type.shape == arrays[0].type.shape for a in arrays):
+        return list(arrays)
+    try:
+        shape = broadcast_shapes(name, *(a.type for a in arrays))
+    except TetradError as error:
+        raise located(error) from None
+    if any(isinstance(a, TracedArray) for a in arrays):
+        arrays = [traced(a) for a in arrays]  # repeated by the program, not stored as a large constant
+    return [expand(a, shape) for a in arrays]
+
+
+def expand(x: Array, shape: Shape) -> Array:
+    if x.type.shape == shape:
+        return x
+    return run("expand", x if is_static(shape) else traced(x), shape=shape)
+
+
+def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:
+    """An elementwise op on loose operands."""
+    result: Array = op(*broadcast(op.name, common(args, op.promote)), **params)
+    return result
+
+
+def traced(x: Array) -> Array:
+    """The array as a node of the current trace, if there is one: what follows is recorded, not evaluated."""
+    trace = current_trace()
+    return x if trace is None or isinstance(x, TracedArray) else TracedArray.of(node_of(x, trace), trace)
+
+
+def filled(value: Array, shape: Shape) -> Array:
+    """An array of one repeated value. While tracing it is recorded, so it takes no memory until the program runs."""
+    return run("expand", traced(value), shape=shape)
+
+
+def size_array(size: Size, dtype: DType) -> Array:
+    """A size as a number the program computes with: known now, or counted when the program runs."""
+    if isinstance(size, int):
+        return scalar(size, dtype)
+    if current_trace() is None:
+        fail(TraceError, f"the size {size} is only known inside a compiled function")
+    total = scalar(0, dtype)
+    for monomial, factor in size.terms:
+        term = scalar(factor, dtype)
+        for atom in monomial:
+            term = run("multiply", term, _count(atom, dtype))
+        total = run("add", total, term)
+    return total
+
+
+def _count(atom: Atom, dtype: DType) -> Array:
+    """How many elements an axis of this size has: ones, added up."""
+    ones = filled(scalar(1, dtype), (SizeExpr((((atom,), 1),)),))
+    return run("reduce_sum", ones, axes=(0,))
+
+
+def axis_of(name: str, axis: int, rank: int) -> int:
+    """A checked axis, counted from the front."""
+    if not isinstance(axis, int | np.integer):
+        hint = "list it in static_argnums or static_argnames" if isinstance(axis, Array) else None
+        fail(ShapeError, f"{name}: the axis must be an int, got {axis!r}", hint)
+    if not -rank <= axis < rank:
+        hint = f"axes go from {-rank} to {rank - 1}" if rank else "axis=None, or leave it out"
+        fail(AxisError, f"{name}: axis {axis} is out of range for an array with {rank} axes", hint)
+    return int(axis) % rank
+
+
+def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Checked axes, in order; None means all."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(axis_of(name, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+    if len(set(axes)) != len(axes):
+        fail(ShapeError, f"{name}: axis {axis} names an axis twice")
+    return tuple(sorted(axes))
+
+
+def shape_of(name: str, shape: Any) -> Shape:
+    """A shape given as a size or a sequence of sizes."""
+    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, SizeExpr | Array) else (shape,)
+    if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
+        hint = "a traced value cannot be a size: list the argument in static_argnums, or mark an axis with a td.Dim"
+        told = hint if any(isinstance(n, Array) for n in sizes) else "convert sizes with int()"
+        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", told)
+    return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
+
+
+def check_device(name: str, device: Any) -> None:
+    if device not in (None, "cpu"):
+        fail(UnsupportedError, f"{name}: there is no device {device!r}", "devices: cpu")
+
+
+def check_shape(name: str, shape: Any) -> Shape:
+    """A shape to allocate: no negative sizes, and no more elements than there can be."""
+    sizes = shape_of(name, shape)
+    if any(isinstance(n, int) and n < 0 for n in sizes):
+        fail(ShapeError, f"{name}: negative size in {list(sizes)}")
+    try:
+        product(sizes)
+    except TetradError as error:
+        fail(ShapeError, f"{name}: {error.message}", error.hint)
+    return sizes
+
+
+def divide_size(total: Size, by: Size) -> Size | None:
+    """total / by when it is exact, else None. Sizes with Dims divide term by term by an int or a single product."""
+    if isinstance(total, int) and isinstance(by, int):
+        return total // by if by and total % by == 0 else None
+    factors, number = _product_form(by)
+    if factors is None or number == 0:
+        return None
+    quotient: Size = 0
+    for monomial, factor in [] if isinstance(total, int) else total.terms:
+        left = list(monomial)
+        for atom in factors:
+            if atom not in left:
+                return None
+            left.remove(atom)
+        if factor % number:
+            return None
+        term: Size = factor // number
+        for atom in left:
+            term = term * SizeExpr((((atom,), 1),))
+        quotient = quotient + term
+    return None if isinstance(total, int) and total else quotient
+
+
+def _product_form(size: Size) -> tuple[tuple[Atom, ...] | None, int]:
+    if isinstance(size, int):
+        return (), size
+    return size.terms[0] if len(size.terms) == 1 else (None, 0)
+

@@ -1,0 +1,583 @@
+"""Tracing, derivatives: `jvp`, `vjp`, `grad`, `linearize`, `jacfwd`, `jacrev`, `hessian` and `wirtinger`, as in JAX.
+
+Receives functions of trees of arrays, returns functions. Each call traces the function, asks `derive` for the graph of
+the derivative and runs that graph: with NumPy on concrete arrays, as part of the enclosing trace on traced ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+import tetrad.transforms.branches
+import tetrad.transforms.custom_rules
+import tetrad.transforms.scans  # noqa: F401
+from tetrad.core.errors import DtypeError, ShapeError, TraceError, an
+from tetrad.core.floats import guarded
+from tetrad.core.record import record
+from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Graph
+from tetrad.trace.array import Array, fail
+from tetrad.trace.operands import as_array, convert, expand, run
+from tetrad.trace.run_graph import run_graph
+from tetrad.trace.signature import Arguments, check_function, signature_of
+from tetrad.trace.static_arguments import is_values, without_settings
+from tetrad.trace.trace import Kind, Traced, kinds_of, trace_function
+from tetrad.transforms.forward import is_differentiable
+from tetrad.transforms.jvp import Flags
+from tetrad.transforms.jvp import jvp as jvp_graph
+from tetrad.transforms.linearize import Linear
+from tetrad.transforms.linearize import linearize as linearize_graph
+from tetrad.transforms.transpose import transpose as transpose_graph
+from tetrad.transforms.vmap import vmap
+
+INTEGERS = "differentiate a float from which it is made; whole numbers jump"
+HINTS = {tuple: "has_aux=True if it is (value, anything else)", type(None): "does it end with a return?"}
+Function = Callable[..., Any]
+Argnums = int | Sequence[int]
+
+
+@record
+class Recorded:
+    """A traced function with the arrays of this call: the arguments' leaves, then what it captured."""
+
+    name: str
+    traced: Traced
+    arrays: tuple[Array, ...]
+    arguments: Arguments
+    names: tuple[str, ...]  # what the user calls each leaf
+
+    @property
+    def graph(self) -> Graph:
+        return self.traced.graph
+
+    def flags(self, marked: set[int]) -> Flags:
+        """Which inputs of the graph change: the leaves marked."""
+        return tuple(i in marked for i in range(len(self.arrays)))
+
+
+def record_call(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int] | None = None
+) -> Recorded:
+    """The function traced on the arguments of this call; `numbers` are those by which it will be differentiated."""
+    signature = signature_of(function, (), ())
+    arguments = signature.arguments(args, kwargs)
+    kinds = kinds_of(signature, arguments)
+    leaves = [as_array(leaf) for leaf in arguments.leaves]
+    strong = tuple(Kind(x.type) if k.weak is not None else k for k, x in zip(kinds, leaves, strict=True))
+    changing = [i for i, mark in enumerate(marked_leaves(arguments.tree, numbers)) if mark]
+    traced = trace_function(signature, function, arguments, strong, leaves, changing)
+    names = tuple(signature.leaf_names(arguments))
+    return Recorded(signature.name, traced, (*leaves, *traced.captured), arguments, names)
+
+
+def marked_leaves(call: TreeDef, numbers: Sequence[int] | None) -> list[bool]:
+    """For each leaf of (args, kwargs): does it belong to an argument in `numbers`? None stands for all of args."""
+    args, kwargs = call.children
+    count = len(args.children)
+    chosen = set(range(count)) if numbers is None else {n % count for n in numbers if count}
+    marks = [i in chosen for i, child in enumerate(args.children) for _ in child.leaf_names()]
+    return marks + [False for _ in kwargs.leaf_names()]
+
+
+def inputs_of_call(args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]) -> list[bool]:
+    """Which leaves of a call are inputs of the graph: those differentiated, and arrays."""
+    leaves, tree = flatten((tuple(args), kwargs))
+    return [mark or is_values(leaf) for leaf, mark in zip(leaves, marked_leaves(tree, numbers), strict=True)]
+
+
+# -- which leaves change ----------------------------------------------------------------------------------------------
+
+
+def leaves_of(recorded: Recorded, argnums: Argnums, what: str) -> tuple[list[list[int]], list[TreeDef]]:
+    """The leaf numbers of each argument in argnums, and the trees of those arguments."""
+    numbers = checked_numbers(argnums, what)
+    children = recorded.arguments.tree.children[0].children
+    starts = np.cumsum([0, *(len(list(c.leaf_names())) for c in children)])
+    found, trees = [], []
+    for number in numbers:
+        if not -len(children) <= number < len(children):
+            message = f"{what}: argnums has {number}, {recorded.name} was called with {len(children)} arguments"
+            fail(ShapeError, message, "arguments passed by name are not differentiated")
+        place = number % len(children)
+        found.append(list(range(starts[place], starts[place + 1])))
+        trees.append(children[place])
+    return found, trees
+
+
+def checked_numbers(argnums: Argnums, what: str) -> list[int]:
+    numbers = list(argnums) if isinstance(argnums, tuple | list) else [argnums]
+    if not numbers or not all(isinstance(n, int | np.integer) for n in numbers):
+        fail(TraceError, f"{what}: argnums must be an int or several, got {argnums!r}")
+    return numbers  # type: ignore[return-value]
+
+
+def is_one(argnums: Argnums) -> bool:
+    """Whether one argument is asked for, and not a tuple of arguments."""
+    return not isinstance(argnums, tuple | list)
+
+
+def check_leaf(recorded: Recorded, i: int, what: str, holomorphic: bool) -> None:
+    """Only floats (complex numbers, when the function is holomorphic) have derivatives."""
+    kind = recorded.arrays[i].type
+    if holomorphic and not kind.dtype.is_complex:
+        fail(DtypeError, f"{what}: holomorphic needs complex arguments, {recorded.names[i]} is {kind}")
+    if not is_differentiable(kind):
+        message = f"{what}: the argument {recorded.names[i]} is {kind}, only floats have derivatives"
+        fail(DtypeError, message, "convert it with astype, choose other argnums, or pass allow_int=True for zeros")
+
+
+# -- grad -------------------------------------------------------------------------------------------------------------
+
+
+def value_and_grad(
+    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False
+) -> Function:
+    """A function that gives the value of `fun` and its gradient by the arguments in `argnums`.
+
+    Of other arguments arrays are inputs too; anything else (numbers, names, functions) `fun` gets as it is.
+
+    has_aux       `fun` returns (value, anything else), and so does the result: ((value, else), gradient)
+    holomorphic   `fun` is complex and holomorphic: the gradient is its complex derivative
+    allow_int     integer arguments get zeros instead of an error
+
+    >>> import tetrad as td
+    >>> td.value_and_grad(lambda x: x * x)(3.0)
+    (Array(9., float32), Array(6., float32))
+    """
+    check_function("grad", fun)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        numbers = checked_numbers(argnums, "grad")
+        inputs = inputs_of_call(args, kwargs, numbers)
+        recorded = record_call(*without_settings(fun, args, kwargs, inputs), numbers)
+        groups, trees = leaves_of(recorded, argnums, "grad")
+        marked = [i for group in groups for i in group]
+        for i in marked:
+            if not allow_int:
+                check_leaf(recorded, i, "grad", holomorphic)
+        check_scalar(recorded, has_aux, holomorphic)
+        outputs, found = gradients(recorded, marked)
+        each = iter([as_gradient(found, recorded, i) for i in marked])
+        grads = tuple(unflatten(tree, [next(each) for _ in group]) for tree, group in zip(trees, groups, strict=True))
+        value = unflatten(recorded.traced.tree, outputs)
+        return value, grads[0] if is_one(argnums) else grads
+
+    return named(wrapped, fun, "value_and_grad")
+
+
+@guarded
+def gradients(recorded: Recorded, marked: Sequence[int]) -> tuple[list[Array], dict[int, Array]]:
+    """All outputs, and the cotangent of each marked leaf that the first output depends on."""
+    changing = {i for i in marked if is_differentiable(recorded.arrays[i].type)}
+    flags = recorded.flags(changing)
+    linear = linearize_graph(recorded.graph, flags)
+    results = run_graph(linear.primal, recorded.arrays)
+    outputs = results[: len(linear.changes)]
+    if not linear.changes[0]:
+        return outputs, {}
+    one = convert(1.0, outputs[0].dtype)
+    seeds = [one, *(None for _ in outputs[1:])]
+    return outputs, pulled(linear, recorded.arrays, results, flags, seeds)
+
+
+@guarded
+def pulled(
+    linear: Linear, inputs: Sequence[Array], results: Sequence[Array], wrt: Flags, seeds: Sequence[Array | None]
+) -> dict[int, Array]:
+    """Cotangents of the inputs that change, from cotangents of the outputs; those not reached are left out."""
+    kept = [(inputs if kind == "input" else results)[i] for kind, i in linear.residuals]
+    given = [seed for seed, changes in zip(seeds, linear.changes, strict=True) if changes]
+    changing = [i for i, flag in enumerate(wrt) if flag]
+    flags = (False,) * len(kept) + (True,) * len(changing)
+    made = transpose_graph(linear.tangent, flags, tuple(g is not None for g in given))
+    found = iter(run_graph(made.graph, [*kept, *(g for g in given if g is not None)]))
+    return {i: next(found) for i, reached in zip(changing, made.reached, strict=True) if reached}
+
+
+def as_gradient(found: dict[int, Array], recorded: Recorded, i: int) -> Array:
+    return found[i] if i in found else zeros_of(recorded.arrays[i].type)
+
+
+def zeros_of(kind: ArrayType) -> Array:
+    return expand(convert(0.0 if kind.dtype.is_float else 0, kind.dtype), kind.shape)
+
+
+def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
+    """grad follows one number: the output, or the first of two when there is something else beside it."""
+    tree, outputs = recorded.traced.tree, recorded.graph.outputs
+    if has_aux and (tree.container is not tuple or len(tree.children) != 2):
+        fail(TraceError, f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else)")
+    value = tree.children[0] if has_aux else tree
+    if value.container is not None:
+        hint = HINTS.get(value.container, "return one of its numbers")
+        came = an(value.container.__name__)
+        fail(TraceError, f"grad: {recorded.name} must return one number, it returns {came}", hint)
+    kind = outputs[0].type
+    if kind.shape:
+        message = f"grad: {recorded.name} must return one number, it returns {kind}"
+        fail(ShapeError, message, "sum it, or use td.vjp or td.jacrev")
+    wanted = kind.dtype.is_complex if holomorphic else kind.dtype.is_float
+    if not wanted:
+        needed = "a complex number, since holomorphic is set" if holomorphic else "a float"
+        hint = "take the real part, or set holomorphic=True if it is holomorphic" if kind.dtype.is_complex else INTEGERS
+        fail(DtypeError, f"grad: {recorded.name} must return {needed}, it returns {kind}", hint)
+
+
+def grad(
+    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False
+) -> Function:
+    """The gradient of a function that returns one number. Arguments as in `value_and_grad`.
+
+    >>> import tetrad as td
+    >>> td.grad(lambda x: td.sum(x * x))(td.asarray([1.0, 2.0]))
+    Array([2., 4.], float32)
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return named(wrapped, fun, "grad")
+
+
+# -- vjp, jvp, linearize ----------------------------------------------------------------------------------------------
+
+
+@guarded
+def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function, and a function from cotangents of the value to cotangents of the arguments.
+
+    >>> import tetrad as td
+    >>> y, back = td.vjp(lambda x: td.sin(x), 0.0)
+    >>> back(td.asarray(2.0))
+    (Array(2., float32),)
+    """
+    recorded = record_call(fun, primals, {})
+    value_tree, count, aux = value_part(recorded, has_aux, "vjp")
+    flags = recorded.flags(differentiable_leaves(recorded))
+    linear = linearize_graph(recorded.graph, flags)
+    results = run_graph(linear.primal, recorded.arrays)
+    kinds = [o.type for o in recorded.graph.outputs[:count]]
+
+    def back(cotangents: Any) -> Any:
+        seeds = matching(cotangents, value_tree, kinds, "vjp: cotangents", recorded.name)
+        rest = [None] * (len(linear.changes) - count)
+        found = pulled(linear, recorded.arrays, results, flags, [*seeds, *rest])
+        leaves = [as_gradient(found, recorded, i) for i in range(len(recorded.arguments.leaves))]
+        return unflatten(recorded.arguments.tree.children[0], leaves)
+
+    value = unflatten(value_tree, results[:count])
+    return (value, back, unflatten(aux, results[count : len(linear.changes)])) if aux is not None else (value, back)
+
+
+@guarded
+def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """The value of a function and its change when the arguments change as `tangents` say.
+
+    >>> import tetrad as td
+    >>> td.jvp(td.sin, (0.0,), (2.0,))
+    (Array(0., float32), Array(2., float32))
+    """
+    recorded = record_call(fun, checked_sequence("jvp: primals", primals), {})
+    changes = tangent_leaves(recorded, checked_sequence("jvp: tangents", tangents), "jvp")
+    forward = jvp_graph(recorded.graph, recorded.flags(set(changes)))
+    results = run_graph(forward.graph, [*recorded.arrays, *changes.values()])
+    value_tree, count, aux = value_part(recorded, has_aux, "jvp")
+    total = len(forward.changes)
+    rest = iter(results[total:])
+    kinds = [o.type for o in recorded.graph.outputs]
+    spread = [next(rest) if c else zeros_of(kind) for c, kind in zip(forward.changes, kinds, strict=True)]
+    both = unflatten(value_tree, results[:count]), unflatten(value_tree, spread[:count])
+    return (*both, unflatten(aux, results[count:total])) if aux is not None else both
+
+
+@guarded
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function, and the linear function that gives its change: `jvp` with the value computed once.
+
+    >>> import tetrad as td
+    >>> y, change = td.linearize(td.sin, 0.0)
+    >>> change(2.0)
+    Array(2., float32)
+    """
+    recorded = record_call(fun, primals, {})
+    value_tree, count, aux = value_part(recorded, has_aux, "linearize")
+    marked = differentiable_leaves(recorded)
+    linear = linearize_graph(recorded.graph, recorded.flags(marked))
+    results = run_graph(linear.primal, recorded.arrays)
+    kept = [(recorded.arrays if kind == "input" else results)[i] for kind, i in linear.residuals]
+
+    def change(*tangents: Any) -> Any:
+        given = tangent_leaves(recorded, tangents, "linearize")
+        each = [given[i] for i in sorted(marked)]
+        rest = iter(run_graph(linear.tangent, [*kept, *each]))
+        kinds = [o.type for o in recorded.graph.outputs]
+        spread = [next(rest) if c else zeros_of(k) for c, k in zip(linear.changes, kinds, strict=True)]
+        return unflatten(value_tree, spread[:count])
+
+    value = unflatten(value_tree, results[:count])
+    return (value, change, unflatten(aux, results[count : len(linear.changes)])) if aux is not None else (value, change)
+
+
+def value_part(recorded: Recorded, has_aux: bool, what: str) -> tuple[TreeDef, int, TreeDef | None]:
+    """The tree of the value, its number of leaves, and the tree of what stands beside it."""
+    tree = recorded.traced.tree
+    if not has_aux:
+        return tree, len(recorded.graph.outputs), None
+    if tree.container is not tuple or len(tree.children) != 2:
+        fail(TraceError, f"{what}: has_aux is set, so {recorded.name} must return a pair (value, anything else)")
+    return tree.children[0], len(list(tree.children[0].leaf_names())), tree.children[1]
+
+
+def differentiable_leaves(recorded: Recorded) -> set[int]:
+    count = len(recorded.arguments.leaves)
+    return {i for i in range(count) if is_differentiable(recorded.arrays[i].type)}
+
+
+def tangent_leaves(recorded: Recorded, tangents: Sequence[Any], what: str) -> dict[int, Array]:
+    """The tangent of each leaf that can change; integers take no part (any number may stand for them)."""
+    kinds = [x.type for x in recorded.arrays[: len(recorded.arguments.leaves)]]
+    leaves = matching(tuple(tangents), recorded.arguments.tree.children[0], kinds, f"{what}: tangents", recorded.name)
+    return {i: t for i, (t, kind) in enumerate(zip(leaves, kinds, strict=True)) if is_differentiable(kind)}
+
+
+def matching(tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, name: str) -> list[Array]:
+    """The leaves of a tree that must have the shape, and each leaf the type, of another."""
+    leaves, shape = flatten(tree)
+    if shape is not wanted:
+        trees = f"expected {sketch(wanted)}, got {sketch(shape)}"
+        message = f"{what} of {name} must have the tree of what they belong to: {trees}"
+        fail(TraceError, message, "same containers, same keys")
+    each = zip(leaves, kinds, wanted.leaf_names(), strict=True)
+    return [_matching_leaf(leaf, kind, f"{what} of {name}{n}") for leaf, kind, n in each]
+
+
+def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:
+    array = as_array(leaf)
+    if type(leaf) in (bool, int, float, complex):
+        array = convert(leaf, kind.dtype)
+    if not is_differentiable(kind):
+        return array
+    if array.type.shape != kind.shape:
+        fail(ShapeError, f"{what}: expected {kind}, got {array.type}")
+    if array.type.dtype is not kind.dtype:
+        fail(DtypeError, f"{what}: expected {kind}, got {array.type}", "convert it with astype")
+    return array
+
+
+def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list):
+        fail(TraceError, f"{what} must be a tuple with one entry for each argument, got {an(type(value).__name__)}")
+    return tuple(value)
+
+
+# -- whole matrices ---------------------------------------------------------------------------------------------------
+
+
+def only_arguments(
+    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Argnums, what: str
+) -> tuple[Function, tuple[Any, ...]]:
+    """The function of the arguments in argnums alone, and those arguments."""
+    numbers = checked_numbers(argnums, what)
+    for number in numbers:
+        if not -len(args) <= number < len(args):
+            fail(ShapeError, f"{what}: argnums has {number}, the function was called with {len(args)} arguments")
+    places = [n % len(args) for n in numbers]
+
+    def partial(*chosen: Any) -> Any:
+        whole = list(args)
+        for place, value in zip(places, chosen, strict=True):
+            whole[place] = value
+        return fun(*whole, **kwargs)
+
+    return update_wrapper(partial, fun), tuple(args[p] for p in places)
+
+
+def check_leaves(chosen: Sequence[Any], numbers: Sequence[int], what: str, holomorphic: bool) -> None:
+    for number, argument in zip(numbers, chosen, strict=True):
+        leaves, tree = flatten(argument)
+        for leaf, name in zip(leaves, tree.leaf_names(f"argument {number}"), strict=True):
+            kind = as_array(leaf).type
+            if not is_differentiable(kind):
+                message = f"{what}: {name} is {kind}, only floats have derivatives"
+                fail(DtypeError, message, "convert it with astype, or choose other argnums")
+            if holomorphic and not kind.dtype.is_complex:
+                fail(DtypeError, f"{what}: holomorphic needs complex arguments, {name} is {kind}")
+
+
+def check_real(leaves: Sequence[Array], what: str) -> None:
+    """A complex number changes in two directions, and a column for each is no complex matrix."""
+    for x in leaves:
+        if x.dtype.is_complex:
+            hint = "set holomorphic=True if the function is holomorphic; else td.wirtinger, or split the argument"
+            fail(DtypeError, f"{what}: an argument is {x.type}, one direction does not tell how it changes", hint)
+
+
+def basis(leaves: Sequence[Array]) -> list[Array]:
+    """For each leaf the unit changes of all leaves, one a row: [total, *shape of the leaf]."""
+    total = sum(size_of(x) for x in leaves)
+    made, start = [], 0
+    for x in leaves:
+        rows = np.zeros((total, size_of(x)), x.dtype.np)
+        rows[start : start + size_of(x)] = np.eye(size_of(x), dtype=x.dtype.np)
+        made.append(as_array(rows.reshape(total, *x.shape)))
+        start += size_of(x)
+    return made
+
+
+def size_of(x: Array) -> int:
+    if not isinstance(x.size, int):
+        fail(ShapeError, f"a matrix of derivatives needs sizes that are known, got {x.type}")
+    return x.size
+
+
+def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+    """All partial derivatives, forward: one direction for each number that goes in.
+
+    >>> import tetrad as td
+    >>> td.jacfwd(lambda x: x * x)(td.asarray([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], float32)
+    """
+    return by_columns("jacfwd", fun, argnums, has_aux, holomorphic)
+
+
+def by_columns(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool) -> Function:
+    """`jacfwd`, called `what` in what is said of it."""
+    check_function(what, fun)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        partial, chosen = only_arguments(fun, args, kwargs, argnums, what)
+        leaves, tree = flatten(chosen)
+        check_leaves(chosen, checked_numbers(argnums, what), what, holomorphic)
+        arrays = [as_array(leaf) for leaf in leaves]
+        if not holomorphic:
+            check_real(arrays, what)
+        primals = unflatten(tree, arrays)
+
+        def change(*directions: Any) -> Any:
+            found = jvp(partial, primals, unflatten(tree, directions), has_aux)
+            return (found[1], found[2]) if has_aux else (found[1], None)
+
+        columns, aux = vmap(change, out_axes=(-1, None))(*basis(arrays))
+        outputs, shape = flatten(columns)
+        split = [cut_last(column, arrays) for column in outputs]
+        result = unflatten(shape, [pack(parts, tree, argnums) for parts in split])
+        return (result, aux) if has_aux else result
+
+    return named(wrapped, fun, "jacfwd")
+
+
+def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+    """All partial derivatives, in reverse: one sweep for each number that comes out.
+
+    >>> import tetrad as td
+    >>> td.jacrev(lambda x: x * x)(td.asarray([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], float32)
+    """
+    return by_rows("jacrev", fun, argnums, has_aux, holomorphic)
+
+
+def by_rows(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool) -> Function:
+    """`jacrev`, called `what` in what is said of it."""
+    check_function(what, fun)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        partial, chosen = only_arguments(fun, args, kwargs, argnums, what)
+        leaves, tree = flatten(chosen)
+        check_leaves(chosen, checked_numbers(argnums, what), what, holomorphic)
+        value, back, *aux = vjp(partial, *unflatten(tree, [as_array(leaf) for leaf in leaves]), has_aux=has_aux)
+        outputs, shape = flatten(value)
+        check_outputs(outputs, holomorphic, what)
+        rows, _ = flatten(vmap(lambda *seeds: back(unflatten(shape, seeds)))(*basis(outputs)))
+        parts = [cut_first(row, outputs) for row in rows]  # for each argument leaf, one for each output
+        result = unflatten(shape, [pack([p[i] for p in parts], tree, argnums) for i in range(len(outputs))])
+        return (result, aux[0]) if has_aux else result
+
+    return named(wrapped, fun, "jacrev")
+
+
+def check_outputs(outputs: Sequence[Array], holomorphic: bool, what: str) -> None:
+    for y in outputs:
+        if not is_differentiable(y.type) or (y.dtype.is_complex and not holomorphic):
+            hint = "set holomorphic=True, or take real parts" if y.dtype.is_complex else INTEGERS
+            fail(DtypeError, f"{what}: a result is {y.type}, it must be a float", hint)
+
+
+def pack(parts: Sequence[Array], tree: TreeDef, argnums: Argnums) -> Any:
+    chosen = unflatten(tree, parts)
+    return chosen[0] if is_one(argnums) else chosen
+
+
+def cut_last(columns: Array, leaves: Sequence[Array]) -> list[Array]:
+    """[*output, total] into one [*output, *leaf] for each leaf."""
+    made, start, outer = [], 0, columns.shape[:-1]
+    for x in leaves:
+        sizes = (*outer, size_of(x))
+        part = run("slice", columns, starts=(*(0,) * len(outer), start), sizes=sizes, steps=(1,) * len(sizes))
+        made.append(run("reshape", part, shape=(*outer, *x.shape)))
+        start += size_of(x)
+    return made
+
+
+def cut_first(rows: Array, outputs: Sequence[Array]) -> list[Array]:
+    """[total, *leaf] into one [*output, *leaf] for each output."""
+    made, start, inner = [], 0, rows.shape[1:]
+    for y in outputs:
+        sizes = (size_of(y), *inner)
+        part = run("slice", rows, starts=(start, *(0,) * len(inner)), sizes=sizes, steps=(1,) * len(sizes))
+        made.append(run("reshape", part, shape=(*y.shape, *inner)))
+        start += size_of(y)
+    return made
+
+
+def hessian(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+    """All second derivatives: forward over reverse.
+
+    >>> import tetrad as td
+    >>> td.hessian(lambda x: td.sum(x * x * x))(td.asarray([1.0, 2.0]))
+    Array([[ 6.,  0.],
+           [ 0., 12.]], float32)
+    """
+    gradient = by_rows("hessian", fun, argnums, has_aux, holomorphic)
+    return by_columns("hessian", gradient, argnums, has_aux, holomorphic)
+
+
+def wirtinger(fun: Function, argnums: int = 0) -> Function:
+    """The derivatives of one (complex) number by a complex argument and by its conjugate: (df/dz, df/dconj(z)).
+
+    >>> import tetrad as td
+    >>> z = td.asarray(1 + 2j)
+    >>> td.wirtinger(lambda z: td.real(z * td.conj(z)))(z)
+    (Array(1.-2.j, complex64), Array(1.+2.j, complex64))
+    """
+    check_function("wirtinger", fun)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        partial, (z,) = only_arguments(fun, args, kwargs, argnums, "wirtinger")
+        if not as_array(z).dtype.is_complex:
+            fail(DtypeError, f"wirtinger: the argument must be complex, got {as_array(z).type}")
+        value, back = vjp(partial, as_array(z))
+        if value.shape or not is_differentiable(value.type):
+            fail(ShapeError, f"wirtinger: {partial.__name__} must return one number, it returns {value.type}")
+        # back gives f_x - i f_y for the real part of f, and for the imaginary part with the cotangent -i
+        (by_real,) = back(convert(1.0, value.dtype))
+        if not value.dtype.is_complex:
+            return 0.5 * by_real, 0.5 * run("conj", by_real)
+        (by_imag,) = back(convert(-1j, value.dtype))
+        return 0.5 * (by_real + 1j * by_imag), 0.5 * (run("conj", by_real) + 1j * run("conj", by_imag))
+
+    return named(wrapped, fun, "wirtinger")
+
+
+def named(wrapped: Function, fun: Function, what: str) -> Function:
+    update_wrapper(wrapped, fun)
+    wrapped.__name__ = f"{what}({getattr(fun, '__name__', 'function')})"
+    return wrapped
