@@ -14,7 +14,7 @@ PEERS_READY := $(PEERS)/.ready
 LLM_READY := $(PEERS)/.llm-ready
 N ?= 2000
 EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
-EMULATED_TESTS := tests/backends/llvm tests/lower tests/ops tests/quant/test_lanes.py tests/array/test_quantized.py tests/test_conformance.py
+EMULATED_TESTS := tests/backends/llvm tests/lower tests/ops tests/quant/test_lanes.py tests/arrays/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 .PHONY: run demo test test-slow test-emulated test-aarch64 replay docs lint bench bench-llm peers fuzz clean

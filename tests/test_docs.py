@@ -22,7 +22,7 @@ import pytest
 
 import tetrad
 from tests.models.loaded import write_model
-from tetrad.array import functions
+from tetrad.arrays import functions
 from tetrad.core import errors
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.errors import TetradError

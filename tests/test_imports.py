@@ -18,7 +18,7 @@ ORDER = (
     "core",
     "graph", "kernel", "schedule",
     "quant", "loopnest", "ops",
-    "trace", "array", "transforms",
+    "tracing", "arrays", "transforms",
     "passes", "lower", "backends/llvm", "backends/cpu",
     "compiler",
     "linalg", "fft", "random", "nn", "optim",

@@ -7,7 +7,7 @@ help does not wait for NumPy.
 from __future__ import annotations
 
 from tetrad.core import lazy
-from tetrad.core.version import __version__
+from tetrad.core.version import __version__ as __version__
 
 TYPE_CHECKING = False  # for type checkers it is true; to import `typing` for it would take longer than all else here
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from tetrad import optim as optim
     from tetrad import quant as quant
     from tetrad import random as random
-    from tetrad.array.functions import *  # noqa: F403
+    from tetrad.arrays.functions import *  # noqa: F403
     from tetrad.models.lm import load as load
     from tetrad.names import *  # noqa: F403
 
 lazy.PROVIDERS.update(
     {
         "the public namespace": "tetrad",
-        "methods of arrays": "tetrad.array.functions",
-        "quantised arrays": "tetrad.array.quantized",
-        "suggestions": "tetrad.array.suggestions",
-        "x.at": "tetrad.array.indexed_update",
+        "methods of arrays": "tetrad.arrays.functions",
+        "quantised arrays": "tetrad.arrays.quantized",
+        "suggestions": "tetrad.arrays.suggestions",
+        "x.at": "tetrad.arrays.indexed_update",
     }
 )
 

@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.compiler.jit import Jitted
 from tetrad.compiler.native_jit import jit
 from tetrad.explain.call import prepare
 from tetrad.explain.report import bytes_text, kernel_table, time_text
 from tetrad.explain.story import Explanation, explain
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 PAGE = Path("tetrad-demo.html")
 BATCH, WIDTH, HIDDEN, CLASSES = 256, 512, 1024, 64

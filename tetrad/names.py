@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from tetrad import errors, kernel, nn
-from tetrad.array import functions
-from tetrad.array.functions import *  # noqa: F403
+from tetrad.arrays import functions
+from tetrad.arrays.functions import *  # noqa: F403
 from tetrad.compiler.launching import dispatch
 from tetrad.compiler.native_jit import jit
 from tetrad.core import lazy, tree
 from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
-from tetrad.trace.array import API_VERSIONS, Array
-from tetrad.trace.loops import cond, fori_loop, scan, switch, while_loop
-from tetrad.trace.trace import Spec, eval_shape, trace
+from tetrad.tracing.array import API_VERSIONS, Array
+from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
+from tetrad.tracing.trace import Spec, eval_shape, trace
 
 check_environment()
 
@@ -46,7 +46,7 @@ TRANSFORMS = {  # name -> module
     **dict.fromkeys(CUSTOM, "transforms.custom"),
     **dict.fromkeys(EXCHANGES, "transforms.collectives"),
     **dict.fromkeys(ROWS, "transforms.rows"),
-    **dict.fromkeys(NUMERICAL, "array.numpy_extras"),
+    **dict.fromkeys(NUMERICAL, "arrays.numpy_extras"),
     "linear_transpose": "transforms.linear_transpose",
 }
 NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found = lazy.module("tetrad.models.lm").load
         return found
     if name not in functions.__dir__():
-        advice = lazy.module("tetrad.array.suggestions").advice(name, __dir__())
+        advice = lazy.module("tetrad.arrays.suggestions").advice(name, __dir__())
         raise AttributeError(f"tetrad has no function {name!r}{advice}")
     globals()[name] = value = getattr(functions, name)
     return value

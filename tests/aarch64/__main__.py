@@ -22,7 +22,7 @@ LEVELS = ("aarch64", "aarch64-dotprod")
 TESTS = (
     "tests/backends/llvm", "tests/lower", "tests/ops/matmul", "tests/ops/attention", "tests/ops/fft",
     "tests/ops/linalg",
-    "tests/ops/quantized_matmul", "tests/loopnest", "tests/quant/test_lanes.py", "tests/array/test_quantized.py",
+    "tests/ops/quantized_matmul", "tests/loopnest", "tests/quant/test_lanes.py", "tests/arrays/test_quantized.py",
     "tests/transforms/test_laws.py",
     "tests/backends/cpu/test_native.py", "tests/backends/cpu/test_table.py",
 )  # fmt: skip

@@ -18,7 +18,7 @@ from tetrad.compiler import known
 from tetrad.compiler.known import Known, Sized
 from tetrad.compiler.reading import Recalled
 from tetrad.core.errors import BoundsError
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 LARGE = np.random.default_rng(1).standard_normal((3, 40, 60)).astype(np.float32)
 SMALL = np.arange(60, dtype=np.float32)
@@ -148,7 +148,7 @@ def test_changed_source_changes_the_key(monkeypatch: pytest.MonkeyPatch, folder:
 
 
 def test_a_digest_sees_every_byte_and_every_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(objects.tetrad, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(objects, "PACKAGE", str(tmp_path))
     (tmp_path / "models" / "deep").mkdir(parents=True)
     digest = objects.folder_digest.__wrapped__
     seen = []

@@ -30,7 +30,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_call, make_constant, make_graph, make_item, make_parameter
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 @pytest.fixture(autouse=True)

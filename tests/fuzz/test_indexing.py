@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.fuzz.indexing import check, drawn
-from tetrad.array import indexed_update as at
-from tetrad.array import indexing
+from tetrad.arrays import indexed_update as at
+from tetrad.arrays import indexing
 from tetrad.core.op import REGISTRY
-from tetrad.trace.operands import elementwise, run
+from tetrad.tracing.operands import elementwise, run
 
 SEEDS = range(400)
 

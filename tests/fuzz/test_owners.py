@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.fuzz.owners import check
-from tetrad.array import creation
+from tetrad.arrays import creation
 from tetrad.graph.nodes import Literal
-from tetrad.trace import array, operands
+from tetrad.tracing import array, operands
 
 FEW, ENOUGH = 30, 120
 

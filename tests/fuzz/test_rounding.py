@@ -15,7 +15,7 @@ import tetrad as td
 from tests.fuzz.rounding import FUNCTIONS, STATES, check, compared, control_register, host_state, results_of_function
 from tetrad.core import floats
 from tetrad.core.jobs import JOBS
-from tetrad.trace import array, operands
+from tetrad.tracing import array, operands
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = 0x1F80

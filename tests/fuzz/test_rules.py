@@ -7,6 +7,7 @@ import pytest
 
 from tests.fuzz import rules
 from tests.fuzz.rules import RULES, check, only, varied
+from tetrad.graph import constants
 from tetrad.graph.build import constant, make_constant
 from tetrad.graph.nodes import Node
 from tetrad.ops.movement import expand
@@ -50,11 +51,11 @@ def test_a_rule_that_loses_the_quantised_type_is_noticed(monkeypatch: pytest.Mon
 
 
 def test_a_complex_number_taken_for_a_real_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(node: Node) -> rewrite.Number | None:
+    def careless(node: Node) -> constants.Number | None:
         while node.op is expand:
             node = node.inputs[0]
         value = node.param("value").splat if node.op is constant else None
-        return None if value is None else rewrite._as_number(value)
+        return None if value is None else constants._as_number(value)
 
     monkeypatch.setattr(rewrite, "constant_value", careless)
     assert any("TypeError" in (check(seed) or "") for seed in SEEDS)

@@ -277,7 +277,7 @@ def test_an_index_out_of_range_inside_a_loop_names_the_line(width: int) -> None:
     good[1] = 77
     with pytest.raises(td.errors.BoundsError, match="index 77 is out of range") as caught:
         f(numbers(1, width), good)
-    assert "test_loops.py" in str(caught.value)
+    assert "test_control.py" in str(caught.value)
 
 
 @pytest.mark.parametrize("body", ["x * 1.0", "td.nn.softmax(x)"])

@@ -32,7 +32,7 @@ from tetrad.models.decoder import embedded, output_matrix
 from tetrad.models.library import layers
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 NAME = "toy-recurrent"
 

@@ -32,7 +32,7 @@ from tetrad.models.decoder import Experts, pre_norm_block
 from tetrad.models.engine import Engine
 from tetrad.models.load import Parts, load_parts
 from tetrad.models.steps import Programs, Step
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 def load_changed(
@@ -120,7 +120,7 @@ def test_a_second_start_loads_no_compiler(tmp_path: Path, script: str) -> None:
         "tetrad.compiler.jit",
         "tetrad.models.layers",
         "tetrad.kernel.build",
-        "tetrad.array.functions",
+        "tetrad.arrays.functions",
     }
     assert heavy <= first and not (heavy | {"ml_dtypes", "llvmlite.binding"}) & second
 

@@ -10,7 +10,7 @@ import pytest
 from tetrad.models.mirostat import Mirostat
 from tetrad.models.sampling import Sampler
 from tetrad.models.settings import checked
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 VOCAB = 2000
 

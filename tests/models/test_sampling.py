@@ -14,7 +14,7 @@ from tetrad.core.errors import SettingError
 from tetrad.models.sampling import Recent, Sampler, compiled_sample, settings_row
 from tetrad.models.settings import checked
 from tetrad.ops.sampling.op import sample
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 @given(st.lists(st.integers(0, 6), max_size=60), st.integers(0, 9))

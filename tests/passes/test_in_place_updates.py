@@ -10,7 +10,7 @@ from tetrad.compiler.driver import compile_graph
 from tetrad.ops.attention.cache import put_cache, put_scales
 from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
 from tetrad.schedule.nodes import Repeat
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32
 SLOT, POSITION = np.array([0, 2, 1], np.int32), np.array([5, 17, 31], np.int32)

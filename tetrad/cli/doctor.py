@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 
-from tetrad.array import functions
+from tetrad.arrays import functions
 from tetrad.backends.cpu.cache import ObjectCache, cache_key, default_directory
 from tetrad.backends.cpu.isa import LEVELS, host_features, host_isa, host_target, missing_features
 from tetrad.backends.cpu.llvm import compile_object, load_object
@@ -32,7 +32,7 @@ from tetrad.core.record import record
 from tetrad.core.version import __version__
 from tetrad.explain.bisect import bisect
 from tetrad.explain.report import bytes_text
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 EXTRA = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")  # lm of pyproject.toml
 PROBE = cache_key("doctor", "probe")

@@ -23,7 +23,7 @@ from tetrad.formats import gguf
 from tetrad.hub.describe import Description, printable
 from tetrad.hub.fits import gib
 from tetrad.models.load import load_parts
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 FEW = 6  # elements of an array that are shown
 LONG = 100  # characters of a value that are shown

@@ -19,7 +19,7 @@ from tetrad.compat.llama_types import LlamaState
 from tetrad.core.errors import SettingError
 from tetrad.models.sampling import Sampler
 from tetrad.models.settings import Processor, Settings, checked
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 # Settings of single steps that llama.cpp has given up, and grammars, which need whole answers.
 GIVEN_UP: dict[str, tuple[Any, ...]] = {"tfs_z": (1.0,), "penalize_nl": (True,), "grammar": (None,)}

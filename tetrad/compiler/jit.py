@@ -26,11 +26,11 @@ from tetrad.graph.build import make_call, make_item
 from tetrad.graph.custom import undressed
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
-from tetrad.trace.array import Array, Storage, TracedArray, array_type, fail, node_of
-from tetrad.trace.context import current_trace, stack
-from tetrad.trace.operands import dtype_holds, lent, scalar, wrap
-from tetrad.trace.signature import Arguments, argument_name, chosen, signature_of
-from tetrad.trace.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
+from tetrad.tracing.array import Array, Storage, TracedArray, array_type, fail, node_of
+from tetrad.tracing.context import current_trace, stack
+from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
+from tetrad.tracing.signature import Arguments, argument_name, chosen, signature_of
+from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
 
 OWN_REFERENCES = 3  # to the storage of an array that only this call can reach: array, list of storages, getrefcount
 MAX_SIZES = 4096  # remembered argument types per function; more than that and the memory is dropped

@@ -28,7 +28,7 @@ from tetrad.core.sizes import SizeExpr, bind, dims_of
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal, splat_of
 from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantised arrays)
-from tetrad.trace.array import Array, array_type
+from tetrad.tracing.array import Array, array_type
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Compiled
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 # Whatever has a hand in a trace or in what is made of it; commands, files and texts have not.
 MAKERS = (
-    "", "array", "backends", "compiler", "core", "graph", "kernel", "linalg", "loopnest", "lower", "models", "nn",
-    "ops",
-    "passes", "quant", "random", "schedule", "trace", "transforms",
+    "", "arrays", "backends", "compiler", "core", "fft", "graph", "kernel", "linalg", "loopnest", "lower", "models",
+    "nn", "ops", "passes", "quant", "random", "schedule", "tracing", "transforms",
 )  # fmt: skip
 
 MOST_SIZES = 4096  # remembered by a function; more than that and the memory is dropped
@@ -81,7 +80,7 @@ class Source:
 
     def full(self, given: Types) -> Compiled:
         """Traced and compiled, for those who want to know what is inside."""
-        trace = lazy.module("tetrad.trace.trace")
+        trace = lazy.module("tetrad.tracing.trace")
         program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
         compile_fully: Callable[..., Compiled] = lazy.module("tetrad.compiler.program_cache").compile_fully
         return compile_fully(program.graph, program.donated)

@@ -40,7 +40,7 @@ from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
 from tetrad.schedule.evaluate import Memory, interpret, value_of
 from tetrad.schedule.nodes import Launch, Lowered, Slot, Step
-from tetrad.trace.signature import check_function
+from tetrad.tracing.signature import check_function
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
 FILL = 0xA5  # of memory that a kernel is about to write, as in the interpreter

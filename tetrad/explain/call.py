@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.creation import asarray
+from tetrad.arrays.creation import asarray
 from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.driver import Compiled, Runner
 from tetrad.compiler.jit import Jitted, Program
@@ -23,7 +23,7 @@ from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten
 from tetrad.graph.nodes import Graph
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 @record(eq=False)

@@ -29,7 +29,7 @@ from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
 from tetrad.schedule.nodes import Control, Launch, Lowered, Repeat, Step
 from tetrad.schedule.plan import Life, Plan
-from tetrad.trace.signature import check_function
+from tetrad.tracing.signature import check_function
 
 BUDGET_SECONDS = 0.3  # of running to measure
 FEWEST, MOST = 3, 100  # runs

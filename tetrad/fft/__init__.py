@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.ops.fft.op import NORMS, opposite
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, axes_of, axis_of, convert, dtype_of, run
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, dtype_of, run
 
 Norm = str | None  # None: backward
 Axes = Sequence[int] | None
@@ -361,7 +361,7 @@ __all__ = [
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.array.suggestions").absent("fft", name)
+        raise lazy.module("tetrad.arrays.suggestions").absent("fft", name)
 
 
 def __dir__() -> list[str]:

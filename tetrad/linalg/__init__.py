@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tetrad.array.creation import eye, zeros
-from tetrad.array.indexing import reshaped, sliced
-from tetrad.array.linear import matmul, tensordot, vecdot
-from tetrad.array.manipulation import broadcast_arrays, concat, expand_dims, matrix_transpose, moveaxis
-from tetrad.array.statistics import max as largest
-from tetrad.array.statistics import min as smallest
-from tetrad.array.statistics import sum as total
+from tetrad.arrays.creation import eye, zeros
+from tetrad.arrays.indexing import reshaped, sliced
+from tetrad.arrays.linear import matmul, tensordot, vecdot
+from tetrad.arrays.manipulation import broadcast_arrays, concat, expand_dims, matrix_transpose, moveaxis
+from tetrad.arrays.statistics import max as largest
+from tetrad.arrays.statistics import min as smallest
+from tetrad.arrays.statistics import sum as total
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32
 from tetrad.core.errors import SettingError, ShapeError, TetradError
@@ -29,8 +29,8 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.ops.rules import broadcast_shapes
-from tetrad.trace.array import Array, fail, located
-from tetrad.trace.operands import as_array, axes_of, axis_of, common, convert, elementwise, expand
+from tetrad.tracing.array import Array, fail, located
+from tetrad.tracing.operands import as_array, axes_of, axis_of, common, convert, elementwise, expand
 from tetrad.transforms.custom import custom_jvp
 from tetrad.transforms.derivatives import jvp
 
@@ -639,7 +639,7 @@ __all__ = [
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.array.suggestions").absent("linalg", name)
+        raise lazy.module("tetrad.arrays.suggestions").absent("linalg", name)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Metadata
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 C = TypeVar("C", bound=Config)  # the config of the architecture
 Weights = Mapping[str, Array]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tetrad.core.errors import LogitsError
 from tetrad.models.steps import Step
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 PIECE = 1 << 20  # elements looked at together
 

@@ -30,7 +30,7 @@ from tetrad.models.library import layers, nn
 from tetrad.models.rope import MOST_CHANNELS, Rope, read_rope, rope_order
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
 

@@ -30,7 +30,7 @@ from tetrad.models.config import Config, Metadata, common_fields
 from tetrad.models.library import layers, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 @record

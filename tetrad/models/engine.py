@@ -28,7 +28,7 @@ from tetrad.models.arch import Keeps
 from tetrad.models.checks import check_count
 from tetrad.models.damage import no_numbers
 from tetrad.models.steps import CHUNK, Programs
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 KINDS = {"f16": f16, "bf16": bf16, "f32": f32, "q8_0": i8}  # what keys and values may be kept in
 EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory

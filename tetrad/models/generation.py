@@ -24,7 +24,7 @@ from tetrad.models.engine import Sequence as Held
 from tetrad.models.sampling import Chance, Choice, Sampler, is_dry
 from tetrad.models.settings import MOST_DRAFTED, Processor, Settings
 from tetrad.text.stream import StopStrings, StreamDecoder
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
     from tetrad.models.model import Model

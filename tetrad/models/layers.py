@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tetrad import nn
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32
 from tetrad.core.record import replace
 from tetrad.models.arch import BlockInputs, Weights
@@ -26,7 +26,7 @@ from tetrad.ops.matmul.linear import row_matmul
 from tetrad.ops.quantized_matmul.experts import expert_matmul, top_experts
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 FIRST = np.int32(0)  # the only layer, where each block writes over the keys and values of the last
 

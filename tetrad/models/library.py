@@ -11,10 +11,10 @@ from tetrad.core import lazy
 
 if TYPE_CHECKING:
     from tetrad import nn as nn
-    from tetrad.array import functions as td
+    from tetrad.arrays import functions as td
     from tetrad.models import layers as layers
 else:
-    td = lazy.later("tetrad.array.functions")
+    td = lazy.later("tetrad.arrays.functions")
     nn = lazy.later("tetrad.nn")
     layers = lazy.later("tetrad.models.layers")
 

@@ -23,7 +23,7 @@ from tetrad.models.shapes import check_factors, check_shapes
 from tetrad.models.steps import Programs, Step
 from tetrad.models.weight_layout import load_weights
 from tetrad.models.weights import factors_of
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate

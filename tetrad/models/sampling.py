@@ -19,14 +19,14 @@ import numpy as np
 from tetrad.compiler.known import Known
 from tetrad.core import lazy
 from tetrad.core.errors import SettingError
+from tetrad.core.sampling_columns import BITS, INDEX, NUMBERS, SEED, TOP_K
 from tetrad.core.sizes import Dim
 from tetrad.models.checks import check_count
 from tetrad.models.dry import Dry, Heads
 from tetrad.models.library import td
 from tetrad.models.mirostat import Mirostat
 from tetrad.models.settings import MOST_LOGPROBS, WORD, Settings
-from tetrad.ops.sampling.columns import BITS, INDEX, NUMBERS, SEED, TOP_K
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 TOPS = (1, 5, MOST_LOGPROBS)  # how many of the most likely are asked of compiled code
 IN_THE_OP = itemgetter(  # in the order of the op's `settings`

@@ -23,7 +23,7 @@ from tetrad.formats.gguf import Pin
 from tetrad.models.arch import Architecture, BlockInputs, Keeps, TokenBatch
 from tetrad.models.config import Config
 from tetrad.models.library import td
-from tetrad.trace.array import Array, array_type
+from tetrad.tracing.array import Array, array_type
 
 CHUNK = 512  # tokens of one step, at most
 DONATED = tuple(range(4, 12))  # arguments of a step that are its state, if it has so many

@@ -27,7 +27,7 @@ from tetrad.core.types import ArrayType
 from tetrad.formats.gguf import File, Pin, Tensor
 from tetrad.models.weights import FLOATS, load_floats
 from tetrad.quant.lanes import DTYPES, LANES, LINE, ROWS, Lanes
-from tetrad.trace.array import Array, array_type
+from tetrad.tracing.array import Array, array_type
 
 SMALL = 4 << 20  # bytes of a format that NumPy has rearranged before a kernel would be compiled
 STAGE = 1 << 21  # bytes that NumPy rearranges at a time: bounds the memory that needs

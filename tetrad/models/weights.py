@@ -12,7 +12,7 @@ import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32
 from tetrad.formats.gguf import File
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 Factors = Callable[[str], np.ndarray | None]  # a small tensor of floats by name, or None where the file has none
 FLOATS = {"f32": f32, "f16": f16, "bf16": bf16}

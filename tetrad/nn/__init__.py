@@ -9,16 +9,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tetrad.array import functions as td
-from tetrad.array.creation import positions
+from tetrad.arrays import functions as td
+from tetrad.arrays.creation import positions
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY
 from tetrad.ops.movement import stop_gradient
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, axis_of, elementwise
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
 LAZY = ("dot_product_attention", "initializers")  # loaded when first used
@@ -201,7 +201,7 @@ def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
     if where is not None:  # not -inf, which would make derivatives NaN where nothing is left
         wide = td.where(where, wide, float(td.finfo(wide.dtype).min))
     axes = axis if isinstance(axis, int) else tuple(axis)
-    result = lazy.module("tetrad.nn.softmax_rule").softmax(wide, axes)
+    result = lazy.module("tetrad.nn._softmax").softmax(wide, axes)
     result = result if where is None else td.where(where, result, 0)
     return td.astype(result, dtype) if dtype.is_float else result
 
@@ -317,8 +317,8 @@ def __getattr__(name: str) -> Any:
     if name == "initializers":
         return lazy.module("tetrad.nn.initializers")
     if name == "dot_product_attention":
-        return lazy.module("tetrad.nn.attention").dot_product_attention
-    raise lazy.module("tetrad.array.suggestions").absent("nn", name)
+        return lazy.module("tetrad.nn._attention").dot_product_attention
+    raise lazy.module("tetrad.arrays.suggestions").absent("nn", name)
 
 
 def __dir__() -> list[str]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tetrad import random
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.linalg import diagonal, qr
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import axes_of, axis_of
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import axes_of, axis_of
 
 Initializer = Callable[..., Array]  # of a key, a shape, and a dtype if it shall be another
 Axes = int | Sequence[int]

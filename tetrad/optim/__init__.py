@@ -66,7 +66,7 @@ __all__ = [
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.array.suggestions").absent("optim", name)
+        raise lazy.module("tetrad.arrays.suggestions").absent("optim", name)
 
 
 def __dir__() -> list[str]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core.errors import ShapeError, TraceError, an
 from tetrad.core.tree import TreeDef, flatten, unflatten
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array
 
 Tree = Any  # nested containers of arrays: parameters, gradients, updates, state
 Leaf = Any  # an array, or a number that stands for one

@@ -6,13 +6,13 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32
 from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Tree, real, squared, stateless
 from tetrad.optim.settings import check_positive
-from tetrad.trace.array import Array
-from tetrad.trace.operands import as_array
+from tetrad.tracing.array import Array
+from tetrad.tracing.operands import as_array
 
 
 def clip(max_delta: float) -> GradientTransformation:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32, f64, i32
 from tetrad.core.errors import DtypeError, TraceError
 from tetrad.core.floats import guarded
@@ -18,8 +18,8 @@ from tetrad.core.tree import flatten, tree_map
 from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
 from tetrad.optim.schedules import Schedule, counts_in_floats, rate_at, takes_floats
 from tetrad.optim.settings import check_decay, check_number, check_rate
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, dtype_of
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, dtype_of
 
 Rate = float | Array | Schedule
 LARGEST_COUNT = 2**31 - 1  # of int32; the count stays there

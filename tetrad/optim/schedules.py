@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from tetrad.array import functions as td
+from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32, f64
 from tetrad.core.errors import ShapeError
 from tetrad.optim.settings import check_number, check_positive
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array
 
 Schedule = Callable[[Any], Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tetrad.core.errors import SettingError
 from tetrad.core.source import user_source
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 def check_number(step: str, name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.creation import positions
-from tetrad.array.functions import (
+from tetrad.arrays.creation import positions
+from tetrad.arrays.functions import (
     argmax,
     argsort,
     clip,
@@ -24,14 +24,14 @@ from tetrad.array.functions import (
     topk,
     where,
 )
-from tetrad.array.manipulation import reshape, stack
+from tetrad.arrays.manipulation import reshape, stack
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import Shape, Size, product
-from tetrad.trace.array import Array, fail, noun_of
-from tetrad.trace.operands import (
+from tetrad.tracing.array import Array, fail, noun_of
+from tetrad.tracing.operands import (
     as_array,
     axis_of,
     broadcast,
@@ -62,7 +62,7 @@ TAIL = {f32: 11.0, f64: 36.0}  # beyond, probabilities of exceeding a number are
 
 def __getattr__(name: str) -> Any:
     if name not in MORE:
-        raise lazy.module("tetrad.array.suggestions").absent("random", name)
+        raise lazy.module("tetrad.arrays.suggestions").absent("random", name)
     globals()[name] = found = getattr(lazy.module("tetrad.random.distributions"), name)
     return found
 

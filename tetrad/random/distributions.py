@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.functions import any as any_of
-from tetrad.array.functions import clip, cumulative_sum, floor, matmul, sqrt, take, where
-from tetrad.array.statistics import max as largest
+from tetrad.arrays.functions import any as any_of
+from tetrad.arrays.functions import clip, cumulative_sum, floor, matmul, sqrt, take, where
+from tetrad.arrays.statistics import max as largest
 from tetrad.core.dtypes import DType, f32, f64, i32
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.sizes import Shape
@@ -33,9 +33,9 @@ from tetrad.random import (
     split,
     uniform,
 )  # fmt: skip
-from tetrad.trace.array import Array, fail
-from tetrad.trace.loops import while_loop
-from tetrad.trace.operands import as_array, broadcast, convert, dtype_of, expand, run, scalar
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.loops import while_loop
+from tetrad.tracing.operands import as_array, broadcast, convert, dtype_of, expand, run, scalar
 from tetrad.transforms.custom import custom_jvp
 
 INF = math.inf

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.indexing import permuted, reshaped
+from tetrad.arrays.indexing import permuted, reshaped
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, axis_of, elementwise, scalar
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, axis_of, elementwise, scalar
 from tetrad.transforms.vmap import all_gather, axis_index, over_tree, psum, size_of_axis
 
 

@@ -14,7 +14,7 @@ from operator import add
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from tetrad.array.creation import zeros_like
+from tetrad.arrays.creation import zeros_like
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
@@ -25,11 +25,11 @@ from tetrad.graph.build import filled, fresh_like, make_constant, make_graph, ma
 from tetrad.graph.custom import make_checkpoint, make_custom
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
-from tetrad.trace.array import Array, TracedArray, fail, node_of, noun_of
-from tetrad.trace.context import current_trace, stack, with_axes
-from tetrad.trace.operands import as_array, convert, traced
-from tetrad.trace.signature import Arguments, Signature, check_function, chosen, signature_of
-from tetrad.trace.trace import Kind, Traced, kinds_of, trace_function
+from tetrad.tracing.array import Array, TracedArray, fail, node_of, noun_of
+from tetrad.tracing.context import current_trace, stack, with_axes
+from tetrad.tracing.operands import as_array, convert, traced
+from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
+from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 from tetrad.transforms.custom_rules import JvpRule, Rule, VjpRule
 from tetrad.transforms.forward import is_differentiable
 

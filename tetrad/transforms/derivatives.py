@@ -21,12 +21,12 @@ from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, convert, expand, run
-from tetrad.trace.run_graph import run_graph
-from tetrad.trace.signature import Arguments, check_function, signature_of
-from tetrad.trace.static_arguments import is_values, without_settings
-from tetrad.trace.trace import Kind, Traced, kinds_of, trace_function
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, convert, expand, run
+from tetrad.tracing.run_graph import run_graph
+from tetrad.tracing.signature import Arguments, check_function, signature_of
+from tetrad.tracing.static_arguments import is_values, without_settings
+from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
 from tetrad.transforms.forward import is_differentiable
 from tetrad.transforms.jvp import Flags
 from tetrad.transforms.jvp import jvp as jvp_graph

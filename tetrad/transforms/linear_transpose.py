@@ -18,11 +18,11 @@ from tetrad.graph.build import call, filled, make_graph
 from tetrad.graph.custom import checkpoint_call
 from tetrad.graph.loops import switch
 from tetrad.graph.nodes import Graph, Node, topological
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array
-from tetrad.trace.run_graph import run_graph
-from tetrad.trace.signature import check_function, signature_of
-from tetrad.trace.trace import Kind, Spec, kinds_of, trace_function
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array
+from tetrad.tracing.run_graph import run_graph
+from tetrad.tracing.signature import check_function, signature_of
+from tetrad.tracing.trace import Kind, Spec, kinds_of, trace_function
 from tetrad.transforms.derivatives import matching, zeros_of
 from tetrad.transforms.forward import is_differentiable
 from tetrad.transforms.linearize import Linear, depends_on

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.indexing import getitem
-from tetrad.array.manipulation import concat, flip, reshape, stack
+from tetrad.arrays.indexing import getitem
+from tetrad.arrays.manipulation import concat, flip, reshape, stack
 from tetrad.core.errors import DtypeError, ShapeError, TraceError, an
 from tetrad.core.tree import TreeDef, flatten, unflatten
-from tetrad.trace.array import Array, fail
-from tetrad.trace.loops import checked_column, named_like, scan, steps_of
-from tetrad.trace.operands import as_array, axis_of, is_operand
-from tetrad.trace.signature import check_function
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.loops import checked_column, named_like, scan, steps_of
+from tetrad.tracing.operands import as_array, axis_of, is_operand
+from tetrad.tracing.signature import check_function
 from tetrad.transforms.vmap import vmap
 
 # -- one row after the other ------------------------------------------------------------------------------------------

@@ -21,13 +21,13 @@ from tetrad.core.floats import guarded
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.core.tree import NODES, TreeDef, flatten, unflatten
 from tetrad.ops.collective import axis_index_node
-from tetrad.trace.array import Array, TracedArray, array_type, fail
-from tetrad.trace.context import current_trace, stack, with_axes
-from tetrad.trace.operands import as_array, run, size_array, traced
-from tetrad.trace.run_graph import run_graph
-from tetrad.trace.signature import check_function, signature_of
-from tetrad.trace.static_arguments import is_values, without_settings
-from tetrad.trace.trace import Kind, kinds_of, trace_function
+from tetrad.tracing.array import Array, TracedArray, array_type, fail
+from tetrad.tracing.context import current_trace, stack, with_axes
+from tetrad.tracing.operands import as_array, run, size_array, traced
+from tetrad.tracing.run_graph import run_graph
+from tetrad.tracing.signature import check_function, signature_of
+from tetrad.tracing.static_arguments import is_values, without_settings
+from tetrad.tracing.trace import Kind, kinds_of, trace_function
 from tetrad.transforms.batch import Axis
 from tetrad.transforms.batch import batch as batch_graph
 

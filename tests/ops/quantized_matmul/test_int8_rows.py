@@ -18,7 +18,7 @@ from tetrad.passes.pipeline import optimise
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import DTYPES, LANES
 from tetrad.schedule.evaluate import interpret
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 SHAPES = [(16, 256), (32, 512), (20, 256), (1, 256), (47, 768)]
 product = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w))

@@ -12,7 +12,7 @@ from tetrad.models.encoder import Encoder, embedded, encoder, encoder_fields, li
 from tetrad.models.library import layers, nn
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Encoder:

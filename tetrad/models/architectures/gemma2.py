@@ -24,7 +24,7 @@ from tetrad.models.decoder import (
 from tetrad.models.library import layers, nn, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 PERIOD = 2  # one layer of two sees everything, where the file does not say
 LAYERS_OF_27B = 46

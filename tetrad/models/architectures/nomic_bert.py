@@ -14,7 +14,7 @@ from tetrad.models.library import layers, nn
 from tetrad.models.rope import Rope, read_rope
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
-from tetrad.trace.array import Array
+from tetrad.tracing.array import Array
 
 
 @record

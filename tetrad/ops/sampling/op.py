@@ -11,11 +11,11 @@ import numpy as np
 from tetrad.core.dtypes import f32, i32, u32
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.op import Case, op
+from tetrad.core.sampling_columns import BITS, INDEX, NUMBERS, SEED, SETTINGS, TOP_K
 from tetrad.core.types import ArrayType
 from tetrad.kernel.math.philox import philox_words
 from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array
-from tetrad.ops.sampling.columns import BITS, INDEX, NUMBERS, SEED, SETTINGS, TOP_K
 
 TEMPERATURE, TOP_P, MIN_P, REPEAT, PRESENCE, FREQUENCY = range(6)  # columns of `settings`
 TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD, DYNAMIC_RANGE, DYNAMIC_EXPONENT = range(6, 12)

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.creation import full
-from tetrad.array.indexing import reshaped, sliced
-from tetrad.array.manipulation import concat, reshape
+from tetrad.arrays.creation import full
+from tetrad.arrays.indexing import reshaped, sliced
+from tetrad.arrays.manipulation import concat, reshape
 from tetrad.core.dtypes import DType, bool_, f32, i32, u32
 from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import WEAK, as_float
 from tetrad.core.sizes import Shape, product
-from tetrad.trace.array import Array, TracedArray, fail
-from tetrad.trace.operands import (
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.operands import (
     as_array,
     axes_of,
     axis_of,

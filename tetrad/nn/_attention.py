@@ -11,14 +11,14 @@ import math
 from typing import Any
 
 from tetrad import nn
-from tetrad.array import functions as td
-from tetrad.array.creation import positions
+from tetrad.arrays import functions as td
+from tetrad.arrays.creation import positions
 from tetrad.core.dtypes import bool_, f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import Size
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array
 
 NAME = "dot_product_attention"
 

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 from tetrad.core.errors import TraceError, an
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, typed, unflatten
-from tetrad.trace.array import fail, noun_of
+from tetrad.tracing.array import fail, noun_of
 
 
 @record

@@ -13,14 +13,14 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from tetrad.array.indexing import permuted, reshaped, sliced, take_axis
+from tetrad.arrays.indexing import permuted, reshaped, sliced, take_axis
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import ShapeError, TetradError, TraceError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import broadcast_shapes as common_shape
-from tetrad.trace.array import Array, TracedArray, fail, noun_of
-from tetrad.trace.operands import (
+from tetrad.tracing.array import Array, TracedArray, fail, noun_of
+from tetrad.tracing.operands import (
     as_array,
     axes_of,
     axis_of,

@@ -8,14 +8,14 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from tetrad.array.einsum import einsum, in_dtype, product_in
-from tetrad.array.indexing import reshaped
-from tetrad.array.manipulation import moveaxis
+from tetrad.arrays.einsum import einsum, in_dtype, product_in
+from tetrad.arrays.indexing import reshaped
+from tetrad.arrays.manipulation import moveaxis
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import product
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import axis_of, run
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import axis_of, run
 
 
 def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: Any = None) -> Array:

@@ -1,6 +1,6 @@
 """Tracing, operators: the methods and operators of arrays, each the function of its name in the public namespace.
 
-`Array` inherits them. Nothing here knows how an array holds its values: `trace.array` does.
+`Array` inherits them. Nothing here knows how an array holds its values: `tracing.array` does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tetrad.core import lazy
 
 if TYPE_CHECKING:
-    from tetrad.trace.array import Array
+    from tetrad.tracing.array import Array
 
 
 @cache

@@ -2,7 +2,7 @@
 
 Receives ops applied to arrays (`__tetrad_op__`); returns arrays: evaluated at once with the op's own NumPy meaning when
 every operand is concrete, else recorded as a node of the current trace. What can be written on an array beside that is
-in `trace.operators`.
+in `tracing.operators`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_constant, make_graph, parameter
 from tetrad.graph.evaluate import evaluate as evaluate_graph
 from tetrad.graph.nodes import Literal, Node, topological
-from tetrad.trace.context import Trace, current_trace, stack
-from tetrad.trace.operators import Operators
+from tetrad.tracing.context import Trace, current_trace, stack
+from tetrad.tracing.operators import Operators
 
 
 class Storage(Protocol):

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tetrad.array.indexing import take_axis
-from tetrad.array.manipulation import broadcast_to, moveaxis, reshape
-from tetrad.array.statistics import any
+from tetrad.arrays.indexing import take_axis
+from tetrad.arrays.manipulation import broadcast_to, moveaxis, reshape
+from tetrad.arrays.statistics import any
 from tetrad.core.dtypes import i64
 from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
-from tetrad.trace.array import Array, TracedArray, fail
-from tetrad.trace.operands import as_array, axis_of, common, convert, elementwise, kind_of, run, scalar
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.operands import as_array, axis_of, common, convert, elementwise, kind_of, run, scalar
 
 FEW = 16  # elements that `isin` looks through one by one
 

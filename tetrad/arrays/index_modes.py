@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.indexing import Item, are_together, as_indices, is_index, reshaped
+from tetrad.arrays.indexing import Item, are_together, as_indices, is_index, reshaped
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import TraceError
 from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, elementwise, scalar, size_array
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, elementwise, scalar, size_array
 
 MODES = (None, "promise_in_bounds", "clip", "drop", "fill")
 SETTINGS = ("mode", "indices_are_sorted", "unique_indices")  # the last two are promises of which no use is made

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tetrad.array.manipulation import stack
+from tetrad.arrays.manipulation import stack
 from tetrad.core.dtypes import i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, axis_of, convert, is_operand, run, shape_of
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, axis_of, convert, is_operand, run, shape_of
 
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:

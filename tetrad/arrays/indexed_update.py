@@ -3,7 +3,7 @@
 Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of elements (ints, also
 traced ones, and slices) is a `dynamic_update_slice`, which compiled code does in place; a mask is a `where`; anything
 else goes row by row, or by the flat positions that the index selects. An index out of range is an error, as everywhere,
-unless `mode=` says what else it is (`array.index_modes`).
+unless `mode=` says what else it is (`arrays.index_modes`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tetrad.array.dynamic import dynamic_slice, dynamic_update_slice
-from tetrad.array.index_modes import Kept, filling, kept_inside, mode_of
-from tetrad.array.indexing import (
+from tetrad.arrays.dynamic import dynamic_slice, dynamic_update_slice
+from tetrad.arrays.index_modes import Kept, filling, kept_inside, mode_of
+from tetrad.arrays.indexing import (
     Item,
     axis_of,
     box_of,
@@ -28,8 +28,8 @@ from tetrad.array.indexing import (
     reshaped,
     take_axis,
 )
-from tetrad.array.manipulation import concat
-from tetrad.array.sorting import argsort
+from tetrad.arrays.manipulation import concat
+from tetrad.arrays.sorting import argsort
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, bool_, i32, i64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, UnsupportedError, an
@@ -37,10 +37,10 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, product
-from tetrad.trace.array import Array, TracedArray, fail
-from tetrad.trace.array import kept as own
-from tetrad.trace.loops import scan
-from tetrad.trace.operands import as_array, convert, elementwise, expand, is_operand, kind_of, run, scalar
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.array import kept as own
+from tetrad.tracing.loops import scan
+from tetrad.tracing.operands import as_array, convert, elementwise, expand, is_operand, kind_of, run, scalar
 
 # An op on an element and its value, a function of the element, or the value alone.
 Change = str | Callable[[Array], Array] | None
@@ -117,7 +117,7 @@ class Place:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            elsewhere = lazy.module("tetrad.array.suggestions")
+            elsewhere = lazy.module("tetrad.arrays.suggestions")
             told = "" if name.startswith("_") else elsewhere.instead_of_change(name, changes())
             raise AttributeError(f"x.at[index] has no method {name!r}{told}", name=name, obj=self)
 

@@ -120,7 +120,7 @@ def test_compiled_code_says_what_eager_code_says(name: str) -> None:
             call(*map(td.asarray, arguments))
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
-    assert told in texts[0] and "test_bounds.py line" in texts[0] and "hint: indices go from -" in texts[0]
+    assert told in texts[0] and "test_index_modes.py line" in texts[0] and "hint: indices go from -" in texts[0]
 
 
 def test_the_size_of_a_dim_is_named() -> None:

@@ -10,8 +10,8 @@ from functools import update_wrapper
 from typing import Any
 
 from tetrad.core.tree import flatten, unflatten
-from tetrad.trace.operands import is_operand
-from tetrad.trace.trace import WIDE
+from tetrad.tracing.operands import is_operand
+from tetrad.tracing.trace import WIDE
 
 Function = Callable[..., Any]
 Call = tuple[Function, Sequence[Any], dict[str, Any]]

@@ -20,8 +20,8 @@ from tetrad.ops.quantized_matmul.decoded import dequantize as dequantize_op
 from tetrad.quant.format import format_named
 from tetrad.quant.lanes import DTYPES, LANES, lanes_of
 from tetrad.quant.separate import separate
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array
 
 FLOATS = ("f32", "f16", "bf16")  # formats that are plain arrays
 

@@ -20,8 +20,8 @@ from tetrad.core.owners import is_lasting
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
 from tetrad.ops.rules import broadcast_shapes
-from tetrad.trace.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
-from tetrad.trace.context import current_trace
+from tetrad.tracing.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
+from tetrad.tracing.context import current_trace
 
 Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
 

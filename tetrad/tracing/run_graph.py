@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from tetrad.graph.build import spliced
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph
-from tetrad.trace.array import Array, TracedArray, array_type, kept, node_of, trace_of
-from tetrad.trace.context import current_trace
+from tetrad.tracing.array import Array, TracedArray, array_type, kept, node_of, trace_of
+from tetrad.tracing.context import current_trace
 
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:

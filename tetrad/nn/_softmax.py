@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tetrad.array import functions as td
-from tetrad.trace.array import Array
+from tetrad.arrays import functions as td
+from tetrad.tracing.array import Array
 from tetrad.transforms.custom import custom_jvp
 
 

@@ -17,8 +17,8 @@ from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedE
 from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
-from tetrad.trace.array import Array, TracedArray, fail
-from tetrad.trace.operands import as_array, convert, elementwise, is_operand, run, scalar, size_array, traced
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.operands import as_array, convert, elementwise, is_operand, run, scalar, size_array, traced
 
 INDICES = "index: an index is an int, a slice, None, Ellipsis or an integer array"
 Item = int | slice | None | Array | EllipsisType  # Ellipsis of no width, between indices, sets them apart

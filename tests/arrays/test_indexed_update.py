@@ -135,7 +135,7 @@ def test_any_dtype_to_the_bit() -> None:
 
 def test_errors() -> None:
     x = td.ones(3)
-    with pytest.raises(DtypeError, match=r"at\[...\].set: a float does not fit into i32\[2\](.|\n)*test_at.py"):
+    with pytest.raises(DtypeError, match=r"at\[...\].set: a float does not fit into i32\[2\](.|\n)*test_indexed_update.py"):
         td.asarray([1, 2]).at[0].set(1.5)
     with pytest.raises(DtypeError, match=r"f64\[\] does not fit into f32\[3\]"):
         x.at[0].add(td.asarray(1.0, dtype=td.float64))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.manipulation import expand_dims, reshape, stack
+from tetrad.arrays.manipulation import expand_dims, reshape, stack
 from tetrad.core.dtypes import DType, c64, f32, i32, i64
 from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.floats import guarded
@@ -21,9 +21,9 @@ from tetrad.core.owners import is_lasting, own_copy
 from tetrad.core.promotion import WEAK, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
 from tetrad.core.tree import refuse_cycle
-from tetrad.trace.array import Array, TracedArray, fail
-from tetrad.trace.context import current_trace
-from tetrad.trace.operands import (
+from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.context import current_trace
+from tetrad.tracing.operands import (
     as_array,
     check_device,
     check_shape,

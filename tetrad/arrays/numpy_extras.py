@@ -11,18 +11,18 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from tetrad.array.creation import zeros
-from tetrad.array.indexing import getitem, permuted, reshaped, take_axis
-from tetrad.array.manipulation import broadcast_arrays, moveaxis
-from tetrad.array.sorting import searchsorted, sort
-from tetrad.array.statistics import Axis, all, diff, sum
+from tetrad.arrays.creation import zeros
+from tetrad.arrays.indexing import getitem, permuted, reshaped, take_axis
+from tetrad.arrays.manipulation import broadcast_arrays, moveaxis
+from tetrad.arrays.sorting import searchsorted, sort
+from tetrad.arrays.statistics import Axis, all, diff, sum
 from tetrad.core.dtypes import i32
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.core.sizes import product
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import as_array, axes_of, axis_of, convert, elementwise
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, elementwise
 
 
 def _apply(name: str, *args: Any) -> Array:

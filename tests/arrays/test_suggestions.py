@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 import tetrad as td
-from tetrad.array.suggestions import CHANGES, EXPRESSIONS, INSIDE, METHODS, NAMES, SPACES
+from tetrad.arrays.suggestions import CHANGES, EXPRESSIONS, INSIDE, METHODS, NAMES, SPACES
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EXPRESSIONS])

@@ -25,10 +25,10 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_graph
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.convert import cast
-from tetrad.trace.array import Array, TracedArray, array_type, fail, node_of
-from tetrad.trace.context import Trace, current_trace, new_trace
-from tetrad.trace.operands import as_array, check_shape, dtype_of, is_operand, wrap
-from tetrad.trace.signature import Arguments, Signature, signature_of
+from tetrad.tracing.array import Array, TracedArray, array_type, fail, node_of
+from tetrad.tracing.context import Trace, current_trace, new_trace
+from tetrad.tracing.operands import as_array, check_shape, dtype_of, is_operand, wrap
+from tetrad.tracing.signature import Arguments, Signature, signature_of
 
 # A Python number travels at full precision.
 WIDE: dict[type, DType] = {bool: WEAK[bool], int: i64, float: f64, complex: c128}

@@ -24,10 +24,10 @@ from tetrad.graph import loops
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.loops import make_scan, make_switch, make_while
 from tetrad.graph.nodes import Graph, Node
-from tetrad.trace.array import Array, TracedArray, array_type, fail, kept, located, node_of, noun_of
-from tetrad.trace.context import current_trace, new_trace
-from tetrad.trace.operands import as_array, convert, is_operand, kind_of, run, scalar
-from tetrad.trace.signature import check_function
+from tetrad.tracing.array import Array, TracedArray, array_type, fail, kept, located, node_of, noun_of
+from tetrad.tracing.context import current_trace, new_trace
+from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
+from tetrad.tracing.signature import check_function
 
 Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet

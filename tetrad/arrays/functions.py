@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tetrad.array.creation import (
+from tetrad.arrays.creation import (
     arange,
     asarray,
     empty,
@@ -32,7 +32,7 @@ from tetrad.array.creation import (
     zeros,
     zeros_like,
 )  # fmt: skip
-from tetrad.array.dynamic import (
+from tetrad.arrays.dynamic import (
     dynamic_index_in_dim,
     dynamic_slice,
     dynamic_slice_in_dim,
@@ -40,10 +40,10 @@ from tetrad.array.dynamic import (
     dynamic_update_slice,
     dynamic_update_slice_in_dim,
 )  # fmt: skip
-from tetrad.array.einsum import einsum
-from tetrad.array.indexing import as_indices, getitem, picked, take_axis  # noqa: F401  (getitem: operators ask for it here)
-from tetrad.array.linear import matmul, tensordot, vecdot
-from tetrad.array.manipulation import (
+from tetrad.arrays.einsum import einsum
+from tetrad.arrays.indexing import as_indices, getitem, picked, take_axis  # noqa: F401  (getitem: operators ask for it here)
+from tetrad.arrays.linear import matmul, tensordot, vecdot
+from tetrad.arrays.manipulation import (
     astype,
     broadcast_arrays,
     broadcast_shapes,
@@ -64,7 +64,7 @@ from tetrad.array.manipulation import (
     transpose,
     unstack,
 )  # fmt: skip
-from tetrad.array.sorting import (
+from tetrad.arrays.sorting import (
     argsort,
     isin,
     searchsorted,
@@ -76,7 +76,7 @@ from tetrad.array.sorting import (
     unique_inverse,
     unique_values,
 )  # fmt: skip
-from tetrad.array.statistics import (
+from tetrad.arrays.statistics import (
     all,
     any,
     argmax,
@@ -99,8 +99,8 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import can_cast as can_cast_dtype
 from tetrad.core.record import record
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import (
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import (
     as_array,
     axis_of,
     check_device,
@@ -110,7 +110,7 @@ from tetrad.trace.operands import (
     elementwise,
     run,
 )  # fmt: skip
-from tetrad.trace.operands import is_operand as is_operand  # the operators ask for it here
+from tetrad.tracing.operands import is_operand as is_operand  # the operators ask for it here
 
 
 def __getattr__(name: str) -> Any:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.array.indexing import permuted, reshaped, sliced
+from tetrad.arrays.indexing import permuted, reshaped, sliced
 from tetrad.core.dtypes import DType, f32, i8, i32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
-from tetrad.trace.array import Array, fail
-from tetrad.trace.operands import common, convert, dtype_of, elementwise, expand, owned, run
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import common, convert, dtype_of, elementwise, expand, owned, run
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
