@@ -22,7 +22,7 @@ PACKAGE = ROOT / "tetrad"
 
 def test_the_version_stands_in_one_place() -> None:
     assert "version" in SETTINGS["project"]["dynamic"] and "version" not in SETTINGS["project"]
-    assert SETTINGS["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tetrad.__version__"}
+    assert SETTINGS["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tetrad.core.version.__version__"}
     assert f"\n## {td.__version__} " in (ROOT / "CHANGELOG.md").read_text()
 
 

@@ -178,9 +178,9 @@ def test_derivatives_where_elements_are_named_several_times(way: Any) -> None:
 
 
 def test_out_of_range_where_elements_are_named_several_times() -> None:
-    with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_at\.py"):
+    with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_indexed_update\.py"):
         td.jit(lambda x, i: x.at[i].max(1.0))(np.zeros(3), np.array([0, 9]))
-    with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_at\.py"):
+    with pytest.raises(BoundsError, match=r"index 9 is out of range(.|\n)*test_indexed_update\.py"):
         td.zeros(3).at[np.array([9, 9])].max(1.0)
 
 

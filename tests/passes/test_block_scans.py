@@ -118,5 +118,5 @@ def test_a_failing_step_of_a_round_names_its_line() -> None:
     def step(c: Any, i: Any) -> Any:
         return c + td.cumulative_sum(td.asarray(START)[i + td.arange(2)])[0], None
 
-    with pytest.raises(IndexError, match=r"test_rounds\.py"):
+    with pytest.raises(IndexError, match=r"test_block_scans\.py"):
         td.jit(lambda i: td.scan(step, 0.0, i, unroll=2))(np.int32([0, 1, 9]))

@@ -65,7 +65,7 @@ def test_errors() -> None:
         (lambda x: td.ppermute(x, "i", [(0, 3)]), ShapeError, "must pair each of 3 examples"),
         (lambda x: td.all_to_all(x, "i", 1, 0), ShapeError, "an axis of 2 has no 3 equal parts"),
         (lambda x: td.all_to_all(x, "i", 0, 0), ShapeError, r"parts of 2 keep their axis(.|\n)*tiled=True"),
-        (lambda x: td.psum_scatter(x, "i"), ShapeError, r"parts of 2 keep their axis(.|\n)*test_exchange\.py"),
+        (lambda x: td.psum_scatter(x, "i"), ShapeError, r"parts of 2 keep their axis(.|\n)*test_collectives\.py"),
     ):
         with pytest.raises(error, match=message):
             mapped(call)(X)
