@@ -1,7 +1,9 @@
-"""Bench, common: functions in, rows of a table out, each with a verdict and the reason it may not count.
+"""Bench, common: functions in, rows of a table out, each with a verdict and the reason it may not
+count.
 
-Contestants alternate in one run and the best time of each counts. Beside every row stands the share of the processor
-that others used meanwhile: above 5 % the row is void. Nothing here knows what is measured.
+Contestants alternate in one run and the best time of each counts. Beside every row stands the share
+of the processor that others used meanwhile: above 5 % the row is void. Nothing here knows what is
+measured.
 """
 
 from __future__ import annotations
@@ -33,16 +35,19 @@ PINNED = "BENCH_PINNED"
 Function = Callable[[], object]
 
 
-# -- the same cores and threads for everyone --------------------------------------------------------------------------
+# -- the same cores and threads for everyone -------------------------------------------------------
 
 
 def restart_pinned() -> None:
-    """Start this program again on two cores with two threads for every library: they read both when they load."""
+    """Start this program again on two cores with two threads for every library: they read both when
+    they load."""
     if PINNED in os.environ:
         return
     cores = separate_cores(THREADS)
     os.sched_setaffinity(0, cores)
-    limits = dict.fromkeys(("TETRAD_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(len(cores)))
+    limits = dict.fromkeys(
+        ("TETRAD_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(len(cores))
+    )
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **limits, PINNED: "1"})
 
@@ -56,12 +61,13 @@ def separate_cores(count: int) -> set[int]:
     return set(itertools.islice(chosen.values(), count))
 
 
-# -- who used the processor -------------------------------------------------------------------------------------------
+# -- who used the processor ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Ticks since boot on the processors we may use: all, those not idle, and ours with those of ended children."""
+    """Ticks since boot on the processors we may use: all, those not idle, and ours with those of
+    ended children."""
 
     total: int
     busy: int
@@ -87,12 +93,13 @@ def foreign_share(before: CpuTimes, after: CpuTimes) -> float:
     return max(0, others) / max(1, after.total - before.total)
 
 
-# -- timing -----------------------------------------------------------------------------------------------------------
+# -- timing ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long a row may take: seconds of one attempt, rounds it has at least, attempts while it is void."""
+    """How long a row may take: seconds of one attempt, rounds it has at least, attempts while it is
+    void."""
 
     seconds: float = 4.0
     rounds: int = 4
@@ -145,7 +152,8 @@ def repeats_of(function: Function) -> int:
 
 
 def burst(function: Function, repeats: int) -> float:
-    """Let other thread pools fall asleep, wake ours with a call that does not count, then take samples."""
+    """Let other thread pools fall asleep, wake ours with a call that does not count, then take
+    samples."""
     time.sleep(SETTLE_SECONDS)
     function()
     best = sample(function, repeats)
@@ -161,12 +169,13 @@ def sample(function: Function, repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-# -- rows -------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table. `ratio` grows with our merit; without `at_least` the row only informs."""
+    """One line of a table. `ratio` grows with our merit; without `at_least` the row only
+    informs."""
 
     name: str
     ours: float
@@ -177,8 +186,10 @@ class Row:
     theirs: float | None = None
     foreign: float = 0.0
     is_right: bool = True
-    bound: str = ""  # what keeps us from being faster, as a share of a roof measured in the same run
-    most: float | None = None  # the ratio of a program that did nothing but what the nearest roof does
+    # what keeps us from being faster, as a share of a roof measured in the same run
+    bound: str = ""
+    # the ratio of a program that did nothing but what the nearest roof does
+    most: float | None = None
     verdict: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -202,7 +213,8 @@ def verdict_of(row: Row) -> str:
 
 
 def bound_by(needed: Mapping[str, float], ours: float) -> str:
-    """The nearest of the roofs (name: seconds it needs for this work), or, far below all of them, the kernel itself."""
+    """The nearest of the roofs (name: seconds it needs for this work), or, far below all of them,
+    the kernel itself."""
     if not needed:
         return ""
     name = max(needed, key=lambda n: needed[n])
@@ -256,7 +268,8 @@ class Report:
         print(line(cells(row)), flush=True)
 
     def finish(self, chosen: Options) -> int:
-        """The exit status: 1 when a figure was not reached or a result was wrong. Results of some rows are not kept."""
+        """The exit status: 1 when a figure was not reached or a result was wrong. Results of some
+        rows are not kept."""
         if not chosen.only:
             self.write(chosen.picture)
         verdicts = [r.verdict for r in self.rows]
@@ -273,7 +286,11 @@ class Report:
             "rows": [asdict(r) for r in self.rows],
         }
         (RESULTS / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")
-        svg = bars(self.title, machine(), [r for r in self.rows if r.ratio is not None and r.at_least is not None])
+        svg = bars(
+            self.title,
+            machine(),
+            [r for r in self.rows if r.ratio is not None and r.at_least is not None],
+        )
         for path in (RESULTS / f"{name}.svg", picture):
             if path is not None:
                 path.write_text(svg)
@@ -288,10 +305,13 @@ def machine() -> str:
         ),
         "",
     )
-    return f"{model or platform.machine()}, {len(os.sched_getaffinity(0))} threads, Python {platform.python_version()}"
+    return (
+        f"{model or platform.machine()}, {len(os.sched_getaffinity(0))} threads, Python "
+        f"{platform.python_version()}"
+    )
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +327,9 @@ class Options:
 def options(about: str) -> Options:
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the time, no second attempts")
+    parser.add_argument(
+        "--quick", action="store_true", help="a fifth of the time, no second attempts"
+    )
     parser.add_argument("--picture", type=Path, help="also write the picture here")
     given = parser.parse_args()
     restart_pinned()

@@ -1,9 +1,10 @@
-"""Bench, core: the compiler and the runtime against JAX and NumPy on two threads. ratio = their time / our time.
+"""Bench, core: the compiler and the runtime against JAX and NumPy on two threads. ratio = their
+time / our time.
 
     python bench/core.py [--only matmul] [--quick]
 
-Inputs are made before the clock starts; results of JAX are waited for. Beside each pair run contestants that only move
-the same bytes: what the memory allows.
+Inputs are made before the clock starts; results of JAX are waited for. Beside each pair run
+contestants that only move the same bytes: what the memory allows.
 """
 
 from __future__ import annotations
@@ -72,17 +73,32 @@ def run_case(case: Case, budget: Budget) -> Row:
     contestants = {"ours": pair.ours, "theirs": pair.theirs}
     timing = measure(contestants | {name: roof.run for name, roof in roofs.items()}, budget)
     ours, theirs = timing.best["ours"], timing.best["theirs"]
-    needed = {name: timing.best[name] * work_of(name, pair.work) / roof.work for name, roof in roofs.items()}
+    needed = {
+        name: timing.best[name] * work_of(name, pair.work) / roof.work
+        for name, roof in roofs.items()
+    }
     if "memory" in needed:
         needed["memory"] = min(needed["memory"], needed.pop(AROUND))
     ratio, bound = theirs / ours, bound_by(needed, ours)
     most = theirs / max(needed.values())
-    return Row(case.name, ours, "s", ratio, case.at_least, case.peer, theirs, timing.foreign, is_right, bound, most)
+    return Row(
+        case.name,
+        ours,
+        "s",
+        ratio,
+        case.at_least,
+        case.peer,
+        theirs,
+        timing.foreign,
+        is_right,
+        bound,
+        most,
+    )
 
 
 def roofs_of(work: Work) -> dict[str, Roof]:
-    """What else runs in turns with the pair. Bytes only for work that can leave the caches: written through the caches
-    and around them, the quicker way counts."""
+    """What else runs in turns with the pair. Bytes only for work that can leave the caches: written
+    through the caches and around them, the quicker way counts."""
     roofs = {"call path": Roof(shortest_call(), 1.0)}
     if work.flops:
         roofs["arithmetic"] = fma_peak(THREADS)
@@ -100,7 +116,8 @@ def agree(ours: Any, theirs: Any) -> bool:
     """Equal within what the order of f32 sums may change."""
     pairs = zip(leaves(ours), leaves(theirs), strict=True)
     return all(
-        a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max())) for a, b in pairs
+        a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-4 * float(np.abs(b).max()))
+        for a, b in pairs
     )
 
 
@@ -108,18 +125,21 @@ def leaves(value: Any) -> list[Array]:
     return [np.asarray(v) for v in value] if isinstance(value, tuple) else [np.asarray(value)]
 
 
-# -- contestants ------------------------------------------------------------------------------------------------------
+# -- contestants -----------------------------------------------------------------------------------
 
 
 @cache
 def jax() -> Any:
-    """Loaded after the threads were set; a missing JAX is an error: there is nothing to compare with."""
+    """Loaded after the threads were set; a missing JAX is an error: there is nothing to compare
+    with."""
     import jax as module
 
     return module
 
 
-def against_jax(ours: Callable[..., Any], theirs: Callable[..., Any], arrays: list[Array], work: Work) -> Pair:
+def against_jax(
+    ours: Callable[..., Any], theirs: Callable[..., Any], arrays: list[Array], work: Work
+) -> Pair:
     mine, other = td.jit(ours), jax().jit(theirs)
     left = [td.asarray(a) for a in arrays]
     right = [jax().device_put(a) for a in arrays]
@@ -159,14 +179,21 @@ ROWS_BYTES = 4 * ROWS[0] * ROWS[1]
 
 
 def softmax() -> Pair:
-    return against_jax(td.nn.softmax, jax().nn.softmax, [normal(*ROWS)], Work(ROWS_BYTES, ROWS_BYTES))
+    return against_jax(
+        td.nn.softmax, jax().nn.softmax, [normal(*ROWS)], Work(ROWS_BYTES, ROWS_BYTES)
+    )
 
 
 def logsumexp() -> Pair:
     def theirs(x: Any) -> Any:
         return jax().scipy.special.logsumexp(x, axis=-1)
 
-    return against_jax(lambda x: td.nn.logsumexp(x, axis=-1), theirs, [normal(*ROWS)], Work(ROWS_BYTES, 4 * ROWS[0]))
+    return against_jax(
+        lambda x: td.nn.logsumexp(x, axis=-1),
+        theirs,
+        [normal(*ROWS)],
+        Work(ROWS_BYTES, 4 * ROWS[0]),
+    )
 
 
 def layer_norm() -> Pair:
@@ -223,7 +250,12 @@ def dense() -> Pair:
     m, k, n = 1024, 1024, 4096
     arrays = [normal(m, k), normal(k, n, seed=1) / np.float32(k**0.5), normal(n, seed=2)]
     work = Work(4 * (m * k + k * n), 4 * m * n, 2 * m * k * n)
-    return against_jax(lambda x, w, b: td.nn.gelu(x @ w + b), lambda x, w, b: jax().nn.gelu(x @ w + b), arrays, work)
+    return against_jax(
+        lambda x, w, b: td.nn.gelu(x @ w + b),
+        lambda x, w, b: jax().nn.gelu(x @ w + b),
+        arrays,
+        work,
+    )
 
 
 case("call x+1 on 16 floats", "jax", 1.0, add_one)
@@ -244,10 +276,13 @@ for batch in (1, 64):
 case("matmul+bias+gelu 1024x1024x4096", "jax", 1.0, dense)
 
 
-# -- starting: processes of their own ---------------------------------------------------------------------------------
+# -- starting: processes of their own --------------------------------------------------------------
 
 
-JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+JAX_CACHE = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 def launch(library: str, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -258,12 +293,16 @@ def launch(library: str, settings: dict[str, str]) -> subprocess.CompletedProces
 
 def start(contestant: str, cache: str) -> dict[str, float]:
     """What one process tells; Tetrad keeps compiled code in `cache`, JAX only if asked."""
-    kept = {"tetrad": {"TETRAD_CACHE_DIR": cache}, "jax with cache": {"JAX_COMPILATION_CACHE_DIR": cache, **JAX_CACHE}}
+    kept = {
+        "tetrad": {"TETRAD_CACHE_DIR": cache},
+        "jax with cache": {"JAX_COMPILATION_CACHE_DIR": cache, **JAX_CACHE},
+    }
     return dict(json.loads(launch(contestant.split()[0], kept.get(contestant, {})).stdout))
 
 
 def installed() -> dict[str, str]:
-    """The environment, but bytecode may be written: installed packages have theirs, so must the source tree."""
+    """The environment, but bytecode may be written: installed packages have theirs, so must the
+    source tree."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -273,19 +312,28 @@ def starts() -> dict[str, float]:
     for library in ("tetrad", "jax", "jax with cache"):
         with tempfile.TemporaryDirectory() as folder:
             for state in ("cold", "warm"):
-                found |= {f"{library} {state} {key}": value for key, value in start(library, folder).items()}
+                found |= {
+                    f"{library} {state} {key}": value
+                    for key, value in start(library, folder).items()
+                }
     return found
 
 
 def stages() -> tuple[str, str]:
-    """Where a first call spends its time, cold and warm, as `TETRAD_TIME` tells it; codegen includes LLVM."""
+    """Where a first call spends its time, cold and warm, as `TETRAD_TIME` tells it; codegen
+    includes LLVM."""
     told = []
     with tempfile.TemporaryDirectory() as folder:
         settings = {"TETRAD_CACHE_DIR": folder, "TETRAD_TIME": "1"}
         for _ in range(2):
             done = launch("tetrad", settings)
-            spent = {name: float(ms) for name, ms in re.findall(r"^tetrad: (\w+) +([\d.]+) ms$", done.stderr, re.M)}
-            told.append(", ".join(f"{name} {ms:.0f}" for name, ms in spent.items() if ms >= 1) + " ms")
+            spent = {
+                name: float(ms)
+                for name, ms in re.findall(r"^tetrad: (\w+) +([\d.]+) ms$", done.stderr, re.M)
+            }
+            told.append(
+                ", ".join(f"{name} {ms:.0f}" for name, ms in spent.items() if ms >= 1) + " ms"
+            )
     return told[0], told[1]
 
 
@@ -294,7 +342,9 @@ def start_rows(budget: Budget) -> Iterator[Row]:
     timing = undisturbed(starts, Budget(0, 2 if budget.attempts == 1 else 4, budget.attempts))
     best, foreign = timing.best, timing.foreign
 
-    def versus(name: str, ours: str, theirs: str, goal: float | None, bound: str = "", unit: str = "s") -> Row:
+    def versus(
+        name: str, ours: str, theirs: str, goal: float | None, bound: str = "", unit: str = "s"
+    ) -> Row:
         mine, other = best[f"tetrad {ours}"], best[f"jax {theirs}"]
         return Row(name, mine, unit, other / mine, goal, "jax", other, foreign, bound=bound)
 

@@ -1,10 +1,11 @@
-"""Bench, gradients: the programs of transforms.py, and a process of its own that compiles one. Prints numbers as JSON.
+"""Bench, gradients: the programs of transforms.py, and a process of its own that compiles one.
+Prints numbers as JSON.
 
     python bench/gradients.py tetrad | jax   mlp | scan
     python bench/gradients.py tetrad         sqrt | stored
 
-Receives the library and the program, prints seconds of the first and of the best later call, and by how many bytes the
-peak of the process grew while it called.
+Receives the library and the program, prints seconds of the first and of the best later call, and by
+how many bytes the peak of the process grew while it called.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def timed(call: Callable[..., object], values: Any) -> float:
 
 
 def status(field: str) -> float:
-    line = next(ln for ln in Path("/proc/self/status").read_text().splitlines() if ln.startswith(field))
+    line = next(
+        ln for ln in Path("/proc/self/status").read_text().splitlines() if ln.startswith(field)
+    )
     return float(line.split()[1]) * 1024
 
 
@@ -62,27 +65,36 @@ def with_jax(program: str) -> tuple[Callable[..., object], Any]:
 
     gradient, values = program_of(program, jax, jax.numpy, jax.lax.scan)
     jitted = jax.jit(gradient)
-    return lambda *args: jax.block_until_ready(jitted(*args)), [jax.device_put(value) for value in values]
+    return lambda *args: jax.block_until_ready(jitted(*args)), [
+        jax.device_put(value) for value in values
+    ]
 
 
-def program_of(name: str, library: Any, functions: Any, scan: Any) -> tuple[Callable[..., Any], list[Any]]:
+def program_of(
+    name: str, library: Any, functions: Any, scan: Any
+) -> tuple[Callable[..., Any], list[Any]]:
     if name == "mlp":
         batch = [normal(BATCH, SIZES[0]), labels()]
         gradient = library.grad(lambda params, x, labels: mlp_loss(library, params, x, labels))
         return lambda x, labels, *params: gradient(list(params), x, labels), [*batch, *mlp_values()]
     if name == "scan":
-        return library.grad(lambda w, b, xs: scan_loss(functions, scan, w, b, xs), argnums=(0, 1)), scan_values()
+        return library.grad(
+            lambda w, b, xs: scan_loss(functions, scan, w, b, xs), argnums=(0, 1)
+        ), scan_values()
     return long_gradient(library, None if name == "stored" else name), long_values()
 
 
-# -- an MLP with cross entropy ----------------------------------------------------------------------------------------
+# -- an MLP with cross entropy ---------------------------------------------------------------------
 
 
 def mlp_values() -> list[Any]:
     """Weight and bias of each layer."""
     found = []
     for seed, (rows, columns) in enumerate(LAYERS):
-        found += [normal(rows, columns, seed=seed) * (2 / rows) ** 0.5, normal(columns, seed=seed) / 100]
+        found += [
+            normal(rows, columns, seed=seed) * (2 / rows) ** 0.5,
+            normal(columns, seed=seed) / 100,
+        ]
     return found
 
 
@@ -101,7 +113,7 @@ def mlp_loss(library: Any, params: Any, x: Any, labels: Any) -> Any:
     return -(nn.log_softmax(x) * nn.one_hot(labels, SIZES[-1])).sum() / BATCH
 
 
-# -- a recurrent cell -------------------------------------------------------------------------------------------------
+# -- a recurrent cell ------------------------------------------------------------------------------
 
 
 def scan_values() -> list[Any]:
@@ -118,7 +130,7 @@ def scan_loss(functions: Any, scan: Any, w: Any, b: Any, xs: Any) -> Any:
     return functions.mean(hs * hs)
 
 
-# -- a long scan of many numbers, for its memory ----------------------------------------------------------------------
+# -- a long scan of many numbers, for its memory ---------------------------------------------------
 
 
 def long_values() -> list[Any]:

@@ -1,7 +1,9 @@
-"""Bench, hand: the 4-bit matrix-vector kernel written as LLVM text, the measure of what the emitter makes of it.
+"""Bench, hand: the 4-bit matrix-vector kernel written as LLVM text, the measure of what the emitter
+makes of it.
 
-Receives the target, returns text of `hand_q4`, a kernel over groups of 16 rows in the layout of `kernels.lowbit` and in
-its order, so the bits must agree. Argument words: weights, x, xs, y, blocks.
+Receives the target, returns text of `hand_q4`, a kernel over groups of 16 rows in the layout of
+`kernels.lowbit` and in its order, so the bits must agree. Argument words: weights, x, xs, y,
+blocks.
 """
 
 from __future__ import annotations
@@ -24,9 +26,15 @@ def around(block: str, parts: int) -> str:
     """entry -> group -> block -[more blocks]-> block -> next -[more groups]-> group;  -> exit"""
     width = 16 // parts
     kind, half = f"<{width} x float>", f"<{width} x half>"
-    phis = "".join(f"  %acc{p} = phi {kind} [zeroinitializer, %group], [%sum{p}, %block]\n" for p in range(parts))
+    phis = "".join(
+        f"  %acc{p} = phi {kind} [zeroinitializer, %group], [%sum{p}, %block]\n"
+        for p in range(parts)
+    )
     stores = "".join(
-        f"  %y{p} = getelementptr {kind}, ptr %yp, i64 {p}\n  store {kind} %sum{p}, ptr %y{p}, align 32\n"
+        (
+            f"  %y{p} = getelementptr {kind}, ptr %yp, i64 {p}\n"
+            f"  store {kind} %sum{p}, ptr %y{p}, align 32\n"
+        )
         for p in range(parts)
     )
     return (
@@ -34,18 +42,23 @@ def around(block: str, parts: int) -> str:
         f"define void @hand_q4{HEADER} {{\nentry:\n"
         + "".join(argument(i, name) for i, name in enumerate(("w", "x", "xs", "y")))
         + argument(4, "blocks", "i64")
-        + "  br label %group\ngroup:\n  %g = phi i64 [%begin, %entry], [%gn, %next]\n  %g0 = mul i64 %g, %blocks\n"
+        + "  br label %group\ngroup:\n  %g = phi i64 [%begin, %entry], [%gn, %next]\n"
+        "  %g0 = mul i64 %g, %blocks\n"
         "  br label %block\n"
         f"block:\n  %b = phi i64 [0, %group], [%bn, %block]\n{phis}"
-        "  %at = add i64 %g0, %b\n  %byte = mul i64 %at, 320\n  %wp = getelementptr i8, ptr %w, i64 %byte\n"
+        "  %at = add i64 %g0, %b\n  %byte = mul i64 %at, 320\n"
+        "  %wp = getelementptr i8, ptr %w, i64 %byte\n"
         "  %xo = mul i64 %b, 32\n  %xp = getelementptr i8, ptr %x, i64 %xo\n"
-        "  %so = mul i64 %b, 8\n  %sp = getelementptr i8, ptr %xs, i64 %so\n  %sp1 = getelementptr i8, ptr %sp, i64 4\n"
+        "  %so = mul i64 %b, 8\n  %sp = getelementptr i8, ptr %xs, i64 %so\n"
+        "  %sp1 = getelementptr i8, ptr %sp, i64 4\n"
         "  %sx = load float, ptr %sp, align 4\n  %sumx = load float, ptr %sp1, align 4\n"
         f"{spread('sxv', 'sx', 'float', width)}{spread('sumxv', 'sumx', 'float', width)}{block}"
         + "".join(finish(p, kind, half, width) for p in range(parts))
-        + "  %bn = add i64 %b, 1\n  %more = icmp slt i64 %bn, %blocks\n  br i1 %more, label %block, label %next\n"
+        + "  %bn = add i64 %b, 1\n  %more = icmp slt i64 %bn, %blocks\n"
+        "  br i1 %more, label %block, label %next\n"
         f"next:\n  %yo = mul i64 %g, 64\n  %yp = getelementptr i8, ptr %y, i64 %yo\n{stores}"
-        "  %gn = add i64 %g, 1\n  %again = icmp slt i64 %gn, %end\n  br i1 %again, label %group, label %exit\n"
+        "  %gn = add i64 %g, 1\n  %again = icmp slt i64 %gn, %end\n"
+        "  br i1 %again, label %group, label %exit\n"
         "exit:\n  ret void\n}\n"
     )
 
@@ -54,7 +67,8 @@ def spread(name: str, scalar: str, kind: str, width: int) -> str:
     vector = f"<{width} x {kind}>"
     return (
         f"  %{name}.0 = insertelement {vector} poison, {kind} %{scalar}, i32 0\n"
-        f"  %{name} = shufflevector {vector} %{name}.0, {vector} poison, <{width} x i32> zeroinitializer\n"
+        f"  %{name} = shufflevector {vector} %{name}.0, {vector} poison, <{width} x i32> "
+        "zeroinitializer\n"
     )
 
 
@@ -101,16 +115,15 @@ def vnni_block() -> str:
             tag = str(2 * j + half)
             text += four_columns(tag, 2 * j + half, 16)
             made = "%dot0" if tag == "7" else f"%d{tag}"
-            text += (
-                f"  {made} = call <16 x i32> @{VPDPBUSD}(<16 x i32> {acc}, <64 x i8> %{name}{j}, <64 x i8> %x{tag})\n"
-            )
+            text += f"  {made} = call <16 x i32> @{VPDPBUSD}(<16 x i32> {acc}, "
+            text += f"<64 x i8> %{name}{j}, <64 x i8> %x{tag})\n"
             acc = made
     return text
 
 
 def maddubs_block(part: int) -> str:
-    """Eight rows. A pair product is at most 2 * 15 * 128 and a block adds eight of them: below 2**15, so pairs are
-    added as 16-bit numbers and widened once."""
+    """Eight rows. A pair product is at most 2 * 15 * 128 and a block adds eight of them: below
+    2**15, so pairs are added as 16-bit numbers and widened once."""
     text, acc = "", ""
     for j in range(4):
         text += nibbles(f"{part}{j}", 64 + 64 * j + 32 * part, 8)
@@ -121,7 +134,10 @@ def maddubs_block(part: int) -> str:
             if acc:
                 text += f"  %a{tag} = add <16 x i16> {acc}, %m{tag}\n"
             acc = f"%a{tag}" if acc else f"%m{tag}"
-    return text + f"  %dot{part} = call <8 x i32> @{MADDWD}(<16 x i16> {acc}, <16 x i16> splat (i16 1))\n"
+    return (
+        text
+        + f"  %dot{part} = call <8 x i32> @{MADDWD}(<16 x i16> {acc}, <16 x i16> splat (i16 1))\n"
+    )
 
 
 VPDPBUSD = "llvm.x86.avx512.vpdpbusd.512"

@@ -1,7 +1,8 @@
-"""Bench, kernels: the generators behind the probes, in the kernel language, with the layouts they read.
+"""Bench, kernels: the generators behind the probes, in the kernel language, with the layouts they
+read.
 
-Receives tile sizes from the target's table, returns programs. Each is the plainest way to say what the library's own
-generators will say: if the emitter does well here, it can do well there.
+Receives tile sizes from the target's table, returns programs. Each is the plainest way to say what
+the library's own generators will say: if the emitter does well here, it can do well there.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from tetrad.kernel.nodes import Buffer, Program
 LANES = 16
 UNROLL = 4  # steps of k written out
 
-# A block of a low-bit weight: 16 rows x 32 columns as 80 words. 16 f16 scales, 16 f16 minimums, then 4 x 16 words. A
-# word holds eight columns of its row: the low nibbles are four of them, the high nibbles the next four.
+# A block of a low-bit weight: 16 rows x 32 columns as 80 words. 16 f16 scales, 16 f16 minimums,
+# then 4 x 16 words. A word holds eight columns of its row: the low nibbles are four of them, the
+# high nibbles the next four.
 BLOCK = 32
 BLOCK_WORDS = 80
 NIBBLES = 0x0F0F0F0F
@@ -27,14 +29,14 @@ NIBBLES = 0x0F0F0F0F
 KEYS = 256  # of an attention block: part of the meaning, not a tuning knob
 
 
-# -- low-bit products -------------------------------------------------------------------------------------------------
+# -- low-bit products ------------------------------------------------------------------------------
 
 
 def lowbit(tokens: int) -> Program:
     """y[token, row] = sum of w[row, :] x[token, :], `tokens` at a time; a lane is a weight row.
 
-    Per block an exact dot, then acc = fma(sw*sx, dot, acc), then acc = fma(mw, sumx, acc); blocks ascend
-    (docs/numerics.md).
+    Per block an exact dot, then acc = fma(sw*sx, dot, acc), then acc = fma(mw, sumx, acc); blocks
+    ascend (docs/numerics.md).
     """
     k = KernelBuilder(f"lowbit_{tokens}")
     words, halves = k.buffer("words", u32), k.buffer("halves", f16)  # the same memory
@@ -56,7 +58,9 @@ def lowbit(tokens: int) -> Program:
     return k.finish()
 
 
-def block_dots(k: KernelBuilder, words: Buffer, x: Buffer, start: Val, inputs: list[Val]) -> list[Val]:
+def block_dots(
+    k: KernelBuilder, words: Buffer, x: Buffer, start: Val, inputs: list[Val]
+) -> list[Val]:
     """The exact integer dot of one weight block with each token."""
     dots = [k.const(0, i32) for _ in inputs]
     for j in range(4):
@@ -67,11 +71,12 @@ def block_dots(k: KernelBuilder, words: Buffer, x: Buffer, start: Val, inputs: l
     return dots
 
 
-# -- float products ---------------------------------------------------------------------------------------------------
+# -- float products --------------------------------------------------------------------------------
 
 
 def matmul(tile: Tile) -> Program:
-    """c[m, n] of a[m, depth] and b in panels [panel][depth][tile columns]; a workgroup is one tile of rows."""
+    """c[m, n] of a[m, depth] and b in panels [panel][depth][tile columns]; a workgroup is one tile
+    of rows."""
     k = KernelBuilder(f"matmul_{tile.rows}x{tile.vectors}")
     a, b, c = k.buffer("a", f32), k.buffer("b", f32), k.buffer("c", f32, "write")
     depth, panels, width = k.arg("depth"), k.arg("panels"), tile.vectors * LANES
@@ -79,7 +84,10 @@ def matmul(tile: Tile) -> Program:
         accs = [[k.local(0.0, f32) for _ in range(tile.vectors)] for _ in range(tile.rows)]
         with k.loop(depth, 0, UNROLL) as step:
             for u in range(UNROLL):
-                left = [k.load(a, (k.group_id() * depth + step + u) * tile.rows + r) for r in range(tile.rows)]
+                left = [
+                    k.load(a, (k.group_id() * depth + step + u) * tile.rows + r)
+                    for r in range(tile.rows)
+                ]
                 at = (panel * depth + step + u) * width
                 right = [k.load(b, at + LANES * v + k.lane()) for v in range(tile.vectors)]
                 multiply_add(k, accs, left, right)
@@ -90,26 +98,34 @@ def matmul(tile: Tile) -> Program:
     return k.finish()
 
 
-def multiply_add(k: KernelBuilder, accs: list[list[LocalVar]], left: list[Val], right: list[Val]) -> None:
+def multiply_add(
+    k: KernelBuilder, accs: list[list[LocalVar]], left: list[Val], right: list[Val]
+) -> None:
     """accs[r][v] += left[r] * right[v]"""
     for row, x in zip(accs, left, strict=True):
         for acc, y in zip(row, right, strict=True):
             acc.set(k.fma(x, y, acc))
 
 
-# -- attention --------------------------------------------------------------------------------------------------------
+# -- attention -------------------------------------------------------------------------------------
 
 
 class Attention:
-    """softmax(q k^T) v for `tile.rows` queries a workgroup, in key blocks of 256 merged in order (docs/attention.md).
+    """softmax(q k^T) v for `tile.rows` queries a workgroup, in key blocks of 256 merged in order
+    (docs/attention.md).
 
-    Keys are f16 [keys / 16][channel][16 keys], values f16 [key][channel]; a lane is a key, then a channel.
+    Keys are f16 [keys / 16][channel][16 keys], values f16 [key][channel]; a lane is a key, then a
+    channel.
     """
 
     def __init__(self, tile: Tile, channels: int) -> None:
         self.rows, self.vectors, self.channels = tile.rows, tile.vectors, channels
         self.k = k = KernelBuilder(f"attention_{tile.rows}x{tile.vectors}")
-        self.q, self.keys, self.values = k.buffer("q", f32), k.buffer("keys", f16), k.buffer("values", f16)
+        self.q, self.keys, self.values = (
+            k.buffer("q", f32),
+            k.buffer("keys", f16),
+            k.buffer("values", f16),
+        )
         self.out = k.buffer("out", f32, "readwrite")
         self.p = k.scratch("p", f32, tile.rows * KEYS)
         self.first = k.group_id() * tile.rows
@@ -149,15 +165,22 @@ class Attention:
             at = [(block * (KEYS // LANES) + group + v) * channels for v in range(vectors)]
             with k.loop(channels, 0, UNROLL) as step:
                 for u in range(UNROLL):
-                    left = [k.load(self.q, (self.first + r) * channels + step + u) for r in range(self.rows)]
-                    right = [k.load(self.keys, (start + step + u) * LANES + k.lane()).cast(f32) for start in at]
+                    left = [
+                        k.load(self.q, (self.first + r) * channels + step + u)
+                        for r in range(self.rows)
+                    ]
+                    right = [
+                        k.load(self.keys, (start + step + u) * LANES + k.lane()).cast(f32)
+                        for start in at
+                    ]
                     multiply_add(k, accs, left, right)
             for r, row in enumerate(accs):
                 for v, acc in enumerate(row):
                     k.store(self.p, r * KEYS + (group + v) * LANES + k.lane(), acc)
 
     def softmax(self, row: int, top: LocalVar, total: LocalVar) -> tuple[Val, Val]:
-        """p = exp(p - max) in one block; how much the result so far and this block weigh after it."""
+        """p = exp(p - max) in one block; how much the result so far and this block weigh after
+        it."""
         k = self.k
         chunks = [row * KEYS + LANES * i + k.lane() for i in range(KEYS // LANES)]
         here = k.reduce_lanes("max", interleaved([k.load(self.p, at) for at in chunks], k.max))
@@ -182,7 +205,10 @@ class Attention:
                 for u in range(UNROLL):
                     left = [k.load(self.p, r * KEYS + key + u) for r in range(self.rows)]
                     at = (block * KEYS + key + u) * channels
-                    right = [k.load(self.values, at + (group + v) * LANES + k.lane()).cast(f32) for v in range(vectors)]
+                    right = [
+                        k.load(self.values, at + (group + v) * LANES + k.lane()).cast(f32)
+                        for v in range(vectors)
+                    ]
                     multiply_add(k, accs, left, right)
             for r, (row, (keep, add)) in enumerate(zip(accs, merge, strict=True)):
                 for v, acc in enumerate(row):

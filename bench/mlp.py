@@ -1,9 +1,11 @@
-"""Bench, mlp: a process of its own that imports a library, makes a 12-layer MLP and calls it. Prints seconds as JSON.
+"""Bench, mlp: a process of its own that imports a library, makes a 12-layer MLP and calls it.
+Prints seconds as JSON.
 
     python bench/mlp.py tetrad | jax
 
-Receives the name of the library, prints the time of its import, of the first and of the best later call, and the peak
-memory of the process. Weights are arguments; nothing is computed before the first call.
+Receives the name of the library, prints the time of its import, of the first and of the best later
+call, and the peak memory of the process. Weights are arguments; nothing is computed before the
+first call.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ def timed(call: Callable[[Any], object], values: Any) -> float:
 
 
 def peak_bytes() -> float:
-    """From the kernel's high-water mark: ru_maxrss would begin with the memory of the process that started this one."""
-    line = next(ln for ln in Path("/proc/self/status").read_text().splitlines() if ln.startswith("VmHWM"))
+    """From the kernel's high-water mark: ru_maxrss would begin with the memory of the process that
+    started this one."""
+    line = next(
+        ln for ln in Path("/proc/self/status").read_text().splitlines() if ln.startswith("VmHWM")
+    )
     return float(line.split()[1]) * 1024
 
 
@@ -50,7 +55,9 @@ def with_jax() -> tuple[Callable[[Any], object], Callable[[], Any]]:
     import jax
 
     jitted = jax.jit(lambda values: forward(values, jax.nn.gelu))
-    return lambda values: jitted(values).block_until_ready(), lambda: [jax.device_put(value) for value in inputs()]
+    return lambda values: jitted(values).block_until_ready(), lambda: [
+        jax.device_put(value) for value in inputs()
+    ]
 
 
 def forward(values: Any, gelu: Callable[[Any], Any]) -> Any:

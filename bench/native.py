@@ -1,7 +1,8 @@
-"""Bench, native: kernel programs and hand-written LLVM text in, functions to time out. And the roofs of the machine.
+"""Bench, native: kernel programs and hand-written LLVM text in, functions to time out. And the
+roofs of the machine.
 
-A roof is what the hardware gives to code that does nothing else: multiply-adds, byte dot products, bytes moved. It is
-measured in the run that quotes it.
+A roof is what the hardware gives to code that does nothing else: multiply-adds, byte dot products,
+bytes moved. It is measured in the run that quotes it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from tetrad.kernel.verify import verify
 
 Array = np.ndarray
 Arrays = Mapping[str, Array]  # by buffer name, flat
-HEADER = "(ptr noalias %args, i64 %begin, i64 %end, ptr noalias %scratch, ptr noalias %status) nounwind"
+HEADER = (
+    "(ptr noalias %args, i64 %begin, i64 %end, ptr noalias %scratch, ptr noalias %status) nounwind"
+)
 LINE = 64
 
 _libraries: list[Library] = []  # own the code of every function made here
@@ -44,7 +47,7 @@ def number(value: int) -> Word:
     return Word(-1, value)
 
 
-# -- programs ---------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def entry_of(program: Program, arrays: Arrays, args: Mapping[str, int], groups: int) -> KernelEntry:
@@ -52,7 +55,11 @@ def entry_of(program: Program, arrays: Arrays, args: Mapping[str, int], groups: 
     verify(program)
     address = KERNELS.load([program], current_target())[program]
     storage = [arrays[b.name] for b in program.buffers if not b.is_scratch]
-    numbers = [a.ctypes.data for a in storage] + scratch_layout(program, args)[:-1] + [args[a] for a in program.args]
+    numbers = (
+        [a.ctypes.data for a in storage]
+        + scratch_layout(program, args)[:-1]
+        + [args[a] for a in program.args]
+    )
     numbers += [groups, 1] + [a.size for a in storage] + [0]
     return KernelEntry(address, tuple(map(number, numbers)), groups, name=program.name)
 
@@ -60,7 +67,8 @@ def entry_of(program: Program, arrays: Arrays, args: Mapping[str, int], groups: 
 def launcher(
     program: Program, arrays: Arrays, args: Mapping[str, int], groups: int, trips: int = 1
 ) -> Callable[[], None]:
-    """One thread runs the kernel `trips` times without coming back: short kernels would time the call."""
+    """One thread runs the kernel `trips` times without coming back: short kernels would time the
+    call."""
     body = Table([entry_of(program, arrays, args, groups)], scratch_layout(program, args)[-1])
     return runner(repeated(body, trips), 1, arrays)
 
@@ -78,7 +86,9 @@ def runner(table: Table, threads: int, *keep: object) -> Callable[[], None]:
     return go
 
 
-def same_as_evaluator(program: Program, arrays: Arrays, args: Mapping[str, int], groups: int) -> bool:
+def same_as_evaluator(
+    program: Program, arrays: Arrays, args: Mapping[str, int], groups: int
+) -> bool:
     """Does compiled code write the bits that the kernel language means?"""
     got, want = ({name: a.copy() for name, a in arrays.items()} for _ in range(2))
     launcher(program, got, args, groups)()
@@ -87,27 +97,34 @@ def same_as_evaluator(program: Program, arrays: Arrays, args: Mapping[str, int],
     return all(got[name].tobytes() == want[name].tobytes() for name in written)
 
 
-# -- hand-written text ------------------------------------------------------------------------------------------------
+# -- hand-written text -----------------------------------------------------------------------------
 
 
 def hand_entry(text: str, symbol: str, words: Sequence[int], groups: int) -> KernelEntry:
     """The launch of a function `symbol` in LLVM text with the signature of a kernel."""
     target = current_target()
-    library = load_object(compile_object(f'target triple = "{target.triple}"\n{text}', target), (symbol,))
+    library = load_object(
+        compile_object(f'target triple = "{target.triple}"\n{text}', target), (symbol,)
+    )
     _libraries.append(library)
     return KernelEntry(library.address[symbol], tuple(map(number, words)), groups, name=symbol)
 
 
-def hand_launcher(text: str, symbol: str, words: Sequence[int], groups: int, trips: int) -> Callable[[], None]:
+def hand_launcher(
+    text: str, symbol: str, words: Sequence[int], groups: int, trips: int
+) -> Callable[[], None]:
     """The same as `launcher`; the caller keeps the arrays."""
     return runner(repeated(Table([hand_entry(text, symbol, words, groups)]), trips), 1)
 
 
 def argument(word: int, name: str, kind: str = "ptr") -> str:
-    return f"  %w.{name} = getelementptr i64, ptr %args, i64 {word}\n  %{name} = load {kind}, ptr %w.{name}\n"
+    return (
+        f"  %w.{name} = getelementptr i64, ptr %args, i64 {word}\n"
+        f"  %{name} = load {kind}, ptr %w.{name}\n"
+    )
 
 
-# -- roofs: arithmetic ------------------------------------------------------------------------------------------------
+# -- roofs: arithmetic -----------------------------------------------------------------------------
 
 TRIPS = 200_000  # of the loop: some tenths of a millisecond, so that the call does not count
 SLOT = 4096  # bytes each workgroup may write: no shared cache lines
@@ -121,16 +138,23 @@ def chains(target: Target) -> int:
 def peak_text(symbol: str, kind: str, setup: str, step: Callable[[int], str], count: int) -> str:
     """entry -> loop -[trips]-> loop -> done; each chain is one accumulator of type `kind`."""
     numbers = range(count)
-    phis = "".join(f"  %c{i} = phi {kind} [zeroinitializer, %entry], [%d{i}, %loop]\n" for i in numbers)
+    phis = "".join(
+        f"  %c{i} = phi {kind} [zeroinitializer, %entry], [%d{i}, %loop]\n" for i in numbers
+    )
     ends = "".join(
-        f"  %o{i} = getelementptr {kind}, ptr %out, i64 {i}\n  store {kind} %d{i}, ptr %o{i}, align 4\n"
+        (
+            f"  %o{i} = getelementptr {kind}, ptr %out, i64 {i}\n"
+            f"  store {kind} %d{i}, ptr %o{i}, align 4\n"
+        )
         for i in numbers
     )
     return (
         f"define void @{symbol}{HEADER} {{\nentry:\n{argument(0, 'p')}{argument(1, 'trips', 'i64')}"
         f"  %at = mul i64 %begin, {SLOT}\n  %out = getelementptr i8, ptr %p, i64 %at\n{setup}"
-        f"  br label %loop\nloop:\n  %i = phi i64 [0, %entry], [%next, %loop]\n{phis}{''.join(map(step, numbers))}"
-        f"  %next = add i64 %i, 1\n  %more = icmp slt i64 %next, %trips\n  br i1 %more, label %loop, label %done\n"
+        "  br label %loop\nloop:\n  %i = phi i64 [0, %entry], [%next, %loop]\n"
+        f"{phis}{''.join(map(step, numbers))}"
+        "  %next = add i64 %i, 1\n  %more = icmp slt i64 %next, %trips\n"
+        "  br i1 %more, label %loop, label %done\n"
         f"done:\n{ends}  ret void\n}}\n"
     )
 
@@ -165,7 +189,8 @@ def fma_peak(threads: int = 1) -> Roof:
 
 
 def dot_peak(threads: int = 1) -> Roof | None:
-    """Nothing but byte dot products, by the sequence the target has; None where it has none. Counts multiply-adds."""
+    """Nothing but byte dot products, by the sequence the target has; None where it has none. Counts
+    multiply-adds."""
     target = current_target()
     makers = {"vnni512": vnni_peak_text, "maddubs": maddubs_peak_text}
     if target.dot4 not in makers:
@@ -185,12 +210,14 @@ def vnni_peak_text() -> tuple[str, int, int]:
 
 
 def maddubs_peak_text() -> tuple[str, int, int]:
-    """Bytes to pairs, pairs to words, add. One operand comes from memory, else the products would leave the loop."""
+    """Bytes to pairs, pairs to words, add. One operand comes from memory, else the products would
+    leave the loop."""
     word, short, byte = "<8 x i32>", "<16 x i16>", "<32 x i8>"
 
     def step(i: int) -> str:
         return (
-            f"  %x{i} = getelementptr {byte}, ptr %row, i64 {i}\n  %b{i} = load {byte}, ptr %x{i}, align 32\n"
+            f"  %x{i} = getelementptr {byte}, ptr %row, i64 {i}\n"
+            f"  %b{i} = load {byte}, ptr %x{i}, align 32\n"
             f"  %p{i} = call {short} @llvm.x86.avx2.pmadd.ub.sw({byte} %a, {byte} %b{i})\n"
             f"  %q{i} = call {word} @llvm.x86.avx2.pmadd.wd({short} %p{i}, {short} splat (i16 1))\n"
             f"  %d{i} = add {word} %c{i}, %q{i}\n"
@@ -202,10 +229,15 @@ def maddubs_peak_text() -> tuple[str, int, int]:
 
     text = f"declare {short} @llvm.x86.avx2.pmadd.ub.sw({byte}, {byte})\n"
     text += f"declare {word} @llvm.x86.avx2.pmadd.wd({short}, {short})\n"
-    return text + peak_text("dot_peak", word, f"  %a = load {byte}, ptr %out\n", first_finds_the_row, 8), 8, 8
+    return (
+        text
+        + peak_text("dot_peak", word, f"  %a = load {byte}, ptr %out\n", first_finds_the_row, 8),
+        8,
+        8,
+    )
 
 
-# -- roofs: bytes -----------------------------------------------------------------------------------------------------
+# -- roofs: bytes ----------------------------------------------------------------------------------
 
 SPAN = 4096  # elements of a workgroup
 UNROLL = 4
@@ -229,7 +261,11 @@ def read_program() -> Program:
     with k.loop(SPAN, 0, 16 * UNROLL) as i:
         for u, total in enumerate(sums):
             total.set(total.get() + k.load(x, k.group_id() * SPAN + i + 16 * u + k.lane()))
-    k.store(y, k.group_id() * 16 + k.lane(), (sums[0].get() + sums[1].get()) + (sums[2].get() + sums[3].get()))
+    k.store(
+        y,
+        k.group_id() * 16 + k.lane(),
+        (sums[0].get() + sums[1].get()) + (sums[2].get() + sums[3].get()),
+    )
     return k.finish()
 
 

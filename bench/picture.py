@@ -1,4 +1,5 @@
-"""Bench, picture: rows in, an SVG out. A bar is a ratio on a logarithmic scale, its tick the figure to reach."""
+"""Bench, picture: rows in, an SVG out. A bar is a ratio on a logarithmic scale, its tick the figure
+to reach."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from typing import Protocol
 from xml.sax.saxutils import escape
 
 WIDTH, LEFT, RIGHT, TOP, STEP = 900, 330, 110, 70, 24
-COLOURS = {"pass": "#2a7f62", "FAIL": "#c0392b", "roof": "#b7791f", "void": "#a0a0a0", "WRONG": "#000000"}
+COLOURS = {
+    "pass": "#2a7f62",
+    "FAIL": "#c0392b",
+    "roof": "#b7791f",
+    "void": "#a0a0a0",
+    "WRONG": "#000000",
+}
 
 
 class Shown(Protocol):
@@ -30,12 +37,15 @@ def bars(title: str, subtitle: str, rows: Sequence[Shown]) -> str:
     height = TOP + STEP * len(rows) + 20
 
     def x(ratio: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * math.log(max(ratio, low) / low) / math.log(high / low)
+        return LEFT + (WIDTH - LEFT - RIGHT) * math.log(max(ratio, low) / low) / math.log(
+            high / low
+        )
 
     body = [bar(row, TOP + STEP * i, x) for i, row in enumerate(rows)]
     one = upright(x(1), TOP - 10, height - 16, 'stroke="#888" stroke-dasharray="3 3"')
     head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif"',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        'font-family="sans-serif"',
         ' font-size="13">',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         text(20, 26, title, "start", 'font-size="16" font-weight="bold"'),
@@ -51,7 +61,8 @@ def bar(row: Shown, y: float, x: Callable[[float], float]) -> str:
     mark = "" if row.verdict == "pass" else f" {row.verdict}"
     parts = [
         text(LEFT - 12, y + 13, row.name, "end"),
-        f'<rect x="{start:.1f}" y="{y + 2}" width="{end - start + 1:.1f}" height="14" fill="{COLOURS[row.verdict]}"/>',
+        f'<rect x="{start:.1f}" y="{y + 2}" width="{end - start + 1:.1f}" height="14" '
+        f'fill="{COLOURS[row.verdict]}"/>',
         upright(x(goal), y, y + 18, 'stroke="black" stroke-width="2"'),
         text(max(end, x(goal)) + 8, y + 13, f"{ratio:.2f}{mark}", "start", 'fill="#333"'),
     ]

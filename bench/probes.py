@@ -1,9 +1,10 @@
-"""Bench, probes: can the emitter and the runtime reach the hardware? One thread, as a share of a roof of the same run.
+"""Bench, probes: can the emitter and the runtime reach the hardware? One thread, as a share of a
+roof of the same run.
 
     python bench/probes.py [--only attention] [--quick]
 
-Each probe is a kernel in the kernel language (`kernels.py`), checked against the evaluator bit for bit, then timed
-beside its roof. Run it after every change of an emitter.
+Each probe is a kernel in the kernel language (`kernels.py`), checked against the evaluator bit for
+bit, then timed beside its roof. Run it after every change of an emitter.
 """
 
 from __future__ import annotations
@@ -63,30 +64,53 @@ class Share:
 
 
 def compare(
-    goal: Share, ours: Roof, roof: Roof, is_right: bool, budget: Budget, limits: Mapping[str, Roof] | None = None
+    goal: Share,
+    ours: Roof,
+    roof: Roof,
+    is_right: bool,
+    budget: Budget,
+    limits: Mapping[str, Roof] | None = None,
 ) -> Row:
-    """Our rate beside that of the roof. `limits`: what else may bound us, in units of the work of one call of ours."""
-    timing = measure({"ours": ours.run, "roof": roof.run, **{n: r.run for n, r in (limits or {}).items()}}, budget)
+    """Our rate beside that of the roof. `limits`: what else may bound us, in units of the work of
+    one call of ours."""
+    timing = measure(
+        {"ours": ours.run, "roof": roof.run, **{n: r.run for n, r in (limits or {}).items()}},
+        budget,
+    )
     rate, limit = ours.work / timing.best["ours"], roof.work / timing.best["roof"]
     needed = {name: timing.best[name] / other.work for name, other in (limits or {}).items()}
     bound = bound_by(needed, timing.best["ours"])
     return Row(
-        goal.name, rate, goal.unit, rate / limit, goal.at_least, goal.roof, limit, timing.foreign, is_right, bound
+        goal.name,
+        rate,
+        goal.unit,
+        rate / limit,
+        goal.at_least,
+        goal.roof,
+        limit,
+        timing.foreign,
+        is_right,
+        bound,
     )
 
 
-# -- low-bit products -------------------------------------------------------------------------------------------------
+# -- low-bit products ------------------------------------------------------------------------------
 
 
 def lowbit_data(rows: int, columns: int, tokens: int) -> dict[str, Array]:
-    """Random weights in blocks, x as signed bytes, and per block of x its scale and its scaled sum."""
+    """Random weights in blocks, x as signed bytes, and per block of x its scale and its scaled
+    sum."""
     g, blocks = random(1), columns // kernels.BLOCK
     groups = rows // kernels.LANES
     words = aligned(groups * blocks * kernels.BLOCK_WORDS, np.uint32)
     packed = words.reshape(-1, kernels.BLOCK_WORDS)
     packed[:, 16:] = g.integers(0, 1 << 32, packed[:, 16:].shape, np.uint32)
     packed.view(np.float16)[:, :32] = g.uniform(-1, 1, (len(packed), 32))
-    x, xs, y = aligned(tokens * columns // 4, np.uint32), aligned(tokens * blocks * 2), aligned(tokens * rows)
+    x, xs, y = (
+        aligned(tokens * columns // 4, np.uint32),
+        aligned(tokens * blocks * 2),
+        aligned(tokens * rows),
+    )
     x.view(np.int8)[:] = g.integers(-128, 128, tokens * columns)
     scales = g.uniform(0.5, 1, (tokens, blocks)).astype(np.float32)
     sums = x.view(np.int8).reshape(tokens, blocks, -1).sum(-1) * scales
@@ -112,10 +136,15 @@ def lowbit_reference(data: dict[str, Array], rows: int, columns: int, tokens: in
 def lowbit_is_right(program: Program, tokens: int) -> bool:
     """Bits against the evaluator, values against decoded weights in f64."""
     rows, columns = 48, 160
-    data, args = lowbit_data(rows, columns, tokens), {"blocks": columns // 32, "rows": rows, "count": tokens}
+    data, args = (
+        lowbit_data(rows, columns, tokens),
+        {"blocks": columns // 32, "rows": rows, "count": tokens},
+    )
     launcher(program, data, args, rows // 16)()
     want = lowbit_reference(data, rows, columns, tokens)
-    close = np.allclose(data["y"].reshape(tokens, rows), want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+    close = np.allclose(
+        data["y"].reshape(tokens, rows), want, rtol=1e-4, atol=1e-4 * np.abs(want).max()
+    )
     return close and same_as_evaluator(program, data, args, rows // 16)
 
 
@@ -123,13 +152,19 @@ def q4_matvec(budget: Budget) -> Iterator[Row]:
     """Weights stay in cache, so the instructions count, not the memory."""
     text = hand_q4(current_target())
     if text is None:
-        print(f"  no hand-written kernel for {current_target().dot4}: the 4-bit matvec has no roof here")
+        print(
+            f"  no hand-written kernel for {current_target().dot4}: the 4-bit matvec has no roof "
+            "here"
+        )
         return
     rows, columns, trips = 1024, 512, 32
     program, data = kernels.lowbit(1), lowbit_data(rows, columns, 1)
     args = {"blocks": columns // 32, "rows": rows, "count": 1}
     hand_y = aligned(rows)
-    words = [data[name].ctypes.data for name in ("words", "x", "xs")] + [hand_y.ctypes.data, columns // 32]
+    words = [data[name].ctypes.data for name in ("words", "x", "xs")] + [
+        hand_y.ctypes.data,
+        columns // 32,
+    ]
     work = float(data["words"].nbytes) * trips
     ours = Roof(launcher(program, data, args, rows // 16, trips), work)
     hand = Roof(hand_launcher(text, "hand_q4", words, rows // 16, trips), work)
@@ -137,7 +172,9 @@ def q4_matvec(budget: Budget) -> Iterator[Row]:
     hand.run()
     is_right = data["y"].tobytes() == hand_y.tobytes() and lowbit_is_right(program, 1)
     goal = Share("4-bit matvec, from cache", "hand LLVM", "B/s", 0.9)
-    yield compare(goal, ours, hand, is_right, budget, matvec_limits(data["words"], rows * columns, trips))
+    yield compare(
+        goal, ours, hand, is_right, budget, matvec_limits(data["words"], rows * columns, trips)
+    )
 
 
 def matvec_limits(words: Array, products: int, trips: int) -> dict[str, Roof]:
@@ -146,23 +183,36 @@ def matvec_limits(words: Array, products: int, trips: int) -> dict[str, Roof]:
     groups = x.size // SPAN
     reading = launcher(read_program(), {"x": x, "y": aligned(16 * groups)}, {}, groups, trips)
     limits = {"cache": Roof(reading, groups * SPAN / x.size)}
-    return limits if dots is None else limits | {"dot products": Roof(dots.run, dots.work / (products * trips))}
+    return (
+        limits
+        if dots is None
+        else limits | {"dot products": Roof(dots.run, dots.work / (products * trips))}
+    )
 
 
 def lowbit_tile(budget: Budget) -> Iterator[Row]:
     roof = dot_peak()
     if roof is None:
-        print(f"  no byte dot product in {current_target().name}: the low-bit tile has no roof here")
+        print(
+            f"  no byte dot product in {current_target().name}: the low-bit tile has no roof here"
+        )
         return
     tokens, rows, columns, trips = 8, 512, 512, 16
     program = kernels.lowbit(min(tokens, current_target().lowbit_tokens))
-    data, args = lowbit_data(rows, columns, tokens), {"blocks": columns // 32, "rows": rows, "count": tokens}
-    ours = Roof(launcher(program, data, args, rows // 16, trips), float(tokens * rows * columns * trips))
+    data, args = (
+        lowbit_data(rows, columns, tokens),
+        {"blocks": columns // 32, "rows": rows, "count": tokens},
+    )
+    ours = Roof(
+        launcher(program, data, args, rows // 16, trips), float(tokens * rows * columns * trips)
+    )
     name = f"4-bit tile, {tokens} tokens ({program.name.rpartition('_')[2]} a tile)"
-    yield compare(Share(name, "int8 peak", "mac/s", 0.6), ours, roof, lowbit_is_right(program, tokens), budget)
+    yield compare(
+        Share(name, "int8 peak", "mac/s", 0.6), ours, roof, lowbit_is_right(program, tokens), budget
+    )
 
 
-# -- float products ---------------------------------------------------------------------------------------------------
+# -- float products --------------------------------------------------------------------------------
 
 
 def matmul_data(tile: Tile, groups: int, depth: int, panels: int) -> dict[str, Array]:
@@ -181,7 +231,13 @@ def matmul_is_right(program: Program, tile: Tile) -> bool:
     groups, depth, panels = 2, 32, 3
     data, width = matmul_data(tile, groups, depth, panels), tile.vectors * kernels.LANES
     launcher(program, data, {"depth": depth, "panels": panels}, groups)()
-    a = data["a"].reshape(groups, depth, tile.rows).transpose(0, 2, 1).reshape(-1, depth).astype(np.float64)
+    a = (
+        data["a"]
+        .reshape(groups, depth, tile.rows)
+        .transpose(0, 2, 1)
+        .reshape(-1, depth)
+        .astype(np.float64)
+    )
     b = data["b"].reshape(panels, depth, width).transpose(1, 0, 2).reshape(depth, -1)
     close = np.allclose(data["c"].reshape(groups * tile.rows, -1), a @ b, atol=1e-4)
     return close and same_as_evaluator(program, data, {"depth": depth, "panels": panels}, groups)
@@ -193,10 +249,16 @@ def matmul_tile(budget: Budget) -> Iterator[Row]:
     work = 2.0 * data["c"].size * depth * trips
     ours = Roof(launcher(program, data, {"depth": depth, "panels": panels}, groups, trips), work)
     name = f"matmul tile {tile.rows}x{tile.vectors * kernels.LANES} f32"
-    yield compare(Share(name, "fma peak", "flop/s", 0.9), ours, fma_peak(), matmul_is_right(program, tile), budget)
+    yield compare(
+        Share(name, "fma peak", "flop/s", 0.9),
+        ours,
+        fma_peak(),
+        matmul_is_right(program, tile),
+        budget,
+    )
 
 
-# -- attention --------------------------------------------------------------------------------------------------------
+# -- attention -------------------------------------------------------------------------------------
 
 CHANNELS = 64
 
@@ -221,11 +283,19 @@ def attention_data(rows: int, length: int) -> dict[str, Array]:
 def attention_reference(data: dict[str, Array], length: int) -> Array:
     q = data["q"].reshape(-1, CHANNELS).astype(np.float64)
     keys = (
-        data["keys"].reshape(length // 16, CHANNELS, 16).transpose(0, 2, 1).reshape(length, CHANNELS).astype(np.float64)
+        data["keys"]
+        .reshape(length // 16, CHANNELS, 16)
+        .transpose(0, 2, 1)
+        .reshape(length, CHANNELS)
+        .astype(np.float64)
     )
     scores = q @ keys.T
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True) @ data["values"].reshape(length, CHANNELS).astype(np.float64)
+    return (
+        weights
+        / weights.sum(-1, keepdims=True)
+        @ data["values"].reshape(length, CHANNELS).astype(np.float64)
+    )
 
 
 def attention_is_right(program: Program, rows: int) -> bool:
@@ -238,14 +308,19 @@ def attention_is_right(program: Program, rows: int) -> bool:
 
 def attention(budget: Budget) -> Iterator[Row]:
     tile, length, groups, trips = current_target().f32_tile, 2048, 4, 4
-    program, data = kernels.Attention(tile, CHANNELS).program(), attention_data(groups * tile.rows, length)
+    program, data = (
+        kernels.Attention(tile, CHANNELS).program(),
+        attention_data(groups * tile.rows, length),
+    )
     work = 4.0 * groups * tile.rows * length * CHANNELS * trips
     ours = Roof(launcher(program, data, {"blocks": length // kernels.KEYS}, groups, trips), work)
-    goal = Share(f"attention, {groups * tile.rows} queries x {length} f16 keys", "fma peak", "flop/s", 0.6)
+    goal = Share(
+        f"attention, {groups * tile.rows} queries x {length} f16 keys", "fma peak", "flop/s", 0.6
+    )
     yield compare(goal, ours, fma_peak(), attention_is_right(program, tile.rows), budget)
 
 
-# -- whole calls, on two threads ---------------------------------------------------------------------------------------
+# -- whole calls, on two threads -------------------------------------------------------------------
 
 
 def softmax(budget: Budget) -> Iterator[Row]:
@@ -255,7 +330,7 @@ def softmax(budget: Budget) -> Iterator[Row]:
     yield core.run_case(core.CASES["softmax 4096x1024"], budget)
 
 
-# -- the runtime ------------------------------------------------------------------------------------------------------
+# -- the runtime -----------------------------------------------------------------------------------
 
 
 def nothing() -> Program:
@@ -266,7 +341,8 @@ def nothing() -> Program:
 
 
 def barrier(budget: Budget) -> Iterator[Row]:
-    """Kernels that do nothing, one after another: what is left is the schedule loop and its barriers."""
+    """Kernels that do nothing, one after another: what is left is the schedule loop and its
+    barriers."""
     count, trips = 32, 32
     y = aligned(32)
     table = repeated(Table([entry_of(nothing(), {"y": y}, {}, 2)] * count), trips)

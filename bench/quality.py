@@ -1,10 +1,12 @@
-"""Bench, quality: how far the logits of a quantised model are from exact arithmetic on the same weights.
+"""Bench, quality: how far the logits of a quantised model are from exact arithmetic on the same
+weights.
 
     python bench/quality.py [MODEL.gguf ...]
 
-Exact is the NumPy reference of the tests in f32 on the dequantised weights. Both sides see the same tokens of a real
-text (this project's licence), each predicting the next. Printed: mean KL divergence from the exact distribution, share
-of tokens with the same likeliest next one, perplexity.
+Exact is the NumPy reference of the tests in f32 on the dequantised weights. Both sides see the same
+tokens of a real text (this project's licence), each predicting the next. Printed: mean KL
+divergence from the exact distribution, share of tokens with the same likeliest next one,
+perplexity.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "models"))  # the reference lives with the tests; hence imports below this
+# the reference lives with the tests; hence imports below this
+sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import reference  # noqa: E402
 from llm import FORMATS, model_file  # noqa: E402
@@ -30,8 +33,14 @@ COUNT = 1000
 
 def exact(path: Path, tokens: np.ndarray) -> np.ndarray:
     file = gguf.open_file(path)
-    tensors = {name: unpack(file.data(name), t.format, t.shape) for name, t in file.tensors.items() if len(t.shape) > 1}
-    tensors |= {n: file.data(n).view(np.float32) for n, t in file.tensors.items() if len(t.shape) == 1}
+    tensors = {
+        name: unpack(file.data(name), t.format, t.shape)
+        for name, t in file.tensors.items()
+        if len(t.shape) > 1
+    }
+    tensors |= {
+        n: file.data(n).view(np.float32) for n, t in file.tensors.items() if len(t.shape) == 1
+    }
     return reference.forward(file.metadata, tensors, tokens, dtype=np.float32)
 
 
@@ -64,8 +73,13 @@ def figures(found: np.ndarray, want: np.ndarray, tokens: np.ndarray) -> tuple[fl
 def main() -> None:
     paths = [Path(p) for p in sys.argv[1:]] or [model_file(f) for f in FORMATS]
     text = (ROOT / "LICENSE").read_text()
-    sides: dict[str, Callable[[Path, np.ndarray], np.ndarray]] = {"tetrad": ours, "llama.cpp": theirs}
-    print(f"{'model':<28}{'':<11}{'mean KL':>10}{'same top':>10}{'perplexity':>12}   ({COUNT} tokens)")
+    sides: dict[str, Callable[[Path, np.ndarray], np.ndarray]] = {
+        "tetrad": ours,
+        "llama.cpp": theirs,
+    }
+    print(
+        f"{'model':<28}{'':<11}{'mean KL':>10}{'same top':>10}{'perplexity':>12}   ({COUNT} tokens)"
+    )
     for path in paths:
         tokens = np.array(td.load(path, context=1024).tokenizer.encode(text)[:COUNT], np.int32)
         want = exact(path, tokens)

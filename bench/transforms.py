@@ -1,9 +1,10 @@
-"""Bench, transforms: derivatives, loops, batches, solves and Fourier transforms against JAX and NumPy on two threads.
+"""Bench, transforms: derivatives, loops, batches, solves and Fourier transforms against JAX and
+NumPy on two threads.
 
     python bench/transforms.py [--only scan] [--quick]
 
-ratio = their time / our time (or bytes). Both sides are written plainly: the same formulas, one jitted function, memory
-donated where a training step would donate it.
+ratio = their time / our time (or bytes). Both sides are written plainly: the same formulas, one
+jitted function, memory donated where a training step would donate it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def case(name: str, peer: str, at_least: float, make: Callable[[], Pair]) -> Non
     CASES[name] = Case(name, peer, at_least, make)
 
 
-# -- a training step --------------------------------------------------------------------------------------------------
+# -- a training step -------------------------------------------------------------------------------
 
 
 def training() -> Pair:
-    """784-1024-1024-10, batch 256: value, gradients and Adam in one program, parameters and moments donated."""
+    """784-1024-1024-10, batch 256: value, gradients and Adam in one program, parameters and moments
+    donated."""
     x, labels = normal(gradients.BATCH, gradients.SIZES[0]), gradients.labels()
     count = sum(value.size for value in gradients.mlp_values())
     products = gradients.BATCH * sum(a * b for a, b in gradients.LAYERS)
@@ -67,7 +69,9 @@ def their_training(x: Any, labels: Any) -> Callable[[], Any]:
     jnp, tree_map = jax().numpy, jax().tree.map
 
     def step(params: Any, mean: Any, square: Any, count: Any, x: Any, labels: Any) -> Any:
-        value, found = jax().value_and_grad(lambda p: gradients.mlp_loss(jax(), p, x, labels))(params)
+        value, found = jax().value_and_grad(lambda p: gradients.mlp_loss(jax(), p, x, labels))(
+            params
+        )
         count = count + 1
         mean = tree_map(lambda m, g: 0.9 * m + 0.1 * g, mean, found)
         square = tree_map(lambda v, g: 0.999 * v + 0.001 * g * g, square, found)
@@ -80,7 +84,12 @@ def their_training(x: Any, labels: Any) -> Callable[[], Any]:
 
     jitted = jax().jit(step, donate_argnums=(0, 1, 2))
     params = [jax().device_put(value) for value in gradients.mlp_values()]
-    kept = [params, tree_map(jnp.zeros_like, params), tree_map(jnp.zeros_like, params), jnp.float32(0)]
+    kept = [
+        params,
+        tree_map(jnp.zeros_like, params),
+        tree_map(jnp.zeros_like, params),
+        jnp.float32(0),
+    ]
     batch = jax().device_put(x), jax().device_put(labels)
 
     def call() -> Any:
@@ -91,7 +100,7 @@ def their_training(x: Any, labels: Any) -> Callable[[], Any]:
     return call
 
 
-# -- loops ------------------------------------------------------------------------------------------------------------
+# -- loops -----------------------------------------------------------------------------------------
 
 
 def cell(backward: bool) -> Callable[[], Pair]:
@@ -142,11 +151,12 @@ def recurrence() -> Pair:
     )
 
 
-# -- linear systems and Fourier transforms ----------------------------------------------------------------------------
+# -- linear systems and Fourier transforms ---------------------------------------------------------
 
 
 def systems(backward: bool) -> Callable[[], Pair]:
-    """10,000 systems of 8 equations, none near singular: there the two libraries would differ in the fourth digit."""
+    """10,000 systems of 8 equations, none near singular: there the two libraries would differ in
+    the fourth digit."""
 
     def make() -> Pair:
         count, n = 10_000, 8
@@ -182,7 +192,7 @@ case("fft 512x4096 c64", "numpy", 1.5, fourier(512, 4096))
 case("fft 512x4099 c64", "numpy", 1.5, fourier(512, 4099))
 
 
-# -- compiling and memory: processes of their own ---------------------------------------------------------------------
+# -- compiling and memory: processes of their own --------------------------------------------------
 
 
 def start(library: str, program: str) -> dict[str, float]:
@@ -190,12 +200,15 @@ def start(library: str, program: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, gradients.__file__, library, program]
         environment = {**installed(), "TETRAD_CACHE_DIR": folder}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
     return dict(json.loads(done.stdout))
 
 
 def compile_row(name: str, program: str, budget: Budget) -> Row:
-    """The first call of a jitted gradient in a fresh process, less a later call: what compiling costs."""
+    """The first call of a jitted gradient in a fresh process, less a later call: what compiling
+    costs."""
 
     def one_round() -> dict[str, float]:
         told = {library: start(library, program) for library in ("tetrad", "jax")}
@@ -208,21 +221,27 @@ def compile_row(name: str, program: str, budget: Budget) -> Row:
 
 
 def arena_row() -> Row:
-    """Bytes of all intermediates of a gradient through 10,000 steps: about 100 of them stored, against all."""
+    """Bytes of all intermediates of a gradient through 10,000 steps: about 100 of them stored,
+    against all."""
     arena = {}
     for strategy in (None, "sqrt"):
         graph = td.jit(gradients.long_gradient(td, strategy)).trace(*gradients.long_values())
         arena[strategy] = compile_graph(graph).runner().scheduled.arena_bytes
     ratio = arena[None] / arena["sqrt"]
-    return Row("grad(scan), sqrt: arena", arena["sqrt"], "B", ratio, 20.0, "all stored", arena[None])
+    return Row(
+        "grad(scan), sqrt: arena", arena["sqrt"], "B", ratio, 20.0, "all stored", arena[None]
+    )
 
 
 def resident_rows() -> Iterator[Row]:
-    """The same as a process sees it: how far its peak is above what it held before the call; and what that costs."""
+    """The same as a process sees it: how far its peak is above what it held before the call; and
+    what that costs."""
     sqrt, every = start("tetrad", "sqrt"), start("tetrad", "stored")
     for name, key, unit, goal in (("resident", "grown", "B", 20.0), ("time", "later", "s", None)):
         ratio = every[key] / sqrt[key]
-        yield Row(f"grad(scan), sqrt: {name}", sqrt[key], unit, ratio, goal, "all stored", every[key])
+        yield Row(
+            f"grad(scan), sqrt: {name}", sqrt[key], unit, ratio, goal, "all stored", every[key]
+        )
 
 
 def rows(chosen: Options) -> Iterator[Row]:

@@ -1,4 +1,5 @@
-"""A differentiable circuit: Kirchhoff's laws as a linear solve, time as a scan, resistances by gradient descent."""
+"""A differentiable circuit: Kirchhoff's laws as a linear solve, time as a scan, resistances by
+gradient descent."""
 
 from __future__ import annotations
 
@@ -12,20 +13,27 @@ NODES, STEPS, DT = 6, 40, 0.25
 
 
 def static() -> None:
-    """Voltages of three nodes from the currents into them, and how their sum depends on every conductance."""
+    """Voltages of three nodes from the currents into them, and how their sum depends on every
+    conductance."""
     a, b = np.array([[2.0, 1, 0], [1, 3, 1], [0, 1, 2]]), np.array([1.0, 2, 3])
-    total, (da, db) = td.value_and_grad(lambda a, b: td.sum(td.linalg.solve(a, b)), argnums=(0, 1))(a, b)
+    total, (da, db) = td.value_and_grad(lambda a, b: td.sum(td.linalg.solve(a, b)), argnums=(0, 1))(
+        a, b
+    )
     np.testing.assert_allclose(total, 2, rtol=1e-12)
     np.testing.assert_allclose(da, [[-0.25, 0, -0.75], [0, 0, 0], [-0.25, 0, -0.75]], atol=1e-12)
     np.testing.assert_allclose(db, [0.5, 0, 0.5], atol=1e-12)
-    print(f"three nodes: sum of voltages {float(total):.2f}, by the currents {np.asarray(db).round(2)}")
+    print(
+        f"three nodes: sum of voltages {float(total):.2f}, by the currents "
+        f"{np.asarray(db).round(2)}"
+    )
 
 
-# -- in time ----------------------------------------------------------------------------------------------------------
+# -- in time ---------------------------------------------------------------------------------------
 
 
 def chain_matrix(n: int, dt: float) -> np.ndarray:
-    """Backward Euler for a chain of n equal capacitors, joined by equal resistors and leaking at both ends."""
+    """Backward Euler for a chain of n equal capacitors, joined by equal resistors and leaking at
+    both ends."""
     return (1 + 2 * dt) * np.eye(n) - dt * (np.eye(n, k=1) + np.eye(n, k=-1))
 
 
@@ -35,7 +43,8 @@ def final(a: td.Array, c: td.Array, xs: td.Array) -> td.Array:
 
 
 def discharging() -> None:
-    """Four nodes, one of them charged: where the charge is after five steps, and how much of each stays after three."""
+    """Four nodes, one of them charged: where the charge is after five steps, and how much of each
+    stays after three."""
     a, nothing = chain_matrix(4, 0.05), np.zeros((5, 4))
     after = final(a, np.eye(4)[1], nothing)
     want = [0.145277406469901, 0.660351038757152, 0.147364583538478, 0.019809376942064]
@@ -47,27 +56,37 @@ def discharging() -> None:
 
 
 def driven() -> None:
-    """One pulse into the first of three nodes; then the sum of the final voltages by the start and by every input."""
+    """One pulse into the first of three nodes; then the sum of the final voltages by the start and
+    by every input."""
     pulse = np.zeros((4, 3))
     pulse[0, 0] = 1
     after = final(chain_matrix(3, 0.1), np.zeros(3), pulse)
-    np.testing.assert_allclose(after, [0.517426643152104, 0.172361678867289, 0.035173556732351], atol=1e-12)
+    np.testing.assert_allclose(
+        after, [0.517426643152104, 0.172361678867289, 0.035173556732351], atol=1e-12
+    )
 
     xs, c = 0.1 * (np.arange(9.0).reshape(3, 3) - 4), np.array([0.5, 0, -0.5])
-    gradient = td.value_and_grad(lambda c, xs: td.sum(final(chain_matrix(3, 0.1), c, xs)), argnums=(0, 1))
+    gradient = td.value_and_grad(
+        lambda c, xs: td.sum(final(chain_matrix(3, 0.1), c, xs)), argnums=(0, 1)
+    )
     total, (dc, dxs) = td.jit(gradient)(c, xs)
     np.testing.assert_allclose(total, 0.09739851527335, atol=1e-12)
-    np.testing.assert_allclose(dc, [0.78022189874019, 0.931795893392492, 0.78022189874019], atol=1e-12)
+    np.testing.assert_allclose(
+        dc, [0.78022189874019, 0.931795893392492, 0.78022189874019], atol=1e-12
+    )
     np.testing.assert_allclose(dxs[0], dc, atol=1e-12)
-    np.testing.assert_allclose(dxs[2], [0.915492957746479, 0.985915492957746, 0.915492957746479], atol=1e-12)
+    np.testing.assert_allclose(
+        dxs[2], [0.915492957746479, 0.985915492957746, 0.915492957746479], atol=1e-12
+    )
     print(f"three nodes in time: after a pulse {np.asarray(after).round(4)}")
 
 
-# -- resistances from measurements ------------------------------------------------------------------------------------
+# -- resistances from measurements -----------------------------------------------------------------
 
 
 def ladder(resistances: td.Array) -> td.Array:
-    """The matrix I + dt G of a ladder of capacitors: resistor i joins nodes i and i + 1, the last goes to ground."""
+    """The matrix I + dt G of a ladder of capacitors: resistor i joins nodes i and i + 1, the last
+    goes to ground."""
     steps = td.asarray(np.eye(NODES) - np.eye(NODES, k=1))  # row i: voltage across resistor i
     return np.eye(NODES) + DT * steps.T @ (steps / resistances[:, None])
 

@@ -21,7 +21,8 @@ def main() -> None:
     whole = np.asarray(normalise(rows, weight))
     for count in (1, 7, 64, 999):
         part = np.asarray(normalise(rows[:count], weight))
-        assert part.tobytes() == whole[:count].tobytes()  # the same bits, whatever else is in the batch
+        # the same bits, whatever else is in the batch
+        assert part.tobytes() == whole[:count].tobytes()
     print(f"five batch sizes, {normalise.compiles} compilation: {normalise.signatures[0]}")
     try:
         normalise(np.ones((2000, 300), np.float32), weight)

@@ -1,4 +1,5 @@
-"""A kernel of your own: written with the builder, checked, evaluated on NumPy, and run as machine code."""
+"""A kernel of your own: written with the builder, checked, evaluated on NumPy, and run as machine
+code."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ LANES = 16
 
 
 def row_sums(rows: int, columns: int) -> td.kernel.Program:
-    """y[r] = the sum of row r: one workgroup a row, every lane adds every 16th element, a tree joins the lanes."""
+    """y[r] = the sum of row r: one workgroup a row, every lane adds every 16th element, a tree
+    joins the lanes."""
     k = td.kernel.build("row_sums", LANES)
     x, y = k.buffer("x", td.float32), k.buffer("y", td.float32, "write", rows)
     row, total = k.group_id(), k.local(0.0, td.float32)

@@ -1,4 +1,5 @@
-"""Handwritten digits: an MLP trained with Adam. Forward, backward and update are one compiled program, in place.
+"""Handwritten digits: an MLP trained with Adam. Forward, backward and update are one compiled
+program, in place.
 
 The digits are those of scikit-learn: pip install scikit-learn
 """
@@ -21,7 +22,9 @@ Params = list[dict[str, td.Array]]
 
 def make_params(rng: np.random.Generator) -> Params:
     def layer(rows: int, columns: int) -> dict[str, td.Array]:
-        weights = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32((2 / rows) ** 0.5)
+        weights = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(
+            (2 / rows) ** 0.5
+        )
         return {"w": td.asarray(weights), "b": td.zeros(columns)}
 
     return [layer(rows, columns) for rows, columns in pairwise(SIZES)]
@@ -44,7 +47,9 @@ optimiser = td.optim.adam(td.optim.warmup_cosine_decay_schedule(0.0, 5e-3, 20, S
 
 
 @td.jit(donate_argnums=(0, 1))
-def train(params: Params, state: Any, x: td.Array, labels: td.Array) -> tuple[Params, Any, td.Array]:
+def train(
+    params: Params, state: Any, x: td.Array, labels: td.Array
+) -> tuple[Params, Any, td.Array]:
     value, gradients = td.value_and_grad(loss)(params, x, labels)
     updates, state = optimiser.update(gradients, state, params)
     return td.optim.apply_updates(params, updates), state, value

@@ -1,6 +1,8 @@
-"""The constants of a predator-prey model from noisy observations: gradients through 2,000 steps of an integrator.
+"""The constants of a predator-prey model from noisy observations: gradients through 2,000 steps of
+an integrator.
 
-The scan keeps 45 states for the way back and computes the others again: the same gradient, to the bit, in less memory.
+The scan keeps 45 states for the way back and computes the others again: the same gradient, to the
+bit, in less memory.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def path(k: td.Array, checkpoint: Any = None) -> td.Array:
 
 
 def loss(log_k: td.Array, seen: td.Array, checkpoint: Any = ("every", 45)) -> td.Array:
-    """Constants are positive, so their logarithms are fitted; counts vary by orders of magnitude: so do errors."""
+    """Constants are positive, so their logarithms are fitted; counts vary by orders of magnitude:
+    so do errors."""
     return td.mean(td.square(td.log(path(td.exp(log_k), checkpoint)) - td.log(seen)))
 
 
@@ -58,14 +61,19 @@ def main() -> None:
     seen = exact * np.exp(0.05 * rng.standard_normal(exact.shape))
     log_k = td.asarray(np.log(TRUE * [0.8, 1.2, 1.2, 0.8]))
 
-    plain, checkpointed = (td.jit(td.grad(lambda k, c=c: loss(k, seen, c)))(log_k) for c in (None, ("every", 45)))
+    plain, checkpointed = (
+        td.jit(td.grad(lambda k, c=c: loss(k, seen, c)))(log_k) for c in (None, ("every", 45))
+    )
     assert np.asarray(plain).tobytes() == np.asarray(checkpointed).tobytes()  # the same bits
 
     state = optimiser.init(log_k)
     for i in range(200):
         log_k, state, value = train(log_k, state, seen)
         if i % 50 == 49:
-            print(f"step {i + 1:3}: loss {float(value):.5f}, constants {np.exp(np.asarray(log_k)).round(3)}")
+            print(
+                f"step {i + 1:3}: loss {float(value):.5f}, constants "
+                f"{np.exp(np.asarray(log_k)).round(3)}"
+            )
     error = np.abs(np.exp(np.asarray(log_k)) / TRUE - 1).max()
     assert error < 0.01, error
     print(f"largest error of a constant: {error:.2%}")

@@ -1,6 +1,8 @@
-"""Where did it fly? The scales of a Kalman filter are learned from noisy positions alone, through its likelihood.
+"""Where did it fly? The scales of a Kalman filter are learned from noisy positions alone, through
+its likelihood.
 
-The filter is a scan of small systems of equations; `grad`, `hessian` and `vmap` give Newton's method over all tracks.
+The filter is a scan of small systems of equations; `grad`, `hessian` and `vmap` give Newton's
+method over all tracks.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def filtered(log_scales: td.Array, seen: td.Array) -> tuple[td.Array, td.Array]:
         spread = SEEN @ cov @ SEEN.T + noise
         gain = td.linalg.solve(spread, SEEN @ cov).T
         surprise = y - SEEN @ mean
-        likelihood = surprise @ td.linalg.solve(spread, surprise) + td.linalg.slogdet(2 * td.pi * spread)[1]
+        likelihood = (
+            surprise @ td.linalg.solve(spread, surprise) + td.linalg.slogdet(2 * td.pi * spread)[1]
+        )
         mean = mean + gain @ surprise
         return (mean, cov - gain @ SEEN @ cov), (-likelihood / 2, mean)
 
@@ -41,10 +45,18 @@ def loss(log_scales: td.Array, tracks: td.Array) -> td.Array:
 def main() -> None:
     rng = np.random.default_rng(0)
     state = np.zeros((8, 2))
-    flown = np.stack([(state := state @ MOVE.T + rng.multivariate_normal([0, 0], 4 * PUSH, 8)) for _ in range(200)], 1)
+    flown = np.stack(
+        [
+            (state := state @ MOVE.T + rng.multivariate_normal([0, 0], 4 * PUSH, 8))
+            for _ in range(200)
+        ],
+        1,
+    )
     tracks = td.asarray(flown[..., 0] + 0.5 * rng.standard_normal((8, 200)))
 
-    newton = td.jit(lambda s: s - td.linalg.solve(td.hessian(loss)(s, tracks), td.grad(loss)(s, tracks)))
+    newton = td.jit(
+        lambda s: s - td.linalg.solve(td.hessian(loss)(s, tracks), td.grad(loss)(s, tracks))
+    )
     log_scales = td.asarray(np.log([2.0, 0.2]))
     for _ in range(8):
         log_scales = newton(log_scales)

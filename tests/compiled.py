@@ -1,7 +1,9 @@
-"""Running compiled programs under suspicion: poisoned memory, red zones around every array, any number of threads.
+"""Running compiled programs under suspicion: poisoned memory, red zones around every array, any
+number of threads.
 
-Shared by conformance tests and the fuzzer. `run` gives the results of machine code, `run_on_evaluator` those of the
-kernel evaluator; the two must agree to the bit (the payload and sign of a NaN are free).
+Shared by conformance tests and the fuzzer. `run` gives the results of machine code,
+`run_on_evaluator` those of the kernel evaluator; the two must agree to the bit (the payload and
+sign of a NaN are free).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def run(
     threads: int = 1,
     poison: int = 0xFF,
 ) -> list[np.ndarray]:
-    """The results of machine code. Arena and results hold `poison` before, what lies behind them is watched."""
+    """The results of machine code. Arena and results hold `poison` before, what lies behind them is
+    watched."""
     values = dims or {}
     runner = bound(compiled, values)
     arguments = [fenced(a) for a in arrays]
@@ -44,7 +47,9 @@ def run(
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
     dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]
-    del dirty  # back to the pool: the results, and copies of arguments that are changed in place, get these blocks
+    # back to the pool: the results, and copies of arguments that are changed in place, get these
+    # blocks
+    del dirty
     results = runner.run(arguments, threads=threads)
     for i, (storage, array) in enumerate(zip(arguments, arrays, strict=True)):
         after = block_bytes(storage.owner)
@@ -109,7 +114,11 @@ def difference(got: np.ndarray, want: np.ndarray) -> str | None:
         return None
     place = tuple(int(i) for i in np.argwhere(~same)[0])
     count = int((~same).sum())
-    return f"{count} of {got.size} elements differ, first at {list(place)}: got {got[place]!r}, want {want[place]!r}"
+    return (
+        f"{count} of {got.size} elements differ, first at {list(place)}: got {got[place]!r}, "
+        "want "
+        f"{want[place]!r}"
+    )
 
 
 def parts_of(array: np.ndarray) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""What every test run shares: a clean environment, a private cache, settings of hypothesis, a folder of no models."""
+"""What every test run shares: a clean environment, a private cache, settings of hypothesis, a
+folder of no models."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ collect_ignore = ["transforms/against_jax.py", "emulated"]  # need JAX, or an em
 # These choose what is tested; any other flag would change what tests print or where they write.
 KEPT_FLAGS = ("TETRAD_TARGET", "TETRAD_CHECK", "TETRAD_THREADS")
 
-# Compiling inside a test takes as long as it takes; the limit on a whole test is in pyproject.toml. Every run draws the
-# same examples, so that a change is what fails a test; `--hypothesis-profile=explore` draws new ones.
+# Compiling inside a test takes as long as it takes; the limit on a whole test is in pyproject.toml.
+# Every run draws the same examples, so that a change is what fails a test;
+# `--hypothesis-profile=explore` draws new ones.
 settings.register_profile("tetrad", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("tetrad")
@@ -26,10 +28,14 @@ settings.load_profile("tetrad")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
-    """Runs before any module of the package is imported, so that the package sees this environment."""
+    """Runs before any module of the package is imported, so that the package sees this
+    environment."""
     for name in [n for n in os.environ if n.startswith("TETRAD_") and n not in KEPT_FLAGS]:
         del os.environ[name]
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        and threading.current_thread() is threading.main_thread()
+    ):
         # As under nohup. Children inherit what is ignored, and tests of Ctrl-C would wait for ever.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tetrad-tests-") as cache:

@@ -1,5 +1,6 @@
-"""How far the result of a Fourier transform is from the true one: the root mean square of a line's error, in units of
-the last place of the root mean square of the line. NumPy computes the true one in a wider type."""
+"""How far the result of a Fourier transform is from the true one: the root mean square of a line's
+error, in units of the last place of the root mean square of the line. NumPy computes the true one
+in a wider type."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ Array = np.ndarray
 
 
 def exact(op: Op, x: Array, params: dict[str, Any]) -> Array:
-    return np.asarray(op.reference(x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble), **params))
+    return np.asarray(
+        op.reference(x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble), **params)
+    )
 
 
 def line_errors(got: Array, want: Array, axis: int) -> Array:
@@ -26,7 +29,9 @@ def line_errors(got: Array, want: Array, axis: int) -> Array:
     return np.asarray(error / (np.finfo(got.dtype).eps * np.where(size == 0, 1, size)))
 
 
-def line_disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], got: Array) -> str | None:
+def line_disagreement(
+    op: Op, args: Sequence[Array], params: dict[str, Any], got: Array
+) -> str | None:
     """Why this cannot be the transform, or None."""
     if got.size == 0:
         return None

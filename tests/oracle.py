@@ -1,11 +1,12 @@
 """What an op must give for given operands: its reference, and how far a result may be from it.
 
-    exact        everything whose op declares no `ulps`: bit for bit
-    declared     within `op.ulps` of the reference, which computes in f64; of a complex number each part, in units in
-                 the last place of the magnitude
-    transforms   Fourier transforms are compared line by line (tests/norms.py)
-    sums         float sums, products and contractions have an order of their own, so they are compared with a wider
-                 type under the bound n * eps * sum|x| (for products, n * eps * |x|), where nothing can overflow
+exact        everything whose op declares no `ulps`: bit for bit
+declared     within `op.ulps` of the reference, which computes in f64; of a complex number each part, in units in
+             the last place of the magnitude
+transforms   Fourier transforms are compared line by line (tests/norms.py)
+sums         float sums, products and contractions have an order of their own, so they are compared with a wider
+             type under the bound n * eps * sum|x| (for products, n * eps * |x|), where nothing
+             can overflow
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ WIDER = np.longdouble  # 64 bits of significand on x86: eleven more than f64
 WIDER_COMPLEX = np.clongdouble
 
 
-def disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], results: Sequence[Array]) -> str | None:
+def disagreement(
+    op: Op, args: Sequence[Array], params: dict[str, Any], results: Sequence[Array]
+) -> str | None:
     """Why these cannot be the results of op(*args, **params), or None."""
     with np.errstate(all="ignore"):
         if op in TRANSFORMS:
@@ -60,7 +63,7 @@ def has_own_order(op: Op) -> bool:
     return op.monoid in (SUM, PROD) or op.name == "matmul"
 
 
-# -- units in the last place ------------------------------------------------------------------------------------------
+# -- units in the last place -----------------------------------------------------------------------
 
 
 def too_far(got: Array, want: Array, ulps: float) -> str | None:
@@ -71,11 +74,15 @@ def too_far(got: Array, want: Array, ulps: float) -> str | None:
         return None
     place = np.unravel_index(int(np.argmax(apart)), got.shape)
     shown = [int(i) for i in place]
-    return f"{apart[place]:.0f} ulps apart at {shown}, allowed {ulps}: got {got[place]!r}, want {want[place]!r}"
+    return (
+        f"{apart[place]:.0f} ulps apart at {shown}, allowed {ulps}: got {got[place]!r}, want "
+        f"{want[place]!r}"
+    )
 
 
 def ulps_apart(got: Array, want: Array) -> Array:
-    """How many floats lie between; -0 and +0 are one apart, NaN is infinitely far from everything but NaN."""
+    """How many floats lie between; -0 and +0 are one apart, NaN is infinitely far from everything
+    but NaN."""
     a, b = position(got), position(want)
     distance = np.where(a > b, a - b, b - a).astype(np.float64)
     nans = np.isnan(got), np.isnan(want)
@@ -97,7 +104,8 @@ def parts_apart(got: Array, want: Array) -> Array:
 
 
 def position(x: Array) -> Array:
-    """Floats in their order, as unsigned integers: the sign bit flipped, and all others too below zero."""
+    """Floats in their order, as unsigned integers: the sign bit flipped, and all others too below
+    zero."""
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     bits = np.ascontiguousarray(x).view(unsigned).reshape(x.shape).astype(np.uint64)
     sign = np.uint64(1 << (8 * x.dtype.itemsize - 1))
@@ -105,13 +113,17 @@ def position(x: Array) -> Array:
     return np.where(bits & sign, every - bits, bits | sign)
 
 
-# -- sums -------------------------------------------------------------------------------------------------------------
+# -- sums ------------------------------------------------------------------------------------------
 
 
-def sum_disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], got: Array) -> str | None:
+def sum_disagreement(
+    op: Op, args: Sequence[Array], params: dict[str, Any], got: Array
+) -> str | None:
     is_complex = got.dtype.kind == "c"
     wide = [np.asarray(a).astype(WIDER_COMPLEX if is_complex else WIDER) for a in args]
-    measure: Callable[..., tuple[Array, Array, Array]] = {"matmul": of_matmul}.get(op.name, of_reduction)
+    measure: Callable[..., tuple[Array, Array, Array]] = {"matmul": of_matmul}.get(
+        op.name, of_reduction
+    )
     exact, slack, known = measure(op, wide, params, accumulator(got.dtype))
     if got.shape != exact.shape:
         return f"got shape {list(got.shape)}, want {list(exact.shape)}"
@@ -122,7 +134,12 @@ def sum_disagreement(op: Op, args: Sequence[Array], params: dict[str, Any], got:
         slack, known = 4 * slack[..., None], known[..., None]
     slack = slack + half * np.abs(exact) + least  # the last rounding
     unknown = ~known | (np.isfinite(exact) & (np.abs(exact) + slack >= largest))
-    fine = (np.abs(value - exact) <= slack) | (value == exact) | (np.isnan(value) & np.isnan(exact)) | unknown
+    fine = (
+        (np.abs(value - exact) <= slack)
+        | (value == exact)
+        | (np.isnan(value) & np.isnan(exact))
+        | unknown
+    )
     if fine.all():
         return None
     place = tuple(int(i) for i in np.argwhere(~fine)[0])
@@ -134,32 +151,47 @@ def accumulator(dtype: np.dtype) -> DType:
 
 
 def limits(dtype: np.dtype) -> tuple[float, float, float]:
-    """Half a unit in the last place of 1, a number above which results may be infinite, and the smallest unit."""
+    """Half a unit in the last place of 1, a number above which results may be infinite, and the
+    smallest unit."""
     if as_dtype(dtype).real in LIMITS:
         return LIMITS[as_dtype(dtype).real]
-    return (2.0**-11, 65504.0, 2.0**-24) if as_dtype(dtype).name == "f16" else (2.0**-8, 2.0**127, 2.0**-133)
+    return (
+        (2.0**-11, 65504.0, 2.0**-24)
+        if as_dtype(dtype).name == "f16"
+        else (2.0**-8, 2.0**127, 2.0**-133)
+    )
 
 
-def of_reduction(op: Op, wide: list[Array], params: dict[str, Any], kept: DType) -> tuple[Array, Array, Array]:
+def of_reduction(
+    op: Op, wide: list[Array], params: dict[str, Any], kept: DType
+) -> tuple[Array, Array, Array]:
     """(exact result, bound of the error, where the bound holds)."""
     (x,), axes = wide, params["axes"]
     eps, largest, least = LIMITS[kept]
     count = int(np.prod([x.shape[a] for a in axes]))
     if op.monoid is SUM:
         total = np.sum(np.abs(finite(x)), axes)
-        return np.asarray(np.sum(x, axes)), np.asarray(count * (eps * total + least)), np.asarray(total < largest)
+        return (
+            np.asarray(np.sum(x, axes)),
+            np.asarray(count * (eps * total + least)),
+            np.asarray(total < largest),
+        )
     exact = np.prod(x, axes)
     magnitude = np.where((x != 0) & np.isfinite(x), np.abs(np.log2(np.abs(x))), 0)
-    room = np.sum(magnitude, axes) < np.log2(largest)  # no order of factors overflows or becomes subnormal
+    # no order of factors overflows or becomes subnormal
+    room = np.sum(magnitude, axes) < np.log2(largest)
     return np.asarray(exact), np.asarray(count * eps * np.abs(exact) * 2), np.asarray(room)
 
 
 def finite(x: Array) -> Array:
-    """What can overflow in one order and not in another; a NaN or an infinity decides a sum in every order."""
+    """What can overflow in one order and not in another; a NaN or an infinity decides a sum in
+    every order."""
     return np.where(np.isfinite(x), x, 0)
 
 
-def of_matmul(op: Op, wide: list[Array], params: dict[str, Any], kept: DType) -> tuple[Array, Array, Array]:
+def of_matmul(
+    op: Op, wide: list[Array], params: dict[str, Any], kept: DType
+) -> tuple[Array, Array, Array]:
     a, b = wide
     eps, largest, least = LIMITS[kept]
     total = np.matmul(np.abs(finite(a)), np.abs(finite(b)))

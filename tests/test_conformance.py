@@ -1,8 +1,10 @@
-"""Conformance: every op of the registry, in every dtype it lists, compiled and compared. A new op needs no line here.
+"""Conformance: every op of the registry, in every dtype it lists, compiled and compared. A new op
+needs no line here.
 
-For each drawn case: machine code = kernel evaluator to the bit; 1, 2 and 3 threads and a second call, same bits,
-whatever memory held before; the result is what the reference says, exactly or within the error the op declares (sums:
-tests/oracle.py); every kernel obeys the rules of the kernel language.
+For each drawn case: machine code = kernel evaluator to the bit; 1, 2 and 3 threads and a second
+call, same bits, whatever memory held before; the result is what the reference says, exactly or
+within the error the op declares (sums: tests/oracle.py); every kernel obeys the rules of the kernel
+language.
 """
 
 from __future__ import annotations
@@ -19,7 +21,20 @@ from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
-from tetrad.core.dtypes import ARRAY_DTYPES, COMPILED_DTYPES, DType, as_dtype, bf16, f16, f32, f64, i32, i64, u8, u32
+from tetrad.core.dtypes import (
+    ARRAY_DTYPES,
+    COMPILED_DTYPES,
+    DType,
+    as_dtype,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i32,
+    i64,
+    u8,
+    u32,
+)
 from tetrad.core.errors import DtypeError
 from tetrad.core.op import REGISTRY, Case, Op, op
 from tetrad.core.types import ArrayType
@@ -41,7 +56,8 @@ CASES = 2  # of each op and dtype; the code of one is not the code of another
 LARGEST = 3000  # elements of an operand: the evaluator is slow
 LARGEST_CACHE = 13000  # of attention, whose caches have at least a block of 256 keys
 LONGEST = 40  # steps along the axis of ops that walk it
-EDGES = (0, 1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 255, 256, 257, 1000)  # around vectors, workgroups, chunks
+# around vectors, workgroups, chunks
+EDGES = (0, 1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 255, 256, 257, 1000)
 
 
 def data_operand(op: Op) -> int:
@@ -92,9 +108,14 @@ def conforms(op: Op, case: Case) -> None:
     assert wrong is None, f"{[a.shape for a in arrays]} {case.params}: {wrong}"
 
 
-def every_run(compiled: Compiled, arrays: list[np.ndarray]) -> Iterator[tuple[list[np.ndarray], str]]:
+def every_run(
+    compiled: Compiled, arrays: list[np.ndarray]
+) -> Iterator[tuple[list[np.ndarray], str]]:
     for threads, poison in ((1, 0xFF), (2, 0x00), (3, 0xA7), (1, 0xFF)):
-        yield run(compiled, arrays, threads=threads, poison=poison), f"{threads} threads, memory holding {poison:#x}"
+        yield (
+            run(compiled, arrays, threads=threads, poison=poison),
+            f"{threads} threads, memory holding {poison:#x}",
+        )
 
 
 @pytest.mark.parametrize(("op", "dtype"), EACH)
@@ -108,7 +129,9 @@ def test_compiled_op_is_its_reference(op: Op, dtype: DType) -> None:
 @pytest.mark.parametrize("op", [op for op in OPS if op.kind == "special"], ids=lambda op: op.name)
 def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
     """Tiles differ between processors: where kernels do, the evaluator runs those of each."""
-    lowerers = [Lowerer(target) for target in {current_target(): None, **dict.fromkeys(LEVELS.values())}]
+    lowerers = [
+        Lowerer(target) for target in {current_target(): None, **dict.fromkeys(LEVELS.values())}
+    ]
     for case in (case for dtype in op.dtypes for case in drawn(op, dtype, 1)):
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
         lowered = [lowerer.lower(optimise(graph_of(op, case))) for lowerer in lowerers]
@@ -116,14 +139,19 @@ def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
         results = [interpret(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
         pairs = (pair for other in results[1:] for pair in zip(other, results[0], strict=True))
         for got, want in pairs:
-            assert difference(got, want) is None, f"{[a.shape for a in arrays]} {case.params}: {difference(got, want)}"
+            assert difference(got, want) is None, (
+                f"{[a.shape for a in arrays]} {case.params}: {difference(got, want)}"
+            )
 
 
 @pytest.mark.parametrize("dtype", [f32, f64, i32, i64, u8, u32, f16, bf16], ids=str)
 def test_sizes_around_vectors_and_workgroups(dtype: DType) -> None:
     rng = np.random.default_rng(3)
     for size in EDGES:
-        conforms(REGISTRY["add"], Case((random_array(rng, dtype, (size,)), random_array(rng, dtype, (size,)))))
+        conforms(
+            REGISTRY["add"],
+            Case((random_array(rng, dtype, (size,)), random_array(rng, dtype, (size,)))),
+        )
 
 
 @pytest.mark.parametrize("name", ["reduce_sum", "reduce_max"])
@@ -139,7 +167,9 @@ def test_a_long_row_is_split_over_workgroups_and_gives_the_same_sum() -> None:
     rng = np.random.default_rng(5)
     x = rng.standard_normal((2, 40001)).astype(np.float32)
     conforms(REGISTRY["reduce_sum"], Case((x,), {"axes": (1,)}))
-    (together,) = run(compile_graph(graph_of(REGISTRY["reduce_sum"], Case((x,), {"axes": (1,)}))), [x], threads=3)
+    (together,) = run(
+        compile_graph(graph_of(REGISTRY["reduce_sum"], Case((x,), {"axes": (1,)}))), [x], threads=3
+    )
     alone = compile_graph(graph_of(REGISTRY["reduce_sum"], Case((x[:1],), {"axes": (1,)})))
     assert run(alone, [x[1:].copy()])[0][0] == together[1]
 
@@ -167,13 +197,16 @@ def test_a_dtype_that_is_not_compiled_is_a_clear_error(dtype: DType) -> None:
 
 def test_a_dtype_an_op_does_not_take_is_a_clear_error() -> None:
     for (name, count), dtype in itertools.product({"sqrt": 1, "atan2": 2}.items(), (u8, u32)):
-        op_, inputs = REGISTRY[name], [make_parameter(ArrayType(dtype, (3, 3)), i) for i in range(count)]
+        op_, inputs = (
+            REGISTRY[name],
+            [make_parameter(ArrayType(dtype, (3, 3)), i) for i in range(count)],
+        )
         wanted = f"^{op_.name}: takes f32.*, got {dtype}\n(.|\n)*hint: convert with astype"
         with pytest.raises(DtypeError, match=wanted):
             op_(*inputs)
 
 
-# -- an op that did not exist a line ago ------------------------------------------------------------------------------
+# -- an op that did not exist a line ago -----------------------------------------------------------
 
 
 @pytest.fixture

@@ -13,10 +13,22 @@ from tests.modules import ROOT
 def test_the_demonstration(tmp_path: Path) -> None:
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run(
-        [sys.executable, "-m", "tetrad.demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "tetrad.demo"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert run.returncode == 0, run.stderr
-    for text in ("the graph as traced", "after the passes", "kernels", "NumPy", "largest error", "arena"):
+    for text in (
+        "the graph as traced",
+        "after the passes",
+        "kernels",
+        "NumPy",
+        "largest error",
+        "arena",
+    ):
         assert text in run.stdout
     assert (tmp_path / "tetrad-demo.html").read_text().startswith("<!doctype html>")
     assert str(tmp_path / "tetrad-demo.html") in run.stdout

@@ -1,7 +1,9 @@
-"""The documentation is true: every Python block of every page runs, tables are those of the code, links lead somewhere.
+"""The documentation is true: every Python block of every page runs, tables are those of the code,
+links lead somewhere.
 
-A page is one namespace, read from top to bottom. A block with `>>>` is a doctest, any other block is a program. What a
-page adds to the registries of ops and formats or to the public namespace is taken away afterwards.
+A page is one namespace, read from top to bottom. A block with `>>>` is a doctest, any other block
+is a program. What a page adds to the registries of ops and formats or to the public namespace is
+taken away afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 WORD = re.compile(r"[A-Za-z_]\w*")
-ELSEWHERE = {"dgetrf_", "dgetrf_64_", "scipy_dgetrf_64_", "yarn_", "q4_kx16"}  # of other libraries, or put together
+# of other libraries, or put together
+ELSEWHERE = {"dgetrf_", "dgetrf_64_", "scipy_dgetrf_64_", "yarn_", "q4_kx16"}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -53,7 +56,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-# -- code on pages ----------------------------------------------------------------------------------------------------
+# -- code on pages ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def run_program(block: Block, names: dict[str, Any]) -> None:
 
 @pytest.fixture
 def own_formats() -> Iterator[None]:
-    """Block formats that a page registers are gone afterwards, but for their types, which live as long as Python."""
+    """Block formats that a page registers are gone afterwards, but for their types, which live as
+    long as Python."""
     tables: list[dict[str, Any]] = [FORMATS, LANES, DTYPES]
     before = [dict(table) for table in tables]
     yield
@@ -103,7 +107,8 @@ def own_formats() -> Iterator[None]:
 
 @pytest.fixture
 def own_registry(own_formats: None) -> Iterator[None]:
-    """Ops that a page defines, the public functions made of them, and architectures are gone afterwards."""
+    """Ops that a page defines, the public functions made of them, and architectures are gone
+    afterwards."""
     ops, architectures = dict(REGISTRY), dict(ARCHITECTURES)
     yield
     ARCHITECTURES.clear()
@@ -117,10 +122,13 @@ def own_registry(own_formats: None) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p))], ids=name_of)
-def test_every_block_runs(page: Path, own_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_runs(
+    page: Path, own_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     module = ModuleType("page")
-    monkeypatch.setitem(sys.modules, "page", module)  # where dataclasses look for what annotations mean
+    # where dataclasses look for what annotations mean
+    monkeypatch.setitem(sys.modules, "page", module)
     for block in blocks(page):
         (run_session if block.is_session else run_program)(block, vars(module))
 
@@ -147,21 +155,28 @@ def test_examples_of_models_run(example: Path, tmp_path: Path) -> None:
 def run_example(example: Path, *words: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", str(example), *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-# -- tables of the code -----------------------------------------------------------------------------------------------
+# -- tables of the code ----------------------------------------------------------------------------
 
 
 def table_rows(page: str, start: str) -> list[str]:
-    return [line for line in (DOCS / f"{page}.md").read_text().splitlines() if line.startswith(start)]
+    return [
+        line for line in (DOCS / f"{page}.md").read_text().splitlines() if line.startswith(start)
+    ]
 
 
 def test_flags_are_all_on_their_page() -> None:
     rows = [
-        f"| `{flag.name}` | {flag.values} | {flag.default or '-'} | {'yes' if flag.changes_code else 'no'} |"
+        (
+            f"| `{flag.name}` | {flag.values} | {flag.default or '-'} | "
+            f"{'yes' if flag.changes_code else 'no'} |"
+        )
         for flag in FLAGS.values()
     ]
     assert table_rows("flags", "| `TETRAD_") == rows
@@ -184,16 +199,20 @@ def test_errors_are_all_on_their_page() -> None:
 
 def test_rules_of_both_languages_are_on_their_pages() -> None:
     graph_codes = set(re.findall(r"G\d{3}", graph_verify.__doc__ or ""))
-    assert [code for code in sorted(graph_codes) if code not in (DOCS / "graph.md").read_text()] == []
+    assert [
+        code for code in sorted(graph_codes) if code not in (DOCS / "graph.md").read_text()
+    ] == []
     assert [code for code in CODES if code not in (DOCS / "kernel.md").read_text()] == []
 
 
-# -- the whole ---------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = [link.partition("#")[0] for link in LINK.findall(page.read_text()) if "://" not in link]
+    targets = [
+        link.partition("#")[0] for link in LINK.findall(page.read_text()) if "://" not in link
+    ]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
@@ -206,7 +225,8 @@ def words_of_the_source() -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_names_exists(page: Path, words_of_the_source: set[str]) -> None:
-    """A name in backticks is a word of the source, or of a program on the page; nothing else tells when it goes."""
+    """A name in backticks is a word of the source, or of a program on the page; nothing else tells
+    when it goes."""
     text = page.read_text()
     own = {word.lower() for match in FENCE.finditer(text) for word in WORD.findall(match[2])}
     known = words_of_the_source | ELSEWHERE | own
@@ -225,14 +245,26 @@ def test_every_folder_of_the_package_has_a_page(folder: str) -> None:
     assert f"tetrad/{folder}/" in (ROOT / "README.md").read_text()
 
 
-def test_every_file_of_the_package_is_on_the_page_of_its_folder_or_named_in_full_on_another() -> None:
+def test_every_file_of_the_package_is_on_the_page_of_its_folder_or_named_in_full_on_another() -> (
+    None
+):
     everything = "".join(page.read_text() for page in DOCS.glob("*.md"))
     lost = []
     for folder in FOLDERS:
         home, page = ROOT / "tetrad" / folder, (DOCS / f"{folder}.md").read_text()
-        names = [str(path.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"]
-        lost += [f"{folder}/{n}" for n in sorted(names) if f"`{n}`" not in page and f"{folder}/{n}" not in everything]
-    lost += [f.name for f in sorted((ROOT / "tetrad").glob("[!_]*.py")) if f"`tetrad/{f.name}`" not in everything]
+        names = [
+            str(path.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"
+        ]
+        lost += [
+            f"{folder}/{n}"
+            for n in sorted(names)
+            if f"`{n}`" not in page and f"{folder}/{n}" not in everything
+        ]
+    lost += [
+        f.name
+        for f in sorted((ROOT / "tetrad").glob("[!_]*.py"))
+        if f"`tetrad/{f.name}`" not in everything
+    ]
     assert lost == []
 
 

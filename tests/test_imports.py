@@ -1,7 +1,8 @@
-"""Imports point one way: the folders of the package stand in one order, and each imports only those before it.
+"""Imports point one way: the folders of the package stand in one order, and each imports only those
+before it.
 
-What is loaded later counts as well: `core.lazy` is the one place that imports by name, and its calls are read here like
-import statements.
+What is loaded later counts as well: `core.lazy` is the one place that imports by name, and its
+calls are read here like import statements.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import pytest
 
 from tests.modules import ROOT, Module, package_modules, parse
 
-# Each folder may import those above it. The package itself (`tetrad/__init__.py` and what lies beside it) comes last.
+# Each folder may import those above it. The package itself (`tetrad/__init__.py` and what lies
+# beside it) comes last.
 ORDER = (
     "core",
     "graph", "kernel", "schedule",
@@ -30,9 +32,18 @@ FOLDERS = frozenset(p.name for p in (ROOT / "tetrad").iterdir() if (p / "__init_
 
 # (file, imported module): why the import may sit inside a function
 INSIDE_FUNCTIONS = {
-    ("tetrad/kernel/nodes.py", "tetrad.kernel.text"): "printing lives with parsing, and text imports nodes",
-    ("tetrad/graph/nodes.py", "tetrad.graph.text"): "printing lives with parsing, and text imports nodes",
-    ("tetrad/graph/nodes.py", "tetrad.graph.build"): "an op applied to a node builds a node, and build imports nodes",
+    (
+        "tetrad/kernel/nodes.py",
+        "tetrad.kernel.text",
+    ): "printing lives with parsing, and text imports nodes",
+    (
+        "tetrad/graph/nodes.py",
+        "tetrad.graph.text",
+    ): "printing lives with parsing, and text imports nodes",
+    (
+        "tetrad/graph/nodes.py",
+        "tetrad.graph.build",
+    ): "an op applied to a node builds a node, and build imports nodes",
 }
 
 Import = ast.Import | ast.ImportFrom
@@ -40,7 +51,8 @@ LAZY = ("module", "import_module")  # functions that import by name
 
 
 def imported(module: Module, node: Import) -> Iterator[str]:
-    """The dotted names one import statement may bind a module from; relative imports made absolute."""
+    """The dotted names one import statement may bind a module from; relative imports made
+    absolute."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
         return
@@ -54,7 +66,9 @@ def imported(module: Module, node: Import) -> Iterator[str]:
 
 def loaded(node: ast.Call) -> Iterator[str]:
     """The dotted name that a call loads, as far as it is written there."""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    name = (
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    )
     if name in LAZY and node.args:
         given = node.args[0]
         if isinstance(given, ast.JoinedStr):
@@ -72,7 +86,8 @@ def names_in(module: Module) -> Iterator[tuple[str, ast.stmt | ast.expr]]:
 
 
 def folder_of(name: str) -> str | None:
-    """The folder of a dotted name, PACKAGE for what lies directly in the package, None for other packages."""
+    """The folder of a dotted name, PACKAGE for what lies directly in the package, None for other
+    packages."""
     parts = name.split(".")
     if parts[0] != "tetrad":
         return None
@@ -82,7 +97,10 @@ def folder_of(name: str) -> str | None:
 
 
 def home_of(module: Module) -> str:
-    return folder_of(module.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")) or PACKAGE
+    return (
+        folder_of(module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+        or PACKAGE
+    )
 
 
 def wrong_directions(module: Module) -> Iterator[str]:
@@ -94,7 +112,9 @@ def wrong_directions(module: Module) -> Iterator[str]:
 
 
 def hidden_imports(module: Module) -> Iterator[str]:
-    functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (
+        n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     statements = {n for function in functions for n in ast.walk(function) if isinstance(n, Import)}
     for node in sorted(statements, key=lambda n: n.lineno):
         for name in imported(module, node):
@@ -154,4 +174,6 @@ def test_a_right_direction_is_accepted(text: str) -> None:
 
 @pytest.mark.parametrize("head", ["def f():", "async def f():", "class C:\n  def f(self):"])
 def test_an_import_inside_a_function_is_found(head: str) -> None:
-    assert len(list(hidden_imports(parse("tetrad/kernel/example.py", f"{head}\n    import os")))) == 1
+    assert (
+        len(list(hidden_imports(parse("tetrad/kernel/example.py", f"{head}\n    import os")))) == 1
+    )

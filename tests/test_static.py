@@ -23,16 +23,23 @@ def unsafe_imports(module: Module) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
-        if isinstance(node, ast.Import | ast.ImportFrom) and UNSAFE_MODULES & {n.partition(".")[0] for n in names}:
+        if isinstance(node, ast.Import | ast.ImportFrom) and UNSAFE_MODULES & {
+            n.partition(".")[0] for n in names
+        }:
             yield f"{module.place(node)}: imports {', '.join(names)}"
 
 
 def unsafe_names(module: Module) -> Iterator[str]:
-    """Any mention of the builtin, called or handed on; a method that happens to have the name is another thing."""
+    """Any mention of the builtin, called or handed on; a method that happens to have the name is
+    another thing."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Name) and node.id in UNSAFE_CALLS:
             yield f"{module.place(node)}: {node.id}"
-        if isinstance(node, ast.Attribute) and node.attr in UNSAFE_CALLS and ast.unparse(node.value) == "builtins":
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in UNSAFE_CALLS
+            and ast.unparse(node.value) == "builtins"
+        ):
             yield f"{module.place(node)}: builtins.{node.attr}"
 
 
@@ -57,7 +64,8 @@ def parameters(function: Function) -> set[str]:
 
 
 def asserts_on_input(module: Module) -> Iterator[str]:
-    """An assert that reads a parameter: it is gone under `python -O`, so input must be refused by raising."""
+    """An assert that reads a parameter: it is gone under `python -O`, so input must be refused by
+    raising."""
     found: dict[str, None] = {}
     for function in ast.walk(module.tree):
         if not isinstance(function, Function):
@@ -108,5 +116,7 @@ def test_an_offence_is_found(check: Callable[[Module], Iterator[str]], text: str
         (asserts_on_input, "def f(self):\n    assert self.done"),
     ],
 )
-def test_what_only_looks_similar_is_accepted(check: Callable[[Module], Iterator[str]], text: str) -> None:
+def test_what_only_looks_similar_is_accepted(
+    check: Callable[[Module], Iterator[str]], text: str
+) -> None:
     assert list(check(parse("tetrad/example.py", text))) == []

@@ -1,7 +1,7 @@
 """Tetrad: an ML compiler and runtime in Python.
 
-The public names are those of `tetrad.names`, which is loaded when the first of them is used: a command that prints its
-help does not wait for NumPy.
+The public names are those of `tetrad.names`, which is loaded when the first of them is used: a
+command that prints its help does not wait for NumPy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from tetrad.core import lazy
 from tetrad.core.version import __version__ as __version__
 
-TYPE_CHECKING = False  # for type checkers it is true; to import `typing` for it would take longer than all else here
+# for type checkers it is true; to import `typing` for it would take longer than all else here
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

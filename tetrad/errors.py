@@ -1,6 +1,7 @@
 """The public errors, `td.errors`: every error tetrad raises on purpose, as a module of its own.
 
-The classes are those of `tetrad.core.errors`, for `import tetrad.errors` and `from tetrad.errors import ShapeError`.
+The classes are those of `tetrad.core.errors`, for `import tetrad.errors` and `from tetrad.errors
+import ShapeError`.
 """
 
 from __future__ import annotations
@@ -41,10 +42,13 @@ from tetrad.core.errors import (
 )
 
 __all__ = [
-    "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError", "CompileError",
+    "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "CheckError",
+    "CompileError",
     "ContextError", "CopyError", "DispatchError", "DtypeError", "FactorError", "FileChangedError",
-    "FileFormatError", "FlagError", "HubError", "LogitsError", "ParseError", "RaceError", "Rejected",
-    "RoutingError", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError", "TextError",
+    "FileFormatError", "FlagError", "HubError", "LogitsError", "ParseError", "RaceError",
+    "Rejected",
+    "RoutingError", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError",
+    "TextError",
     "TraceError", "TrapError", "UnknownSettingError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip
 

@@ -1,7 +1,8 @@
-"""The public names: `tetrad.<name>` for each of them; the package loads this module when the first one is used.
+"""The public names: `tetrad.<name>` for each of them; the package loads this module when the first
+one is used.
 
-Array functions follow the Python array API standard (2025.12); `jit` carries the name it has in JAX. The compiler, and
-LLVM with it, is loaded by the first compilation.
+Array functions follow the Python array API standard (2025.12); `jit` carries the name it has in
+JAX. The compiler, and LLVM with it, is loaded by the first compilation.
 """
 
 from __future__ import annotations
@@ -14,7 +15,24 @@ from tetrad.arrays.functions import *  # noqa: F403
 from tetrad.compiler.launching import dispatch
 from tetrad.compiler.native_jit import jit
 from tetrad.core import lazy, tree
-from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
 from tetrad.tracing.array import API_VERSIONS, Array
@@ -34,7 +52,17 @@ e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan
 newaxis = None
 LAZY = ("bisect", "explain")
 SPACES = ("fft", "linalg", "optim", "quant", "random")  # namespaces, loaded when first used
-DERIVATIVES = ("grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "wirtinger")
+DERIVATIVES = (
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+    "wirtinger",
+)
 BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
 EXCHANGES = ("all_to_all", "ppermute", "pshuffle", "psum_scatter")
 ROWS = ("associative_scan", "map")
@@ -49,11 +77,13 @@ TRANSFORMS = {  # name -> module
     **dict.fromkeys(NUMERICAL, "arrays.numpy_extras"),
     "linear_transpose": "transforms.linear_transpose",
 }
-NEEDS_EXTRA = ("load",)  # not in __all__: a star import must not ask for packages that only some want
+# not in __all__: a star import must not ask for packages that only some want
+NEEDS_EXTRA = ("load",)
 
 
 def __getattr__(name: str) -> Any:
-    """Elementwise functions: the namespace makes each from its op. What needs the compiler is loaded when used."""
+    """Elementwise functions: the namespace makes each from its op. What needs the compiler is
+    loaded when used."""
     if name in TRANSFORMS:
         globals()[name] = found = getattr(lazy.module(f"tetrad.{TRANSFORMS[name]}"), name)
         return found
@@ -79,8 +109,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "eval_shape", "jit", "kernel", "nn", "trace", "tree",
-    "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "eval_shape", "jit", "kernel", "nn",
+    "trace", "tree",
+    "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
+    "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
     "cond", "fori_loop", "scan", "switch", "while_loop",
     *LAZY,

@@ -1,4 +1,5 @@
-"""A hook of the docs site: the public namespaces in, pages of their functions with signatures and docstrings out.
+"""A hook of the docs site: the public namespaces in, pages of their functions with signatures and
+docstrings out.
 
 `make docs` runs it while the site is built; nothing is written beside the pages.
 """
@@ -36,7 +37,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def overview() -> str:
-    rows = [f"| [{title(name)}]({name}.md) | {first_line(space)} |" for name, space in SPACES.items()]
+    rows = [
+        f"| [{title(name)}]({name}.md) | {first_line(space)} |" for name, space in SPACES.items()
+    ]
     return "\n".join(["# Reference", "", "| namespace | what it holds |", "|---|---|", *rows, ""])
 
 

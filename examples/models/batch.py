@@ -1,4 +1,5 @@
-"""Several answers at once: requests of several threads share every step, and each has the bytes it would have alone.
+"""Several answers at once: requests of several threads share every step, and each has the bytes it
+would have alone.
 
     python examples/models/batch.py [MODEL.gguf]
 """
@@ -11,7 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import tetrad as td
 from tetrad.hub.pull import pull
 
-PROMPTS = ("Water boils at", "The largest planet is", "A haiku about rain:", "The opposite of hot is")
+PROMPTS = (
+    "Water boils at",
+    "The largest planet is",
+    "A haiku about rain:",
+    "The opposite of hot is",
+)
 
 
 def main(path: str) -> None:

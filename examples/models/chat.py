@@ -1,6 +1,6 @@
 """A conversation: what was said is kept, and what the model has read already is not computed again.
 
-    python examples/models/chat.py [MODEL.gguf]
+python examples/models/chat.py [MODEL.gguf]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An answer that fits a JSON schema, whatever the model would rather say.
 
-    python examples/models/json_schema.py [MODEL.gguf]
+python examples/models/json_schema.py [MODEL.gguf]
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""python -m tests.aarch64 [bits] [levels] [tokens] [tests]: AArch64 beside the processor that is here; all by default.
+"""python -m tests.aarch64 [bits] [levels] [tokens] [tests]: AArch64 beside the processor that is
+here; all by default.
 
-bits: the programs of `bits`, here and in qemu, which has i8mm: the same lines. levels: quantised products as processors
-without it, and without dot products, compute them. tokens: what SmolLM2 says, which `tetrad pull` fetches. tests:
-pytest in qemu, two processes. What each part printed stays in build/aarch64.
+bits: the programs of `bits`, here and in qemu, which has i8mm: the same lines. levels: quantised
+products as processors without it, and without dot products, compute them. tokens: what SmolLM2
+says, which `tetrad pull` fetches. tests: pytest in qemu, two processes. What each part printed
+stays in build/aarch64.
 """
 
 from __future__ import annotations
@@ -20,14 +22,27 @@ from tetrad.hub.pull import SMALL, pull
 PROCESSES = 2
 LEVELS = ("aarch64", "aarch64-dotprod")
 TESTS = (
-    "tests/backends/llvm", "tests/lower", "tests/ops/matmul", "tests/ops/attention", "tests/ops/fft",
+    "tests/backends/llvm", "tests/lower", "tests/ops/matmul", "tests/ops/attention",
+    "tests/ops/fft",
     "tests/ops/linalg",
-    "tests/ops/quantized_matmul", "tests/loopnest", "tests/quant/test_lanes.py", "tests/arrays/test_quantized.py",
+    "tests/ops/quantized_matmul", "tests/loopnest", "tests/quant/test_lanes.py",
+    "tests/arrays/test_quantized.py",
     "tests/transforms/test_laws.py",
     "tests/backends/cpu/test_native.py", "tests/backends/cpu/test_table.py",
 )  # fmt: skip
-CONFORMANCE = ("tests/test_conformance.py", "-k", "f32 or f16 or i8 or u32")  # `bits` has a case of every dtype
-PYTEST = ("-m", "pytest", "-q", "-p", "tests.aarch64.plugin", "-p", "no:cacheprovider", "-o", "timeout=1800")
+# `bits` has a case of every dtype
+CONFORMANCE = ("tests/test_conformance.py", "-k", "f32 or f16 or i8 or u32")
+PYTEST = (
+    "-m",
+    "pytest",
+    "-q",
+    "-p",
+    "tests.aarch64.plugin",
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    "timeout=1800",
+)
 
 NOTHING: Mapping[str, str] = {}
 Lines = list[str]
@@ -35,7 +50,9 @@ Lines = list[str]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.aarch64", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named"
+    )
     asked = parser.parse_args().parts or list(PARTS)
     if unknown := [name for name in asked if name not in PARTS]:
         parser.error(f"no part is called {unknown[0]!r}; there are {', '.join(PARTS)}")
@@ -49,7 +66,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-# -- the same bits ----------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 
 
 def bits() -> bool:
@@ -61,7 +78,10 @@ def bits() -> bool:
 def levels() -> bool:
     work = [("tests.aarch64.bits", "--only", " rows")]
     here = run_all("levels here", sys.executable, work)
-    there = {name: run_all(f"levels {name}", str(LAUNCHER), work, {"TETRAD_TARGET": name}) for name in LEVELS}
+    there = {
+        name: run_all(f"levels {name}", str(LAUNCHER), work, {"TETRAD_TARGET": name})
+        for name in LEVELS
+    }
     return all([same(name, here, lines) for name, lines in there.items()])
 
 
@@ -89,23 +109,31 @@ def run_all(
     """The lines of modules run side by side; None if one fails, with its last words."""
     say(f"{name}: begins")
     paths = [FOLDER / f"{name} {i}.txt".replace(" ", "-") for i in range(len(work))]
-    runs = [start(path, python, ("-m", *words), more) for path, words in zip(paths, work, strict=True)]
+    runs = [
+        start(path, python, ("-m", *words), more) for path, words in zip(paths, work, strict=True)
+    ]
     ended = [run.wait() for run in runs]
     for path, status in zip(paths, ended, strict=True):
         if status:
             print(f"{path} ended with {status}:\n{path.read_text()[-3000:]}")
-    return None if any(ended) else [line for path in paths for line in path.read_text().splitlines()]
+    return (
+        None if any(ended) else [line for path in paths for line in path.read_text().splitlines()]
+    )
 
 
-def start(path: Path, python: str, words: Sequence[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start(
+    path: Path, python: str, words: Sequence[str], more: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """A process that writes to a file; it compiles everything itself."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TETRAD_")}
     environment = {**kept, "PYTHONPATH": str(HERE), "TETRAD_CACHE_DIR": "off", **more}
     with path.open("wb") as file:
-        return subprocess.Popen([python, *words], cwd=HERE, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            [python, *words], cwd=HERE, env=environment, stdout=file, stderr=subprocess.STDOUT
+        )
 
 
-# -- the tests --------------------------------------------------------------------------------------------------------
+# -- the tests -------------------------------------------------------------------------------------
 
 
 def tests() -> bool:

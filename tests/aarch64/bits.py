@@ -1,9 +1,10 @@
-"""What programs give, to the bit: `python -m tests.aarch64.bits [--share 0/2] [--only TEXT]` prints a line for each.
+"""What programs give, to the bit: `python -m tests.aarch64.bits [--share 0/2] [--only TEXT]` prints
+a line for each.
 
-A line is a name, a digest of the operands and one of the results (every NaN is one NaN). Two processors must print the
-same lines. Operands are made of integers by exact steps, or come with the conformance cases; where their digests differ
-the machines were asked different questions. What NumPy's LAPACK computes is not ours and may differ: those lines say so
-in place of a digest.
+A line is a name, a digest of the operands and one of the results (every NaN is one NaN). Two
+processors must print the same lines. Operands are made of integers by exact steps, or come with the
+conformance cases; where their digests differ the machines were asked different questions. What
+NumPy's LAPACK computes is not ours and may differ: those lines say so in place of a digest.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class Example:
-    """A program with operands; it is made when it is asked for, so that a share of the list costs its share."""
+    """A program with operands; it is made when it is asked for, so that a share of the list costs
+    its share."""
 
     name: str
     make: Callable[[], tuple[Graph, list[np.ndarray]]]
@@ -45,7 +47,13 @@ class Example:
 
 def examples() -> Iterator[Example]:
     yield from conformance()
-    for name, (function, *specs) in {**TRANSFORMED, **SPECIAL, **PRODUCTS, **SYSTEMS, **RANDOM}.items():
+    for name, (function, *specs) in {
+        **TRANSFORMED,
+        **SPECIAL,
+        **PRODUCTS,
+        **SYSTEMS,
+        **RANDOM,
+    }.items():
         yield traced(name, function, specs)
     yield from low_bit()
 
@@ -57,7 +65,9 @@ def conformance() -> Iterator[Example]:
 
             def make(op: Any = op, dtype: Any = dtype) -> tuple[Graph, list[np.ndarray]]:
                 case = drawn(op, dtype, 2)[0]
-                return graph_of(op, case), [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
+                return graph_of(op, case), [
+                    np.ascontiguousarray(a).reshape(a.shape) for a in case.args
+                ]
 
             yield Example(f"{op.name} {dtype}", make)
 
@@ -76,14 +86,17 @@ def operand(rng: np.random.Generator, kind: ArrayType) -> np.ndarray:
     dtype, shape = kind.dtype.np, tuple(bind(n, {}) for n in kind.shape)
     if dtype.kind in "biu":
         return rng.integers(0, 2 if dtype.kind == "b" else 16, shape).astype(dtype)
-    steps = rng.integers(-1023 if shape else 1, 1024, (*shape, 2))  # a lone number has a square root
+    # a lone number has a square root
+    steps = rng.integers(-1023 if shape else 1, 1024, (*shape, 2))
     if len(shape) > 1 and shape[-1] == shape[-2] < 64:  # equations that have an answer
         steps[..., 0] += 8192 * np.eye(shape[-1], dtype=np.int64)
     numbers = steps / 512
-    return (numbers[..., 0] + 1j * numbers[..., 1] if dtype.kind == "c" else numbers[..., 0]).astype(dtype)
+    return (
+        numbers[..., 0] + 1j * numbers[..., 1] if dtype.kind == "c" else numbers[..., 0]
+    ).astype(dtype)
 
 
-# -- beyond the replay's programs -------------------------------------------------------------------------------------
+# -- beyond the replay's programs ------------------------------------------------------------------
 
 SIZES = ((1, 1, 1), (1, 37, 50), (7, 3, 17), (13, 257, 31), (64, 64, 64), (65, 129, 33))
 PRODUCTS: dict[str, tuple[Any, ...]] = {
@@ -93,12 +106,21 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
 } | {
     "matrix and vector": (td.matmul, S((300, 70)), S((70,))),
     "many small products": (td.matmul, S((30, 3, 5)), S((30, 5, 4))),
-    "gelu of a product": (lambda x, w, b: td.nn.gelu(x @ w + b), S((33, 70)), S((70, 50)), S((50,))),
+    "gelu of a product": (
+        lambda x, w, b: td.nn.gelu(x @ w + b),
+        S((33, 70)),
+        S((70, 50)),
+        S((50,)),
+    ),
     "softmax": (td.nn.softmax, S((33, 1000))),
     "layer norm": (td.nn.layer_norm, S((33, 1000)), S((1000,)), S((1000,))),
     "sums": (lambda x: (td.sum(x), td.sum(x, axis=0), td.sum(x, axis=1)), S((70, 1001))),
     "transposed": (lambda x: td.permute_dims(x, (1, 0)) + 0, S((70, 1001))),
-    "jvp": (lambda x, t: td.jvp(lambda y: td.sin(y) * td.exp(-y), (x,), (t,)), S((300,)), S((300,))),
+    "jvp": (
+        lambda x, t: td.jvp(lambda y: td.sin(y) * td.exp(-y), (x,), (t,)),
+        S((300,)),
+        S((300,)),
+    ),
     "vmap of a product": (td.vmap(td.matmul, in_axes=(0, None)), S((5, 9, 20)), S((20, 24))),
     "sort of pairs": (lambda x: td.argsort(x, axis=0), S((300, 5), td.float16)),
 }
@@ -109,10 +131,13 @@ SYSTEMS: dict[str, tuple[Any, ...]] = {
 }
 SHAPE = (1000,)
 RANDOM: dict[str, tuple[Any, ...]] = {
-    f"random {name}": (lambda key, name=name, more=more: getattr(td.random, name)(key, *more, SHAPE), KEY)
+    f"random {name}": (lambda key, name=name, more=more: getattr(td.random, name)(key, *more,
+    SHAPE), KEY)
     for name, more in {
-        "bits": (), "uniform": (), "normal": (), "gumbel": (), "exponential": (), "laplace": (), "logistic": (),
-        "cauchy": (), "rademacher": (), "bernoulli": (0.3,), "gamma": (2.5,), "beta": (2.0, 3.0), "poisson": (4.0,),
+        "bits": (), "uniform": (), "normal": (), "gumbel": (), "exponential": (), "laplace": (),
+        "logistic": (),
+        "cauchy": (), "rademacher": (), "bernoulli": (0.3,), "gamma": (2.5,), "beta": (2.0, 3.0),
+        "poisson": (4.0,),
         "truncated_normal": (-1.0, 2.0), "t": (5.0,),
     }.items()
 } | {
@@ -124,11 +149,14 @@ ROWS, WEIGHTS, LENGTH = (1, 5, 64), 48, 512
 
 
 def low_bit() -> Iterator[Example]:
-    """Weights of every format: products of few and of many rows in 8 bits with them, and what they are as floats."""
+    """Weights of every format: products of few and of many rows in 8 bits with them, and what they
+    are as floats."""
     for format in LANES:
         for rows in ROWS:
             yield with_weight(f"{format}, {rows} rows", format, rows, product_in_8_bits)
-        yield with_weight(f"{format} as floats, 5 rows", format, 5, lambda x, weight: x @ weight.dequantize().mT)
+        yield with_weight(
+            f"{format} as floats, 5 rows", format, 5, lambda x, weight: x @ weight.dequantize().mT
+        )
 
 
 def product_in_8_bits(x: Any, weight: Any) -> Any:
@@ -145,7 +173,7 @@ def with_weight(name: str, format: str, rows: int, function: Callable[[Any, Any]
     return Example(name, make)
 
 
-# -- lines ------------------------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 
 def line(example: Example) -> str:
@@ -176,7 +204,9 @@ def canonical(array: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.aarch64.bits", description=__doc__)
-    parser.add_argument("--share", default="0/1", metavar="I/N", help="the examples I, I + N, I + 2 N, ...")
+    parser.add_argument(
+        "--share", default="0/1", metavar="I/N", help="the examples I, I + N, I + 2 N, ..."
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="those whose names contain it")
     options = parser.parse_args()
     first, step = map(int, options.share.split("/"))

@@ -1,9 +1,11 @@
-"""An AArch64 machine in a folder: `python -m tests.aarch64.machine` makes build/aarch64 and says what it does.
+"""An AArch64 machine in a folder: `python -m tests.aarch64.machine` makes build/aarch64 and says
+what it does.
 
-`root` holds the system's own Debian packages for arm64, unpacked: Python and the libraries it needs. `site` has wheels
-of this project's dependencies, in the versions that are installed here. `python` starts that interpreter in qemu. No
-rights are needed: apt gets folders of its own for lists and archives, and nothing is installed into the system. Mirrors
-and keys are those of the system's configuration. What is complete is not made again.
+`root` holds the system's own Debian packages for arm64, unpacked: Python and the libraries it
+needs. `site` has wheels of this project's dependencies, in the versions that are installed here.
+`python` starts that interpreter in qemu. No rights are needed: apt gets folders of its own for
+lists and archives, and nothing is installed into the system. Mirrors and keys are those of the
+system's configuration. What is complete is not made again.
 """
 
 from __future__ import annotations
@@ -24,16 +26,26 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
 FOLDER = HERE / "build" / "aarch64"
-ROOT, SITE, LAUNCHER, STAMP = FOLDER / "root", FOLDER / "site", FOLDER / "python", FOLDER / "complete.json"
-PACKAGES = ("python3", "libstdc++6")  # what they need comes with them; wheels want the library of C++
+ROOT, SITE, LAUNCHER, STAMP = (
+    FOLDER / "root",
+    FOLDER / "site",
+    FOLDER / "python",
+    FOLDER / "complete.json",
+)
+# what they need comes with them; wheels want the library of C++
+PACKAGES = ("python3", "libstdc++6")
 OLDEST = (3, 11)
 # Of this project's dependencies; linters and JAX have nothing to do there.
 WHEELS = (
-    "numpy", "ml_dtypes", "llvmlite", "click", "rich", "tokenizers", "jinja2", "llguidance", "huggingface_hub",
+    "numpy", "ml_dtypes", "llvmlite", "click", "rich", "tokenizers", "jinja2", "llguidance",
+    "huggingface_hub",
     "prompt_toolkit", "pytest", "hypothesis", "pytest-timeout", "pytest-xdist", "scipy", "gguf",
 )  # fmt: skip
-LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>.*)")
-# Subprocesses of tests start `sys.executable`, which must be qemu: the kernel here cannot start the interpreter itself.
+LINE = re.compile(
+    r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>.*)"
+)
+# Subprocesses of tests start `sys.executable`, which must be qemu: the kernel here cannot start the
+# interpreter itself.
 CUSTOM = 'import os, sys\n\nsys.executable = os.environ["AARCH64_PYTHON"]\n'
 
 
@@ -51,8 +63,16 @@ class Source:
     key: str = ""
 
     def __str__(self) -> str:
-        fields = {"Types": "deb", "URIs": self.uri, "Suites": self.suite, "Components": self.components}
-        return "".join(f"{k}: {v}\n" for k, v in (fields | ({"Signed-By": self.key} if self.key else {})).items())
+        fields = {
+            "Types": "deb",
+            "URIs": self.uri,
+            "Suites": self.suite,
+            "Components": self.components,
+        }
+        return "".join(
+            f"{k}: {v}\n"
+            for k, v in (fields | ({"Signed-By": self.key} if self.key else {})).items()
+        )
 
 
 def main() -> int:
@@ -76,7 +96,11 @@ def make_machine() -> Path:
     interpreter = find_interpreter()
     install_wheels(interpreter, wheels)
     write_launcher(interpreter)
-    said = output(str(LAUNCHER), "-c", "import platform, llvmlite, numpy, sys; print(platform.machine(), sys.version)")
+    said = output(
+        str(LAUNCHER),
+        "-c",
+        "import platform, llvmlite, numpy, sys; print(platform.machine(), sys.version)",
+    )
     say(f"runs: {said.strip()}")
     STAMP.write_text(complete)
     return LAUNCHER
@@ -89,18 +113,26 @@ def qemu() -> str:
     raise MachineError("qemu-aarch64 is not installed\n  hint: apt-get install qemu-user")
 
 
-# -- packages of the system's release ---------------------------------------------------------------------------------
+# -- packages of the system's release --------------------------------------------------------------
 
 
 def unpack_packages() -> None:
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise MachineError(f"{tool} is not here: the machine is made of Debian packages, on a Debian system")
-    sources = [source for source in system_sources() if source.suite.partition("-")[0] == codename()]
+            raise MachineError(
+                f"{tool} is not here: the machine is made of Debian packages, on a Debian system"
+            )
+    sources = [
+        source for source in system_sources() if source.suite.partition("-")[0] == codename()
+    ]
     if not sources:
-        raise MachineError(f"apt's sources name nothing of the release {codename()!r}: see /etc/apt/sources.list*")
+        raise MachineError(
+            f"apt's sources name nothing of the release {codename()!r}: see /etc/apt/sources.list*"
+        )
     apt = apt_command(sources)
-    say(f"lists of packages for arm64: {', '.join(dict.fromkeys(source.uri for source in sources))}")
+    say(
+        f"lists of packages for arm64: {', '.join(dict.fromkeys(source.uri for source in sources))}"
+    )
     output(*apt, "update", "--quiet=2")
     say(f"packages: {', '.join(PACKAGES)} and what they need")
     options = ("--download-only", "--yes", "--quiet=2", "--no-install-recommends")
@@ -115,11 +147,15 @@ def unpack_packages() -> None:
 
 def unpack(archive: Path) -> None:
     """dpkg-deb would put a folder of the archive in the place of a link to one."""
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE) as packed:
+    with subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE
+    ) as packed:
         words = ["tar", "--extract", "--keep-directory-symlink", "--directory", str(ROOT)]
         done = subprocess.run(words, stdin=packed.stdout)
     if packed.returncode or done.returncode:
-        raise MachineError(f"{archive} could not be unpacked, see above; delete it to fetch it again")
+        raise MachineError(
+            f"{archive} could not be unpacked, see above; delete it to fetch it again"
+        )
 
 
 def make_merged_root() -> None:
@@ -137,11 +173,16 @@ def apt_command(sources: Sequence[Source]) -> tuple[str, ...]:
     (home / "state" / "status").write_text("")
     (home / "etc" / "system.sources").write_text("\n".join(map(str, sources)))
     settings = {
-        "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Sandbox::User": "", "Debug::NoLocking": "1",
-        "Dir::State": home / "state", "Dir::State::status": home / "state" / "status", "Dir::Cache": home / "cache",
+        "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Sandbox::User": "",
+        "Debug::NoLocking": "1",
+        "Dir::State": home / "state", "Dir::State::status": home / "state" / "status",
+        "Dir::Cache": home / "cache",
         "Dir::Etc::sourcelist": home / "etc" / "system.sources", "Dir::Etc::sourceparts": "-",
     }  # fmt: skip
-    return ("apt-get", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")))
+    return (
+        "apt-get",
+        *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")),
+    )
 
 
 def codename() -> str:
@@ -162,7 +203,9 @@ def system_sources() -> Iterator[Source]:
 def sources_of_line(line: str) -> Iterator[Source]:
     if found := LINE.fullmatch(line.partition("#")[0].strip()):
         options = dict(word.partition("=")[::2] for word in (found["options"] or "").split())
-        yield Source(found["uri"], found["suite"], found["components"], options.get("signed-by", ""))
+        yield Source(
+            found["uri"], found["suite"], found["components"], options.get("signed-by", "")
+        )
 
 
 def sources_of_stanza(stanza: str) -> Iterator[Source]:
@@ -177,10 +220,17 @@ def sources_of_stanza(stanza: str) -> Iterator[Source]:
 
 
 def find_interpreter() -> Path:
-    found = [path for path in (ROOT / "usr" / "bin").iterdir() if re.fullmatch(r"python3\.\d+", path.name)]
+    found = [
+        path
+        for path in (ROOT / "usr" / "bin").iterdir()
+        if re.fullmatch(r"python3\.\d+", path.name)
+    ]
     if len(found) != 1 or release_of(found[0]) < OLDEST:
         names = ", ".join(path.name for path in found) or "no Python"
-        raise MachineError(f"wanted is Python {OLDEST[0]}.{OLDEST[1]} or newer, the release {codename()} has {names}")
+        raise MachineError(
+            f"wanted is Python {OLDEST[0]}.{OLDEST[1]} or newer, the release {codename()} has "
+            f"{names}"
+        )
     return found[0]
 
 
@@ -188,16 +238,26 @@ def release_of(interpreter: Path) -> tuple[int, ...]:
     return tuple(map(int, interpreter.name.removeprefix("python").split(".")))
 
 
-# -- wheels -----------------------------------------------------------------------------------------------------------
+# -- wheels ----------------------------------------------------------------------------------------
 
 
 def install_wheels(interpreter: Path, wanted: Sequence[str]) -> None:
     say(f"wheels for {interpreter.name}: {', '.join(wanted)}")
     major, minor = release_of(interpreter)
     shutil.rmtree(SITE, ignore_errors=True)
-    tags = ["manylinux2014_aarch64", *(f"manylinux_2_{glibc}_aarch64" for glibc in range(17, glibc_of_root() + 1))]
+    tags = [
+        "manylinux2014_aarch64",
+        *(f"manylinux_2_{glibc}_aarch64" for glibc in range(17, glibc_of_root() + 1)),
+    ]
     platforms = [word for tag in tags for word in ("--platform", tag)]
-    kind = ("--implementation", "cp", "--python-version", f"{major}.{minor}", "--only-binary", ":all:")
+    kind = (
+        "--implementation",
+        "cp",
+        "--python-version",
+        f"{major}.{minor}",
+        "--only-binary",
+        ":all:",
+    )
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(SITE))
     output(*pip, *platforms, *kind, *wanted)
 
@@ -210,7 +270,7 @@ def glibc_of_root() -> int:
     return int(found[1])
 
 
-# -- running ----------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 
 def write_launcher(interpreter: Path) -> None:
@@ -224,9 +284,13 @@ def write_launcher(interpreter: Path) -> None:
 
 def output(*words: str) -> str:
     """What a program says; all of it if it fails."""
-    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    done = subprocess.run(
+        words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
+    )
     if done.returncode:
-        raise MachineError(f"{shlex.join(words)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise MachineError(
+            f"{shlex.join(words)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 

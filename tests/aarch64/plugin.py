@@ -6,8 +6,12 @@ import pytest
 
 # By a part of a test's name.
 REASONS = {
-    "compiles_for_levels_this_processor_lacks": "code for x86-64 is made on x86-64; in the emulator it takes an hour",
-    "ctrl_c": "qemu delivers a signal between blocks of its own code, not where the processor would",
+    "compiles_for_levels_this_processor_lacks": "code for x86-64 is made on x86-64; in the "
+    "emulator it "
+    "takes an "
+    "hour",
+    "ctrl_c": "qemu delivers a signal between blocks of its own code, not where the processor "
+    "would",
 }
 
 

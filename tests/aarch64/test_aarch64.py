@@ -1,4 +1,5 @@
-"""What `make test-aarch64` is made of, as far as it needs no emulator: sources of packages, lines that differ."""
+"""What `make test-aarch64` is made of, as far as it needs no emulator: sources of packages, lines
+that differ."""
 
 from __future__ import annotations
 
@@ -24,15 +25,21 @@ Signed-By: /keys/archive.gpg"""
 def test_sources_of_both_kinds_are_read() -> None:
     found = list(sources_of_stanza(STANZA))
     assert [(s.uri, s.suite) for s in found] == [
-        (f"http://{host}/debian", suite) for host in ("one", "two") for suite in ("trixie", "trixie-updates")
+        (f"http://{host}/debian", suite)
+        for host in ("one", "two")
+        for suite in ("trixie", "trixie-updates")
     ]
     assert {(s.components, s.key) for s in found} == {("main contrib", "/keys/archive.gpg")}
-    given = "deb [arch=amd64 signed-by=/keys/archive.gpg] http://one/debian trixie main contrib  # why"
+    given = (
+        "deb [arch=amd64 signed-by=/keys/archive.gpg] http://one/debian trixie main contrib  # why"
+    )
     assert list(sources_of_line(given)) == found[:1]
     assert list(sources_of_stanza(str(found[0]))) == found[:1]
 
 
-@pytest.mark.parametrize("text", ["", "# deb http://one/debian trixie main", "deb-src http://one/debian trixie main"])
+@pytest.mark.parametrize(
+    "text", ["", "# deb http://one/debian trixie main", "deb-src http://one/debian trixie main"]
+)
 def test_other_lines_are_no_sources(text: str) -> None:
     assert list(sources_of_line(text)) == []
     assert list(sources_of_stanza(text)) == []
@@ -43,7 +50,11 @@ def test_sources_that_are_switched_off_do_not_count() -> None:
 
 
 def test_other_releases_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "system_sources", lambda: iter([Source("http://one/debian", "cloud-trixie", "main")]))
+    monkeypatch.setattr(
+        machine,
+        "system_sources",
+        lambda: iter([Source("http://one/debian", "cloud-trixie", "main")]),
+    )
     monkeypatch.setattr(machine, "codename", lambda: "trixie")
     monkeypatch.setattr(machine.shutil, "which", lambda name: name)
     with pytest.raises(MachineError, match="nothing of the release 'trixie'"):
@@ -67,7 +78,10 @@ def test_a_line_tells_operands_and_results() -> None:
     again = line(example)
     assert again == line(example) and again.split(" | ")[:2] == [example.name, digest([a, b])]
     changed = [np.nextafter(a, np.float32(9)), b]
-    assert line(replace(example, make=lambda: (graph, changed))).split(" | ")[2] != again.split(" | ")[2]
+    assert (
+        line(replace(example, make=lambda: (graph, changed))).split(" | ")[2]
+        != again.split(" | ")[2]
+    )
 
 
 def test_what_lapack_computes_is_said_to_be_so() -> None:
@@ -83,7 +97,9 @@ def test_a_digest_knows_zeros_but_not_nans_apart() -> None:
     assert digest([np.float32([[1.0]])]) != digest([np.float32([1.0])])
 
 
-def test_a_line_that_only_one_processor_printed_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_only_one_processor_printed_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert same("bits", ["a | 1 | 2"], ["a | 1 | 2"])
     assert not same("bits", ["a | 1 | 2", "b | 1 | 2"], ["a | 1 | 2", "b | 1 | 3"])
     said = capsys.readouterr().out
@@ -92,9 +108,15 @@ def test_a_line_that_only_one_processor_printed_is_shown(capsys: pytest.CaptureF
     assert not same("bits", ["a | 1 | 2"], [])
 
 
-def test_a_part_sees_no_flags_but_those_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_sees_no_flags_but_those_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TETRAD_CHECK", "bounds")
     program = "import os; print({k: v for k, v in os.environ.items() if k.startswith('TETRAD_')})"
-    run = start(tmp_path / "said", machine.sys.executable, ("-c", program), {"TETRAD_TARGET": "host"})
+    run = start(
+        tmp_path / "said", machine.sys.executable, ("-c", program), {"TETRAD_TARGET": "host"}
+    )
     assert run.wait() == 0
-    assert (tmp_path / "said").read_text() == "{'TETRAD_CACHE_DIR': 'off', 'TETRAD_TARGET': 'host'}\n"
+    assert (
+        tmp_path / "said"
+    ).read_text() == "{'TETRAD_CACHE_DIR': 'off', 'TETRAD_TARGET': 'host'}\n"

@@ -20,7 +20,9 @@ ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 TABLE = np.arange(60.0).reshape(5, 4, 3)
 
 
-def part(shape: tuple[int, ...], starts: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[slice, ...]:
+def part(
+    shape: tuple[int, ...], starts: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[slice, ...]:
     """Negative starts count from the end; then the part is moved inside."""
     counted = [s + n if s < 0 else s for s, n in zip(starts, shape, strict=True)]
     low = [min(max(s, 0), n - size) for s, n, size in zip(counted, shape, sizes, strict=True)]
@@ -47,19 +49,32 @@ def test_along_one_axis(way: Any) -> None:
     i = np.int32(2)
     same = np.testing.assert_array_equal
     same(np.asarray(way(lambda x, i: td.dynamic_index_in_dim(x, i, 1))(TABLE, i)), TABLE[:, 2:3])
-    same(np.asarray(way(lambda x, i: td.dynamic_index_in_dim(x, i, 1, keepdims=False))(TABLE, i)), TABLE[:, 2])
-    same(np.asarray(way(lambda x, i: td.dynamic_slice_in_dim(x, i, 2, axis=-1))(TABLE, i)), TABLE[..., 1:])
+    same(
+        np.asarray(way(lambda x, i: td.dynamic_index_in_dim(x, i, 1, keepdims=False))(TABLE, i)),
+        TABLE[:, 2],
+    )
+    same(
+        np.asarray(way(lambda x, i: td.dynamic_slice_in_dim(x, i, 2, axis=-1))(TABLE, i)),
+        TABLE[..., 1:],
+    )
     want = TABLE.copy()
     want[:, 2] = 7
     for update in (np.full((5, 3), 7.0), np.full((5, 1, 3), 7.0)):
-        same(np.asarray(way(lambda x, u, i: td.dynamic_update_index_in_dim(x, u, i, 1))(TABLE, update, i)), want)
+        same(
+            np.asarray(
+                way(lambda x, u, i: td.dynamic_update_index_in_dim(x, u, i, 1))(TABLE, update, i)
+            ),
+            want,
+        )
 
 
 @ways
 def test_a_loop_writes_rows(way: Any) -> None:
     def powers(n: int) -> Any:
         def step(i: Any, rows: Any) -> Any:
-            return td.dynamic_update_index_in_dim(rows, td.dynamic_index_in_dim(rows, i - 1) * 2, i, 0)
+            return td.dynamic_update_index_in_dim(
+                rows, td.dynamic_index_in_dim(rows, i - 1) * 2, i, 0
+            )
 
         return lambda rows: td.fori_loop(1, n, step, rows)
 

@@ -13,9 +13,11 @@ from tetrad.core.errors import ShapeError
 
 SIZES = {"i": 2, "j": 3, "k": 4, "l": 1, "m": 0, "b": 2, "...": 2}
 CASES = [
-    "ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "ij,ij->", "ij->ji", "ii->i", "ii", "ii->", "iij->ji", "ij->", "i,j->ij",
+    "ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "ij,ij->", "ij->ji", "ii->i", "ii", "ii->", "iij->ji",
+    "ij->", "i,j->ij",
     "ij,j", "ijk,kl->ijl", "ij,jk,kl->il", "ij,jk,kl,li->", "bij,bkj,bk->bi", "bjik,bjlk->bjil",
-    "i,i,i->i", "ij,ik,il->jkl", "m,m->", "mi,mj->ij", "ijk,jl->ikl", "i->", "...i,...i->...", "...ij,...jk->...ik",
+    "i,i,i->i", "ij,ik,il->jkl", "m,m->", "mi,mj->ij", "ijk,jl->ikl", "i->", "...i,...i->...",
+    "...ij,...jk->...ik",
     "i...->...i", "...,i->...i", "ij...,jk->ik...", ",i->i", "ijij->ij", "iii->i",
 ]  # fmt: skip
 
@@ -35,7 +37,10 @@ def operands(subscripts: str) -> list[np.ndarray]:
 def test_agrees_with_numpy(subscripts: str) -> None:
     arrays = operands(subscripts)
     want = np.einsum(subscripts, *arrays)
-    for got in (td.einsum(subscripts, *arrays), jit(lambda *xs: td.einsum(subscripts, *xs))(*arrays)):
+    for got in (
+        td.einsum(subscripts, *arrays),
+        jit(lambda *xs: td.einsum(subscripts, *xs))(*arrays),
+    ):
         assert got.shape == want.shape
         np.testing.assert_array_equal(got, want)
 
@@ -53,7 +58,9 @@ def test_random_subscripts(data: st.DataObject) -> None:
 
 def test_an_axis_of_size_one_broadcasts() -> None:
     a, b = np.ones((2, 1)), np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(td.einsum("ij,jk->ik", a, b), np.einsum("ij,jk->ik", np.ones((2, 3)), b))
+    np.testing.assert_array_equal(
+        td.einsum("ij,jk->ik", a, b), np.einsum("ij,jk->ik", np.ones((2, 3)), b)
+    )
 
 
 @pytest.mark.parametrize(

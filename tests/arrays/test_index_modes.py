@@ -1,4 +1,5 @@
-"""An index out of range: compiled code says what eager code says: the user's index, axis, size, call and line."""
+"""An index out of range: compiled code says what eager code says: the user's index, axis, size,
+call and line."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def at(*values: Any) -> np.ndarray:
 
 Case = tuple[Callable[..., Any], tuple[Any, ...], str]
 CASES: dict[str, Case] = {
-    "take": (lambda x, i: td.take(x, i, axis=0), (X, at(1, 7)), "gather: index 7 is out of range for axis 0 of size 3"),
+    "take": (
+        lambda x, i: td.take(x, i, axis=0),
+        (X, at(1, 7)),
+        "gather: index 7 is out of range for axis 0 of size 3",
+    ),
     "take, negative": (
         lambda x, i: td.take(x, i, axis=1),
         (X, at(1, -9)),
@@ -51,7 +56,11 @@ CASES: dict[str, Case] = {
         (X, at(4)),
         "take_along_axis: index 4 is out of range for axis 0 of size 4",
     ),
-    "index": (lambda x, i: x[:, i], (X, at(5)), "gather: index 5 is out of range for axis 1 of size 4"),
+    "index": (
+        lambda x, i: x[:, i],
+        (X, at(5)),
+        "gather: index 5 is out of range for axis 1 of size 4",
+    ),
     "index after a new axis": (
         lambda x, i: x[None, :, i],
         (X, at(5)),
@@ -67,7 +76,11 @@ CASES: dict[str, Case] = {
         (CUBE, at(0, 2), at(1, 1)),
         "index: index 2 is out of range for axis 0 of size 2",
     ),
-    "two numbers": (lambda x, i: x[1, i], (X, np.int32(-5)), "index: index -5 is out of range for axis 1 of size 4"),
+    "two numbers": (
+        lambda x, i: x[1, i],
+        (X, np.int32(-5)),
+        "index: index -5 is out of range for axis 1 of size 4",
+    ),
     "at, set": (
         lambda x, i: x.at[i].set(1.0),
         (X, at(5)),
@@ -120,7 +133,11 @@ def test_compiled_code_says_what_eager_code_says(name: str) -> None:
             call(*map(td.asarray, arguments))
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
-    assert told in texts[0] and "test_index_modes.py line" in texts[0] and "hint: indices go from -" in texts[0]
+    assert (
+        told in texts[0]
+        and "test_index_modes.py line" in texts[0]
+        and "hint: indices go from -" in texts[0]
+    )
 
 
 def test_the_size_of_a_dim_is_named() -> None:

@@ -1,4 +1,5 @@
-"""x.at[index]: against NumPy's assignments, at once and compiled; traced places, derivatives, batches, errors."""
+"""x.at[index]: against NumPy's assignments, at once and compiled; traced places, derivatives,
+batches, errors."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ WAYS = pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "comp
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((4, 5))
 NUMPY = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "min": np.minimum,
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
+    "min": np.minimum,
     "max": np.maximum,
 }  # fmt: skip
 PARTS: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -47,7 +49,9 @@ def test_parts_are_changed_as_by_assignment(way: Any, part: str) -> None:
     for name in ("set", *NUMPY):
         want = X.copy()
         want[key] = values if name == "set" else NUMPY[name](X[key], values)
-        got = way(lambda x, v, name=name: getattr(x.at[key], name)(v))(td.asarray(X), td.asarray(values))
+        got = way(lambda x, v, name=name: getattr(x.at[key], name)(v))(
+            td.asarray(X), td.asarray(values)
+        )
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-14)
     assert td.asarray(X).at[key].get().tolist() == X[key].tolist()
 
@@ -116,7 +120,9 @@ def test_axes_of_any_size(key: Any) -> None:
         return x.at[i if key == "traced" else key].set(9.0)
 
     run = td.jit(change, dims=({0: td.Dim("n", max=16)}, None))
-    slope = td.jit(td.grad(lambda x, i: td.sum(change(x, i) * x)), dims=({0: td.Dim("n", max=16)}, None))
+    slope = td.jit(
+        td.grad(lambda x, i: td.sum(change(x, i) * x)), dims=({0: td.Dim("n", max=16)}, None)
+    )
     for count in (2, 5):
         x, want = np.arange(count, dtype=np.float32) + 1, np.arange(count, dtype=np.float32) + 1
         want[1 if key == "traced" else key] = 9
@@ -135,11 +141,16 @@ def test_any_dtype_to_the_bit() -> None:
 
 def test_errors() -> None:
     x = td.ones(3)
-    with pytest.raises(DtypeError, match=r"at\[...\].set: a float does not fit into i32\[2\](.|\n)*test_indexed_update.py"):
+    with pytest.raises(
+        DtypeError,
+        match=r"at\[...\].set: a float does not fit into i32\[2\](.|\n)*test_indexed_update.py",
+    ):
         td.asarray([1, 2]).at[0].set(1.5)
     with pytest.raises(DtypeError, match=r"f64\[\] does not fit into f32\[3\]"):
         x.at[0].add(td.asarray(1.0, dtype=td.float64))
-    with pytest.raises(ShapeError, match=r"at\[...\].set: values f32\[3\] for a part of shape \[2\]"):
+    with pytest.raises(
+        ShapeError, match=r"at\[...\].set: values f32\[3\] for a part of shape \[2\]"
+    ):
         x.at[:2].set(x)
     with pytest.raises(ShapeError, match=r"a mask bool\[2\] for f32\[3,2\]"):
         td.ones((3, 2)).at[td.asarray([True, False])].set(1.0)
@@ -156,18 +167,24 @@ def test_elements_named_several_times_take_all_values(way: Any, method: str) -> 
     want = np.abs(X)
     NUMPY[method].at(want, index, values)
     change = way(lambda x, i, v: getattr(x.at[i], method)(v))
-    np.testing.assert_allclose(np.asarray(change(td.asarray(np.abs(X)), index, values)), want, rtol=1e-14)
+    np.testing.assert_allclose(
+        np.asarray(change(td.asarray(np.abs(X)), index, values)), want, rtol=1e-14
+    )
     columns = np.abs(X).T.copy()
     NUMPY[method].at(columns, index, values[:, :4])
     by_axis = way(lambda x, v: getattr(x.at[:, index], method)(v))
-    np.testing.assert_allclose(np.asarray(by_axis(td.asarray(np.abs(X)), values[:, :4].T)), columns.T, rtol=1e-14)
+    np.testing.assert_allclose(
+        np.asarray(by_axis(td.asarray(np.abs(X)), values[:, :4].T)), columns.T, rtol=1e-14
+    )
 
 
 @WAYS
 def test_derivatives_where_elements_are_named_several_times(way: Any) -> None:
     index = np.array([1, 1, 0])
     x, v = np.array([1.0, 2.0, 3.0]), np.array([2.0, 5.0, 4.0])
-    by_x, by_v = way(td.grad(lambda x, v, i: td.sum(x.at[i].multiply(v)), argnums=(0, 1)))(x, v, index)
+    by_x, by_v = way(td.grad(lambda x, v, i: td.sum(x.at[i].multiply(v)), argnums=(0, 1)))(
+        x, v, index
+    )
     assert by_x.tolist() == [4, 10, 1] and by_v.tolist() == [10, 4, 1]
     by_x, by_v = way(td.grad(lambda x, v, i: td.sum(x.at[i].max(v)), argnums=(0, 1)))(x, v, index)
     assert by_x.tolist() == [0, 0, 1] and by_v.tolist() == [0, 1, 1]
@@ -223,7 +240,11 @@ def by_assignment(key: tuple[Any, ...], mode: str, name: str, value: float) -> n
     made = WIDE.ravel().copy()
     for place in picked.ravel():
         if place >= 0:
-            made[place] = {"set": value, "add": made[place] + value, "max": max(made[place], value)}[name]
+            made[place] = {
+                "set": value,
+                "add": made[place] + value,
+                "max": max(made[place], value),
+            }[name]
     return made.reshape(WIDE.shape)
 
 
@@ -237,11 +258,16 @@ def test_what_is_out_of_range_in_every_mode(way: Any, mode: str, part: str) -> N
     def all_ways(x: Any, *index: Any) -> list[Any]:
         place = x.at[MODED[part](*index)]
         read = "fill" if mode == "drop" else mode  # one for what is read, one for what is written
-        return [place.get(mode=read), *(getattr(place, name)(0.5, mode=mode) for name in ("set", "add", "max"))]
+        return [
+            place.get(mode=read),
+            *(getattr(place, name)(0.5, mode=mode) for name in ("set", "add", "max")),
+        ]
 
     found = way(all_ways)(td.asarray(WIDE), *map(td.asarray, AWAY))
     for name, got in zip(("get", "set", "add", "max"), found, strict=True):
-        np.testing.assert_allclose(np.asarray(got), by_assignment(known, mode, name, 0.5), rtol=1e-14, err_msg=name)
+        np.testing.assert_allclose(
+            np.asarray(got), by_assignment(known, mode, name, 0.5), rtol=1e-14, err_msg=name
+        )
 
 
 @WAYS
@@ -249,14 +275,22 @@ def test_modes_are_differentiated_batched_and_kept_in_loops(way: Any) -> None:
     x, index = td.asarray(X[0]), td.asarray([4, 9, -7, 0])
 
     def loss(x: Any, v: Any) -> Any:
-        return td.sum(x.at[index].set(v, mode="drop") ** 2) + td.sum(x.at[index].get(mode="fill", fill_value=0.0))
+        return td.sum(x.at[index].set(v, mode="drop") ** 2) + td.sum(
+            x.at[index].get(mode="fill", fill_value=0.0)
+        )
 
-    by_x, by_v = way(td.grad(loss, argnums=(0, 1)))(x, td.asarray([1.0, 2.0, 3.0, 4.0]).astype(td.float64))
+    by_x, by_v = way(td.grad(loss, argnums=(0, 1)))(
+        x, td.asarray([1.0, 2.0, 3.0, 4.0]).astype(td.float64)
+    )
     np.testing.assert_allclose(np.asarray(by_x), [1, *(2 * X[0, 1:4]), 1])
     assert by_v.tolist() == [2, 0, 0, 8]
     rows = way(td.vmap(lambda row, i: row.at[i].add(1.0, mode="drop")))(X, np.array([0, 9, -1, -7]))
-    np.testing.assert_array_equal(np.asarray(rows), X + np.array([[1, 0, 0, 0, 0], [0] * 5, [0, 0, 0, 0, 1], [0] * 5]))
-    filled = way(lambda x: td.fori_loop(0, 8, lambda i, b: b.at[i].set(i, mode="drop"), x))(np.zeros(5, np.int32))
+    np.testing.assert_array_equal(
+        np.asarray(rows), X + np.array([[1, 0, 0, 0, 0], [0] * 5, [0, 0, 0, 0, 1], [0] * 5])
+    )
+    filled = way(lambda x: td.fori_loop(0, 8, lambda i, b: b.at[i].set(i, mode="drop"), x))(
+        np.zeros(5, np.int32)
+    )
     assert filled.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -265,25 +299,37 @@ def test_what_stands_for_elements_that_are_not_there() -> None:
         got = td.ones(3, dtype=getattr(td, dtype)).at[td.asarray([5])].get(mode="fill")
         np.testing.assert_array_equal(np.asarray(got), [want])
     assert td.arange(3).at[5].get(mode="fill", fill_value=7).item() == 7
-    assert td.arange(3).at[td.asarray([1, 5])].apply(lambda v: v * 10, mode="drop").tolist() == [0, 10, 2]
+    assert td.arange(3).at[td.asarray([1, 5])].apply(lambda v: v * 10, mode="drop").tolist() == [
+        0,
+        10,
+        2,
+    ]
 
 
 def test_a_promise_is_checked_and_settings_are_named() -> None:
     x = td.arange(3)
-    assert x.at[1].set(5, mode="promise_in_bounds", indices_are_sorted=True, unique_indices=True).tolist() == [0, 5, 2]
+    assert x.at[1].set(
+        5, mode="promise_in_bounds", indices_are_sorted=True, unique_indices=True
+    ).tolist() == [0, 5, 2]
     with pytest.raises(BoundsError, match="7 is out of range"):
         x.at[7].set(5, mode="promise_in_bounds")
-    with pytest.raises(TraceError, match=r"at\[...\].add: mode is 'wrap'(.|\n)*'clip', 'drop', 'fill'"):
+    with pytest.raises(
+        TraceError, match=r"at\[...\].add: mode is 'wrap'(.|\n)*'clip', 'drop', 'fill'"
+    ):
         x.at[7].add(5, mode="wrap")
-    with pytest.raises(TraceError, match=r"there is no setting 'modes'(.|\n)*it takes mode, indices_are_sorted"):
+    with pytest.raises(
+        TraceError, match=r"there is no setting 'modes'(.|\n)*it takes mode, indices_are_sorted"
+    ):
         x.at[7].max(5, modes="clip")
 
 
-# -- one after the other ----------------------------------------------------------------------------------------------
+# -- one after the other ---------------------------------------------------------------------------
 
 
 @WAYS
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "complex64"]
+)
 def test_sums_are_made_one_after_the_other(way: Any, dtype: str) -> None:
     kind = td.asarray(0, dtype=dtype).dtype.np
     x = np.array([-0.0, 2048, 1, -0.0, 3]).astype(kind)
@@ -300,7 +346,10 @@ def test_sums_are_made_one_after_the_other(way: Any, dtype: str) -> None:
 @WAYS
 def test_sums_in_a_batch_and_for_any_number_of_threads(way: Any) -> None:
     rng = np.random.default_rng(1)
-    x, v = rng.standard_normal((3, 7, 40)).astype(np.float32), rng.standard_normal((3, 500, 40)).astype(np.float32)
+    x, v = (
+        rng.standard_normal((3, 7, 40)).astype(np.float32),
+        rng.standard_normal((3, 500, 40)).astype(np.float32),
+    )
     index = rng.integers(-7, 7, (3, 500))
     shared, own = x.copy(), x.copy()
     for row in range(3):
@@ -309,10 +358,15 @@ def test_sums_in_a_batch_and_for_any_number_of_threads(way: Any) -> None:
     one = td.asarray(index[0])
 
     def both(x: Any, i: Any, v: Any) -> Any:
-        return td.vmap(lambda x, v: x.at[one].add(v))(x, v), td.vmap(lambda x, i, v: x.at[i].add(v))(x, i, v)
+        return td.vmap(lambda x, v: x.at[one].add(v))(x, v), td.vmap(
+            lambda x, i, v: x.at[i].add(v)
+        )(x, i, v)
 
     got = way(both)(td.asarray(x), td.asarray(index), td.asarray(v))
-    assert np.asarray(got[0]).tobytes() == shared.tobytes() and np.asarray(got[1]).tobytes() == own.tobytes()
+    assert (
+        np.asarray(got[0]).tobytes() == shared.tobytes()
+        and np.asarray(got[1]).tobytes() == own.tobytes()
+    )
 
 
 @WAYS
@@ -322,7 +376,9 @@ def test_derivatives_of_sums(way: Any) -> None:
     by_x, by_v = way(td.grad(lambda x, v: td.sum(x.at[index].add(v) ** 2), argnums=(0, 1)))(x, v)
     np.testing.assert_allclose(np.asarray(by_x), 2 * after)
     np.testing.assert_allclose(np.asarray(by_v), 2 * after[np.array([2, 0, 2])])
-    _, change = way(lambda x, v: td.jvp(lambda v: x.at[index].add(v), (v,), (td.ones_like(v),)))(x, v)
+    _, change = way(lambda x, v: td.jvp(lambda v: x.at[index].add(v), (v,), (td.ones_like(v),)))(
+        x, v
+    )
     assert change.tolist() == [[1] * 5, [0] * 5, [2] * 5, [0] * 5]
 
 
@@ -335,7 +391,9 @@ def test_a_function_is_applied_as_often_as_an_element_is_named(way: Any) -> None
             expected[place] *= 10
         got = way(lambda x, i: x.at[i].apply(lambda e: e * 10))(td.asarray(want), td.asarray(key))
         assert got.tolist() == expected.tolist()
-    dropped = way(lambda x, i: x.at[i].apply(lambda e: e * 10, mode="drop"))(td.asarray(want), td.asarray([0, 9, 0]))
+    dropped = way(lambda x, i: x.at[i].apply(lambda e: e * 10, mode="drop"))(
+        td.asarray(want), td.asarray([0, 9, 0])
+    )
     assert dropped.tolist() == [100, 2, 3]
 
 
@@ -343,7 +401,9 @@ def test_a_function_is_applied_as_often_as_an_element_is_named(way: Any) -> None
 def test_arrays_and_masks_without_axes(way: Any) -> None:
     x = td.asarray(2.0)
     for key in (..., (), None, (None, ...), True, np.array(True), td.asarray(True), (..., True)):
-        found = way(lambda x, key=key: (x.at[key].set(5.0), x.at[key].add(1.0), x.at[key].max(9.0)))(x)
+        found = way(
+            lambda x, key=key: (x.at[key].set(5.0), x.at[key].add(1.0), x.at[key].max(9.0))
+        )(x)
         assert [float(f) for f in found] == [5, 3, 9] and {f.shape for f in found} == {()}
     for key in (False, np.array(False), (..., False)):
         assert float(way(lambda x, key=key: x.at[key].add(1.0))(x)) == 2

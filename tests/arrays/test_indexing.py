@@ -20,7 +20,8 @@ def sizes(max_rank: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
 
 @st.composite
 def keys(draw: st.DrawFn, shape: tuple[int, ...], arrays: bool) -> tuple[Any, ...]:
-    """An index for some of the axes; with `arrays` integer arrays that broadcast with each other."""
+    """An index for some of the axes; with `arrays` integer arrays that broadcast with each
+    other."""
     count = draw(st.integers(0, len(shape)))
     common = draw(st.lists(st.integers(1, 3), max_size=2))
     from_end = draw(st.booleans()) and not arrays
@@ -41,7 +42,11 @@ def one_index(draw: st.DrawFn, n: int, arrays: bool, common: tuple[int, ...]) ->
         return draw(st.slices(n))
     if what == "int":
         return draw(st.integers(-n, n - 1))
-    values = draw(st.lists(st.integers(-n, n - 1), min_size=int(np.prod(common)), max_size=int(np.prod(common))))
+    values = draw(
+        st.lists(
+            st.integers(-n, n - 1), min_size=int(np.prod(common)), max_size=int(np.prod(common))
+        )
+    )
     return np.array(values, draw(st.sampled_from([np.int32, np.int64]))).reshape(common)
 
 
@@ -74,7 +79,9 @@ def test_traced_integer_arrays(data: st.DataObject) -> None:
         index = np.array([1, -1])
     values = np.arange(60).reshape(shape)
     got = jit(lambda x, i: (x[:, i], x[0, i, i], x[i % 3, :, 2]))(values, index)
-    for one, want in zip(got, (values[:, index], values[0, index, index], values[index % 3, :, 2]), strict=True):
+    for one, want in zip(
+        got, (values[:, index], values[0, index, index], values[index % 3, :, 2]), strict=True
+    ):
         np.testing.assert_array_equal(one, want)
 
 
@@ -83,7 +90,9 @@ def test_masks_work_outside_jit_only() -> None:
     x, mask = td.asarray(values), values % 2 == 0
     np.testing.assert_array_equal(x[mask], values[mask])
     np.testing.assert_array_equal(x[x > 2], values[values > 2])
-    np.testing.assert_array_equal(x[:, np.array([True, False, True])], values[:, [True, False, True]])
+    np.testing.assert_array_equal(
+        x[:, np.array([True, False, True])], values[:, [True, False, True]]
+    )
     with pytest.raises(TraceError, match=r"(?s)mask selects.*test_indexing.*td.where"):
         jit(lambda x: x[x > 2])(x)
 
@@ -94,7 +103,9 @@ def test_out_of_range(key: Any) -> None:
         td.zeros((3, 5))[key]
 
 
-@pytest.mark.parametrize("index", [np.uint32(2**32 - 1), np.uint64(2**63), np.uint64(2**64 - 1)], ids=repr)
+@pytest.mark.parametrize(
+    "index", [np.uint32(2**32 - 1), np.uint64(2**63), np.uint64(2**64 - 1)], ids=repr
+)
 def test_large_unsigned_indices_do_not_count_from_the_end(index: np.integer) -> None:
     """As signed numbers of the same width they would be -1, or the least there is."""
     for take in (lambda x, i: x[i], jit(lambda x, i: x[i])):

@@ -46,10 +46,18 @@ def test_parts(way: Any) -> None:
 
 @WAYS
 def test_integrals(way: Any) -> None:
-    y, x, grid = RNG.standard_normal((3, 5)), np.sort(RNG.standard_normal(5)), RNG.standard_normal((3, 5))
+    y, x, grid = (
+        RNG.standard_normal((3, 5)),
+        np.sort(RNG.standard_normal(5)),
+        RNG.standard_normal((3, 5)),
+    )
     np.testing.assert_allclose(way(td.trapezoid)(y, x), np.trapezoid(y, x), rtol=1e-12)
-    np.testing.assert_allclose(way(lambda y: td.trapezoid(y, dx=0.5, axis=0))(y), np.trapezoid(y, dx=0.5, axis=0))
-    np.testing.assert_allclose(way(lambda y, g: td.trapezoid(y, g, axis=0))(y, grid), np.trapezoid(y, grid, axis=0))
+    np.testing.assert_allclose(
+        way(lambda y: td.trapezoid(y, dx=0.5, axis=0))(y), np.trapezoid(y, dx=0.5, axis=0)
+    )
+    np.testing.assert_allclose(
+        way(lambda y, g: td.trapezoid(y, g, axis=0))(y, grid), np.trapezoid(y, grid, axis=0)
+    )
 
 
 @WAYS
@@ -60,7 +68,9 @@ def test_interpolation(way: Any) -> None:
     ends = way(lambda x: td.interp(x, xp, fp, left=-7.0, right=7.0))(x)
     np.testing.assert_allclose(ends, np.interp(x, xp, fp, left=-7.0, right=7.0))
     np.testing.assert_allclose(way(td.interp)(x, xp[:1], fp[:1]), np.interp(x, xp[:1], fp[:1]))
-    slope = way(td.grad(lambda x: td.sum(td.interp(x, xp, fp))))(td.asarray([-1.0, 0.25, 2.0, 5.0], dtype=td.float64))
+    slope = way(td.grad(lambda x: td.sum(td.interp(x, xp, fp))))(
+        td.asarray([-1.0, 0.25, 2.0, 5.0], dtype=td.float64)
+    )
     np.testing.assert_allclose(slope, [0, -3, -1.75, 0])
     with pytest.raises(ShapeError, match="vectors of equal size"):
         td.interp(x, xp, fp[:2])

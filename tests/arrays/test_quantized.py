@@ -1,4 +1,5 @@
-"""Quantised arrays as users have them: bytes in and out, numbers, products that never decode the weight first."""
+"""Quantised arrays as users have them: bytes in and out, numbers, products that never decode the
+weight first."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def test_numbers_are_those_of_the_format_eager_and_compiled(name: str) -> None:
 
 @pytest.mark.parametrize("shape", [(40, 2304), (16, 1024), (7, 256)], ids=str)
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_product_with_the_numbers_has_the_bits_of_a_float_product(name: str, shape: tuple[int, int]) -> None:
+def test_a_product_with_the_numbers_has_the_bits_of_a_float_product(
+    name: str, shape: tuple[int, int]
+) -> None:
     q, x = td.quant.quantize(random(shape), name), random((13, shape[1]), 1)
     product = td.jit(lambda x, w: td.matmul(x, w.dequantize().T) + 1)
     numbers = np.ascontiguousarray(np.asarray(q.dequantize()).T)
@@ -69,7 +72,9 @@ def test_printing_names_the_type() -> None:
 def test_wrong_names_shapes_and_lengths_are_errors() -> None:
     with pytest.raises(td.errors.UnsupportedError, match="known formats"):
         td.quant.from_bytes(b"", "q9_z", shape=(1, 32))
-    with pytest.raises(td.errors.UnsupportedError, match=r"known formats: bf16, f16, f32, iq4_nl, .*, q8_k"):
+    with pytest.raises(
+        td.errors.UnsupportedError, match=r"known formats: bf16, f16, f32, iq4_nl, .*, q8_k"
+    ):
         td.quant.quantize(random((2, 256)), "iq2_xxs")
     with pytest.raises(td.errors.ShapeError, match="takes 18 bytes, got 17"):
         td.quant.from_bytes(bytes(17), "q4_0", shape=(1, 32))

@@ -29,7 +29,9 @@ def invoke(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.delenv("TETRAD_THREADS", raising=False)
 
     def run(*words: str | Path, input: str | None = None, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, [str(word) for word in words], input=input, prog_name="tetrad")
+        result = CliRunner().invoke(
+            main, [str(word) for word in words], input=input, prog_name="tetrad"
+        )
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, result.output

@@ -26,7 +26,8 @@ def seen_at_terminal(
     plant: str = "",
     seconds: float = 60.0,
 ) -> tuple[int, bytes]:
-    """The exit code and every byte that reached the terminal; stdin may be a pipe, stdout lead elsewhere."""
+    """The exit code and every byte that reached the terminal; stdin may be a pipe, stdout lead
+    elsewhere."""
     master, slave = pty.openpty()
     keep_bytes(slave)
     variables = {**os.environ, "TERM": "xterm", "COLUMNS": "400", **(environ or {})}
@@ -77,5 +78,3 @@ def conversation(master: int, typing: list[tuple[bytes, bytes]], deadline: float
             at = place + len(awaited)
             os.write(master, typed)
     raise AssertionError(f"the command did not end; it showed {found[-2000:]!r}")
-
-

@@ -41,7 +41,11 @@ def calls(path: Path) -> list[str]:
 def test_only_the_console_prints() -> None:
     """`start.py` shows tracebacks, before the console is loaded."""
     found = {path.name: calls(path) for path in sorted((ROOT / "tetrad/cli").glob("*.py"))}
-    others = {name: what for name, what in found.items() if what and name not in ("console.py", "start.py")}
+    others = {
+        name: what
+        for name, what in found.items()
+        if what and name not in ("console.py", "start.py")
+    }
     assert others == {} and found["console.py"] and found["start.py"] == ["sys.stderr.write"]
 
 
@@ -58,7 +62,9 @@ def test_what_steers_is_written_out_and_text_stays() -> None:
 
 
 def test_errors_show_what_would_steer() -> None:
-    error = FileFormatError(f"bad {STEERING}", file=f"f{STEERING}", part="tensor 'a\n  hint: no'", hint=STEERING)
+    error = FileFormatError(
+        f"bad {STEERING}", file=f"f{STEERING}", part="tensor 'a\n  hint: no'", hint=STEERING
+    )
     assert "\x1b" not in str(error) and "\x1b" not in error.message and str(error).count("\n") == 1
     assert "\x1b" not in str(HubError(STEERING)) and "\x1b" not in repr(HubError(STEERING))
 
@@ -68,7 +74,9 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("stream", "seen"), [(Terminal(), "a\\x1b[2J\n\tb"), (io.StringIO(), "a\x1b[2J\n\tb")])
+@pytest.mark.parametrize(
+    ("stream", "seen"), [(Terminal(), "a\\x1b[2J\n\tb"), (io.StringIO(), "a\x1b[2J\n\tb")]
+)
 def test_text_of_a_model_is_shown_on_a_terminal_and_piped_as_it_is(
     stream: io.StringIO, seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,33 +90,52 @@ def test_tables_and_notes_are_shown_in_pipes_as_well(invoke: Invoke, tmp_path: P
     metadata, tensors = tiny_model("llama")
     metadata["tokenizer.chat_template"] = "{{ raise_exception('no\x1b]0;t\x07\\n  hint: curl') }}"
     gguf.write(path, metadata, tensors)
-    for words in (("show", path), ("inspect", path), ("run", path, "-p", "Hi"), ("show", f"{path}\x1b")):
+    for words in (
+        ("show", path),
+        ("inspect", path),
+        ("run", path, "-p", "Hi"),
+        ("show", f"{path}\x1b"),
+    ):
         result = invoke(*words, code=words[0] == "run" or words[1] != path)
         assert not {"\x1b", "\r", "\x07"} & {*result.output} and r"\x1b" in result.output
-    assert r"it refuses these messages: no\x1b]0;t\x07\n  hint: curl" in invoke("run", path, "-p", "Hi", code=1).output
+    assert (
+        r"it refuses these messages: no\x1b]0;t\x07\n  hint: curl"
+        in invoke("run", path, "-p", "Hi", code=1).output
+    )
     found = json.loads(invoke("show", path, "--json").stdout)
     assert found["path"] == str(path)
 
 
 def test_a_traceback_is_shown_too(tmp_path: Path) -> None:
-    program = f"import tetrad.cli.main as m; m.main = lambda **k: 1 / {'{'}'\\x1b[2J': 0{'}'}['\\x1b[2J!']; {RUN}"
+    program = (
+        "import tetrad.cli.main as m; m.main = lambda **k: 1 / "
+        f"{'{'}'\\x1b[2J': 0{'}'}['\\x1b[2J!']; {RUN}"
+    )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 1 and "KeyError" in run.stderr and "\x1b" not in run.stderr
 
 
-# -- a terminal -------------------------------------------------------------------------------------------------------
+# -- a terminal ------------------------------------------------------------------------------------
 
 
 def test_a_long_prompt_shows_a_sign_of_life_and_nothing_stays(tiny_file: Path) -> None:
-    slow = "import tetrad.cli.console as c; c.QUIET = c.AGAIN = 0.01; from tetrad.models.engine import Engine as E; "
-    slow += "import time; step = E.step; E.step = lambda self, work: (time.sleep(0.2), step(self, work))[1]; "
+    slow = (
+        "import tetrad.cli.console as c; c.QUIET = c.AGAIN = 0.01; from tetrad.models.engine "
+        "import Engine as E; "
+    )
+    slow += (
+        "import time; step = E.step; E.step = lambda self, work: (time.sleep(0.2), step(self, "
+        "work))[1]; "
+    )
     words = ("run", str(tiny_file), "-no-cnv", "-p", "x" * 300, "-n", "4", "--temp", "0")
     code, seen = seen_at_terminal(*words, plant=slow, piped=b"")
     assert code == 0 and b"\r\x1b[Kreading the prompt: 0 of 300 tokens" in seen
     lines = seen.rpartition(b"\r\x1b[K")
     assert b"reading" not in lines[2] and lines[2].strip()
     assert b"reading" not in seen_at_terminal(*words, "--display-prompt", plant=slow, piped=b"")[1]
-    quiet = subprocess.run([sys.executable, "-c", slow + RUN, *words], capture_output=True, stdin=subprocess.DEVNULL)
+    quiet = subprocess.run(
+        [sys.executable, "-c", slow + RUN, *words], capture_output=True, stdin=subprocess.DEVNULL
+    )
     assert quiet.stderr == b"" and quiet.stdout == lines[2]
 
 
@@ -117,7 +144,9 @@ def test_a_chat_into_a_pipe_draws_nothing_into_it(tiny_file: Path) -> None:
     reading, writing = os.pipe()
     typing = [(b">>> ", b"/show system\n"), (b">>> ", b"/bye\n")]
     try:
-        code, seen = seen_at_terminal("chat", str(tiny_file), "-sys", "Be kind.", stdout=writing, typing=typing)
+        code, seen = seen_at_terminal(
+            "chat", str(tiny_file), "-sys", "Be kind.", stdout=writing, typing=typing
+        )
     finally:
         os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -128,7 +157,9 @@ def test_a_chat_into_a_pipe_draws_nothing_into_it(tiny_file: Path) -> None:
 def test_a_chat_at_a_terminal_has_its_editor(tiny_file: Path, folder: Path) -> None:
     typing = [(b">>>", b"/show system\r"), (b"Be kind.", b""), (b">>>", b"\x04")]
     plain = {"PROMPT_TOOLKIT_NO_CPR": "1"}  # nobody here answers where the cursor is
-    code, seen = seen_at_terminal("chat", str(tiny_file), "-sys", "Be kind.", typing=typing, environ=plain)
+    code, seen = seen_at_terminal(
+        "chat", str(tiny_file), "-sys", "Be kind.", typing=typing, environ=plain
+    )
     assert code == 0 and b"\x1b[" in seen
 
 

@@ -60,12 +60,16 @@ def test_settings(talk: Conversation) -> None:
     assert talk.messages == [{"role": "system", "content": "Be brief."}]
     talk.command("/set verbose")
     assert talk.is_verbose
-    assert "temperature" in talk.command("/show") and "max_tokens" in talk.command("/show parameters")
+    assert "temperature" in talk.command("/show") and "max_tokens" in talk.command(
+        "/show parameters"
+    )
 
 
 def test_settings_as_ollama_says_them(talk: Conversation) -> None:
     assert talk.command("/set parameter temperature 0.7") == "temperature = 0.7"
-    assert talk.command('/set parameter stop "END"') == 'answers end before "END"' and talk.settings["stop"] == ("END",)
+    assert talk.command(
+        '/set parameter stop "END"'
+    ) == 'answers end before "END"' and talk.settings["stop"] == ("END",)
     assert talk.command("/set stop") == "no text ends answers" and talk.settings["stop"] == ()
     assert talk.command("/set format json") == "answers are JSON"
     assert talk.settings["json_schema"] == {"type": "object"}
@@ -100,16 +104,31 @@ def full(*turns: tuple[str, str]) -> Conversation:
 
 
 def test_a_full_context_forgets_the_oldest_turns_and_keeps_the_system_message() -> None:
-    talk = full(("user", "one one"), ("assistant", "1" * 8), ("user", "two two"), ("assistant", "2" * 8))
+    talk = full(
+        ("user", "one one"), ("assistant", "1" * 8), ("user", "two two"), ("assistant", "2" * 8)
+    )
     messages, settings = talk.ask("three")  # type: ignore[misc]
     assert [m["content"] for m in messages] == ["Kind.", "two two", "22222222", "three"]
     assert talk.messages == messages and settings["keep"] == 6  # the message, its five characters
     talk.keep("3")
-    assert [m["content"] for m in talk.ask("x")[0]] == ["Kind.", "two two", "22222222", "three", "3", "x"]  # type: ignore[index]
+    assert [m["content"] for m in talk.ask("x")[0]] == [
+        "Kind.",
+        "two two",
+        "22222222",
+        "three",
+        "3",
+        "x",
+    ]  # type: ignore[index]
 
 
 def test_what_a_system_said_among_the_turns_is_kept() -> None:
-    talk = full(("system", "Rule."), ("user", "one" * 5), ("assistant", "1" * 8), ("user", "two"), ("assistant", "2"))
+    talk = full(
+        ("system", "Rule."),
+        ("user", "one" * 5),
+        ("assistant", "1" * 8),
+        ("user", "two"),
+        ("assistant", "2"),
+    )
     assert [m["content"] for m in talk.ask("three")[0]] == ["Kind.", "Rule.", "two", "2", "three"]  # type: ignore[index]
 
 
@@ -151,7 +170,9 @@ def test_what_makes_no_sense_is_said(talk: Conversation, line: str, said: str) -
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("held", ["{", "[]", '{"messages": [{"role": "user"}]}', json.dumps({"messages": "x"})])
+@pytest.mark.parametrize(
+    "held", ["{", "[]", '{"messages": [{"role": "user"}]}', json.dumps({"messages": "x"})]
+)
 def test_files_that_hold_no_conversation(talk: Conversation, tmp_path: Path, held: str) -> None:
     (tmp_path / "x").write_text(held)
     with pytest.raises(CommandError, match=r"no JSON|no conversation"):

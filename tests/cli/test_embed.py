@@ -19,8 +19,12 @@ def test_texts_as_vectors(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> No
     assert np.array_equal(np.float32(one), want[0])
     (tmp_path / "lines").write_text("Hi there\n\nworld\n")
     for words in (("Hi there", "world"), ("Hi there", "-p", "world"), ("-f", tmp_path / "lines")):
-        assert np.array_equal(np.float32(json.loads(invoke("embed", "-m", tiny_file, *words).stdout)), want)
-    assert np.array_equal(np.float32(json.loads(invoke("embed", tiny_file, input="Hi there\nworld").stdout)), want)
+        assert np.array_equal(
+            np.float32(json.loads(invoke("embed", "-m", tiny_file, *words).stdout)), want
+        )
+    assert np.array_equal(
+        np.float32(json.loads(invoke("embed", tiny_file, input="Hi there\nworld").stdout)), want
+    )
 
 
 def test_how_vectors_are_made(invoke: Invoke, tiny_file: Path) -> None:
@@ -40,11 +44,21 @@ def test_an_encoder(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "bert.gguf"
     gguf.write(path, *tiny_encoder("bert"))
     want = td.load(path).embed(["the cat", "a dog"])
-    assert np.array_equal(np.float32(json.loads(invoke("embed", path, "the cat", "a dog").stdout)), want)
+    assert np.array_equal(
+        np.float32(json.loads(invoke("embed", path, "the cat", "a dog").stdout)), want
+    )
     first = json.loads(invoke("embed", path, "the cat", "--pooling", "cls").stdout)
-    assert np.array_equal(np.float32(first), td.load(path, overrides={"pooling_type": 2}).embed("the cat"))
+    assert np.array_equal(
+        np.float32(first), td.load(path, overrides={"pooling_type": 2}).embed("the cat")
+    )
     (tmp_path / "text").write_text("the cat sat " * 60)
-    for words in (("run", path, "Hi"), ("chat", path), ("perplexity", path, "-f", tmp_path / "text", "-c", "32")):
+    for words in (
+        ("run", path, "Hi"),
+        ("chat", path),
+        ("perplexity", path, "-f", tmp_path / "text", "-c", "32"),
+    ):
         assert f"{words[0]}: bert is an encoder" in invoke(*words, input="Hi\n", code=1).output
-    assert "bench -n: bert is an encoder" in invoke("bench", path, "-p", "8", "-n", "2", code=1).output
+    assert (
+        "bench -n: bert is an encoder" in invoke("bench", path, "-p", "8", "-n", "2", code=1).output
+    )
     assert "pp8" in invoke("bench", path, "-p", "8", "-n", "0", "-r", "1").stdout

@@ -19,12 +19,18 @@ from tetrad.cli.main import COMMANDS, main
 from tetrad.core.flags import FLAGS, OPTIONS
 
 RUN = "from tetrad.cli.start import main; main()"
-NAMES = "bench, cache, chat, doctor, embed, inspect, list, perplexity, pull, rm, run, show, tokenize"
+NAMES = (
+    "bench, cache, chat, doctor, embed, inspect, list, perplexity, pull, rm, run, show, tokenize"
+)
 
 
 def tetrad(*words: str, **environ: str) -> tuple[int, str, str]:
     run = subprocess.run(
-        [sys.executable, "-c", RUN, *words], env=os.environ | environ, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", RUN, *words],
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     return run.returncode, run.stdout, run.stderr
 
@@ -48,10 +54,22 @@ def test_a_misspelt_command_is_recognised() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     """Neither NumPy nor LLVM nor the compiler, no tables, no network: help is there at once."""
-    heavy = ("numpy", "llvmlite", "tetrad.names", "rich", "tetrad.compiler.driver", "tetrad.hub.pull", "urllib.request")
+    heavy = (
+        "numpy",
+        "llvmlite",
+        "tetrad.names",
+        "rich",
+        "tetrad.compiler.driver",
+        "tetrad.hub.pull",
+        "urllib.request",
+    )
     program = "import sys; sys.argv = ['tetrad', '--help']\nfrom tetrad.cli.main import main\n"
-    program += f"main(standalone_mode=False)\nprint('loaded', *(m for m in {heavy} if m in sys.modules))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program += (
+        f"main(standalone_mode=False)\nprint('loaded', *(m for m in {heavy} if m in sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert run.stdout.splitlines()[-1] == "loaded"
 
 
@@ -62,11 +80,18 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_command_is_there_and_says_what_the_list_says() -> None:
-    assert {name: command.name for name, command in commands().items()} == {name: name for name in COMMANDS}
+    assert {name: command.name for name, command in commands().items()} == {
+        name: name for name in COMMANDS
+    }
 
 
 def test_the_variables_of_options_are_those_the_package_knows() -> None:
-    variables = {p.envvar for c in commands().values() for p in c.params if isinstance(p, click.Option) and p.envvar}
+    variables = {
+        p.envvar
+        for c in commands().values()
+        for p in c.params
+        if isinstance(p, click.Option) and p.envvar
+    }
     assert variables - FLAGS.keys() == OPTIONS
 
 
@@ -77,7 +102,16 @@ def test_version() -> None:
 def test_doctor_on_a_sound_machine(tmp_path: Path) -> None:
     code, printed, errors = tetrad("doctor", TETRAD_CACHE_DIR=str(tmp_path / "cache"))
     assert (code, errors) == (0, ""), printed
-    for word in ("processor", "features", "target", "threads", "llvmlite", "numpy", "LLVM canary", "all is well"):
+    for word in (
+        "processor",
+        "features",
+        "target",
+        "threads",
+        "llvmlite",
+        "numpy",
+        "LLVM canary",
+        "all is well",
+    ):
         assert word in printed
     assert all(name in printed for name in FLAGS)
 
@@ -104,7 +138,11 @@ def test_cache_stats_and_clear(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("TETRAD_SHOW", "TETRAD_SHOW='grpah' is not valid"), ("TETRAD_SHOE", "unknown flag TETRAD_SHOE")]
+    ("name", "said"),
+    [
+        ("TETRAD_SHOW", "TETRAD_SHOW='grpah' is not valid"),
+        ("TETRAD_SHOE", "unknown flag TETRAD_SHOE"),
+    ],
 )
 def test_a_bad_flag_is_one_clear_error(name: str, said: str) -> None:
     code, _, printed = tetrad("doctor", **{name: "grpah"})
@@ -112,7 +150,9 @@ def test_a_bad_flag_is_one_clear_error(name: str, said: str) -> None:
 
 
 def test_a_variable_of_somebody_else_stops_no_command() -> None:
-    code, printed, told = tetrad("list", TETRAD_SERVICE_HOST="10.0.0.11", TETRAD_PORT="tcp://10.0.0.11:80")
+    code, printed, told = tetrad(
+        "list", TETRAD_SERVICE_HOST="10.0.0.11", TETRAD_PORT="tcp://10.0.0.11:80"
+    )
     assert code == 0, printed + told
     assert "TETRAD_SERVICE_HOST" in told and "TETRAD_PORT" in told
 
@@ -127,7 +167,9 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize("module", ["tetrad.cli.main", "click", "numpy", "rich", "tetrad.cli.console"])
+@pytest.mark.parametrize(
+    "module", ["tetrad.cli.main", "click", "numpy", "rich", "tetrad.cli.console"]
+)
 def test_ctrl_c_while_it_loads_ends_quietly(module: str) -> None:
     words = [sys.executable, "-c", INTERRUPT_AT.format(module=module) + RUN, "list"]
     run = subprocess.run(words, capture_output=True, text=True, timeout=120)
@@ -135,12 +177,15 @@ def test_ctrl_c_while_it_loads_ends_quietly(module: str) -> None:
 
 
 def test_python_runs_the_package() -> None:
-    run = subprocess.run([sys.executable, "-m", "tetrad", "--version"], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "tetrad", "--version"], capture_output=True, text=True, check=True
+    )
     assert run.stdout == f"tetrad {td.__version__}\n"
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(tiny_file: Path) -> None:
-    """`tetrad inspect MODEL | head -1`: no traceback, and the code a shell gives for a broken pipe."""
+    """`tetrad inspect MODEL | head -1`: no traceback, and the code a shell gives for a broken
+    pipe."""
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, "inspect", str(tiny_file)],
         stdout=subprocess.PIPE,
@@ -165,27 +210,38 @@ def test_streams_may_be_closed(tiny_file: Path, closed: str) -> None:
 def without_extra(*words: str) -> subprocess.CompletedProcess[str]:
     hidden = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")
     program = f"import sys; sys.modules.update(dict.fromkeys({hidden})); " + RUN
-    return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60
+    )
 
 
 def test_a_missing_extra_says_what_to_install_before_anything_is_fetched() -> None:
     run = without_extra("run", "-p", "Hello", "--hf-repo", "no/such:thing")
-    assert run.returncode == 1 and "tetrad run needs the package tokenizers, which is not installed" in run.stderr
+    assert (
+        run.returncode == 1
+        and "tetrad run needs the package tokenizers, which is not installed" in run.stderr
+    )
     assert "pip install 'tetrad[lm]'" in run.stderr and "fetching" not in run.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_the_extra_every_command_shows_its_help(command: str) -> None:
     run = without_extra(command, "--help")
-    assert (run.returncode, run.stderr) == (0, "") and run.stdout.startswith(f"Usage: tetrad {command} ")
+    assert (run.returncode, run.stderr) == (0, "") and run.stdout.startswith(
+        f"Usage: tetrad {command} "
+    )
 
 
 def test_doctor_tells_whether_the_extra_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["lm"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]["lm"]
     assert [re.split("[<>=]", name)[0] for name in declared] == list(EXTRA)
     assert list(versions())[-1].text == "installed"
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert "without jinja2: for language models pip install 'tetrad[lm]'" in list(versions())[-1].text
+    assert (
+        "without jinja2: for language models pip install 'tetrad[lm]'" in list(versions())[-1].text
+    )
 
 
 def test_without_the_extra_a_file_can_be_looked_at(tiny_file: Path) -> None:
@@ -196,7 +252,11 @@ def test_the_page_of_commands_has_them_all() -> None:
     page = (ROOT / "docs/commands.md").read_text()
     assert [name for name in COMMANDS if f"`tetrad {name}" not in page] == []
     options = {
-        name for c in ("run", "chat") for p in commands()[c].params if isinstance(p, click.Option) for name in p.opts
+        name
+        for c in ("run", "chat")
+        for p in commands()[c].params
+        if isinstance(p, click.Option)
+        for name in p.opts
     }
     short = {name for name in options if not name.startswith("--")} - {"-h"}
     assert [name for name in sorted(short) if f"`{name}" not in page] == []

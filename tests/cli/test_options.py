@@ -1,4 +1,5 @@
-"""Options: llama.cpp's spellings as people paste them, variables, and what is said about those that do not exist."""
+"""Options: llama.cpp's spellings as people paste them, variables, and what is said about those that
+do not exist."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ from tetrad.cli.run import run
 from tetrad.models.settings import RULES, Count, Number, Positive
 
 DEFAULTS = {
-    "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0, "repeat_last_n": 64,
-    "presence_penalty": 0.0, "frequency_penalty": 0.0, "ignore_eos": False, "shift": False, "speculate": 0,
-    "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (), "logit_bias": None, "keep": 0,
+    "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0,
+    "repeat_last_n": 64,
+    "presence_penalty": 0.0, "frequency_penalty": 0.0, "ignore_eos": False, "shift": False,
+    "speculate": 0,
+    "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (),
+    "logit_bias": None, "keep": 0,
     "top_n_sigma": -1.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
-    "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "dry_multiplier": 0.0, "dry_base": 1.75, "dry_allowed_length": 2,
+    "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "dry_multiplier": 0.0, "dry_base": 1.75,
+    "dry_allowed_length": 2,
     "dry_penalty_last_n": -1, "mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1,
 }  # fmt: skip
 
@@ -62,26 +67,56 @@ def test_defaults_are_those_of_llama_cpp() -> None:
 
 
 def test_a_line_as_it_is_pasted() -> None:
-    line = "-m x.gguf -c 4096 -t 2 -n -1 --temp 0 --top-k 1 --top-p 0.5 --min-p 0 -s 42 -ctk q8_0 -ctv q8_0"
+    line = (
+        "-m x.gguf -c 4096 -t 2 -n -1 --temp 0 --top-k 1 --top-p 0.5 --min-p 0 -s 42 -ctk q8_0 "
+        "-ctv q8_0"
+    )
     found, _ = parse(*line.split(), "-r", "User:", "-r", "Bot:")
     assert found["model"]["file"] == "x.gguf" and found["load"] == {"context": 4096, "kv": "q8_0"}
-    chosen = {"temperature": 0.0, "top_k": 1, "top_p": 0.5, "min_p": 0.0, "seed": 42, "stop": ("User:", "Bot:")}
+    chosen = {
+        "temperature": 0.0,
+        "top_k": 1,
+        "top_p": 0.5,
+        "min_p": 0.0,
+        "seed": 42,
+        "stop": ("User:", "Bot:"),
+    }
     assert found["sampling"] == DEFAULTS | chosen
 
 
 def test_long_spellings_and_values_behind_an_equals_sign() -> None:
     found, _ = parse(
-        "--hf-repo=org/repo:Q8_0", "--ctx-size=7", "--predict", "3", "--seed=-1", "--logit-bias", "5-inf", "-l", "6+1"
+        "--hf-repo=org/repo:Q8_0",
+        "--ctx-size=7",
+        "--predict",
+        "3",
+        "--seed=-1",
+        "--logit-bias",
+        "5-inf",
+        "-l",
+        "6+1",
     )
     assert found["model"]["repo"] == "org/repo:Q8_0" and found["load"]["context"] == 7
-    assert found["sampling"]["max_tokens"] == 3 and found["sampling"]["logit_bias"] == {5: float("-inf"), 6: 1.0}
+    assert found["sampling"]["max_tokens"] == 3 and found["sampling"]["logit_bias"] == {
+        5: float("-inf"),
+        6: 1.0,
+    }
 
 
 def test_variables_count_and_options_win() -> None:
-    environ = {"TETRAD_TEMP": "0.1", "TETRAD_TOP_K": "7", "TETRAD_CTX_SIZE": "99", "TETRAD_IGNORE_EOS": "1"}
+    environ = {
+        "TETRAD_TEMP": "0.1",
+        "TETRAD_TOP_K": "7",
+        "TETRAD_CTX_SIZE": "99",
+        "TETRAD_IGNORE_EOS": "1",
+    }
     found, _ = parse("--top-k", "9", **environ)
     assert found["load"]["context"] == 99
-    assert [found["sampling"][name] for name in ("temperature", "top_k", "ignore_eos")] == [0.1, 9, True]
+    assert [found["sampling"][name] for name in ("temperature", "top_k", "ignore_eos")] == [
+        0.1,
+        9,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,11 +143,18 @@ def test_a_value_may_look_like_an_option() -> None:
 
 def test_options_without_effect_say_so() -> None:
     _, said = parse("-b", "2048", "-ub", "512", "-tb", "8")
-    assert all(text in said for text in ("-b 2048 has no effect", "-ub 512 has no effect", "-tb 8 has no effect"))
+    assert all(
+        text in said
+        for text in ("-b 2048 has no effect", "-ub 512 has no effect", "-tb 8 has no effect")
+    )
 
 
 def test_speculation_by_the_names_of_llama_cpp() -> None:
-    lines = {"--draft-max 16": 16, "--spec-type ngram-simple": 8, "--spec-type ngram-mod --draft 4": 4}
+    lines = {
+        "--draft-max 16": 16,
+        "--spec-type ngram-simple": 8,
+        "--spec-type ngram-mod --draft 4": 4,
+    }
     for line, count in lines.items():
         assert parse(*line.split())[0]["sampling"]["speculate"] == count
     assert parse("-n", "-2")[0]["sampling"]["max_tokens"] == -1
@@ -178,22 +220,31 @@ def test_a_word_after_a_switch_is_not_its_value() -> None:
     def probe(words: tuple[str, ...], **given: Any) -> None:
         print(words)
 
-    for line, words in (("-fa smollm2", "('smollm2',)"), ("-fa off smollm2", "('smollm2',)"), ("-- -fa", "('-fa',)")):
+    for line, words in (
+        ("-fa smollm2", "('smollm2',)"),
+        ("-fa off smollm2", "('smollm2',)"),
+        ("-- -fa", "('-fa',)"),
+    ):
         assert words in CliRunner().invoke(probe, line.split()).stdout
 
 
 def test_words_of_the_command_line_are_unescaped_where_asked() -> None:
     given = {"escape": True, "system": r"a\tb", "system_file": None, "stop": (r"\n\n", "x")}
-    assert escaping(given)(r"\x41\z") == "A\\z" and given == {"system": "a\tb", "stop": ("\n\n", "x")}
+    assert escaping(given)(r"\x41\z") == "A\\z" and given == {
+        "system": "a\tb",
+        "stop": ("\n\n", "x"),
+    }
     given = {"escape": False, "system": None, "system_file": None, "stop": (r"\n",)}
     assert escaping(given)(r"\n") == r"\n" and given == {"system": None, "stop": (r"\n",)}
 
 
-# -- the chain of samplers --------------------------------------------------------------------------------------------
+# -- the chain of samplers -------------------------------------------------------------------------
 
 OFF = {
-    "repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_n_sigma": 0.0, "top_k": 0,
-    "typical_p": 1.0, "top_p": 1.0, "min_p": 0.0, "xtc_probability": 0.0, "temperature": 1.0, "dynatemp_range": 0.0,
+    "repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_n_sigma": 0.0,
+    "top_k": 0,
+    "typical_p": 1.0, "top_p": 1.0, "min_p": 0.0, "xtc_probability": 0.0, "temperature": 1.0,
+    "dynatemp_range": 0.0,
     "dry_multiplier": 0.0,
 }  # fmt: skip
 
@@ -205,14 +256,32 @@ def without(*names: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "settings"),
     [
-        ("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", {"temperature_first": False}),
-        ("top_k;temperature", {"temperature_first": False, **without("top_k", "temperature", "dynatemp_range")}),
-        ("temperature;top_k", {"temperature_first": True, **without("top_k", "temperature", "dynatemp_range")}),
-        ("temp; top-p; ", {"temperature_first": True, **without("top_p", "temperature", "dynatemp_range")}),
+        (
+            "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",
+            {"temperature_first": False},
+        ),
+        (
+            "top_k;temperature",
+            {"temperature_first": False, **without("top_k", "temperature", "dynatemp_range")},
+        ),
+        (
+            "temperature;top_k",
+            {"temperature_first": True, **without("top_k", "temperature", "dynatemp_range")},
+        ),
+        (
+            "temp; top-p; ",
+            {"temperature_first": True, **without("top_p", "temperature", "dynatemp_range")},
+        ),
         ("typical;nucleus", {"temperature_first": False, **without("typical_p", "top_p")}),
         ("temperature", {"temperature_first": False, **without("temperature", "dynatemp_range")}),
         ("dry", {"temperature_first": False, **without("dry_multiplier")}),
-        ("dry;temp", {"temperature_first": False, **without("dry_multiplier", "temperature", "dynatemp_range")}),
+        (
+            "dry;temp",
+            {
+                "temperature_first": False,
+                **without("dry_multiplier", "temperature", "dynatemp_range"),
+            },
+        ),
     ],
 )
 def test_samplers_that_are_not_named_are_off(text: str, settings: dict[str, Any]) -> None:
@@ -221,28 +290,51 @@ def test_samplers_that_are_not_named_are_off(text: str, settings: dict[str, Any]
     assert found["sampling"] == DEFAULTS | ({"top_k": 7} | settings)
 
 
-@pytest.mark.parametrize("text", ["top_p;top_k", "top_k;temperature;top_p", "top_k;penalties", "top_k;top_k"])
+@pytest.mark.parametrize(
+    "text", ["top_p;top_k", "top_k;temperature;top_p", "top_k;penalties", "top_k;top_k"]
+)
 def test_other_orders_are_refused_with_the_order_there_is(text: str) -> None:
     printed = parse("--samplers", text, code=2)[1].replace("\n", " ")
-    assert "the order here is penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" in printed
+    assert (
+        "the order here is penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+        in printed
+    )
 
 
 def test_a_sampler_that_does_not_exist() -> None:
-    assert "there is no sampler mirostat; known: penalties" in parse("--samplers", "mirostat", code=2)[1]
+    assert (
+        "there is no sampler mirostat; known: penalties"
+        in parse("--samplers", "mirostat", code=2)[1]
+    )
 
 
 def test_samplers_in_letters() -> None:
     assert parse("--sampler-seq", "kt")[0] == parse("--samplers", "top_k;temperature")[0]
-    assert parse("--sampling-seq", "edskypmxt")[0]["sampling"] == DEFAULTS | {"temperature_first": False}
-    assert "there is no 'z'; known: e (penalties), d (dry)" in parse("--sampler-seq", "kz", code=2)[1]
+    assert parse("--sampling-seq", "edskypmxt")[0]["sampling"] == DEFAULTS | {
+        "temperature_first": False
+    }
+    assert (
+        "there is no 'z'; known: e (penalties), d (dry)" in parse("--sampler-seq", "kz", code=2)[1]
+    )
 
 
 def test_dry_mirostat_and_the_dynamic_temperature() -> None:
     line = "--dry-multiplier 0.8 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 64"
     more = "--mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --dynatemp-range 0.5 --dynatemp-exp 2"
     found = parse(*line.split(), *more.split())[0]["sampling"]
-    dry = {"dry_multiplier": 0.8, "dry_base": 2.0, "dry_allowed_length": 3, "dry_penalty_last_n": 64}
-    rest = {"mirostat": 2, "mirostat_eta": 0.2, "mirostat_tau": 4.0, "dynatemp_range": 0.5, "dynatemp_exponent": 2.0}
+    dry = {
+        "dry_multiplier": 0.8,
+        "dry_base": 2.0,
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": 64,
+    }
+    rest = {
+        "mirostat": 2,
+        "mirostat_eta": 0.2,
+        "mirostat_tau": 4.0,
+        "dynatemp_range": 0.5,
+        "dynatemp_exponent": 2.0,
+    }
     assert found == DEFAULTS | dry | rest
     word = "--dry-sequence-breaker"
     assert parse(word, r"\n", word, "x")[0]["sampling"]["dry_sequence_breakers"] == ("\n", "x")
@@ -251,7 +343,13 @@ def test_dry_mirostat_and_the_dynamic_temperature() -> None:
 
 def test_the_filters_of_taste() -> None:
     line = "--typical 0.9 --top-nsigma 1 --xtc-probability 0.5 --xtc-threshold 0.2 --keep -1"
-    chosen = {"typical_p": 0.9, "top_n_sigma": 1.0, "xtc_probability": 0.5, "xtc_threshold": 0.2, "keep": -1}
+    chosen = {
+        "typical_p": 0.9,
+        "top_n_sigma": 1.0,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "keep": -1,
+    }
     assert parse(*line.split())[0]["sampling"] == DEFAULTS | chosen
 
 
@@ -274,15 +372,24 @@ def test_values_that_make_no_sense(words: tuple[str, ...], said: str) -> None:
 def test_schemas_and_grammars_from_files(tmp_path: Any) -> None:
     (tmp_path / "s.json").write_text('{"type": "string"}')
     (tmp_path / "g.gbnf").write_text('root ::= "a"')
-    assert parse("-jf", str(tmp_path / "s.json"))[0]["sampling"]["json_schema"] == {"type": "string"}
-    assert parse("--grammar-file", str(tmp_path / "g.gbnf"))[0]["sampling"]["grammar"] == 'root ::= "a"'
+    assert parse("-jf", str(tmp_path / "s.json"))[0]["sampling"]["json_schema"] == {
+        "type": "string"
+    }
+    assert (
+        parse("--grammar-file", str(tmp_path / "g.gbnf"))[0]["sampling"]["grammar"]
+        == 'root ::= "a"'
+    )
     assert parse("--format", "json")[0]["sampling"]["json_schema"] == {"type": "object"}
 
 
 def test_options_have_the_defaults_and_ranges_of_the_settings() -> None:
     """One list says them: what the command shows is what `generate` does."""
     options = {p.name: p for p in run.params}
-    shared = {n: rule for n, rule in RULES.items() if n in options and isinstance(rule, Count | Number | Positive)}
+    shared = {
+        n: rule
+        for n, rule in RULES.items()
+        if n in options and isinstance(rule, Count | Number | Positive)
+    }
     assert len(shared) >= 20
     differs = {name for name, rule in shared.items() if options[name].default != rule.default}
     assert differs == {"top_n_sigma", "seed"}  # as llama.cpp has them; both stand for the same

@@ -29,10 +29,15 @@ from tetrad.hub.describe import describe
 
 RUN = "from tetrad.cli.start import main; main()"
 GREEDY = ("--temp", "0", "-n", "8", "-c", "256")
-LINE = re.compile(r"\| llama 125K F32 +\| +0.48 MiB \| +0.12 M \| CPU +\| +\d+ \| +(\S+) \| +([\d.]+) ± ([\d.]+) \|")
+LINE = re.compile(
+    r"\| llama 125K F32 +\| +0.48 MiB \| +0.12 M \| CPU +\| +\d+ \| +(\S+) \| +([\d.]+) ± "
+    r"([\d.]+) \|"
+)
 
 
-def test_one_answer_the_same_however_it_is_asked(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+def test_one_answer_the_same_however_it_is_asked(
+    invoke: Invoke, tiny_file: Path, tmp_path: Path
+) -> None:
     (tmp_path / "prompt").write_text("Hi there")
     answer = invoke("run", tiny_file, "Hi there", *GREEDY).stdout
     assert answer.endswith("\n") and len(answer) > 1
@@ -53,11 +58,16 @@ def test_one_answer_the_same_however_it_is_asked(invoke: Invoke, tiny_file: Path
 def test_words_keep_their_order(invoke: Invoke, tiny_file: Path, words: tuple[str, ...]) -> None:
     given = [str(tiny_file) if word == "F" else word for word in words]
     shown = invoke("run", "--display-prompt", "-no-cnv", *GREEDY, *given).stdout
-    assert shown == invoke("run", "--display-prompt", "-no-cnv", *GREEDY, tiny_file, "Hi there you").stdout
+    assert (
+        shown
+        == invoke("run", "--display-prompt", "-no-cnv", *GREEDY, tiny_file, "Hi there you").stdout
+    )
     assert shown.startswith("Hi there you")
 
 
-def test_what_is_piped_follows_words_and_neither_p_nor_f(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+def test_what_is_piped_follows_words_and_neither_p_nor_f(
+    invoke: Invoke, tiny_file: Path, tmp_path: Path
+) -> None:
     (tmp_path / "prompt").write_text("Hi")
     show = ("run", "-m", tiny_file, "--display-prompt", "-no-cnv", "-n", "1")
     assert invoke(*show, "Hi", input="there").stdout.startswith("Hi\n\nthere")
@@ -71,24 +81,35 @@ def test_an_empty_schema_is_any_object(invoke: Invoke, tiny_file: Path, tmp_path
     common = ("run", "-m", tiny_file, "-p", "Hi", "-n", "8", "-c", "256", "-s", "3", "--temp", "2")
     objects = invoke(*common, "--format", "json").stdout
     assert objects.lstrip().startswith("{")
-    assert invoke(*common, "-j", "{}").stdout == objects == invoke(*common, "-jf", tmp_path / "schema").stdout
+    assert (
+        invoke(*common, "-j", "{}").stdout
+        == objects
+        == invoke(*common, "-jf", tmp_path / "schema").stdout
+    )
 
 
 def test_a_seed_replays_and_verbose_shows_it(invoke: Invoke, tiny_file: Path) -> None:
     first = invoke("run", tiny_file, "Hi", "-n", "12", "-c", "256", "--temp", "2", "--verbose")
     fields = dict(line.split(":", 1) for line in first.stderr.strip().splitlines())
     assert list(fields) == [
-        "total duration", "load duration", "prompt eval count", "prompt eval duration", "prompt eval rate",
+        "total duration", "load duration", "prompt eval count", "prompt eval duration",
+        "prompt eval rate",
         "eval count", "eval duration", "eval rate", "seed", "memory",
     ]  # fmt: skip
     assert re.fullmatch(
-        r" +[\d.]+ MB a token, [\d.]+ GB/s: \d+% of the [\d.]+ GB/s that \d+ threads read here", fields["memory"]
+        r" +[\d.]+ MB a token, [\d.]+ GB/s: \d+% of the [\d.]+ GB/s that \d+ threads read here",
+        fields["memory"],
     )
     seed = fields["seed"].strip()
-    assert invoke("run", tiny_file, "Hi", "-n", "12", "-c", "256", "--temp", "2", "-s", seed).stdout == first.stdout
+    assert (
+        invoke("run", tiny_file, "Hi", "-n", "12", "-c", "256", "--temp", "2", "-s", seed).stdout
+        == first.stdout
+    )
 
 
-def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(invoke: Invoke, tiny_file: Path) -> None:
+def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(
+    invoke: Invoke, tiny_file: Path
+) -> None:
     printed = invoke("run", tiny_file, "x" * 600, "-no-cnv", code=1).output
     assert re.search(r"Error: .*6\d\d tokens, the context holds 512", printed)
 
@@ -107,14 +128,23 @@ def test_no_prompt_and_nobody_to_ask(invoke: Invoke, tiny_file: Path) -> None:
 
 
 def test_settings_that_cannot_be(invoke: Invoke, tiny_file: Path) -> None:
-    assert "top_p: expected a number from 0 to 1" in invoke("run", tiny_file, "Hi", "--top-p", "2", code=1).output
+    assert (
+        "top_p: expected a number from 0 to 1"
+        in invoke("run", tiny_file, "Hi", "--top-p", "2", code=1).output
+    )
 
 
 def test_escapes_stand_for_characters_where_asked(invoke: Invoke, tiny_file: Path) -> None:
     plain, line = ("run", tiny_file, "-no-cnv", *GREEDY), r"Hi\nthere \x41\\n"
     meant = invoke(*plain, "-p", "Hi\nthere A\\n").stdout
-    assert invoke(*plain, "-e", "-p", line).stdout == meant == invoke(*plain, line, "--escape").stdout
-    assert invoke(*plain, "-p", line).stdout == invoke(*plain, "-p", line, "--no-escape").stdout != meant
+    assert (
+        invoke(*plain, "-e", "-p", line).stdout == meant == invoke(*plain, line, "--escape").stdout
+    )
+    assert (
+        invoke(*plain, "-p", line).stdout
+        == invoke(*plain, "-p", line, "--no-escape").stdout
+        != meant
+    )
     assert invoke(*plain, "-e", input=line).stdout != meant  # what is piped is as it is
     asked = ("run", tiny_file, "Hi", *GREEDY)
     assert invoke(*asked, "-e", "-sys", r"a\nb").stdout == invoke(*asked, "-sys", "a\nb").stdout
@@ -128,12 +158,17 @@ def test_the_prompt_is_shown_where_asked(invoke: Invoke, tiny_file: Path) -> Non
     assert shown.stdout == answer and shown.stderr.startswith("number of tokens in prompt = ")
     ids = json.loads(invoke("tokenize", tiny_file, "Hi there", "--ids").stdout)
     assert [int(line.split()[0]) for line in shown.stderr.splitlines()[1:]] == ids
-    said = invoke("chat", tiny_file, "-n1", "--verbose-prompt", "-e", "-sys", "x", "--no-warmup", input="Hi\n").stderr
+    said = invoke(
+        "chat", tiny_file, "-n1", "--verbose-prompt", "-e", "-sys", "x", "--no-warmup", input="Hi\n"
+    ).stderr
     assert said == "note: --verbose-prompt has no effect in a chat\n"
 
 
 def test_a_line_of_llama_cpp(invoke: Invoke, tiny_file: Path) -> None:
-    line = "-ngl 99 -fa on --no-mmap --mlock -np 1 -cb --color --keep 4 --no-context-shift -e --no-warmup -v -t1"
+    line = (
+        "-ngl 99 -fa on --no-mmap --mlock -np 1 -cb --color --keep 4 --no-context-shift -e "
+        "--no-warmup -v -t1"
+    )
     found = invoke("run", "-m", tiny_file, "-p", "Hi", *GREEDY, *line.split())
     assert found.stdout == invoke("run", tiny_file, "Hi", *GREEDY).stdout
     assert found.stderr.count("note: ") == 7 and "eval rate" in found.stderr
@@ -152,7 +187,8 @@ def test_what_llama_cpp_can_do_and_this_cannot(
 
 def test_the_chain_of_samplers(invoke: Invoke, tiny_file: Path) -> None:
     words = ("run", tiny_file, "Hi", "-n30", "-c256", "-s7", "--temp", "3", "--ignore-eos")
-    lines = ("", "--samplers top_k;temperature", "--samplers temperature;top_k;top_p;min_p", "--typical 0.3",
+    lines = ("", "--samplers top_k;temperature", "--samplers temperature;top_k;top_p;min_p",
+    "--typical 0.3",
              "--top-n-sigma 0.5", "--xtc-probability 1")  # fmt: skip
     answers = [invoke(*words, *line.split()).stdout for line in lines]
     assert len(set(answers)) == len(lines)
@@ -164,7 +200,10 @@ def test_a_damaged_model_is_one_clear_error(invoke: Invoke, tmp_path: Path) -> N
     tensors["output.weight"] = np.full_like(tensors["output.weight"], np.nan)
     gguf.write(tmp_path / "broken.gguf", metadata, tensors)
     printed = invoke("run", tmp_path / "broken.gguf", "Hi", code=1).output
-    said = r"Error: the model gave NaN logits at position \d+: tensor output.weight holds NaN or infinity\n  hint: "
+    said = (
+        r"Error: the model gave NaN logits at position \d+: tensor output.weight holds NaN or "
+        r"infinity\n  hint: "
+    )
     assert re.match(said, printed)
 
 
@@ -173,13 +212,18 @@ def test_bytes_a_token_reads(tiny_file: Path) -> None:
     assert bytes_per_token(found) == found.weight_bytes - found.tensors["token_embd.weight"].nbytes
 
 
-# -- what ends it -----------------------------------------------------------------------------------------------------
+# -- what ends it ----------------------------------------------------------------------------------
 
 
 def started(*words: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, cwd=ROOT
+        [sys.executable, "-c", RUN, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        cwd=ROOT,
     )
 
 
@@ -205,11 +249,13 @@ def test_a_reader_that_goes_away_ends_it_quietly(tiny_file: Path) -> None:
         assert (run.wait(10), run.stderr.read()) == (141, "")
 
 
-# -- chat -------------------------------------------------------------------------------------------------------------
+# -- chat ------------------------------------------------------------------------------------------
 
 
 def test_a_chat_over_a_pipe(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
-    lines = f'Hi\n/set temperature 0\n"""one\ntwo"""\n/sing\n/save {tmp_path / "talk"}\n/bye\nnever\n'
+    lines = (
+        f'Hi\n/set temperature 0\n"""one\ntwo"""\n/sing\n/save {tmp_path / "talk"}\n/bye\nnever\n'
+    )
     result = invoke("chat", tiny_file, "-n", "4", "-c", "256", input=lines)
     assert "temperature = 0" in result.stdout and "there is no command /sing" in result.stderr
     turns = json.loads((tmp_path / "talk").read_text())["messages"]
@@ -247,12 +293,16 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["to the terminal", "to a file"])
 @pytest.mark.parametrize("text", [b"", b"Hi\r\n"], ids=["waiting", "answering"])
-def test_a_chat_ends_when_its_terminal_is_gone(tiny_file: Path, folder: Path, is_seen: bool, text: bytes) -> None:
+def test_a_chat_ends_when_its_terminal_is_gone(
+    tiny_file: Path, folder: Path, is_seen: bool, text: bytes
+) -> None:
     """Also where the signals that would end it are ignored (nohup), and the answer has no end."""
     ours, theirs = pty.openpty()
     words = [sys.executable, "-c", UNDISTURBED + RUN, "chat", str(tiny_file), *ENDLESS[1:]]
     out = theirs if is_seen else subprocess.DEVNULL
-    with subprocess.Popen(words, stdin=theirs, stdout=out, stderr=theirs, cwd=ROOT, start_new_session=True) as chat:
+    with subprocess.Popen(
+        words, stdin=theirs, stdout=out, stderr=theirs, cwd=ROOT, start_new_session=True
+    ) as chat:
         os.close(theirs)
         try:
             shown = b""
@@ -267,17 +317,23 @@ def test_a_chat_ends_when_its_terminal_is_gone(tiny_file: Path, folder: Path, is
 
 
 def test_a_single_turn(invoke: Invoke, tiny_file: Path) -> None:
-    result = invoke("chat", tiny_file, "-st", "-n", "4", "-c", "256", "--verbose", input="Hi\nnever\n")
+    result = invoke(
+        "chat", tiny_file, "-st", "-n", "4", "-c", "256", "--verbose", input="Hi\nnever\n"
+    )
     assert result.stderr.count("eval rate") == 2  # of the prompt and of the answer, once
 
 
 def test_what_does_not_fit_is_said_and_the_chat_goes_on(invoke: Invoke, tiny_file: Path) -> None:
-    result = invoke("chat", tiny_file, "-n", "4", "-c", "64", input=f"{'x' * 100}\n/show messages\n")
+    result = invoke(
+        "chat", tiny_file, "-n", "4", "-c", "64", input=f"{'x' * 100}\n/show messages\n"
+    )
     assert "tokens, the context holds 64" in result.stderr and "nothing was said" in result.stdout
     assert "/clear forgets the conversation" in result.stderr
 
 
-def test_a_full_conversation_goes_on_without_its_oldest_turns(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+def test_a_full_conversation_goes_on_without_its_oldest_turns(
+    invoke: Invoke, tiny_file: Path, tmp_path: Path
+) -> None:
     lines = "".join(f"message {i} {'word ' * 5}\n" for i in range(8))
     words = ("chat", tiny_file, "-c", "192", "-n", "6", "--ignore-eos", "-sys", "Be kind.")
     full = invoke(*words, input=f"{lines}/show messages\n")
@@ -286,21 +342,43 @@ def test_a_full_conversation_goes_on_without_its_oldest_turns(invoke: Invoke, ti
     assert result.stderr == ""
     held = json.loads((tmp_path / "talk").read_text())
     asked = [turn["content"] for turn in held["messages"] if turn["role"] == "user"]
-    assert held["system"] == "Be kind." and asked[-1].startswith("message 7") and not asked[0].startswith("message 0")
+    assert (
+        held["system"] == "Be kind."
+        and asked[-1].startswith("message 7")
+        and not asked[0].startswith("message 0")
+    )
     assert [turn["role"] for turn in held["messages"]] == ["user", "assistant"] * len(asked)
 
 
-# -- measuring --------------------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def test_bench_has_the_table_of_llama_bench(invoke: Invoke, tiny_file: Path) -> None:
-    words = ("bench", tiny_file, "-p", "8,16", "-n", "4", "-pg", "8,4", "-d", "0,8", "-r", "2", "-t", "1")
+    words = (
+        "bench",
+        tiny_file,
+        "-p",
+        "8,16",
+        "-n",
+        "4",
+        "-pg",
+        "8,4",
+        "-d",
+        "0,8",
+        "-r",
+        "2",
+        "-t",
+        "1",
+    )
     heads, rule, *lines = invoke(*words).stdout.splitlines()
     assert heads.split("|")[1:-1] == [
-        " model                          ", "       size ", "     params ", " backend    ", " threads ",
+        " model                          ", "       size ", "     params ", " backend    ",
+        " threads ",
         "            test ", "                  t/s ",
     ]  # fmt: skip
-    assert rule.startswith("| ------------------------------ | ---------: | ---------: | ---------- | ------: | ---")
+    assert rule.startswith(
+        "| ------------------------------ | ---------: | ---------: | ---------- | ------: | ---"
+    )
     tests = [match[1] for line in lines if (match := LINE.fullmatch(line.replace(" @ ", "@")))]
     once = ["pp8", "pp16", "tg4", "pp8+tg4"]
     assert tests == once + [f"{name}@d8" for name in once]
@@ -308,18 +386,27 @@ def test_bench_has_the_table_of_llama_bench(invoke: Invoke, tiny_file: Path) -> 
 
 def test_bench_understands_what_llama_bench_does(invoke: Invoke, tiny_file: Path) -> None:
     line = "--progress --no-warmup --delay 1 -nkvo 1 -sm none --numa distribute -ngl 99 -fa 1"
-    result = invoke("bench", tiny_file, "-p", "4", "-n", "0", "-r", "1", "-o", "jsonl", *line.split())
+    result = invoke(
+        "bench", tiny_file, "-p", "4", "-n", "0", "-r", "1", "-o", "jsonl", *line.split()
+    )
     assert json.loads(result.stdout)["n_prompt"] == 4 and result.stderr.count("note: ") == 8
 
 
 def test_bench_as_data(invoke: Invoke, tiny_file: Path) -> None:
     words = ("bench", tiny_file, "-p", "8", "-n", "0", "-r", "3", "-t", "1")
     (found,) = json.loads(invoke(*words, "-o", "json").stdout)
-    assert (found["n_prompt"], found["n_gen"], found["n_threads"], len(found["samples_ns"])) == (8, 0, 1, 3)
+    assert (found["n_prompt"], found["n_gen"], found["n_threads"], len(found["samples_ns"])) == (
+        8,
+        0,
+        1,
+        3,
+    )
     assert found["avg_ts"] == pytest.approx(np.mean(found["samples_ts"]))
     (line,) = invoke(*words, "-o", "jsonl").stdout.splitlines()
     (row,) = csv.DictReader(io.StringIO(invoke(*words, "-o", "csv").stdout))
-    assert json.loads(line).keys() == found.keys() and list(row) == [k for k in found if not k.startswith("samples")]
+    assert json.loads(line).keys() == found.keys() and list(row) == [
+        k for k in found if not k.startswith("samples")
+    ]
 
 
 def test_bench_as_sql(invoke: Invoke, tiny_file: Path) -> None:
@@ -328,7 +415,9 @@ def test_bench_as_sql(invoke: Invoke, tiny_file: Path) -> None:
     assert statements.startswith("CREATE TABLE IF NOT EXISTS llama_bench (\n  build TEXT,\n")
     base = sqlite3.connect(":memory:")
     base.executescript(statements)
-    rows = base.execute("SELECT n_prompt, n_gen, n_threads, typeof(avg_ts), typeof(model_size) FROM llama_bench")
+    rows = base.execute(
+        "SELECT n_prompt, n_gen, n_threads, typeof(avg_ts), typeof(model_size) FROM llama_bench"
+    )
     assert rows.fetchall() == [(8, 0, 1, "real", "integer"), (0, 2, 1, "real", "integer")]
     base.close()
 
@@ -342,10 +431,14 @@ def test_bench_as_sql(invoke: Invoke, tiny_file: Path) -> None:
         (("-p", "0", "-n", "0", "-pg", "500,13"), "pp500+tg13", 513),
     ],
 )
-def test_bench_beyond_the_context(invoke: Invoke, tiny_file: Path, words: Any, name: str, tokens: int) -> None:
+def test_bench_beyond_the_context(
+    invoke: Invoke, tiny_file: Path, words: Any, name: str, tokens: int
+) -> None:
     result = invoke("bench", tiny_file, *words, code=1)
     assert result.stdout == ""
-    assert f"{name} is too long for the model: {tokens} tokens, the context holds 512" in result.stderr
+    assert (
+        f"{name} is too long for the model: {tokens} tokens, the context holds 512" in result.stderr
+    )
 
 
 def test_bench_takes_the_options_of_llama_bench(invoke: Invoke, tiny_file: Path) -> None:
@@ -354,12 +447,16 @@ def test_bench_takes_the_options_of_llama_bench(invoke: Invoke, tiny_file: Path)
     assert result.stderr.count("has no effect") == 5 and "pp8" in result.stdout
 
 
-@pytest.mark.parametrize("words", [("-p", "x"), ("-p", "512-128*1"), ("-pg", "3"), ("-p", "0", "-n", "0")])
+@pytest.mark.parametrize(
+    "words", [("-p", "x"), ("-p", "512-128*1"), ("-pg", "3"), ("-p", "0", "-n", "0")]
+)
 def test_bench_of_nonsense(invoke: Invoke, tiny_file: Path, words: tuple[str, ...]) -> None:
     invoke("bench", tiny_file, *words, code=2)
 
 
-def test_perplexity_is_that_of_the_reference(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+def test_perplexity_is_that_of_the_reference(
+    invoke: Invoke, tiny_file: Path, tmp_path: Path
+) -> None:
     text, context = "The quick brown fox jumps over the lazy dog. " * 4, 32
     (tmp_path / "text").write_text(text)
     tokens = json.loads(invoke("tokenize", tiny_file, text, "--ids").stdout)
@@ -381,7 +478,10 @@ def test_perplexity_is_that_of_the_reference(invoke: Invoke, tiny_file: Path, tm
 
 def test_perplexity_of_too_little(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("short")
-    assert "one chunk of 512 is needed" in invoke("perplexity", tiny_file, "-f", tmp_path / "text", code=2).output
+    assert (
+        "one chunk of 512 is needed"
+        in invoke("perplexity", tiny_file, "-f", tmp_path / "text", code=2).output
+    )
 
 
 def test_threads_are_those_asked_for(invoke: Invoke, tiny_file: Path) -> None:
@@ -390,7 +490,8 @@ def test_threads_are_those_asked_for(invoke: Invoke, tiny_file: Path) -> None:
 
 
 def test_a_sentence_is_no_model(invoke: Invoke, tiny_file: Path, folder: Path) -> None:
-    """`tetrad run "Why is ..."`: the small model answers; here there is none, and nothing is fetched."""
+    """`tetrad run "Why is ..."`: the small model answers; here there is none, and nothing is
+    fetched."""
     printed = invoke("run", "Why is the sky blue?", "--offline", code=1).output
     assert "smollm2 is not on this machine" in printed
     long = "Why is the sky blue? " * 50  # more than a file can be called
@@ -406,8 +507,12 @@ def test_text_that_is_not_utf_8_is_named(invoke: Invoke, tiny_file: Path) -> Non
     assert run.returncode == 2 and b"Error: stdin: byte 3 is not UTF-8" in run.stderr
 
 
-@pytest.mark.parametrize("words", [("run", *GREEDY, "-p"), ("tokenize", "-p"), ("embed", "-c", "64", "-p")])
-def test_words_are_utf_8_whatever_the_locale(invoke: Invoke, tiny_file: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("run", *GREEDY, "-p"), ("tokenize", "-p"), ("embed", "-c", "64", "-p")]
+)
+def test_words_are_utf_8_whatever_the_locale(
+    invoke: Invoke, tiny_file: Path, words: tuple[str, ...]
+) -> None:
     command, *rest = words
     plain = invoke(command, tiny_file, *rest, "caf\u00e9").stdout
     assert invoke(command, tiny_file, *rest, "caf\udcc3\udca9").stdout == plain
@@ -422,27 +527,39 @@ def test_a_message_that_is_no_utf_8_does_not_end_the_chat(tiny_file: Path) -> No
     assert b"nothing was said" in run.stdout
 
 
-def test_a_mark_before_the_text_is_no_part_of_the_prompt(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+def test_a_mark_before_the_text_is_no_part_of_the_prompt(
+    invoke: Invoke, tiny_file: Path, tmp_path: Path
+) -> None:
     (tmp_path / "plain").write_bytes(b"Hi\r\nthere")
     (tmp_path / "marked").write_bytes(b"\xef\xbb\xbfHi\r\nthere")
-    plain, marked = (invoke("run", tiny_file, *GREEDY, "-f", tmp_path / n).stdout for n in ("plain", "marked"))
+    plain, marked = (
+        invoke("run", tiny_file, *GREEDY, "-f", tmp_path / n).stdout for n in ("plain", "marked")
+    )
     assert plain == marked
     ids = json.loads(invoke("tokenize", tiny_file, "--ids", "-f", tmp_path / "plain").stdout)
     assert ids == json.loads(invoke("tokenize", tiny_file, "--ids", "-p", "Hi\r\nthere").stdout)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("words", [("run", *GREEDY, "-p", "Hi"), ("inspect",), ("tokenize", "-p", "Hi")])
+@pytest.mark.parametrize(
+    "words", [("run", *GREEDY, "-p", "Hi"), ("inspect",), ("tokenize", "-p", "Hi")]
+)
 def test_a_full_disk_is_said_without_a_traceback(tiny_file: Path, words: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", RUN, words[0], "-m", str(tiny_file), *words[1:]]
     with open("/dev/full", "wb") as full:
-        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True)
+        run = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert (run.returncode, run.stderr) == (1, "Error: No space left on device\n")
 
 
-def test_a_page_in_a_folder_that_is_not_there(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+def test_a_page_in_a_folder_that_is_not_there(
+    invoke: Invoke, tiny_file: Path, tmp_path: Path
+) -> None:
     result = invoke("inspect", tiny_file, "--html", tmp_path / "no/page.html", code=1)
-    assert result.stderr.endswith("/no/page.html: No such file or directory\n") and result.stdout == ""
+    assert (
+        result.stderr.endswith("/no/page.html: No such file or directory\n") and result.stdout == ""
+    )
 
 
 def test_a_page_beside_json_leaves_it_json(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
@@ -450,7 +567,9 @@ def test_a_page_beside_json_leaves_it_json(invoke: Invoke, tiny_file: Path, tmp_
     assert json.loads(result.stdout)["architecture"] == "llama" and "wrote" in result.stderr
 
 
-def test_several_lines_without_an_end_are_said_to_be_dropped(invoke: Invoke, tiny_file: Path) -> None:
+def test_several_lines_without_an_end_are_said_to_be_dropped(
+    invoke: Invoke, tiny_file: Path
+) -> None:
     result = invoke("chat", tiny_file, *GREEDY, input='"""a\nb\n')
     assert result.stdout == "" and '""" was not closed' in result.stderr
 
@@ -464,17 +583,29 @@ def test_a_context_larger_than_the_models_is_noted(invoke: Invoke, tiny_file: Pa
 
 def test_a_context_larger_than_memory(invoke: Invoke, tiny_file: Path) -> None:
     printed = invoke("run", tiny_file, "Hi", "-c", str(1 << 40), code=1).output
-    assert re.search(r"Error: not enough memory: cannot allocate [\d.]+ GiB for keys and values", printed)
+    assert re.search(
+        r"Error: not enough memory: cannot allocate [\d.]+ GiB for keys and values", printed
+    )
 
 
 def test_settings_that_the_file_recommends(invoke: Invoke, tmp_path: Path) -> None:
     """They count where nothing else was chosen."""
     metadata, tensors = tiny_model("llama")
     path = tmp_path / "cool.gguf"
-    gguf.write(path, metadata | {"general.sampling.temp": 0.0, "general.sampling.top_k": 3}, tensors)
+    gguf.write(
+        path, metadata | {"general.sampling.temp": 0.0, "general.sampling.top_k": 3}, tensors
+    )
     common = ("run", "-m", path, "-p", "Hi", "-no-cnv", "-n", "12", "--ignore-eos", "-s", "5")
     greedy = invoke(*common, "--temp", "0").stdout
     assert invoke(*common).stdout == greedy != invoke(*common, "--temp", "2").stdout
-    assert invoke("chat", "-m", path, "-n", "3", input="/show\n").stdout.count("temperature        0.0") == 1
+    assert (
+        invoke("chat", "-m", path, "-n", "3", input="/show\n").stdout.count(
+            "temperature        0.0"
+        )
+        == 1
+    )
     gguf.write(path, metadata | {"general.sampling.temp": "hot"}, tensors)
-    assert "keys general.sampling.*: temperature: expected a number, got 'hot'" in invoke(*common, code=1).output
+    assert (
+        "keys general.sampling.*: temperature: expected a number, got 'hot'"
+        in invoke(*common, code=1).output
+    )

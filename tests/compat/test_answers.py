@@ -32,7 +32,11 @@ class Names:
 
 
 TOKENS = cast(Tokenizer, Names())
-PIECES = [Piece("Hi", 7, -0.5, (Chance(7, -0.5), Chance(9, -2.0))), Piece("!", 8), Piece("", completion=DONE)]
+PIECES = [
+    Piece("Hi", 7, -0.5, (Chance(7, -0.5), Chance(9, -2.0))),
+    Piece("!", 8),
+    Piece("", completion=DONE),
+]
 
 
 def choice(**fields: Any) -> list[dict[str, Any]]:
@@ -50,7 +54,12 @@ def test_a_completion() -> None:
 
 
 def test_chunks_of_a_completion() -> None:
-    table = {"tokens": ["Hi"], "text_offset": [2], "token_logprobs": [-0.5], "top_logprobs": [{"Hi": -0.5}]}
+    table = {
+        "tokens": ["Hi"],
+        "text_offset": [2],
+        "token_logprobs": [-0.5],
+        "top_logprobs": [{"Hi": -0.5}],
+    }
     assert list(completion_chunks(TOKENS, HEAD, "Oh", 2, PIECES, 1)) == [
         HEAD | {"choices": choice(text="Oh")},
         HEAD | {"choices": choice(text="Hi", logprobs=table)},
@@ -75,8 +84,13 @@ def test_the_first_token_of_a_text_has_no_chance() -> None:
 
 
 def test_of_tokens_with_one_name_the_likeliest_keeps_it() -> None:
-    top = Chance(9, -0.5), Chance(10, -1.5), Chance(7, -2.0)  # parts of characters: both are called �
-    assert list(top_named(TOKENS, Logprob(8, -3.0, top), 3).items()) == [("�", -0.5), ("Hi", -2.0), ("!", -3.0)]
+    # parts of characters: both are called �
+    top = Chance(9, -0.5), Chance(10, -1.5), Chance(7, -2.0)
+    assert list(top_named(TOKENS, Logprob(8, -3.0, top), 3).items()) == [
+        ("�", -0.5),
+        ("Hi", -2.0),
+        ("!", -3.0),
+    ]
     assert list(top_named(TOKENS, Logprob(8, -3.0, top), 1)) == ["�", "!"]
 
 
@@ -90,7 +104,12 @@ def test_an_answer_of_a_chat() -> None:
 def test_a_tool_that_had_to_be_called() -> None:
     function = {"name": "add", "arguments": "Hi!"}
     call = {"id": "call__0_add_cmpl-1", "type": "function", "function": function}
-    message = {"role": "assistant", "content": None, "function_call": function, "tool_calls": [call]}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "function_call": function,
+        "tool_calls": [call],
+    }
     made = chat_completion(HEAD, DONE, None, TOOL)
     assert made["choices"] == choice(message=message, finish_reason="tool_calls")
 
@@ -106,14 +125,19 @@ def test_chunks_of_a_chat() -> None:
     assert table["refusal"] is None
     assert table["content"] == [
         {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": [
-            {"token": "Hi", "logprob": -0.5, "bytes": [72, 105]}, {"token": "�", "logprob": -2.0, "bytes": [255]},
+            {"token": "Hi", "logprob": -0.5, "bytes": [72, 105]}, {"token": "�", "logprob": -2.0,
+            "bytes": [255]},
         ]},
     ]  # fmt: skip
 
 
 def test_chunks_of_a_call() -> None:
     begun, *rest = [chunk["choices"] for chunk in chat_chunks(TOKENS, HEAD, PIECES[1:], TOOL)][1:]
-    call = {"id": "call__0_add_cmpl-1", "type": "function", "function": {"name": "add", "arguments": ""}}
+    call = {
+        "id": "call__0_add_cmpl-1",
+        "type": "function",
+        "function": {"name": "add", "arguments": ""},
+    }
     assert begun == choice(delta={"tool_calls": [{"index": 0, **call}]})
     assert rest == [
         choice(delta={"tool_calls": [{"index": 0, "function": {"arguments": "!"}}]}),

@@ -29,16 +29,27 @@ from tetrad.core.errors import BusyError, ContextError, SettingError, Unsupporte
 from tetrad.formats import gguf
 
 ORDER = {
-    "create_completion": "prompt suffix max_tokens temperature top_p min_p typical_p logprobs echo stop "
-    "frequency_penalty presence_penalty repeat_penalty top_k stream seed tfs_z mirostat_mode mirostat_tau mirostat_eta "
+    "create_completion": "prompt suffix max_tokens temperature top_p min_p typical_p logprobs echo "
+    "stop "
+    "frequency_penalty presence_penalty repeat_penalty top_k stream seed tfs_z mirostat_mode "
+    "mirostat_tau mirostat_eta "
     "model stopping_criteria logits_processor grammar logit_bias",
-    "create_chat_completion": "messages functions function_call tools tool_choice temperature top_p top_k min_p "
-    "typical_p stream stop seed response_format max_tokens presence_penalty frequency_penalty repeat_penalty tfs_z "
-    "mirostat_mode mirostat_tau mirostat_eta model logits_processor grammar logit_bias logprobs top_logprobs",
-    "sample": "top_k top_p min_p typical_p temp repeat_penalty frequency_penalty presence_penalty tfs_z mirostat_mode "
+    "create_chat_completion": "messages functions function_call tools tool_choice temperature "
+    "top_p "
+    "top_k "
+    "min_p "
+    "typical_p stream stop seed response_format max_tokens presence_penalty frequency_penalty "
+    "repeat_penalty tfs_z "
+    "mirostat_mode mirostat_tau mirostat_eta model logits_processor grammar logit_bias logprobs "
+    "top_logprobs",
+    "sample": "top_k top_p min_p typical_p temp repeat_penalty frequency_penalty presence_penalty "
+    "tfs_z "
+    "mirostat_mode "
     "mirostat_eta mirostat_tau penalize_nl logits_processor grammar idx",
-    "generate": "tokens top_k top_p min_p typical_p temp repeat_penalty reset frequency_penalty presence_penalty tfs_z "
-    "mirostat_mode mirostat_tau mirostat_eta penalize_nl logits_processor stopping_criteria grammar",
+    "generate": "tokens top_k top_p min_p typical_p temp repeat_penalty reset frequency_penalty "
+    "presence_penalty tfs_z "
+    "mirostat_mode mirostat_tau mirostat_eta penalize_nl logits_processor stopping_criteria "
+    "grammar",
 }
 MESSAGES = [{"role": "user", "content": "Hi there"}]
 
@@ -58,18 +69,31 @@ def llm(path: Path) -> Llama:
 def test_a_completion(llm: Llama, path: Path) -> None:
     made = llm("Hi there", max_tokens=8, temperature=0.0)
     (choice,) = made["choices"]
-    assert made["object"] == "text_completion" and made["id"].startswith("cmpl-") and made["model"] == str(path)
-    assert choice.keys() == {"text", "index", "logprobs", "finish_reason"} and choice["logprobs"] is None
+    assert (
+        made["object"] == "text_completion"
+        and made["id"].startswith("cmpl-")
+        and made["model"] == str(path)
+    )
+    assert (
+        choice.keys() == {"text", "index", "logprobs", "finish_reason"}
+        and choice["logprobs"] is None
+    )
     used = made["usage"]
     assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
-    assert llm.create_completion("Hi there", max_tokens=8, temperature=0.0)["choices"] == made["choices"]
+    assert (
+        llm.create_completion("Hi there", max_tokens=8, temperature=0.0)["choices"]
+        == made["choices"]
+    )
 
 
 def test_the_prompt_may_be_tokens_and_may_be_echoed(llm: Llama) -> None:
     tokens = llm.tokenize(b"Hi there")
     plain = llm("Hi there", max_tokens=4, temperature=0.0)["choices"][0]["text"]
     assert llm(tokens, max_tokens=4, temperature=0.0)["choices"][0]["text"] == plain
-    assert llm("Hi there", max_tokens=4, temperature=0.0, echo=True)["choices"][0]["text"] == "Hi there" + plain
+    assert (
+        llm("Hi there", max_tokens=4, temperature=0.0, echo=True)["choices"][0]["text"]
+        == "Hi there" + plain
+    )
 
 
 def test_a_stream_of_a_completion(llm: Llama) -> None:
@@ -112,8 +136,12 @@ def test_an_echoed_prompt_has_its_logprobs(llm: Llama, begin: list[str]) -> None
         want = rows[i - 1] - np.log(np.exp(rows[i - 1]).sum())
         at = i - len(begin)
         assert table["token_logprobs"][at] == pytest.approx(want[token], abs=1e-4)
-        top = {token_text(llm._model.tokenizer, int(j)): want[j] for j in np.argsort(-want)[:2][::-1]}
-        assert table["top_logprobs"][at] == pytest.approx(top | {table["tokens"][at]: want[token]}, abs=1e-4)
+        top = {
+            token_text(llm._model.tokenizer, int(j)): want[j] for j in np.argsort(-want)[:2][::-1]
+        }
+        assert table["top_logprobs"][at] == pytest.approx(
+            top | {table["tokens"][at]: want[token]}, abs=1e-4
+        )
 
 
 def test_logprobs_of_streams(llm: Llama) -> None:
@@ -124,24 +152,41 @@ def test_logprobs_of_streams(llm: Llama) -> None:
         assert [value for part in parts if part for value in part[name]] == whole[name]
     asked = {"logprobs": True, "top_logprobs": 3, **settings}
     content = llm.create_chat_completion(MESSAGES, **asked)["choices"][0]["logprobs"]["content"]
-    chunks = [c["choices"][0]["logprobs"] for c in llm.create_chat_completion(MESSAGES, stream=True, **asked)]
+    chunks = [
+        c["choices"][0]["logprobs"]
+        for c in llm.create_chat_completion(MESSAGES, stream=True, **asked)
+    ]
     assert [entry for part in chunks if part for entry in part["content"]] == content
 
 
 def test_a_chat(llm: Llama) -> None:
     made = llm.create_chat_completion(MESSAGES, max_tokens=6, temperature=0.0)
-    assert made["object"] == "chat.completion" and made["choices"][0]["message"]["role"] == "assistant"
+    assert (
+        made["object"] == "chat.completion" and made["choices"][0]["message"]["role"] == "assistant"
+    )
     chunks = list(llm.create_chat_completion(MESSAGES, max_tokens=6, temperature=0.0, stream=True))
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    assert deltas[0] == {"role": "assistant"} and deltas[-1] == {} and chunks[0]["object"] == "chat.completion.chunk"
-    assert "".join(delta.get("content", "") for delta in deltas) == made["choices"][0]["message"]["content"]
+    assert (
+        deltas[0] == {"role": "assistant"}
+        and deltas[-1] == {}
+        and chunks[0]["object"] == "chat.completion.chunk"
+    )
+    assert (
+        "".join(delta.get("content", "") for delta in deltas)
+        == made["choices"][0]["message"]["content"]
+    )
     assert chunks[-1]["choices"][0]["finish_reason"] == made["choices"][0]["finish_reason"]
 
 
 def test_logprobs_of_a_chat(llm: Llama) -> None:
-    made = llm.create_chat_completion(MESSAGES, max_tokens=2, temperature=0.0, logprobs=True, top_logprobs=3)
+    made = llm.create_chat_completion(
+        MESSAGES, max_tokens=2, temperature=0.0, logprobs=True, top_logprobs=3
+    )
     first = made["choices"][0]["logprobs"]["content"][0]
-    assert first.keys() == {"token", "logprob", "bytes", "top_logprobs"} and len(first["top_logprobs"]) == 3
+    assert (
+        first.keys() == {"token", "logprob", "bytes", "top_logprobs"}
+        and len(first["top_logprobs"]) == 3
+    )
 
 
 def test_the_seed_of_the_model_and_of_a_call(llm: Llama) -> None:
@@ -156,16 +201,26 @@ def test_the_seed_of_the_model_and_of_a_call(llm: Llama) -> None:
 def test_a_chat_format(path: Path) -> None:
     chatml = Llama(path, chat_format="chatml", n_ctx=64)
     assert chatml.n_ctx() == 64
-    assert chatml.create_chat_completion(MESSAGES, max_tokens=2)["choices"][0]["message"]["role"] == "assistant"
-    with pytest.raises(UnsupportedError, match=r"chat_format='nonsense' is not supported\n  hint: .*chatml, comm"):
+    assert (
+        chatml.create_chat_completion(MESSAGES, max_tokens=2)["choices"][0]["message"]["role"]
+        == "assistant"
+    )
+    with pytest.raises(
+        UnsupportedError, match=r"chat_format='nonsense' is not supported\n  hint: .*chatml, comm"
+    ):
         Llama(path, chat_format="nonsense")
     vicuna = Llama(path, chat_format="vicuna", n_ctx=64)
-    assert vicuna._model.template.render(MESSAGES) == "USER: Hi there\nASSISTANT:" and vicuna.chat_format == "vicuna"
+    assert (
+        vicuna._model.template.render(MESSAGES) == "USER: Hi there\nASSISTANT:"
+        and vicuna.chat_format == "vicuna"
+    )
 
 
 def test_embeddings(llm: Llama, path: Path) -> None:
     made = llm.create_embedding(["Hi", "there"])
-    assert [entry["index"] for entry in made["data"]] == [0, 1] and made["usage"]["prompt_tokens"] > 1
+    assert [entry["index"] for entry in made["data"]] == [0, 1] and made["usage"][
+        "prompt_tokens"
+    ] > 1
     first = made["data"][0]["embedding"]
     assert len(first) == llm.n_embd() and math.isclose(np.linalg.norm(first), 1, rel_tol=1e-5)
     plain = np.array(llm.embed("Hi"))
@@ -177,7 +232,10 @@ def test_embeddings(llm: Llama, path: Path) -> None:
 def test_tokens(llm: Llama) -> None:
     tokens = llm.tokenize(b"Hi <|im_end|>", special=True)
     assert tokens[-1] == llm.token_eos() and llm.token_bos() >= 0 and llm.n_vocab() == 300
-    assert llm.detokenize(tokens) == b"Hi " and llm.detokenize(tokens, special=True) == b"Hi <|im_end|>"
+    assert (
+        llm.detokenize(tokens) == b"Hi "
+        and llm.detokenize(tokens, special=True) == b"Hi <|im_end|>"
+    )
     assert len(llm.tokenize(b"<|im_end|>")) > 1
     assert llm.detokenize(tokens[1:], prev_tokens=tokens[:1]) == b"Hi "[1:]
     assert llm.detokenize([llm.token_nl()]) == b"\n"
@@ -193,7 +251,9 @@ def test_eval_goes_on_until_reset(llm: Llama) -> None:
     llm.eval(tokens[2:])
     assert llm.n_tokens == len(tokens) and llm.eval_logits is not None
     (there,) = llm.eval_logits
-    assert np.array_equal(llm.scores, llm._model.logits(tokens)) and np.array_equal(llm.scores[-1], np.float32(there))
+    assert np.array_equal(llm.scores, llm._model.logits(tokens)) and np.array_equal(
+        llm.scores[-1], np.float32(there)
+    )
     assert llm.input_ids.tolist() == tokens == llm._input_ids.tolist() == list(llm.eval_tokens)
     llm.reset()
     llm.eval(tokens)
@@ -206,7 +266,9 @@ def test_all_logits_are_kept_where_asked_for(path: Path, llm: Llama) -> None:
     keeps, tokens = Llama(path, logits_all=True, n_ctx=128), llm.tokenize(b"Hi there, how is it")
     for part in (tokens[:3], tokens[3:4], tokens[4:]):
         keeps.eval(part)
-    assert np.array_equal(keeps.scores, llm._model.logits(tokens)) and len(keeps.eval_logits) == len(tokens)
+    assert np.array_equal(keeps.scores, llm._model.logits(tokens)) and len(
+        keeps.eval_logits
+    ) == len(tokens)
     assert keeps.sample(temp=0.0, idx=2) == keeps.scores[2].argmax()
     assert keeps.sample(top_k=1) == keeps.scores[-1].argmax()
 
@@ -219,7 +281,8 @@ def test_tokens_one_after_another(llm: Llama) -> None:
             break
     text = llm("Hi there", temperature=0.0)["choices"][0]["text"]
     assert llm.detokenize(found).decode(errors="replace")[:3] == text[:3]
-    assert llm.n_tokens == len(tokens) + 15  # those of the completion; its last token was not evaluated
+    # those of the completion; its last token was not evaluated
+    assert llm.n_tokens == len(tokens) + 15
     steps = llm.generate(tokens, temp=0.0)
     next(steps)
     assert steps.send([5, 6]) == llm._model.logits([*tokens, found[0], 5, 6], last=True).argmax()
@@ -229,7 +292,10 @@ def test_tokens_one_after_another(llm: Llama) -> None:
 
 def test_drawn_tokens_repeat_with_the_seed(llm: Llama) -> None:
     def drawn() -> list[int]:
-        return [token for token, _ in zip(llm.generate([5, 6, 7], temp=3.0, top_k=0), range(8), strict=False)]
+        return [
+            token
+            for token, _ in zip(llm.generate([5, 6, 7], temp=3.0, top_k=0), range(8), strict=False)
+        ]
 
     assert drawn() == drawn()
     assert llm.sample(temp=3.0, top_k=0) == llm.sample(temp=3.0, top_k=0)
@@ -244,7 +310,10 @@ def test_states_go_on_where_they_were_saved(path: Path) -> None:
     llm("something else", max_tokens=20)
     for one in (llm, other):
         one.load_state(state)
-        assert one.n_tokens == len(tokens) == state.n_tokens and one.sample(temp=0.0) == state.scores[0].argmax()
+        assert (
+            one.n_tokens == len(tokens) == state.n_tokens
+            and one.sample(temp=0.0) == state.scores[0].argmax()
+        )
         done = one._model.generate([*tokens, 7], max_tokens=1)
         assert done.cached_tokens == len(tokens)
         one.load_state(state)
@@ -258,8 +327,14 @@ def test_states_go_on_where_they_were_saved(path: Path) -> None:
 
 def test_arguments_may_be_given_by_their_places(llm: Llama) -> None:
     named = llm("Hi", max_tokens=5, temperature=0.0)["choices"]
-    assert llm("Hi", None, 5, 0.0)["choices"] == llm.create_completion("Hi", None, 5, 0.0)["choices"] == named
-    chat = llm.create_chat_completion(MESSAGES, None, None, None, None, 0.0, max_tokens=3)["choices"]
+    assert (
+        llm("Hi", None, 5, 0.0)["choices"]
+        == llm.create_completion("Hi", None, 5, 0.0)["choices"]
+        == named
+    )
+    chat = llm.create_chat_completion(MESSAGES, None, None, None, None, 0.0, max_tokens=3)[
+        "choices"
+    ]
     assert chat == llm.create_chat_completion(MESSAGES, temperature=0.0, max_tokens=3)["choices"]
 
 
@@ -295,13 +370,22 @@ def test_an_encoder_has_embeddings_only(tmp_path: Path) -> None:
 def test_it_is_pickled_by_its_arguments(path: Path) -> None:
     made = Llama(path, n_ctx=64, seed=3, embedding=True, chat_format="chatml", verbose=False)
     again = pickle.loads(pickle.dumps(made))
-    assert (again.n_ctx(), again.seed, again.embedding, again.chat_format) == (64, 3, True, "chatml")
+    assert (again.n_ctx(), again.seed, again.embedding, again.chat_format) == (
+        64,
+        3,
+        True,
+        "chatml",
+    )
     assert again("Hi", max_tokens=4)["choices"] == made("Hi", max_tokens=4)["choices"]
 
 
 def test_attributes_that_programs_read(path: Path) -> None:
     made = Llama(path, n_ctx=64, n_threads=0, n_batch=512, verbose=False)
-    assert made.context_params.n_ctx == 64 == made.n_batch and made.verbose is False and made.n_threads >= 1
+    assert (
+        made.context_params.n_ctx == 64 == made.n_batch
+        and made.verbose is False
+        and made.n_threads >= 1
+    )
     assert made.cache is None is made.draft_model and made.chat_handler is None
     assert made("Hi", max_tokens=1)["usage"]["completion_tokens"] == 1
 
@@ -331,22 +415,44 @@ def test_objects_have_no_more_properties_than_their_schema_names(llm: Llama) -> 
     want = inner | {"additionalProperties": False}
     assert closed({"type": "array", "items": inner}) == {"type": "array", "items": want}
     assert closed({"properties": {"p": inner}})["properties"] == {"p": want}
-    assert closed({"anyOf": [inner], "$defs": {"x": inner}}) == {"anyOf": [want], "$defs": {"x": want}}
+    assert closed({"anyOf": [inner], "$defs": {"x": inner}}) == {
+        "anyOf": [want],
+        "$defs": {"x": want},
+    }
     only = {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]}
-    asked = {"response_format": {"type": "json_object", "schema": only}, "temperature": 0.0, "max_tokens": 200}
-    assert json.loads(llm.create_chat_completion(MESSAGES, **asked)["choices"][0]["message"]["content"]) == {"x": "a"}
+    asked = {
+        "response_format": {"type": "json_object", "schema": only},
+        "temperature": 0.0,
+        "max_tokens": 200,
+    }
+    assert json.loads(
+        llm.create_chat_completion(MESSAGES, **asked)["choices"][0]["message"]["content"]
+    ) == {"x": "a"}
 
 
 def test_functions_are_the_older_name_of_tools(llm: Llama) -> None:
-    function = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]}}
+    function = {
+        "name": "f",
+        "parameters": {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]},
+    }
     settings = {"temperature": 0.0, "max_tokens": 120}
     tools = [{"type": "function", "function": function}]
-    want = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="required", **settings)["choices"][0]
-    found = llm.create_chat_completion(MESSAGES, functions=[function], function_call={"name": "f"}, **settings)
+    want = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="required", **settings)[
+        "choices"
+    ][0]
+    found = llm.create_chat_completion(
+        MESSAGES, functions=[function], function_call={"name": "f"}, **settings
+    )
     message = found["choices"][0]["message"]
-    assert message["function_call"] == message["tool_calls"][0]["function"] == want["message"]["function_call"]
+    assert (
+        message["function_call"]
+        == message["tool_calls"][0]["function"]
+        == want["message"]["function_call"]
+    )
     assert json.loads(message["function_call"]["arguments"]) == {"x": "a"}
-    free = llm.create_chat_completion(MESSAGES, functions=[function], function_call="auto", max_tokens=2)
+    free = llm.create_chat_completion(
+        MESSAGES, functions=[function], function_call="auto", max_tokens=2
+    )
     assert "function_call" not in free["choices"][0]["message"]
     with pytest.raises(SettingError, match='"required" with one tool'):
         llm.create_chat_completion(MESSAGES, tools=tools * 2, tool_choice="required")
@@ -356,13 +462,17 @@ def test_a_stream_that_was_left_makes_room_for_the_next_call(llm: Llama) -> None
     """As there: programs break off a loop over a stream, and ask again while they still hold it."""
     want = llm("Hi", max_tokens=6, temperature=0.0)["choices"]
     for ask in (lambda: llm("the", max_tokens=20, stream=True),
-                lambda: llm.create_chat_completion(MESSAGES, max_tokens=20, stream=True)):  # fmt: skip
+                lambda: llm.create_chat_completion(MESSAGES, max_tokens=20,
+                stream=True)):  # fmt: skip
         left = ask()
         next(left), next(left)
         assert llm("Hi", max_tokens=6, temperature=0.0)["choices"] == want
         with pytest.raises(BusyError, match="given up when another call began"):
             list(left)
-    first, second = llm("the", max_tokens=20, stream=True), llm("Hi", max_tokens=6, temperature=0.0, stream=True)
+    first, second = (
+        llm("the", max_tokens=20, stream=True),
+        llm("Hi", max_tokens=6, temperature=0.0, stream=True),
+    )
     next(first)
     assert "".join(chunk["choices"][0]["text"] for chunk in second) == want[0]["text"]
     left = llm("the", max_tokens=20, stream=True)
@@ -380,7 +490,9 @@ def test_a_stream_that_was_left_makes_room_for_the_next_call(llm: Llama) -> None
     ({"grammar": "root ::= x"}, "grammar: expected a LlamaGrammar"),
     ({"max_tokens": 5.0}, "max_tokens: expected a whole number, or None"),
 ])  # fmt: skip
-def test_settings_of_the_wrong_kind_are_named(llm: Llama, settings: dict[str, Any], said: str) -> None:
+def test_settings_of_the_wrong_kind_are_named(
+    llm: Llama, settings: dict[str, Any], said: str
+) -> None:
     with pytest.raises(SettingError, match=said):
         llm.create_chat_completion(MESSAGES, **settings)
 
@@ -396,20 +508,33 @@ def test_functions_of_the_logits(llm: Llama) -> None:
     tokens = llm.tokenize(b"Hi there")
     settings = {"max_tokens": 4, "temperature": 0.0}
     plain = llm(tokens, logits_processor=only(40), **settings)["choices"]
-    assert plain == llm(tokens, logits_processor=LogitsProcessorList([only(40)]), **settings)["choices"]
+    assert (
+        plain
+        == llm(tokens, logits_processor=LogitsProcessorList([only(40)]), **settings)["choices"]
+    )
     assert plain != llm(tokens, **settings)["choices"]
-    assert llm.create_chat_completion(MESSAGES, logits_processor=[only(40)], **settings)["choices"][0]["message"]
+    assert llm.create_chat_completion(MESSAGES, logits_processor=[only(40)], **settings)["choices"][
+        0
+    ]["message"]
     stops = llm(tokens, stopping_criteria=lambda ids, row: len(ids) == len(tokens) + 2, **settings)
-    assert stops["usage"]["completion_tokens"] == 2 and stops["choices"][0]["finish_reason"] == "stop"
+    assert (
+        stops["usage"]["completion_tokens"] == 2 and stops["choices"][0]["finish_reason"] == "stop"
+    )
     with pytest.raises(SettingError, match="logits_processor: expected a function"):
         llm("Hi", logits_processor=5)  # type: ignore[arg-type]
 
 
 def test_mirostat_and_guesses(llm: Llama, path: Path) -> None:
-    drawn = [llm("Hi", max_tokens=8, mirostat_mode=m, temperature=2.0)["choices"][0]["text"] for m in (0, 2, 2)]
+    drawn = [
+        llm("Hi", max_tokens=8, mirostat_mode=m, temperature=2.0)["choices"][0]["text"]
+        for m in (0, 2, 2)
+    ]
     assert drawn[0] != drawn[1] == drawn[2]
     guesses = Llama(path, seed=7, draft_model=LlamaPromptLookupDecoding(num_pred_tokens=4))
-    assert guesses("a b a b a b", max_tokens=20)["choices"] == llm("a b a b a b", max_tokens=20)["choices"]
+    assert (
+        guesses("a b a b a b", max_tokens=20)["choices"]
+        == llm("a b a b a b", max_tokens=20)["choices"]
+    )
 
 
 def test_a_tool_that_is_named_is_called(llm: Llama) -> None:
@@ -423,35 +548,62 @@ def test_a_tool_that_is_named_is_called(llm: Llama) -> None:
     assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
     assert call["type"] == "function" and call["function"]["name"] == "f"
     assert json.loads(call["function"]["arguments"])["x"] in ("a", "b")
-    chunks = [c["choices"][0] for c in llm.create_chat_completion(MESSAGES, stream=True, **settings)]
+    chunks = [
+        c["choices"][0] for c in llm.create_chat_completion(MESSAGES, stream=True, **settings)
+    ]
     parts = [part for c in chunks for part in c["delta"].get("tool_calls", ())]
-    assert parts[0]["function"] == {"name": "f", "arguments": ""} and chunks[-1]["finish_reason"] == "tool_calls"
+    assert (
+        parts[0]["function"] == {"name": "f", "arguments": ""}
+        and chunks[-1]["finish_reason"] == "tool_calls"
+    )
     assert "".join(part["function"]["arguments"] for part in parts) == call["function"]["arguments"]
-    free = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="auto", max_tokens=2)["choices"][0]
+    free = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="auto", max_tokens=2)[
+        "choices"
+    ][0]
     assert "tool_calls" not in free["message"]
     with pytest.raises(SettingError, match="tool_choice: expected None"):
-        llm.create_chat_completion(MESSAGES, tools=tools, tool_choice={"type": "function", "function": {"name": "g"}})
+        llm.create_chat_completion(
+            MESSAGES, tools=tools, tool_choice={"type": "function", "function": {"name": "g"}}
+        )
 
 
 def test_what_changes_nothing_is_a_warning(path: Path) -> None:
-    with pytest.warns(UserWarning, match="n_gpu_layers=-1 has no effect: everything runs on the CPU"):
+    with pytest.warns(
+        UserWarning, match="n_gpu_layers=-1 has no effect: everything runs on the CPU"
+    ):
         Llama(path, n_ctx=64, n_gpu_layers=-1)
     with pytest.warns(UserWarning, match="set_cache has no effect"):
-        Llama(path, n_ctx=64, n_gpu_layers=0, use_mmap=True, verbose=True, n_batch=8).set_cache(LlamaRAMCache())
+        Llama(path, n_ctx=64, n_gpu_layers=0, use_mmap=True, verbose=True, n_batch=8).set_cache(
+            LlamaRAMCache()
+        )
 
 
 def test_positions_and_keys_of_the_file(path: Path) -> None:
-    longer = Llama(path, n_ctx=64, rope_freq_base=5e5, rope_scaling_type=2, rope_freq_scale=0.25, yarn_orig_ctx=64)
+    longer = Llama(
+        path,
+        n_ctx=64,
+        rope_freq_base=5e5,
+        rope_scaling_type=2,
+        rope_freq_scale=0.25,
+        yarn_orig_ctx=64,
+    )
     said = longer._model.metadata
     assert said["llama.rope.scaling.type"] == "yarn" and said["llama.rope.scaling.factor"] == 4
-    assert said["llama.rope.freq_base"] == 5e5 and said["llama.rope.scaling.original_context_length"] == 64
+    assert (
+        said["llama.rope.freq_base"] == 5e5
+        and said["llama.rope.scaling.original_context_length"] == 64
+    )
     other = Llama(path, n_ctx=64, kv_overrides={"general.name": "other"}, pooling_type=3)
     assert other.metadata["general.name"] == "other" and other.pooling_type() == 3
 
 
 def test_small_helpers(llm: Llama) -> None:
     assert np.allclose(np.exp(llm.logits_to_logprobs([1.0, 2.0, 3.0])).sum(), 1)
-    assert llm.longest_token_prefix([1, 2, 3], [1, 2, 4]) == 2 == llm.longest_token_prefix([1, 2], [1, 2, 4])
+    assert (
+        llm.longest_token_prefix([1, 2, 3], [1, 2, 4])
+        == 2
+        == llm.longest_token_prefix([1, 2], [1, 2, 4])
+    )
     tokenizer = llm.tokenizer()
     assert tokenizer.decode(tokenizer.encode("Hi there")) == "Hi there"
     vector, count = llm.embed("Hi there", return_count=True)
@@ -468,7 +620,9 @@ def test_closing(path: Path) -> None:
     llm.close()
     assert llm.n_tokens == 0
     for use in (lambda: llm("Hi"), llm.n_ctx, lambda: llm.tokenize(b"Hi")):
-        with pytest.raises(SettingError, match="Llama: expected one that is open, got 'one that was closed'"):
+        with pytest.raises(
+            SettingError, match="Llama: expected one that is open, got 'one that was closed'"
+        ):
             use()
 
 
@@ -490,8 +644,13 @@ def test_the_seed_can_be_set(path: Path) -> None:
     ],
     ids=str,
 )
-def test_values_that_make_no_sense_are_named(llm: Llama, settings: dict[str, Any], said: str) -> None:
-    for call in (lambda: llm("Hi", **settings), lambda: llm.create_chat_completion(MESSAGES, **settings)):
+def test_values_that_make_no_sense_are_named(
+    llm: Llama, settings: dict[str, Any], said: str
+) -> None:
+    for call in (
+        lambda: llm("Hi", **settings),
+        lambda: llm.create_chat_completion(MESSAGES, **settings),
+    ):
         with pytest.raises(SettingError) as caught:
             call()
         assert said in str(caught.value)
@@ -505,7 +664,10 @@ def test_sizes_of_batches_change_nothing(llm: Llama, path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"lora_path": "x"}, "Llama: lora_path='x' is not supported\n  hint: leave it out, or pass None"),
+        (
+            {"lora_path": "x"},
+            "Llama: lora_path='x' is not supported\n  hint: leave it out, or pass None",
+        ),
         ({"rope_scaling_type": 9}, "rope_scaling_type=9"),
         ({"n_context": 5}, "there is no argument 'n_context'"),
         ({"type_k": 2}, "type_k=2, type_v=None"),

@@ -1,4 +1,5 @@
-"""What tests of the compile cache share: a cache of their own, in a process that has no machine code yet."""
+"""What tests of the compile cache share: a cache of their own, in a process that has no machine
+code yet."""
 
 from __future__ import annotations
 

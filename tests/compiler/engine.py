@@ -1,4 +1,5 @@
-"""An engine for tests: graphs are evaluated with NumPy instead of compiled, so tracing is tested by itself."""
+"""An engine for tests: graphs are evaluated with NumPy instead of compiled, so tracing is tested by
+itself."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ class EvaluatedGraph:
 
     def run(self, storages: Sequence[Storage], dims: tuple[int, ...]) -> list[Storage]:
         values = dict(zip(self.dims, dims, strict=True))
-        kinds = [(i.type.dtype.np, tuple(bind(n, values) for n in i.type.shape)) for i in self.graph.inputs]
+        kinds = [
+            (i.type.dtype.np, tuple(bind(n, values) for n in i.type.shape))
+            for i in self.graph.inputs
+        ]
         arrays = [s.as_numpy(*kind) for s, kind in zip(storages, kinds, strict=True)]
         results = evaluate(self.graph, arrays, values)
         return [Storage.from_numpy(np.array(result, order="C")) for result in results]

@@ -1,4 +1,5 @@
-"""TETRAD_CHECK and TETRAD_INTERPRET: right programs give the same bits under them, planted defects are all found."""
+"""TETRAD_CHECK and TETRAD_INTERPRET: right programs give the same bits under them, planted defects
+are all found."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.schedule.nodes import Launch, Lowered, Slot
 from tetrad.schedule.plan import Life, Plan
 
-MODES = [{"TETRAD_CHECK": "1"}, {"TETRAD_CHECK": "bounds"}, {"TETRAD_CHECK": "1,bounds"}, {"TETRAD_INTERPRET": "1"}]
+MODES = [
+    {"TETRAD_CHECK": "1"},
+    {"TETRAD_CHECK": "bounds"},
+    {"TETRAD_CHECK": "1,bounds"},
+    {"TETRAD_INTERPRET": "1"},
+]
 
 
 class NoCache:
@@ -57,7 +63,7 @@ def checking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRAD_CHECK", "1")
 
 
-# -- right programs ---------------------------------------------------------------------------------------------------
+# -- right programs --------------------------------------------------------------------------------
 
 
 def data(*shape: int) -> np.ndarray:
@@ -79,7 +85,10 @@ def constant(x: Any) -> Any:
 
 PROGRAMS: list[tuple[Callable[..., Any], Sequence[np.ndarray]]] = [
     (lambda x, y: td.exp(x) * y + 1, (data(3, 37), data(37))),
-    (lambda x: (x.sum(), td.max(x, axis=0), td.mean(x, axis=1), td.argmax(x, axis=1)), (data(45, 70),)),
+    (
+        lambda x: (x.sum(), td.max(x, axis=0), td.mean(x, axis=1), td.argmax(x, axis=1)),
+        (data(45, 70),),
+    ),
     (lambda x, w: td.where(x @ w > 0, x @ w, 0.0), (data(9, 40), data(40, 33))),
     (pieces, (data(5, 9), data(7, 9))),
     (layers, (data(4, 16), data(16, 16))),
@@ -98,7 +107,9 @@ def results(f: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list[bytes]:
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("which", range(len(PROGRAMS)))
-def test_right_programs_give_the_same_bits(which: int, mode: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_programs_give_the_same_bits(
+    which: int, mode: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     f, arrays = PROGRAMS[which]
     want = results(f, arrays)
     for name, value in mode.items():
@@ -126,11 +137,15 @@ def test_donated_inputs(mode: dict[str, str], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_an_index_out_of_range_is_still_the_users(mode: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_out_of_range_is_still_the_users(
+    mode: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in mode.items():
         monkeypatch.setenv(name, value)
     f = td.jit(lambda x, i: td.take(x, i, axis=0))
-    with pytest.raises(IndexError, match=r"index 9 is out of range for axis 0 of size 6(.|\n)*test_check.py"):
+    with pytest.raises(
+        IndexError, match=r"index 9 is out of range for axis 0 of size 6(.|\n)*test_check.py"
+    ):
         f(td.asarray(data(6)), td.asarray(np.array([1, 9], np.int64)))
 
 
@@ -140,7 +155,9 @@ def test_interpreting_runs_no_machine_code(monkeypatch: pytest.MonkeyPatch) -> N
     assert results(lambda x: x + 1, [data(9)]) == [(data(9) + 1).tobytes()]
 
 
-def test_large_launches_are_sampled(checking: None, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+def test_large_launches_are_sampled(
+    checking: None, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
     monkeypatch.setattr(check, "MOST_INVOCATIONS", 100)
     monkeypatch.setattr(check, "SAMPLED", 32)
     assert results(lambda x: x * 3, [data(500)]) == [(data(500) * 3).tobytes()]
@@ -150,10 +167,12 @@ def test_large_launches_are_sampled(checking: None, monkeypatch: pytest.MonkeyPa
         results(with_fma, [hard_for_fma(500)])
 
 
-# -- wrong emitters ---------------------------------------------------------------------------------------------------
+# -- wrong emitters --------------------------------------------------------------------------------
 
 
-def replace_rule(monkeypatch: pytest.MonkeyPatch, kind: type[n.Instr], rule: Callable[..., Any]) -> None:
+def replace_rule(
+    monkeypatch: pytest.MonkeyPatch, kind: type[n.Instr], rule: Callable[..., Any]
+) -> None:
     monkeypatch.setitem(rules.table, kind, rule)
 
 
@@ -180,7 +199,8 @@ def break_fma(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_fma_that_rounds_twice_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     break_fma(monkeypatch)
     pattern = (
-        r"exp.*: buffer \w+\[\d+\] is [-\d.e]+ compiled, [-\d.e]+ evaluated; \d+ of 500 differ(.|\n)*test_check.py"
+        r"exp.*: buffer \w+\[\d+\] is [-\d.e]+ compiled, [-\d.e]+ evaluated; \d+ of 500 "
+        r"differ(.|\n)*test_check.py"
     )
     with pytest.raises(CheckError, match=pattern):
         results(with_fma, [hard_for_fma(500)])
@@ -193,18 +213,27 @@ def shifted_store(by: int) -> Callable[[Codegen, n.Store], None]:
         memory.store(cg, node)
         if cg.stride(node.at) == 1:
             pointer = cg.pointer(node.buffer, cg.new(f"add i64 {cg.scalar(node.at)}, {by}"))
-            cg.line(f"store {cg.vector_type(node.value.dtype)} {cg.vector(node.value)}, ptr {pointer}, align 4")
+            cg.line(
+                f"store {cg.vector_type(node.value.dtype)} {cg.vector(node.value)}, ptr {pointer}, "
+                "align 4"
+            )
 
     return emit
 
 
-def test_a_store_one_vector_past_the_end_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_one_vector_past_the_end_is_found(
+    checking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replace_rule(monkeypatch, n.Store, shifted_store(16))
-    with pytest.raises(CheckError, match=r"touched memory outside its buffers \(SIGSEGV\)(.|\n)*test_check.py"):
+    with pytest.raises(
+        CheckError, match=r"touched memory outside its buffers \(SIGSEGV\)(.|\n)*test_check.py"
+    ):
         results(lambda x: x + 1, [data(64)])
 
 
-def test_a_store_before_the_beginning_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_before_the_beginning_is_found(
+    checking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replace_rule(monkeypatch, n.Store, shifted_store(-16))
     with pytest.raises(CheckError, match="wrote before the beginning of"):
         results(lambda x: x + 1, [data(64)])
@@ -221,11 +250,17 @@ def test_a_load_past_the_end_is_found(checking: None, monkeypatch: pytest.Monkey
         results(lambda x: x + 1, [data(64)])
 
 
-def test_an_output_that_is_not_written_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_is_not_written_is_found(
+    checking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last lane of every vector stays away."""
 
     def emit(cg: Codegen, node: n.Store) -> None:
-        keep = "<" + ", ".join(f"i1 {'true' if i < cg.lanes - 1 else 'false'}" for i in range(cg.lanes)) + ">"
+        keep = (
+            "<"
+            + ", ".join(f"i1 {'true' if i < cg.lanes - 1 else 'false'}" for i in range(cg.lanes))
+            + ">"
+        )
         with cg.narrowed(keep):
             memory.store(cg, node)
 
@@ -234,7 +269,9 @@ def test_an_output_that_is_not_written_is_found(checking: None, monkeypatch: pyt
         results(lambda x: x + 1, [data(64)])
 
 
-def test_code_that_traps_for_nothing_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_traps_for_nothing_is_found(
+    checking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def emit(cg: Codegen, node: n.Trap) -> None:
         flow.trap_if(cg, "true", "7", node.code, False)
 
@@ -243,17 +280,23 @@ def test_code_that_traps_for_nothing_is_found(checking: None, monkeypatch: pytes
         results(lambda x, i: td.take(x, i, axis=0), [data(6), np.array([1, 2], np.int64)])
 
 
-# -- wrong schedules --------------------------------------------------------------------------------------------------
+# -- wrong schedules -------------------------------------------------------------------------------
 
 
 def two_steps(x: Any, w: Any) -> Any:
     return td.tanh(td.tanh(x @ w) @ w) @ w
 
 
-def test_a_plan_that_shares_live_bytes_is_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "plan", lambda lives: Plan((0,) * len(lives), max(life.nbytes for life in lives)))
+def test_a_plan_that_shares_live_bytes_is_found(
+    checking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
-        schedule, "lifetimes", lambda *a, f=schedule.lifetimes: (f(*a)[0], [longer(life) for life in f(*a)[1]])
+        schedule, "plan", lambda lives: Plan((0,) * len(lives), max(life.nbytes for life in lives))
+    )
+    monkeypatch.setattr(
+        schedule,
+        "lifetimes",
+        lambda *a, f=schedule.lifetimes: (f(*a)[0], [longer(life) for life in f(*a)[1]]),
     )
     with pytest.raises(CheckError, match="share bytes while both are alive"):
         results(two_steps, [data(8, 24), data(24, 24)])
@@ -263,18 +306,26 @@ def longer(life: Life) -> Life:
     return Life(life.name, life.nbytes, 0, life.last + 1)
 
 
-def test_launches_in_the_wrong_order_are_found(checking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_in_the_wrong_order_are_found(
+    checking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each kernel alone is right; what they leave in the arena is not."""
     make = schedule.Table
-    monkeypatch.setattr(schedule, "Table", lambda entries, *rest, **named: make(list(entries)[::-1], *rest, **named))
-    with pytest.raises(CheckError, match=r"two_steps: output 0\[\d+\] is .* though every kernel alone is right"):
+    monkeypatch.setattr(
+        schedule, "Table", lambda entries, *rest, **named: make(list(entries)[::-1], *rest, **named)
+    )
+    with pytest.raises(
+        CheckError, match=r"two_steps: output 0\[\d+\] is .* though every kernel alone is right"
+    ):
         results(two_steps, [data(8, 24), data(24, 24)])
 
 
 def test_invalid_kernels_are_found(checking: None) -> None:
     k = KernelBuilder("wrong")
     x = k.buffer("x", f32)
-    bad = n.Program("wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),))
+    bad = n.Program(
+        "wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),)
+    )
     with pytest.raises(VerifyError, match="K010"):
         suspicion.verify_programs([bad], driver.current_target())
 
@@ -288,12 +339,14 @@ def test_kernels_that_ask_for_more_than_the_machine_has_are_found(checking: None
         suspicion.verify_programs([k.finish()], little)
 
 
-# -- launches made by hand --------------------------------------------------------------------------------------------
+# -- launches made by hand -------------------------------------------------------------------------
 
 HERE = Source("model.py", 41, "forward")
 
 
-def hand_made(body: Callable[[KernelBuilder, n.Buffer, n.Buffer, Val], None], size: int = 20) -> driver.Compiled:
+def hand_made(
+    body: Callable[[KernelBuilder, n.Buffer, n.Buffer, Val], None], size: int = 20
+) -> driver.Compiled:
     """x -> y, both f32[size], by one kernel over 32 invocations."""
     graph = td.trace(lambda x: x + 1)(td.Spec((size,), td.float32))
     k = KernelBuilder("by_hand", 16)
@@ -313,7 +366,9 @@ def run_by_hand(compiled: driver.Compiled, array: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", ["bounds", "1,bounds"])
-def test_bounds_checks_name_kernel_buffer_index_and_line(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_checks_name_kernel_buffer_index_and_line(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TETRAD_CHECK", mode)
 
     def reads_too_far(k: KernelBuilder, x: n.Buffer, y: n.Buffer, i: Val) -> None:
@@ -326,7 +381,9 @@ def test_bounds_checks_name_kernel_buffer_index_and_line(mode: str, monkeypatch:
 
 
 @pytest.mark.parametrize("uniform", [False, True])
-def test_bounds_checks_see_stores_and_scratch(uniform: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_checks_see_stores_and_scratch(
+    uniform: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TETRAD_CHECK", "bounds")
 
     def writes_too_far(k: KernelBuilder, x: n.Buffer, y: n.Buffer, i: Val) -> None:
@@ -351,12 +408,15 @@ def test_races_are_found(checking: None) -> None:
         with k.when(i < 20, guard=True):
             k.store(y, i, k.load(held, 15 - k.lane()))
 
-    with pytest.raises(CheckError, match=r"by_hand: element 15 of buffer held is written by invocation 15 and read"):
+    with pytest.raises(
+        CheckError, match=r"by_hand: element 15 of buffer held is written by invocation 15 and read"
+    ):
         run_by_hand(hand_made(exchanges), data(20))
 
 
 def test_what_neither_side_writes_is_found(checking: None) -> None:
-    """The kernel forgets the last element: compiled code and evaluator agree, and still it shows."""
+    """The kernel forgets the last element: compiled code and evaluator agree, and still it
+    shows."""
 
     def forgets(k: KernelBuilder, x: n.Buffer, y: n.Buffer, i: Val) -> None:
         with k.when(i < 19, guard=True):

@@ -49,13 +49,17 @@ def rows() -> Graph:
 
 def columns() -> Graph:
     x = arg(0, f32, n, 5)
-    return make_graph("columns", [x], [reduce_max(x, axes=(0,)), reduce_sum(square(x), axes=(0, 1))])
+    return make_graph(
+        "columns", [x], [reduce_max(x, axes=(0,)), reduce_sum(square(x), axes=(0, 1))]
+    )
 
 
 def products() -> Graph:
     x, w = arg(0, f32, n, 9), arg(1, f32, 9, 18)
     weights = make_constant(np.arange(36, dtype=np.float32).reshape(18, 2))
-    return make_graph("products", [x, w], [matmul(matmul(x, w), weights), matmul(transpose(x, perm=(1, 0)), x)])
+    return make_graph(
+        "products", [x, w], [matmul(matmul(x, w), weights), matmul(transpose(x, perm=(1, 0)), x)]
+    )
 
 
 def moved() -> Graph:
@@ -68,7 +72,9 @@ def moved() -> Graph:
 
 def walked() -> Graph:
     x, i = arg(0, f32, n, 2), arg(1, i32, n)
-    return make_graph("walked", [x, i], [cumsum(x, axis=0, exclusive=False), scatter_add(x, i, size=1)])
+    return make_graph(
+        "walked", [x, i], [cumsum(x, axis=0, exclusive=False), scatter_add(x, i, size=1)]
+    )
 
 
 GRAPHS: list[Callable[[], Graph]] = [elementwise, rows, columns, products, moved, walked]
@@ -80,7 +86,11 @@ def arguments(graph: Graph, dims: dict[str, int]) -> list[np.ndarray]:
     for node in graph.inputs:
         shape = tuple(bind(size, dims) for size in node.type.shape)
         ints = node.type.dtype is i32
-        made.append(np.zeros(shape, np.int32) if ints else random_array(rng, node.type.dtype, shape, special=0.0))
+        made.append(
+            np.zeros(shape, np.int32)
+            if ints
+            else random_array(rng, node.type.dtype, shape, special=0.0)
+        )
     return made
 
 
@@ -99,7 +109,9 @@ def test_every_size_from_one_program(make: Callable[[], Graph]) -> None:
             for got, wanted in zip(run(compiled, arrays, dims, threads), want, strict=True):
                 assert difference(got, wanted) is None, (size, threads)
         for got, meant in zip(want, evaluate(graph, arrays), strict=True):
-            assert too_far(got, meant, 0) is None or np.allclose(got, meant, rtol=1e-5, atol=1e-4), size
+            assert too_far(got, meant, 0) is None or np.allclose(
+                got, meant, rtol=1e-5, atol=1e-4
+            ), size
     assert KERNELS.compiled == before
 
 
@@ -109,7 +121,9 @@ def test_a_size_that_is_a_dim_gives_the_bits_of_one_that_is_not(make: Callable[[
     for size in (1, 17, 65):
         arrays = arguments(graph, {"n": size})
         fixed = compile_graph(bound(graph, {"n": size}))
-        for a, b in zip(run(compile_graph(graph), arrays, {"n": size}), run(fixed, arrays), strict=True):
+        for a, b in zip(
+            run(compile_graph(graph), arrays, {"n": size}), run(fixed, arrays), strict=True
+        ):
             assert difference(a, b) is None, size
 
 
@@ -130,7 +144,11 @@ def bound(graph: Graph, dims: dict[str, int]) -> Graph:
 def fixed(value: object, dims: dict[str, int]) -> object:
     if isinstance(value, tuple):
         return tuple(fixed(part, dims) for part in value)
-    return bind(value, dims) if not isinstance(value, bool | int | float) and hasattr(value, "terms") else value
+    return (
+        bind(value, dims)
+        if not isinstance(value, bool | int | float) and hasattr(value, "terms")
+        else value
+    )
 
 
 def test_rows_longer_than_a_chunk() -> None:
@@ -141,11 +159,13 @@ def test_rows_longer_than_a_chunk() -> None:
         array = arguments(graph, {"long": size})[0]
         got = run(compiled, [array], {"long": size}, threads=2)
         exact = array.astype(np.float64).sum(axis=1)
-        assert (np.abs(got[0] - exact) <= size * 2.0**-24 * np.abs(array.astype(np.float64)).sum(axis=1)).all()
+        assert (
+            np.abs(got[0] - exact) <= size * 2.0**-24 * np.abs(array.astype(np.float64)).sum(axis=1)
+        ).all()
         np.testing.assert_array_equal(got[1], array.argmax(axis=1))
 
 
-# -- through jit ------------------------------------------------------------------------------------------------------
+# -- through jit -----------------------------------------------------------------------------------
 
 
 def marked(*sizes: Size) -> tuple[dict[int, Size], ...]:

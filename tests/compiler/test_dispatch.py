@@ -1,4 +1,5 @@
-"""dispatch: workgroups of every shape against the evaluator, the contract of inputs and outputs, and every error."""
+"""dispatch: workgroups of every shape against the evaluator, the contract of inputs and outputs,
+and every error."""
 
 from __future__ import annotations
 
@@ -20,12 +21,24 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
 
 Grid = tuple[int, int, int]
-WORKGROUPS = [(1, 1, 1), (3, 1, 1), (16, 1, 1), (64, 1, 1), (100, 1, 1), (256, 1, 1), (8, 4, 1), (5, 3, 2), (16, 16, 1)]
+WORKGROUPS = [
+    (1, 1, 1),
+    (3, 1, 1),
+    (16, 1, 1),
+    (64, 1, 1),
+    (100, 1, 1),
+    (256, 1, 1),
+    (8, 4, 1),
+    (5, 3, 2),
+    (16, 16, 1),
+]
 SHAPED = pytest.mark.parametrize("workgroup", WORKGROUPS, ids=str)
 GRIDS = [(1, 1, 1), (3, 1, 1), (2, 3, 1), (2, 2, 3)]
 
 
-def assert_same(program: n.Program, inputs: Sequence[bytes], grid: Grid, args: Mapping[str, int] | None = None) -> None:
+def assert_same(
+    program: n.Program, inputs: Sequence[bytes], grid: Grid, args: Mapping[str, int] | None = None
+) -> None:
     arrays = arrays_of(program, inputs, args or {})
     evaluate(program, arrays, args or {}, grid)
     want = [arrays[b.name].tobytes() for b in program.buffers if b.is_written]
@@ -41,7 +54,7 @@ def linear_lane(k: KernelBuilder) -> Val:
     return k.lane(0) + k.lane(1) * x + k.lane(2) * (x * y)
 
 
-# -- workgroups and grids ---------------------------------------------------------------------------------------------
+# -- workgroups and grids --------------------------------------------------------------------------
 
 
 @SHAPED
@@ -64,7 +77,11 @@ def test_scratch_and_barriers(workgroup: Grid) -> None:
     """A tree over the workgroup, and every lane reads what another one left."""
     k = KernelBuilder("tree", workgroup)
     lanes = workgroup[0] * workgroup[1] * workgroup[2]
-    x, y, z = k.buffer("x", f32), k.buffer("y", f32, "write", 4), k.buffer("z", f32, "write", 4 * lanes)
+    x, y, z = (
+        k.buffer("x", f32),
+        k.buffer("y", f32, "write", 4),
+        k.buffer("z", f32, "write", 4 * lanes),
+    )
     held, lane = k.scratch("held", f32, lanes), linear_lane(k)
     k.store(held, lane, k.load(x, k.group_id() * lanes + lane))
     k.barrier()
@@ -96,7 +113,12 @@ def test_branches_loops_and_locals(workgroup: Grid) -> None:
         with k.otherwise():
             total.set(total.get() - value)
     k.store(y, at, total.get())
-    assert_same(k.finish(), [numbers(3 * lanes, np.float64), numbers(3 * lanes, np.float64)], (3, 1, 1), {"trips": 4})
+    assert_same(
+        k.finish(),
+        [numbers(3 * lanes, np.float64), numbers(3 * lanes, np.float64)],
+        (3, 1, 1),
+        {"trips": 4},
+    )
 
 
 @SHAPED
@@ -133,11 +155,13 @@ def test_random_programs(program: n.Program) -> None:
     evaluate(program, arrays, args, (1, 1, 1))
     (got,) = td.dispatch(program, [x.tobytes(), y.tobytes()], (1, 1, 1), args=args)
     found = np.frombuffer(got, np.float32)
-    same = (found.view(np.uint32) == arrays["y"].view(np.uint32)) | (np.isnan(found) & np.isnan(arrays["y"]))
+    same = (found.view(np.uint32) == arrays["y"].view(np.uint32)) | (
+        np.isnan(found) & np.isnan(arrays["y"])
+    )
     assert same.all()
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def test_out_of_range_loads_give_zero_and_stores_do_nothing() -> None:
@@ -151,20 +175,33 @@ def test_out_of_range_loads_give_zero_and_stores_do_nothing() -> None:
 @pytest.mark.parametrize("at", [-1, 5, 2**62, -(2**62)])
 def test_uniform_addresses_and_scratch_are_checked_too(at: int) -> None:
     k = KernelBuilder("outside", 16)
-    x, y, s, where = k.buffer("x", f32, count=5), k.buffer("y", f32, "write", 16), k.scratch("s", f32, 5), k.arg("at")
+    x, y, s, where = (
+        k.buffer("x", f32, count=5),
+        k.buffer("y", f32, "write", 16),
+        k.scratch("s", f32, 5),
+        k.arg("at"),
+    )
     k.store(s, k.lane() + where, 7.0)
     k.store(s, where, 9.0)
     k.barrier()
     z = k.buffer("z", f32, "readwrite", 5)
     k.store(z, where, 3.0)
-    k.store(y, k.lane(), k.load(x, where) + k.load(s, where) + k.load(z, where) + k.load(s, k.lane() + 5))
+    k.store(
+        y,
+        k.lane(),
+        k.load(x, where) + k.load(s, where) + k.load(z, where) + k.load(s, k.lane() + 5),
+    )
     got = td.dispatch(k.finish(), [numbers(5), numbers(5)], (1, 1, 1), args={"at": at})
     assert got == [bytes(64), numbers(5)]
 
 
 def test_scratch_starts_as_zeros_in_every_workgroup() -> None:
     k = KernelBuilder("fresh", 8)
-    s, y, size = k.scratch("s", i32, Dim("size", max=64)), k.buffer("y", i32, "write", 64), k.arg("size")
+    s, y, size = (
+        k.scratch("s", i32, Dim("size", max=64)),
+        k.buffer("y", i32, "write", 64),
+        k.arg("size"),
+    )
     with k.when(k.cast(k.lane(), i32) < 8):
         k.store(y, k.global_id(), k.load(s, k.lane()) + k.cast(size, i32))
     k.store(s, k.lane(), 99)
@@ -207,12 +244,16 @@ def test_odd_names_do_not_reach_llvm() -> None:
     assert td.dispatch(k.finish(), [data.tobytes()], args={"n m": 2}) == [(data + 2).tobytes()]
 
 
-# -- inputs -----------------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------
 
 
 def scale(count: int | None = 4) -> n.Program:
     k = KernelBuilder("scale", 16)
-    x, y, z = k.buffer("x", f32, count=count), k.buffer("y", f32, "write", 4), k.buffer("z", f32, "readwrite", 4)
+    x, y, z = (
+        k.buffer("x", f32, count=count),
+        k.buffer("y", f32, "write", 4),
+        k.buffer("z", f32, "readwrite", 4),
+    )
     k.store(y, k.global_id(), k.load(x, k.global_id()) * 2.0)
     k.store(z, k.global_id(), k.load(z, k.global_id()) + 1.0)
     return k.finish()
@@ -255,7 +296,8 @@ def symbolic() -> n.Program:
 def test_sizes_may_come_from_arguments() -> None:
     assert td.dispatch(symbolic(), [], args={"size": 3}) == [np.arange(6, dtype=np.int32).tobytes()]
     assert td.dispatch(symbolic(), [], args={"size": 0}) == [b""]
-    assert td.dispatch(symbolic(), [], (2, 1, 1), args={"size": 0}) == [b""]  # nothing to write to, and no harm
+    # nothing to write to, and no harm
+    assert td.dispatch(symbolic(), [], (2, 1, 1), args={"size": 0}) == [b""]
 
 
 @pytest.mark.parametrize(
@@ -263,15 +305,51 @@ def test_sizes_may_come_from_arguments() -> None:
     [
         (scale(), [floats(1)], {}, "D001", r"scale: takes 2 inputs \(x, z\), got 1"),
         (scale(), [b""] * 4, {}, "D001", "got 4"),
-        (scale(), [floats(1, 2, 3), floats(1, 2, 3, 4)], {}, "D002", "buffer x needs 16 bytes, got 12"),
-        (scale(None), [b"12345", floats(1, 2, 3, 4)], {}, "D003", "buffer x got 5 bytes, no whole number of f32"),
+        (
+            scale(),
+            [floats(1, 2, 3), floats(1, 2, 3, 4)],
+            {},
+            "D002",
+            "buffer x needs 16 bytes, got 12",
+        ),
+        (
+            scale(None),
+            [b"12345", floats(1, 2, 3, 4)],
+            {},
+            "D003",
+            "buffer x got 5 bytes, no whole number of f32",
+        ),
         (symbolic(), [], {}, "D004", r"y is only written, so its size must be known, not 2\*size"),
         (symbolic(), [], {"args": {"size": 2**62}}, "D004", "would take"),
         (symbolic(), [], {"args": {"size": -1}}, "D004", "would take"),
-        (symbolic(), [], {"args": {"size": 1, "other": 2}}, "D005", "there is no argument 'other'; it has none"),
-        (scale(), [floats(1, 2, 3, 4)] * 2, {"grid": (1, 1)}, "D006", "three numbers of workgroups"),
-        (scale(), [floats(1, 2, 3, 4)] * 2, {"grid": (1, -1, 1)}, "D006", "three numbers of workgroups"),
-        (scale(), [floats(1, 2, 3, 4)] * 2, {"grid": (2**40, 2**40, 1)}, "D006", "invocations, more than"),
+        (
+            symbolic(),
+            [],
+            {"args": {"size": 1, "other": 2}},
+            "D005",
+            "there is no argument 'other'; it has none",
+        ),
+        (
+            scale(),
+            [floats(1, 2, 3, 4)] * 2,
+            {"grid": (1, 1)},
+            "D006",
+            "three numbers of workgroups",
+        ),
+        (
+            scale(),
+            [floats(1, 2, 3, 4)] * 2,
+            {"grid": (1, -1, 1)},
+            "D006",
+            "three numbers of workgroups",
+        ),
+        (
+            scale(),
+            [floats(1, 2, 3, 4)] * 2,
+            {"grid": (2**40, 2**40, 1)},
+            "D006",
+            "invocations, more than",
+        ),
     ],
 )
 def test_bad_inputs_are_refused(
@@ -307,7 +385,10 @@ def test_bad_arguments_are_refused(args: dict[str, int] | None, code: str, match
 
 
 def test_an_empty_grid_runs_nothing() -> None:
-    assert td.dispatch(scale(), [floats(1, 2, 3, 4), floats(5, 6, 7, 8)], (0, 1, 1)) == [bytes(16), floats(5, 6, 7, 8)]
+    assert td.dispatch(scale(), [floats(1, 2, 3, 4), floats(5, 6, 7, 8)], (0, 1, 1)) == [
+        bytes(16),
+        floats(5, 6, 7, 8),
+    ]
 
 
 def test_an_invalid_program_is_rejected_with_the_code_of_its_first_problem() -> None:
@@ -347,10 +428,12 @@ def test_no_memory_is_an_error_of_the_back_end(monkeypatch: pytest.MonkeyPatch) 
     assert error.value.code == "1001"
 
 
-# -- grids that nobody gave -------------------------------------------------------------------------------------------
+# -- grids that nobody gave ------------------------------------------------------------------------
 
 
-def elementwise(workgroup: int | Grid = 16, offset: int = 0, axis: int = 0, two: bool = False) -> n.Program:
+def elementwise(
+    workgroup: int | Grid = 16, offset: int = 0, axis: int = 0, two: bool = False
+) -> n.Program:
     k = KernelBuilder("own", workgroup)
     y, z = k.buffer("y", f32, "write", 40), k.buffer("z", f32, "write", 41 if two else 40)
     k.store(y, k.global_id(axis) + offset, 1.0)
@@ -370,13 +453,17 @@ def elementwise(workgroup: int | Grid = 16, offset: int = 0, axis: int = 0, two:
         (elementwise(two=True), None),
     ],
 )
-def test_a_grid_is_found_only_where_the_program_shows_it(program: n.Program, grid: Grid | None) -> None:
+def test_a_grid_is_found_only_where_the_program_shows_it(
+    program: n.Program, grid: Grid | None
+) -> None:
     counts = {b: b.count for b in program.buffers if isinstance(b.count, int)}
     assert infer_grid(program, counts) == grid
 
 
 def test_a_grid_that_cannot_be_told_is_asked_for() -> None:
-    with pytest.raises(BadInputs, match=r"the grid cannot be told from the program(.|\n)*grid=\(x, y, z\)") as error:
+    with pytest.raises(
+        BadInputs, match=r"the grid cannot be told from the program(.|\n)*grid=\(x, y, z\)"
+    ) as error:
         td.dispatch(elementwise(offset=1), [])
     assert error.value.code == "D006"
 

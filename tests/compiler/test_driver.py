@@ -1,4 +1,5 @@
-"""Compiled programs as callers see them: from several threads, with donated memory, with odd outputs, after errors."""
+"""Compiled programs as callers see them: from several threads, with donated memory, with odd
+outputs, after errors."""
 
 from __future__ import annotations
 
@@ -46,12 +47,14 @@ def graph_of(*outputs: Node, inputs: Sequence[Node]) -> Graph:
     return make_graph("f", inputs, outputs)
 
 
-# -- several threads --------------------------------------------------------------------------------------------------
+# -- several threads -------------------------------------------------------------------------------
 
 
 def chain(x: Node) -> Node:
     """Several kernels with memory in between."""
-    total = expand(reshape(reduce_sum(transpose(x, perm=(1, 0)), axes=(1,)), shape=(1, 35)), shape=SHAPE)
+    total = expand(
+        reshape(reduce_sum(transpose(x, perm=(1, 0)), axes=(1,)), shape=(1, 35)), shape=SHAPE
+    )
     return tanh(subtract(square(x), transpose(transpose(add(total, x), perm=(1, 0)), perm=(1, 0))))
 
 
@@ -104,7 +107,7 @@ def test_equal_programs_share_their_code() -> None:
     assert KERNELS.compiled == before
 
 
-# -- outputs ----------------------------------------------------------------------------------------------------------
+# -- outputs ---------------------------------------------------------------------------------------
 
 
 def test_outputs_that_are_inputs_constants_and_each_other() -> None:
@@ -131,11 +134,13 @@ def test_a_result_outlives_the_next_call() -> None:
 
 def test_nothing_to_compute_and_nothing_at_all() -> None:
     x = arg(0, f32, 0, 3)
-    assert call(compile_graph(graph_of(square(x), inputs=[x])), np.zeros((0, 3), np.float32))[0].shape == (0, 3)
+    assert call(compile_graph(graph_of(square(x), inputs=[x])), np.zeros((0, 3), np.float32))[
+        0
+    ].shape == (0, 3)
     assert call(compile_graph(make_graph("none", [x], [])), np.zeros((0, 3), np.float32)) == []
 
 
-# -- sub-graphs -------------------------------------------------------------------------------------------------------
+# -- sub-graphs ------------------------------------------------------------------------------------
 
 
 def layer() -> Graph:
@@ -162,7 +167,7 @@ def test_equal_layers_are_compiled_once_and_give_what_inlining_gives() -> None:
     assert len({id(step.body) for step in calls.lowered.steps}) == 1  # type: ignore[union-attr]
 
 
-# -- donation ---------------------------------------------------------------------------------------------------------
+# -- donation --------------------------------------------------------------------------------------
 
 
 def test_a_donated_input_becomes_the_result() -> None:
@@ -188,7 +193,8 @@ def test_a_donated_input_that_is_a_result_is_not_copied() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_donated_input_that_is_still_read_is_not_overwritten(threads: int) -> None:
-    """Elements are read elsewhere than they are written, by a later kernel, or for a second result."""
+    """Elements are read elsewhere than they are written, by a later kernel, or for a second
+    result."""
     x = arg(0, f32, 20, 20)
     turned = transpose(x, perm=(1, 0))
     programs = [
@@ -205,10 +211,12 @@ def test_a_donated_input_that_is_still_read_is_not_overwritten(threads: int) -> 
         want = run(plain, [array])
         storages = donating.runner(()).run([Storage.from_numpy(array.copy())], threads=threads)
         for storage, wanted in zip(storages, want, strict=True):
-            assert difference(storage.as_numpy(wanted.dtype, wanted.shape), wanted) is None, str(graph)
+            assert difference(storage.as_numpy(wanted.dtype, wanted.shape), wanted) is None, str(
+                graph
+            )
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def gathering() -> tuple[Graph, int]:
@@ -225,11 +233,18 @@ def test_an_index_out_of_range_names_value_axis_and_line(bad: int) -> None:
     wrong = good.copy()
     wrong[2] = bad
     for threads in (1, 2):
-        with pytest.raises(IndexError, match=f"gather: index {bad} is out of range for axis 0 of size 5") as caught:
+        with pytest.raises(
+            IndexError, match=f"gather: index {bad} is out of range for axis 0 of size 5"
+        ) as caught:
             run(compiled, [table, wrong], threads=threads)
         assert isinstance(caught.value, BoundsError)
         assert f"test_driver.py line {line}" in str(caught.value)
-        assert difference(run(compiled, [table, good], threads=threads)[0], evaluate(graph, [table, good])[0]) is None
+        assert (
+            difference(
+                run(compiled, [table, good], threads=threads)[0], evaluate(graph, [table, good])[0]
+            )
+            is None
+        )
     with pytest.raises(IndexError, match=f"index {bad}"):
         run_on_evaluator(compiled, [table, wrong])
 
@@ -255,8 +270,12 @@ def test_a_trap_inside_a_called_graph_names_its_line() -> None:
         run(compile_graph(outer), [random(5, 3), np.array([0, 0, 7, 0], np.int32)])
 
 
-@pytest.mark.parametrize("donated", [c for n in (1, 2, 3) for c in itertools.combinations(range(3), n)], ids=str)
-def test_results_of_one_kernel_that_lie_where_the_inputs_of_others_lay(donated: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "donated", [c for n in (1, 2, 3) for c in itertools.combinations(range(3), n)], ids=str
+)
+def test_results_of_one_kernel_that_lie_where_the_inputs_of_others_lay(
+    donated: tuple[int, ...],
+) -> None:
     """An optimiser's update: three results, each from several of the arrays that are given up."""
 
     def update(p: td.Array, m: td.Array, v: td.Array, g: td.Array) -> tuple[td.Array, ...]:
@@ -271,7 +290,7 @@ def test_results_of_one_kernel_that_lie_where_the_inputs_of_others_lay(donated: 
         assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
 
 
-# -- beside the program -----------------------------------------------------------------------------------------------
+# -- beside the program ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("enabled", [True, False])

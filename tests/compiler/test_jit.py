@@ -41,18 +41,32 @@ def test_trees_keywords_and_none() -> None:
     params = {"w": td.ones((2, 3)), "b": [td.zeros(3)]}
     jitted = jit(f)
     for settings in ({}, {"scale": 2.0}, {"scale": td.asarray(3.0)}):
-        got, want = jitted(params, td.ones((4, 2)), **settings), f(params, td.ones((4, 2)), **settings)
+        got, want = (
+            jitted(params, td.ones((4, 2)), **settings),
+            f(params, td.ones((4, 2)), **settings),
+        )
         assert isinstance(got, Pair) and got.b["none"] is None and float(got.b["x"][1]) == 1.5
         np.testing.assert_array_equal(got.a, want.a)
     assert jitted.compiles == 3
 
 
 def test_static_values_select_the_program() -> None:
-    f = jit(lambda x, n, how="add": x + n if how == "add" else x * n, static_argnums=1, static_argnames="how")
+    f = jit(
+        lambda x, n, how="add": x + n if how == "add" else x * n,
+        static_argnums=1,
+        static_argnames="how",
+    )
     x = td.asarray([1.0, 2.0])
-    assert f(x, 2).tolist() == [3, 4] and f(x, 2, how="mul").tolist() == [2, 4] and f(x, 3, "mul").tolist() == [3, 6]
+    assert (
+        f(x, 2).tolist() == [3, 4]
+        and f(x, 2, how="mul").tolist() == [2, 4]
+        and f(x, 3, "mul").tolist() == [3, 6]
+    )
     assert f(x, n=2).tolist() == [3, 4]
-    assert f(td.asarray([1, 2]), 2).dtype is td.int32 and f(td.asarray([1, 2]), 2.0).dtype is td.float32
+    assert (
+        f(td.asarray([1, 2]), 2).dtype is td.int32
+        and f(td.asarray([1, 2]), 2.0).dtype is td.float32
+    )
     assert "n=2" in f.signatures[0] and "how='mul'" in f.signatures[1]
 
 
@@ -108,7 +122,10 @@ def test_one_program_for_all_sizes() -> None:
     assert f.compiles == 1 and f.signatures == ["(x: f32[batch,2], y: f32[batch,2])"]
     with pytest.raises(ShapeError, match=r"batch is 17 \(axis 0 of x\), it must lie in 1 to 16"):
         f(td.ones((17, 2)), td.ones((17, 2)))
-    with pytest.raises(ShapeError, match=r"axis 0 of y is 4, but it should be batch where batch is 3 \(axis 0 of x\)"):
+    with pytest.raises(
+        ShapeError,
+        match=r"axis 0 of y is 4, but it should be batch where batch is 3 \(axis 0 of x\)",
+    ):
         f(td.ones((3, 2)), td.ones((4, 2)))
     with pytest.raises(ShapeError, match="batch is 0"):
         f(td.ones((0, 2)), td.ones((0, 2)))
@@ -147,7 +164,12 @@ def test_donated_arguments_are_gone() -> None:
     (state_again, _), (first, second) = f(state, x), state
     assert first.is_deleted and second.is_deleted and not x.is_deleted
     assert repr(first) == "Array(donated f32[3])"
-    for use in (lambda: first + 1, lambda: np.asarray(first), lambda: f([first, second], x), lambda: float(first[0])):
+    for use in (
+        lambda: first + 1,
+        lambda: np.asarray(first),
+        lambda: f([first, second], x),
+        lambda: float(first[0]),
+    ):
         with pytest.raises(TraceError, match=r"f32\[3\] was donated"):
             use()
     (third, _), _ = f(state_again, x)
@@ -190,7 +212,10 @@ def test_a_result_that_nobody_has_seen_is_donated_in_place() -> None:
         def compile_graph(self, graph: Any, donated: tuple[int, ...]) -> Any:
             compiled = super().compile_graph(graph, donated)
             inner = compiled.run
-            compiled.run = lambda storages, dims: (taken.append(storages[0]), inner(storages, dims))[1]  # type: ignore
+            compiled.run = lambda storages, dims: (
+                taken.append(storages[0]),
+                inner(storages, dims),
+            )[1]  # type: ignore
             return compiled
 
     f = Jitted(lambda x: x + 1, Watching(), donate_argnums=0)
@@ -273,7 +298,9 @@ def test_python_ints_that_do_not_fit_are_refused_not_cut_off() -> None:
 def test_numpy_arrays_in_the_other_byte_order() -> None:
     x = np.arange(3, dtype=np.float32)
     for other in (x.astype(">f4"), x.astype(x.dtype.newbyteorder())):
-        assert td.jit(lambda x: x + 1)(other).tolist() == [1, 2, 3] == (td.asarray(other) + 1).tolist()
+        assert (
+            td.jit(lambda x: x + 1)(other).tolist() == [1, 2, 3] == (td.asarray(other) + 1).tolist()
+        )
 
 
 @td.jit
@@ -291,13 +318,16 @@ def test_compiled_functions_are_copied_and_sent_as_functions_are() -> None:
 
 
 def test_marks_of_axes_are_dims_of_different_names() -> None:
-    wrong = [(3, "expected a tuple with one entry per argument"), (({0: 5},), "axis 0 of x is marked with 5"),
+    wrong = [(3, "expected a tuple with one entry per argument"), (({0: 5},),
+    "axis 0 of x is marked with 5"),
              (({0: "n"},), "axis 0 of x is marked with 'n'")]  # fmt: skip
     for dims, message in wrong:
         with pytest.raises(ShapeError, match=message):
             td.jit(lambda x: x, dims=dims)(td.zeros(4))
     with pytest.raises(ShapeError, match="two Dims are named k, with max 4 and 9"):
-        td.jit(lambda x, y: x, dims=({0: td.Dim("k", max=4)}, {0: td.Dim("k", max=9)}))(td.zeros(4), td.zeros(4))
+        td.jit(lambda x, y: x, dims=({0: td.Dim("k", max=4)}, {0: td.Dim("k", max=9)}))(
+            td.zeros(4), td.zeros(4)
+        )
 
 
 def test_a_symbolic_size_is_a_number_beside_arrays() -> None:
@@ -334,7 +364,9 @@ def test_threads_share_one_program() -> None:
     f = jit(lambda x: td.tanh(x) + x)
     x = td.ones(100)
     results: list[Any] = []
-    threads = [threading.Thread(target=lambda: results.append([f(x) for _ in range(20)])) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: results.append([f(x) for _ in range(20)])) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -397,7 +429,7 @@ def test_a_spec_has_no_values() -> None:
         jit(lambda x: x)(td.Spec((2,)))
 
 
-# -- constants --------------------------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 1000, 5000])

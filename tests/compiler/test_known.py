@@ -1,4 +1,5 @@
-"""Known functions: what is recalled without tracing is what would have been traced, and nothing else is recalled."""
+"""Known functions: what is recalled without tracing is what would have been traced, and nothing
+else is recalled."""
 
 from __future__ import annotations
 
@@ -127,11 +128,17 @@ def test_what_a_program_depends_on_is_part_of_its_key() -> None:
         key_of(layer(), given()[0].astype(np.float64), given()[1]),
     ]
     assert len(set(others)) == len(others)
-    assert key_of(Layer(LARGE[1], LARGE[2], SMALL[:1])) == key_of(layer()) == key_of(layer(), *given(20, 9))
+    assert (
+        key_of(Layer(LARGE[1], LARGE[2], SMALL[:1]))
+        == key_of(layer())
+        == key_of(layer(), *given(20, 9))
+    )
 
 
 @pytest.mark.parametrize("name, value", [("TETRAD_THREADS", "3"), ("TETRAD_TARGET", "x86-64-v3")])
-def test_a_flag_that_changes_programs_changes_the_key(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_a_flag_that_changes_programs_changes_the_key(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.delenv(name, raising=False)
     before = key_of(layer())
     monkeypatch.setenv(name, value)
@@ -141,18 +148,28 @@ def test_a_flag_that_changes_programs_changes_the_key(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("folder", known.MAKERS)
 def test_changed_source_changes_the_key(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     before, digest = key_of(layer()), objects.folder_digest
-    monkeypatch.setattr(objects, "folder_digest", lambda name: digest(name) + "changed" * (name == folder))
+    monkeypatch.setattr(
+        objects, "folder_digest", lambda name: digest(name) + "changed" * (name == folder)
+    )
     objects.build_identity.cache_clear()
     assert key_of(layer()) != before
     objects.build_identity.cache_clear()
 
 
-def test_a_digest_sees_every_byte_and_every_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_digest_sees_every_byte_and_every_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(objects, "PACKAGE", str(tmp_path))
     (tmp_path / "models" / "deep").mkdir(parents=True)
     digest = objects.folder_digest.__wrapped__
     seen = []
-    for path, text in (("a.py", "x = 1"), ("a.py", "x = 2"), ("b.py", ""), ("deep/c.py", "y"), ("c.py", "y")):
+    for path, text in (
+        ("a.py", "x = 1"),
+        ("a.py", "x = 2"),
+        ("b.py", ""),
+        ("deep/c.py", "y"),
+        ("c.py", "y"),
+    ):
         (tmp_path / "models" / path).write_text(text)
         seen.append(digest("models"))
     (tmp_path / "models/b.py").unlink()
@@ -166,10 +183,20 @@ def test_a_digest_sees_every_byte_and_every_file(monkeypatch: pytest.MonkeyPatch
 def test_every_folder_that_can_shape_a_trace_is_in_the_key() -> None:
     root = Path(td.__file__).parent
     folders = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
-    assert folders - set(known.MAKERS) == {"cli", "compat", "explain", "formats", "hub", "optim", "text"}
+    assert folders - set(known.MAKERS) == {
+        "cli",
+        "compat",
+        "explain",
+        "formats",
+        "hub",
+        "optim",
+        "text",
+    }
 
 
-def test_a_damaged_note_is_ignored_and_written_again(own_cache: ObjectCache, tmp_path: Path) -> None:
+def test_a_damaged_note_is_ignored_and_written_again(
+    own_cache: ObjectCache, tmp_path: Path
+) -> None:
     want = results(layer().known())
     key = key_of(layer())
     (entry,) = (tmp_path / "cache").glob(f"{key}*")
@@ -225,7 +252,9 @@ def test_one_array_used_twice_is_one_constant() -> None:
         assert made.traced == times
 
 
-def test_flags_that_watch_get_a_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_that_watch_get_a_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     results(layer().known())
     monkeypatch.setenv("TETRAD_SHOW", "graph")
     made = layer()

@@ -1,4 +1,5 @@
-"""Graphs with a known way of being fused and lowered: compiled = evaluator to the bit = reference, at telling sizes."""
+"""Graphs with a known way of being fused and lowered: compiled = evaluator to the bit = reference,
+at telling sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,22 @@ import pytest
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tetrad.compiler.driver import Compiled, compile_graph, programs_of
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tetrad.core.sizes import Shape
 from tetrad.graph.build import make_constant, make_graph
 from tetrad.graph.evaluate import evaluate
@@ -51,7 +67,9 @@ def compiled_from(build: Build, specs: Sequence[Spec]) -> Compiled:
     return compile_graph(make_graph("f", inputs, [made] if isinstance(made, Node) else list(made)))
 
 
-def check(build: Build, *specs: Spec, arrays: list[np.ndarray] | None = None, units: float = 0) -> Compiled:
+def check(
+    build: Build, *specs: Spec, arrays: list[np.ndarray] | None = None, units: float = 0
+) -> Compiled:
     """`units`: how many eps of 1 + |x| a result may be from the reference; 0 is exact."""
     compiled = compiled_from(build, specs)
     for program in programs_of(compiled.lowered):
@@ -74,7 +92,7 @@ def kernels(compiled: Compiled) -> list[str]:
     return [program.name for program in programs_of(compiled.lowered)]
 
 
-# -- rows -------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 def spread(x: Node, shape: Shape) -> Node:
@@ -97,7 +115,9 @@ def layer_norm(x: Node) -> tuple[Node, Node]:
 
     mean = divide(reshape(reduce_sum(x, axes=last), shape=ones), number(shape[-1]))
     centred = subtract(x, expand(mean, shape=shape))
-    variance = divide(reshape(reduce_sum(square(centred), axes=last), shape=ones), number(shape[-1]))
+    variance = divide(
+        reshape(reduce_sum(square(centred), axes=last), shape=ones), number(shape[-1])
+    )
     return divide(centred, expand(sqrt(add(variance, number(1e-5))), shape=shape)), mean
 
 
@@ -118,19 +138,28 @@ def test_sums_over_rows_and_columns(n: int) -> None:
 
 
 def test_sum_and_maximum_of_one_array_share_a_sweep() -> None:
-    made = check(lambda x: (reduce_sum(x, axes=(1,)), reduce_max(x, axes=(1,))), (f32, (2, 300)), units=300)
+    made = check(
+        lambda x: (reduce_sum(x, axes=(1,)), reduce_max(x, axes=(1,))), (f32, (2, 300)), units=300
+    )
     assert len(kernels(made)) == 1
 
 
 def test_a_reduction_of_a_constant() -> None:
-    check(lambda x: add(x, reduce_sum(expand(make_constant(np.float32(0.5)), shape=(2, 64)), axes=(1,))), (f32, (2,)))
+    check(
+        lambda x: add(
+            x, reduce_sum(expand(make_constant(np.float32(0.5)), shape=(2, 64)), axes=(1,))
+        ),
+        (f32, (2,)),
+    )
 
 
-# -- transposes -------------------------------------------------------------------------------------------------------
+# -- transposes ------------------------------------------------------------------------------------
 
 PERMUTED = [
-    ((3, 5), (1, 0)), ((16, 64), (1, 0)), ((17, 65), (1, 0)), ((100, 70), (1, 0)), ((2, 3, 4), (2, 0, 1)),
-    ((5, 33, 17), (0, 2, 1)), ((4, 1, 30), (2, 1, 0)), ((2, 3, 20, 19), (0, 2, 1, 3)), ((20, 3, 65), (2, 1, 0)),
+    ((3, 5), (1, 0)), ((16, 64), (1, 0)), ((17, 65), (1, 0)), ((100, 70), (1, 0)), ((2, 3, 4), (2,
+    0, 1)),
+    ((5, 33, 17), (0, 2, 1)), ((4, 1, 30), (2, 1, 0)), ((2, 3, 20, 19), (0, 2, 1, 3)), ((20, 3, 65),
+    (2, 1, 0)),
     ((2, 3, 4, 5), (1, 2, 0, 3)),
 ]  # fmt: skip
 
@@ -142,22 +171,37 @@ def test_transposes(shape: Shape, perm: tuple[int, ...]) -> None:
     check(lambda x: square(transpose(multiply(x, x), perm=perm)), (f32, shape))
 
 
-# -- matrix products --------------------------------------------------------------------------------------------------
+# -- matrix products -------------------------------------------------------------------------------
 
-PRODUCTS = [(1, 1, 1), (1, 5, 3), (6, 16, 16), (7, 33, 65), (20, 3, 64), (3, 1025, 2), (5, 0, 4), (30, 7, 70)]
+PRODUCTS = [
+    (1, 1, 1),
+    (1, 5, 3),
+    (6, 16, 16),
+    (7, 33, 65),
+    (20, 3, 64),
+    (3, 1025, 2),
+    (5, 0, 4),
+    (30, 7, 70),
+]
 
 
 @pytest.mark.parametrize(("m", "k", "n"), PRODUCTS)
 def test_matrix_products(m: int, k: int, n: int) -> None:
     units = 2.0 * k + 1
     check(matmul, (f32, (m, k)), (f32, (k, n)), units=units)
-    check(lambda a, b: matmul(a, transpose(b, perm=(1, 0))), (f32, (m, k)), (f32, (n, k)), units=units)
-    check(lambda a, b: matmul(transpose(a, perm=(1, 0)), b), (f32, (k, m)), (f32, (k, n)), units=units)
+    check(
+        lambda a, b: matmul(a, transpose(b, perm=(1, 0))), (f32, (m, k)), (f32, (n, k)), units=units
+    )
+    check(
+        lambda a, b: matmul(transpose(a, perm=(1, 0)), b), (f32, (k, m)), (f32, (k, n)), units=units
+    )
     weights = make_constant(random(f32, (k, n)))
     check(lambda a: matmul(a, weights), (f32, (m, k)), units=units)
 
 
-@pytest.mark.parametrize("dtype", [f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, bf16, f16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, bf16, f16], ids=str
+)
 def test_matrix_products_of_other_types(dtype: DType) -> None:
     units = 50 if dtype.is_float else 0
     check(matmul, (dtype, (7, 17)), (dtype, (17, 18)), units=units)
@@ -173,7 +217,7 @@ def test_a_layer_is_one_kernel() -> None:
     assert len(kernels(made)) == 1
 
 
-# -- movement and the rest --------------------------------------------------------------------------------------------
+# -- movement and the rest -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 40), (2, 3, 20), (1,), (4, 17, 3)], ids=str)
@@ -193,14 +237,26 @@ def test_indices() -> None:
     check(lambda x, i: gather(x, i, axis=1), (f32, (20, 3)), (i64, (4,)), arrays=[wide, INDICES])
     for dtype in (f32, f16, bf16, i8):
         rows = random(dtype, (4, 20))
-        check(lambda u, i: scatter_add(u, i, size=3), (dtype, (4, 20)), (i64, (4,)), arrays=[rows, INDICES])
-        check(lambda u, i: scatter_add(u, i, size=3), (dtype, (4,)), (i64, (4,)), arrays=[rows[:, 0].copy(), INDICES])
+        check(
+            lambda u, i: scatter_add(u, i, size=3),
+            (dtype, (4, 20)),
+            (i64, (4,)),
+            arrays=[rows, INDICES],
+        )
+        check(
+            lambda u, i: scatter_add(u, i, size=3),
+            (dtype, (4,)),
+            (i64, (4,)),
+            arrays=[rows[:, 0].copy(), INDICES],
+        )
 
 
 def test_one_element_of_a_line() -> None:
     """A result without axes that is read from somewhere."""
     where = np.array(-2)
-    check(lambda x, i: gather(x, i, axis=0), (f32, (7,)), (i64, ()), arrays=[random(f32, (7,)), where])
+    check(
+        lambda x, i: gather(x, i, axis=0), (f32, (7,)), (i64, ()), arrays=[random(f32, (7,)), where]
+    )
     check(lambda x: reshape(slice_(x, starts=(3,), sizes=(1,), steps=(1,)), shape=()), (f32, (7,)))
 
 
@@ -211,13 +267,18 @@ def test_sums_of_halves_round_once() -> None:
     assert run(made, [updates, np.zeros(9, np.int32)])[0] == 2056
 
 
-@pytest.mark.parametrize(("given", "goal", "bits"), [(f64, f16, 11), (f64, bf16, 8), (i64, bf16, 8), (i32, bf16, 8)])
+@pytest.mark.parametrize(
+    ("given", "goal", "bits"), [(f64, f16, 11), (f64, bf16, 8), (i64, bf16, 8), (i32, bf16, 8)]
+)
 def test_casts_to_halves_round_once(given: DType, goal: DType, bits: int) -> None:
-    """A little above the middle between two halves: through f32 it would be the middle, and go to the even one."""
+    """A little above the middle between two halves: through f32 it would be the middle, and go to
+    the even one."""
     top = 0 if given.is_float else 30 if given is i32 else 60
     middle = 2.0**top + 2.0 ** (top - bits)
     little = 2.0**-40 if given.is_float else 1
-    values = [middle + little, middle - little] if given.is_float else [int(middle) + 1, int(middle) - 1]
+    values = (
+        [middle + little, middle - little] if given.is_float else [int(middle) + 1, int(middle) - 1]
+    )
     check(lambda x: cast(x, dtype=goal), (given, (2,)), arrays=[np.array(values, given.np)])
 
 
@@ -229,9 +290,16 @@ def test_movement() -> None:
     check(lambda a: square(reshape(multiply(a, a), shape=(6, 10))), (f32, (3, 20)))
     check(lambda a: square(reshape(transpose(a, perm=(1, 0)), shape=(6, 10))), (f32, (3, 20)))
     heads = (2, 5, 4, 16)
-    check(lambda a: reshape(transpose(reshape(a, shape=heads), perm=(0, 2, 1, 3)), shape=(8, 5, 16)), (f32, (2, 5, 64)))
+    check(
+        lambda a: reshape(transpose(reshape(a, shape=heads), perm=(0, 2, 1, 3)), shape=(8, 5, 16)),
+        (f32, (2, 5, 64)),
+    )
     check(lambda x, b: add(x, expand(b, shape=(4, 6, 33))), (f32, (4, 6, 33)), (f32, (33,)))
-    check(lambda x, b: add(x, expand(reshape(b, shape=(6, 1)), shape=(4, 6, 33))), (f32, (4, 6, 33)), (f32, (6,)))
+    check(
+        lambda x, b: add(x, expand(reshape(b, shape=(6, 1)), shape=(4, 6, 33))),
+        (f32, (4, 6, 33)),
+        (f32, (6,)),
+    )
 
 
 @pytest.mark.parametrize("dtype", [f16, bf16, i32, i64, u8, u32, i8], ids=str)
@@ -240,12 +308,16 @@ def test_arithmetic_in_every_type(dtype: DType) -> None:
 
 
 def test_results_that_other_results_are_made_of() -> None:
-    made = check(lambda a: (square(a), add(square(a), a), multiply(square(a), add(square(a), a))), (f32, (3, 20)))
+    made = check(
+        lambda a: (square(a), add(square(a), a), multiply(square(a), add(square(a), a))),
+        (f32, (3, 20)),
+    )
     assert len(kernels(made)) == 1
 
 
 def test_a_kernel_does_not_read_back_what_it_writes() -> None:
-    """A result read again inside the same kernel, through a node that is none: it is in a register."""
+    """A result read again inside the same kernel, through a node that is none: it is in a
+    register."""
 
     def build(x: Node) -> list[Node]:
         truth = cast(x, dtype=bool_)
@@ -255,7 +327,8 @@ def test_a_kernel_does_not_read_back_what_it_writes() -> None:
 
 
 def test_a_shared_value_keeps_its_index_space() -> None:
-    """Values are shared by where they stand. An address alone is used again by the next space: the key must hold it."""
+    """Values are shared by where they stand. An address alone is used again by the next space: the
+    key must hold it."""
     k = KernelBuilder("k", 16)
     space = Space(k, Sizes(k), (2, 3), k.global_id())
     held, key = weakref.ref(space), index_key(space.axes()[0])

@@ -58,7 +58,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[tuple[Any, ...], ...], tuple[int, ...]]] =
     "systems": (lambda a, b: td.linalg.solve(a, b), ((20, 3, 3), (20, 3, 1)), ()),
     "recurrence": (lambda c, xs: td.scan(lambda c, x: (c * x, c), c, xs), ((9,), (4, 9)), ()),
     "loops": (loops, ((6,), (5, 6)), ()),
-    "in place": (lambda x: td.fori_loop(0, 3, lambda i, x: td.dynamic_update_slice(x, x[:1], (i,)), x), ((9,),), ()),
+    "in place": (
+        lambda x: td.fori_loop(0, 3, lambda i, x: td.dynamic_update_slice(x, x[:1], (i,)), x),
+        ((9,),),
+        (),
+    ),
     "results": (lambda x: (x, x + 1, x, td.asarray(TABLE), x + 1), ((4, 6),), ()),
     "donated": (lambda x, y: x + y, ((50,), (50,)), (0,)),
     "empty": (lambda x: x[:0] + 1, ((9, 4),), ()),
@@ -77,7 +81,9 @@ def results(program: Compiled | Recalled, graph: Graph, **dims: int) -> list[byt
     g = np.random.default_rng(0)
     shapes = [[bind(n, dims) for n in i.type.shape] for i in graph.inputs]
     arrays = [g.standard_normal(shape).astype(np.float32) for shape in shapes]
-    made = program.run([Storage.from_numpy(a.copy()) for a in arrays], tuple(dims[name] for name in program.dims))
+    made = program.run(
+        [Storage.from_numpy(a.copy()) for a in arrays], tuple(dims[name] for name in program.dims)
+    )
     return [bytes(held.as_numpy(np.dtype(np.uint8), (held.nbytes,))) for held in made]
 
 
@@ -93,14 +99,21 @@ def test_a_new_process_compiles_nothing_and_loads_no_compiler(tmp_path: Path) ->
     lines = [
         "import sys, numpy as np, tetrad as td",
         "f = td.jit(lambda x, w: td.tanh(x @ w))",
-        "print(np.asarray(f(np.ones((8, 40), np.float32), np.eye(40, dtype=np.float32))).tobytes().hex())",
+        "print(np.asarray(f(np.ones((8, 40), np.float32), np.eye(40, "
+        "dtype=np.float32))).tobytes().hex())",
         "print([m for m in ('tetrad.lower.lower', 'tetrad.passes.pipeline') if m in sys.modules])",
         "print('libllvmlite' in open('/proc/self/maps').read())",
     ]
-    environment = {**os.environ, "TETRAD_CACHE_DIR": str(tmp_path / "other"), "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "TETRAD_CACHE_DIR": str(tmp_path / "other"),
+        "PYTHONPATH": str(ROOT),
+    }
     command = [sys.executable, "-c", "\n".join(lines)]
     cold, warm = (
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+        subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
         for _ in range(2)
     )
     assert warm[0] == cold[0]
@@ -125,7 +138,8 @@ def sized_graph(name: str) -> Graph:
 def test_a_recalled_program_serves_every_size(name: str) -> None:
     graph, donated = sized_graph(name), SIZED[name][2]
     first, second = compile_graph(graph, donated), compile_graph(graph, donated)
-    if name == "called":  # a constant right side of a product is packed, so its content is in the program
+    # a constant right side of a product is packed, so its content is in the program
+    if name == "called":
         assert isinstance(second, Compiled)
         return
     assert isinstance(first, Compiled) and isinstance(second, Recalled)
@@ -135,7 +149,9 @@ def test_a_recalled_program_serves_every_size(name: str) -> None:
 
 @pytest.mark.parametrize("byte", range(0, 4000, 97))
 @pytest.mark.parametrize("name", ["elementwise", "large"])
-def test_a_damaged_entry_is_a_compilation(own_cache: ObjectCache, tmp_path: Path, name: str, byte: int) -> None:
+def test_a_damaged_entry_is_a_compilation(
+    own_cache: ObjectCache, tmp_path: Path, name: str, byte: int
+) -> None:
     graph = graph_of(name)
     expected = results(compile_graph(graph), graph)
     for path in (tmp_path / "cache").iterdir():
@@ -166,7 +182,9 @@ def test_the_key_tells_programs_apart() -> None:
     assert program_key(graph, ()) != program_key(graph, (0,))
 
 
-@pytest.mark.parametrize(("name", "value"), [("TETRAD_CHECK", "bounds"), ("TETRAD_TARGET", "x86-64")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("TETRAD_CHECK", "bounds"), ("TETRAD_TARGET", "x86-64")]
+)
 def test_flags_that_change_code_have_programs_of_their_own(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
@@ -177,14 +195,18 @@ def test_flags_that_change_code_have_programs_of_their_own(
 
 
 def test_a_bound_of_a_dim_is_part_of_the_key() -> None:
-    keys = {program_key(td.trace(lambda x: x + 1)(spec(td.Dim("n", max=most))), ()) for most in (64, 65)}
+    keys = {
+        program_key(td.trace(lambda x: x + 1)(spec(td.Dim("n", max=most))), ()) for most in (64, 65)
+    }
     assert None not in keys and len(keys) == 2
 
 
-# -- large constants --------------------------------------------------------------------------------------------------
+# -- large constants -------------------------------------------------------------------------------
 
 
-def with_constants(*arrays: np.ndarray, f: Any = lambda x, *constants: sum(constants, start=x)) -> Graph:
+def with_constants(
+    *arrays: np.ndarray, f: Any = lambda x, *constants: sum(constants, start=x)
+) -> Graph:
     """x and the constants, as a graph."""
     held = {id(a): Array.from_numpy(a) for a in arrays}
     return td.trace(lambda x: f(x, *(held[id(a)] for a in arrays)))(spec(40, 60))
@@ -213,10 +235,14 @@ def test_large_constants_are_used_where_they_lie() -> None:
 
 def test_one_constant_twice_is_not_two_constants() -> None:
     a, b = LARGE[0], LARGE[1]
+
     def subtract(x: Any, *c: Any) -> Any:
         return (x - c[0]) * c[1] - c[2]
 
-    graphs = [with_constants(*arrays, f=subtract) for arrays in ((a, b, a), (a, b, b), (a, a, b), (a, b, a + b))]
+    graphs = [
+        with_constants(*arrays, f=subtract)
+        for arrays in ((a, b, a), (a, b, b), (a, a, b), (a, b, a + b))
+    ]
     assert len({program_key(graph, ()) for graph in graphs}) == len(graphs)
 
 
@@ -269,7 +295,11 @@ def test_a_large_constant_in_another_shape_is_still_that_constant() -> None:
     for array in (LARGE[0], LARGE[1]):
         x = make_parameter(ArrayType(f32, (60, 40)), 0)
         graphs.append(
-            make_graph("turned", [x], [applied("add", x, applied("reshape", make_constant(array), shape=(60, 40)))])
+            make_graph(
+                "turned",
+                [x],
+                [applied("add", x, applied("reshape", make_constant(array), shape=(60, 40)))],
+            )
         )
     assert isinstance(compile_graph(graphs[0]), Compiled)
     program = compile_graph(graphs[1])
@@ -295,13 +325,17 @@ def test_an_op_from_elsewhere_is_compiled_because_its_source_is_not_in_the_key(
 
 
 @pytest.mark.parametrize("name", ["TETRAD_INTERPRET", "TETRAD_CHECK", "TETRAD_SHOW", "TETRAD_DUMP"])
-def test_flags_that_watch_a_compilation_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+def test_flags_that_watch_a_compilation_get_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
     value = {"TETRAD_SHOW": "graph", "TETRAD_DUMP": str(tmp_path)}.get(name, "1")
     monkeypatch.setenv(name, value)
     assert program_key(graph_of("elementwise"), ()) is None
 
 
-def test_without_knowledge_of_the_processor_nothing_is_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_knowledge_of_the_processor_nothing_is_recalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(objects, "processor_identity", lambda: None)
     assert program_key(graph_of("elementwise"), ()) is None
 
@@ -311,7 +345,10 @@ def test_a_trap_names_the_users_line_all_the_same() -> None:
     assert isinstance(compile_graph(graph), Compiled)
     program = compile_graph(graph)
     assert isinstance(program, Recalled)
-    bad = [Storage.from_numpy(np.zeros(5, np.float32)), Storage.from_numpy(np.array([1, 7], np.int32))]
+    bad = [
+        Storage.from_numpy(np.zeros(5, np.float32)),
+        Storage.from_numpy(np.array([1, 7], np.int32)),
+    ]
     with pytest.raises(IndexError, match="7") as caught:
         program.run(bad)
     assert Path(__file__).name in str(caught.value)

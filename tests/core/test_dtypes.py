@@ -70,7 +70,13 @@ def test_python_types_are_narrow() -> None:
 
 def test_complex_types_and_their_parts() -> None:
     assert [t.real for t in (d.c64, d.c128, d.f16, d.i32)] == [d.f32, d.f64, d.f16, d.i32]
-    assert [t.complex for t in (d.f32, d.f64, d.bf16, d.c64, d.c128)] == [d.c64, d.c128, d.c64, d.c64, d.c128]
+    assert [t.complex for t in (d.f32, d.f64, d.bf16, d.c64, d.c128)] == [
+        d.c64,
+        d.c128,
+        d.c64,
+        d.c64,
+        d.c128,
+    ]
     assert [t for t in d.ARRAY_DTYPES if t not in d.REAL_DTYPES] == [d.c64, d.c128]
 
 
@@ -104,7 +110,9 @@ names = [as_dtype(name).name for name in ("bfloat16", "float32")], "ml_dtypes" i
 import ml_dtypes
 print(names, as_dtype(ml_dtypes.bfloat16), as_dtype(ml_dtypes.bfloat16).np)
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "(['bf16', 'f32'], False) bf16 bfloat16"
 
 
@@ -113,7 +121,7 @@ def test_numpy_takes_it_for_its_own(dtype: d.DType) -> None:
     assert np.zeros(3, dtype).dtype == dtype.np  # type: ignore[call-overload]
 
 
-# -- what NumPy says, and names ---------------------------------------------------------------------------------------
+# -- what NumPy says, and names --------------------------------------------------------------------
 
 
 @ARRAYS
@@ -130,12 +138,19 @@ def test_equal_to_what_numpy_has_for_it_either_way_round_and_with_its_hash(dtype
 
 def test_other_spellings_of_numpy() -> None:
     assert [d.i64, d.bool_] == [np.longlong, bool]
-    assert [d.f32, d.f32, d.f64, d.i32] == ["<f4", "single", "double", "int_" if np.int_ is np.int32 else "i4"]
+    assert [d.f32, d.f32, d.f64, d.i32] == [
+        "<f4",
+        "single",
+        "double",
+        "int_" if np.int_ is np.int32 else "i4",
+    ]
     assert d.i8 == "i8" != d.i64  # type: ignore[comparison-overlap]  # ours before NumPy's, to whom it is int64
 
 
-UNLIKE = [None, 3, 1.5, float, int, complex, object, [], {}, (), "nonsense", "", np.floating, np.generic, np.str_,
-          np.dtype(">f4"), np.dtype([("a", "f4")]), np.ones(3), ml_dtypes.int4, ml_dtypes.float8_e4m3fn,
+UNLIKE = [None, 3, 1.5, float, int, complex, object, [], {}, (), "nonsense", "", np.floating,
+np.generic, np.str_,
+          np.dtype(">f4"), np.dtype([("a", "f4")]), np.ones(3), ml_dtypes.int4,
+          ml_dtypes.float8_e4m3fn,
           ml_dtypes.float8_e5m2, np.datetime64]  # fmt: skip
 
 

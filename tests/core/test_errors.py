@@ -1,4 +1,5 @@
-"""core.errors: the text says what, where, and what to do; each error is also the Python error one expects."""
+"""core.errors: the text says what, where, and what to do; each error is also the Python error one
+expects."""
 
 from __future__ import annotations
 
@@ -18,13 +19,19 @@ ALL = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c
 
 def test_the_text_reads_message_place_hint() -> None:
     source = Source("model.py", 41, "attention")
-    error = errors.ShapeError("matmul: inner sizes differ", source=source, hint="transpose one side")
+    error = errors.ShapeError(
+        "matmul: inner sizes differ", source=source, hint="transpose one side"
+    )
     assert str(error) == (
         "matmul: inner sizes differ\n"
         "  in attention, model.py line 41\n"
         "  hint: transpose one side"
     )  # fmt: skip
-    assert (error.message, error.source, error.hint) == ("matmul: inner sizes differ", source, "transpose one side")
+    assert (error.message, error.source, error.hint) == (
+        "matmul: inner sizes differ",
+        source,
+        "transpose one side",
+    )
 
 
 def test_the_public_module_has_every_error_and_no_copies() -> None:
@@ -36,7 +43,8 @@ def test_the_public_module_has_every_error_and_no_copies() -> None:
     "text",
     [
         "import tetrad.errors; tetrad.errors.ShapeError",
-        "from tetrad.errors import ShapeError; import tetrad as td; assert td.errors.ShapeError is ShapeError",
+        "from tetrad.errors import ShapeError; import tetrad as td; assert td.errors.ShapeError is "
+        "ShapeError",
         "import tetrad as td; import tetrad.errors; assert td.errors is tetrad.errors",
     ],
 )
@@ -67,7 +75,9 @@ def test_a_verify_error_leads_with_its_code() -> None:
         (errors.CompileError, RuntimeError),
     ],
 )
-def test_each_is_the_builtin_error_one_expects(error: type[TetradError], builtin: type[Exception]) -> None:
+def test_each_is_the_builtin_error_one_expects(
+    error: type[TetradError], builtin: type[Exception]
+) -> None:
     assert issubclass(error, builtin)
 
 

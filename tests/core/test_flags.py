@@ -13,7 +13,10 @@ from tetrad.core.errors import FlagError
 from tetrad.core.flags import FLAGS, OPTIONS, SERVICE, check_environment, code_key, flag, flag_words
 
 VALID = [
-    *[("TETRAD_SHOW", v) for v in ("", "graph", "graph,passes,kernel,llvm,asm,schedule", "passes:fuse,llvm")],
+    *[
+        ("TETRAD_SHOW", v)
+        for v in ("", "graph", "graph,passes,kernel,llvm,asm,schedule", "passes:fuse,llvm")
+    ],
     *[("TETRAD_CHECK", v) for v in ("", "1", "bounds", "1,bounds")],
     *[("TETRAD_THREADS", v) for v in ("", "1", "1024")],
     *[("TETRAD_TARGET", v) for v in ("host", "x86-64-v3-vnni")],
@@ -58,12 +61,26 @@ def test_bad_values_are_refused_with_the_allowed_ones(name: str, value: str) -> 
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        *[("SHOWW", "SHOW"), ("CACHE", "CACHE_DIR"), ("THREAD", "THREADS"), ("TOPK", "TOP_K"), ("SHWO", "SHOW")],
-        *[("SYSTEM_PROMT", "SYSTEM_PROMPT"), ("MODE", "MODEL"), ("CACHEDIR", "CACHE_DIR"), ("TARGTE", "TARGET")],
+        *[
+            ("SHOWW", "SHOW"),
+            ("CACHE", "CACHE_DIR"),
+            ("THREAD", "THREADS"),
+            ("TOPK", "TOP_K"),
+            ("SHWO", "SHOW"),
+        ],
+        *[
+            ("SYSTEM_PROMT", "SYSTEM_PROMPT"),
+            ("MODE", "MODEL"),
+            ("CACHEDIR", "CACHE_DIR"),
+            ("TARGTE", "TARGET"),
+        ],
     ],
 )
 def test_a_misspelt_flag_is_refused_and_told_the_one_that_was_meant(name: str, meant: str) -> None:
-    with pytest.raises(FlagError, match=rf"unknown flag TETRAD_{name}\n  hint: did you mean TETRAD_{meant}\? flags: "):
+    with pytest.raises(
+        FlagError,
+        match=rf"unknown flag TETRAD_{name}\n  hint: did you mean TETRAD_{meant}\? flags: ",
+    ):
         check_environment({f"TETRAD_{name}": ""})
 
 
@@ -72,25 +89,48 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flags, "WARNINGS", flags.Warnings())
 
 
-# As the documentation of Kubernetes has them ("Discovering services"), for services tetrad, tetrad-api, tetrad-model.
+# As the documentation of Kubernetes has them ("Discovering services"), for services tetrad,
+# tetrad-api, tetrad-model.
 KUBERNETES = [
-    *["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_80_TCP_PROTO"],
+    *[
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "PORT",
+        "PORT_80_TCP",
+        "PORT_80_TCP_PROTO",
+    ],
     *["PORT_80_TCP_PORT", "PORT_80_TCP_ADDR", "PORT_53_UDP_ADDR", "API_PORT", "API_SERVICE_HOST"],
-    *["MODEL_PORT", "MODEL_SERVICE_PORT", "MODELS_PORT_8080_TCP", "SHOW_PORT", "CACHE_PORT", "CACHE_SERVICE_HOST"],
+    *[
+        "MODEL_PORT",
+        "MODEL_SERVICE_PORT",
+        "MODELS_PORT_8080_TCP",
+        "SHOW_PORT",
+        "CACHE_PORT",
+        "CACHE_SERVICE_HOST",
+    ],
 ]
 
 
-@pytest.mark.parametrize("name", [*KUBERNETES, "MEOW", "VERSION", "HOME", "ENV", "ID", "LOG_LEVEL", "API_KEY", "URL"])
+@pytest.mark.parametrize(
+    "name", [*KUBERNETES, "MEOW", "VERSION", "HOME", "ENV", "ID", "LOG_LEVEL", "API_KEY", "URL"]
+)
 def test_a_variable_that_is_none_of_ours_is_told_once_and_stops_nothing(
     name: str, untold: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(3):
         check_environment({f"TETRAD_{name}": "tcp://10.0.0.11:80"})
     told = capsys.readouterr().err
-    assert told == f"tetrad: unknown variable TETRAD_{name} has no effect; `tetrad doctor` lists those that have\n"
+    assert (
+        told
+        == f"tetrad: unknown variable TETRAD_{name} has no effect; `tetrad doctor` lists those "
+        "that have\n"
+    )
 
 
-def test_a_closed_stderr_is_no_reason_to_stop(untold: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stderr_is_no_reason_to_stop(
+    untold: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open(os.devnull, "w") as closed:
         monkeypatch.setattr(sys, "stderr", closed)
     check_environment({"TETRAD_SERVICE_HOST": ""})
@@ -106,7 +146,9 @@ def test_no_known_name_looks_like_a_service(name: str) -> None:
 @pytest.mark.parametrize("text", ["import tetrad; tetrad.zeros", "import tetrad.models.lm"])
 def test_the_package_is_imported_beside_a_service_of_its_name(text: str) -> None:
     given = {f"TETRAD_{name}": "tcp://10.0.0.11:80" for name in KUBERNETES}
-    done = subprocess.run([sys.executable, "-c", text], env=os.environ | given, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=os.environ | given, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == len(KUBERNETES)
 
@@ -120,7 +162,9 @@ def test_words_keep_their_detail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flag_words("TETRAD_SHOW") == {"passes": "fuse", "llvm": ""}
 
 
-def test_the_cache_key_holds_exactly_the_flags_that_change_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_key_holds_exactly_the_flags_that_change_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TETRAD_TARGET", "x86-64-v3")
     monkeypatch.setenv("TETRAD_CHECK", "bounds")
     monkeypatch.setenv("TETRAD_SHOW", "graph")

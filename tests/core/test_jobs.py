@@ -1,4 +1,5 @@
-"""Jobs: every job is done once, whoever does it; errors reach whoever asks; a child process is not left waiting."""
+"""Jobs: every job is done once, whoever does it; errors reach whoever asks; a child process is not
+left waiting."""
 
 import os
 import signal
@@ -51,7 +52,10 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
 def test_no_more_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRAD_THREADS", "1")
     mine, gate, names = Jobs(), threading.Event(), []
-    jobs = [mine.submit(lambda: (gate.wait(), names.append(threading.current_thread().name))) for _ in range(4)]
+    jobs = [
+        mine.submit(lambda: (gate.wait(), names.append(threading.current_thread().name)))
+        for _ in range(4)
+    ]
     assert mine.threads == 1
     gate.set()
     for job in reversed(jobs):  # the last has not begun: it is done here
@@ -106,12 +110,19 @@ def test_a_child_compiles_though_another_thread_was_loading_code() -> None:
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    assert child_says(lambda: bool((np.asarray(td.jit(lambda x: x * 0.4375)(x)) == x * 0.4375).all()))
+    assert child_says(
+        lambda: bool((np.asarray(td.jit(lambda x: x * 0.4375)(x)) == x * 0.4375).all())
+    )
     thread.join()
 
 
 def test_a_child_compiles_the_function_that_another_thread_was_compiling() -> None:
-    x, begun, go, parent = np.arange(3, dtype=np.float32), threading.Event(), threading.Event(), os.getpid()
+    x, begun, go, parent = (
+        np.arange(3, dtype=np.float32),
+        threading.Event(),
+        threading.Event(),
+        os.getpid(),
+    )
 
     def slow(x: td.Array) -> td.Array:
         begun.set()
@@ -131,7 +142,8 @@ def test_a_child_compiles_the_function_that_another_thread_was_compiling() -> No
 def test_threads_compile_side_by_side_and_give_the_same_object() -> None:
     target = host_target()
     text = f'target triple = "{target.triple}"\n' + "\n".join(
-        f"define i64 @f{i}(i64 %x) {{\n  %y = mul i64 %x, {i + 3}\n  ret i64 %y\n}}" for i in range(100)
+        f"define i64 @f{i}(i64 %x) {{\n  %y = mul i64 %x, {i + 3}\n  ret i64 %y\n}}"
+        for i in range(100)
     )
     want = compile_object(text, target)
     jobs = [JOBS.submit(lambda: compile_object(text, target)) for _ in range(16)]

@@ -1,4 +1,5 @@
-"""LAPACK is found beside NumPy, whatever its names and integers look like; its threads come back."""
+"""LAPACK is found beside NumPy, whatever its names and integers look like; its threads come
+back."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def test_a_routine_is_called() -> None:
-    a, pivots, info = np.array([[0.0, 2.0], [4.0, 1.0]]), np.zeros(2, np.int64), np.zeros(1, np.int64)
+    a, pivots, info = (
+        np.array([[0.0, 2.0], [4.0, 1.0]]),
+        np.zeros(2, np.int64),
+        np.zeros(1, np.int64),
+    )
     i = lapack.integer()
     pointers = [x.ctypes.data for x in (a, pivots, info)]
     lapack.invoke(lapack.address("dgetrf"), f"{i}{i}m{i}mm", [2, 2, 2], pointers)
@@ -58,7 +63,9 @@ def test_short_integers(fresh: pytest.MonkeyPatch) -> None:
     factors, pivots = run(compile_graph(graph_of(REGISTRY["lu"], Case((a,)))), [a], threads=2)
     assert (pivots == REGISTRY["lu"](a)[1]).all()
     given = (a, factors, pivots, a[..., :2].copy())
-    (x,) = run(compile_graph(graph_of(REGISTRY["linear_solve"], Case(given))), list(given), threads=2)
+    (x,) = run(
+        compile_graph(graph_of(REGISTRY["linear_solve"], Case(given))), list(given), threads=2
+    )
     np.testing.assert_allclose(x, np.broadcast_to(np.eye(20)[:, :2], x.shape), atol=1e-11)
     assert lapack.thread_function("get")() >= 1
     with lapack.one_thread():
@@ -67,5 +74,7 @@ def test_short_integers(fresh: pytest.MonkeyPatch) -> None:
 
 def test_no_lapack_is_a_clear_error(fresh: pytest.MonkeyPatch) -> None:
     fresh.setattr(lapack, "candidates", lambda: iter(()))
-    with pytest.raises(UnsupportedError, match=r"no LAPACK was found(.|\n)*pip install scipy-openblas32"):
+    with pytest.raises(
+        UnsupportedError, match=r"no LAPACK was found(.|\n)*pip install scipy-openblas32"
+    ):
         lapack.library()

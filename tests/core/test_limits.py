@@ -1,4 +1,5 @@
-"""runtime.limits: threads by flag, affinity and quotas of both versions of cgroups, on trees of files made here."""
+"""runtime.limits: threads by flag, affinity and quotas of both versions of cgroups, on trees of
+files made here."""
 
 from __future__ import annotations
 
@@ -21,8 +22,14 @@ def write(root: Path, files: dict[str, str]) -> Path:
 V1 = "9:name=systemd:/\n3:cpuset:/elsewhere\n2:cpu,cpuacct:/docker/abc\n0::/\n"
 CASES = {
     "no files at all": ({}, None),
-    "v2 without a limit": ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "max 100000\n"}, None),
-    "v2 with a limit": ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "350000 100000\n"}, 3),
+    "v2 without a limit": (
+        {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "max 100000\n"},
+        None,
+    ),
+    "v2 with a limit": (
+        {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "350000 100000\n"},
+        3,
+    ),
     "v2, the parent is tighter": (
         {
             "proc/self/cgroup": "0::/a/b\n",
@@ -35,7 +42,10 @@ CASES = {
         {"proc/self/cgroup": "0::/kubepods/pod1\n", "sys/fs/cgroup/cpu.max": "400000 100000"},
         4,
     ),
-    "less than one core": ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000"}, 1),
+    "less than one core": (
+        {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000"},
+        1,
+    ),
     "v1 with a limit": (
         {
             "proc/self/cgroup": V1,
@@ -61,7 +71,10 @@ CASES = {
         },
         3,
     ),
-    "rubbish": ({"proc/self/cgroup": "x\n\n::\n0::/a\n", "sys/fs/cgroup/a/cpu.max": "lots of it"}, None),
+    "rubbish": (
+        {"proc/self/cgroup": "x\n\n::\n0::/a\n", "sys/fs/cgroup/a/cpu.max": "lots of it"},
+        None,
+    ),
     "a period of zero": ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100 0"}, None),
 }
 
@@ -71,7 +84,9 @@ def test_quota_of_the_cgroup(tmp_path: Path, files: dict[str, str], want: int | 
     assert limits.quota_threads(write(tmp_path, files)) == want
 
 
-def test_never_more_than_the_affinity_or_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_never_more_than_the_affinity_or_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TETRAD_THREADS", raising=False)
     monkeypatch.setattr(limits, "affinity", lambda: 8)
     assert limits.available_threads(tmp_path) == 8
@@ -104,5 +119,7 @@ def test_systems_without_an_affinity_have_all_their_cores(
 
 
 def test_the_affinity_of_the_calling_thread_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits.os, "sched_getaffinity", lambda who: {0, 3, 5} if who == 0 else set(), raising=False)
+    monkeypatch.setattr(
+        limits.os, "sched_getaffinity", lambda who: {0, 3, 5} if who == 0 else set(), raising=False
+    )
     assert limits.affinity() == 3

@@ -35,7 +35,9 @@ OTHERS: dict[str, Callable[[], np.ndarray]] = {
     "a broadcast": lambda: np.broadcast_to(np.ones(3), (2, 3)),
     "a read-only owner": lambda: read_only(np.ones(3)).copy(),
     "a bytearray": lambda: np.frombuffer(bytearray(8), np.uint8),
-    "a read-only view of a bytearray": lambda: np.frombuffer(memoryview(bytearray(8)).toreadonly(), np.uint8),
+    "a read-only view of a bytearray": lambda: np.frombuffer(
+        memoryview(bytearray(8)).toreadonly(), np.uint8
+    ),
     "a writable mapping": lambda: read_only(np.frombuffer(mmap.mmap(-1, 8), np.uint8)),
     "DLPack": lambda: read_only(np.from_dlpack(np.ones(3))),
 }
@@ -63,7 +65,9 @@ def test_a_file_that_is_mapped_for_reading_may_still_change(tmp_path: Path) -> N
     mapped = np.memmap(path, np.float32, "r")
     assert not is_lasting(mapped) and is_lasting(mapped, or_mapped=True)
     copied, shared = td.asarray(mapped), td.asarray(mapped, copy=False)
-    assert np.shares_memory(np.asarray(shared), mapped) and not np.shares_memory(np.asarray(copied), mapped)
+    assert np.shares_memory(np.asarray(shared), mapped) and not np.shares_memory(
+        np.asarray(copied), mapped
+    )
     with path.open("r+b") as file:
         file.write(np.float32(9).tobytes())
     assert copied.tolist() == [0, 1, 2, 3]
@@ -71,10 +75,16 @@ def test_a_file_that_is_mapped_for_reading_may_still_change(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.complex128, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4)])
-def test_a_frozen_array_is_the_array_and_stays_read_only(dtype: type, shape: tuple[int, ...]) -> None:
+def test_a_frozen_array_is_the_array_and_stays_read_only(
+    dtype: type, shape: tuple[int, ...]
+) -> None:
     array = np.ones((*shape, 2), dtype)[..., 1]
     shown = frozen(array)
-    assert shown.dtype == array.dtype and shown.shape == array.shape and shown.tolist() == array.tolist()
+    assert (
+        shown.dtype == array.dtype
+        and shown.shape == array.shape
+        and shown.tolist() == array.tolist()
+    )
     assert np.may_share_memory(shown, array) or not array.size
     for one in (shown, shown.view(), shown.view().base):
         assert isinstance(one, np.ndarray)
@@ -88,7 +98,9 @@ def test_copies_begin_at_a_cache_line_and_bits_are_compared() -> None:
     assert copied.ctypes.data % 64 == 0 and same_bits(array, copied)
     copied[-1] = -0.0  # was +0.0
     assert np.array_equal(array, copied) and not same_bits(array, copied)
-    assert same_bits(np.float32([np.nan]), np.float32([np.nan])) and same_bits(np.ones(()), np.ones(()))
+    assert same_bits(np.float32([np.nan]), np.float32([np.nan])) and same_bits(
+        np.ones(()), np.ones(())
+    )
 
 
 def test_arrays_that_numpy_broadcast_are_taken_without_a_warning() -> None:

@@ -67,10 +67,14 @@ def test_what_the_standard_leaves_open(a: DType, b: DType, want: DType) -> None:
 @pytest.mark.parametrize(
     ("kinds", "want"),
     [
-        ([f16, float], f16), ([f16, int], f16), ([u8, int], u8), ([u8, bool], u8), ([i64, float], f32),
-        ([bool_, int], i32), ([bool_, float], f32), ([f64, float], f64), ([int], i32), ([float, int], f32),
-        ([bool], bool_), ([u16, u32, int], u32), ([complex], c64), ([f32, complex], c64), ([f64, complex], c128),
-        ([i64, complex], c64), ([bool_, complex], c64), ([c128, complex], c128), ([c64, float], c64),
+        ([f16, float], f16), ([f16, int], f16), ([u8, int], u8), ([u8, bool], u8), ([i64, float],
+        f32),
+        ([bool_, int], i32), ([bool_, float], f32), ([f64, float], f64), ([int], i32), ([float,
+        int], f32),
+        ([bool], bool_), ([u16, u32, int], u32), ([complex], c64), ([f32, complex], c64),
+        ([f64, complex], c128),
+        ([i64, complex], c64), ([bool_, complex], c64), ([c128, complex], c128), ([c64, float],
+        c64),
         ([f64, c64, int], c128),
     ],
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Records: what a frozen dataclass with slots does, at a fraction of the cost of making the class."""
+"""Records: what a frozen dataclass with slots does, at a fraction of the cost of making the
+class."""
 
 from __future__ import annotations
 
@@ -71,7 +72,11 @@ def test_repr_leaves_out_what_it_is_told_to():
 
 
 def test_records_do_not_change_and_have_no_other_attributes():
-    for change in (lambda p: setattr(p, "x", 2), lambda p: setattr(p, "z", 2), lambda p: delattr(p, "x")):
+    for change in (
+        lambda p: setattr(p, "x", 2),
+        lambda p: setattr(p, "z", 2),
+        lambda p: delattr(p, "x"),
+    ):
         with pytest.raises(AttributeError, match="records do not change"):
             change(Base(1))
     assert not hasattr(Base(1), "__dict__")

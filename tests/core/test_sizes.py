@@ -1,4 +1,5 @@
-"""core.sizes: symbolic sizes obey the laws of integer arithmetic, and binding them commutes with it."""
+"""core.sizes: symbolic sizes obey the laws of integer arithmetic, and binding them commutes with
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ DIMS = [Dim(name, max=limit) for name, limit in LIMITS.items()]
 numbers = st.integers(-5, 5)
 sizes: st.SearchStrategy[Size] = st.recursive(
     numbers | st.sampled_from(DIMS),
-    lambda inner: st.builds(lambda op, x, y: op(x, y), st.sampled_from([operator.add, operator.mul]), inner, inner),
+    lambda inner: st.builds(
+        lambda op, x, y: op(x, y), st.sampled_from([operator.add, operator.mul]), inner, inner
+    ),
     max_leaves=6,
 )
 values = st.fixed_dictionaries({name: st.integers(1, limit) for name, limit in LIMITS.items()})
@@ -143,11 +146,27 @@ def test_a_dim_needs_a_positive_maximum() -> None:
 
 def test_python_cannot_ask_for_the_value_of_a_symbolic_size() -> None:
     n = Dim("n", max=9)
-    for ask in (lambda: n > 3, lambda: n <= 3, lambda: range(n), lambda: int(n), lambda: math.sqrt(n), lambda: [1][n]):
+    for ask in (
+        lambda: n > 3,
+        lambda: n <= 3,
+        lambda: range(n),
+        lambda: int(n),
+        lambda: math.sqrt(n),
+        lambda: [1][n],
+    ):
         with pytest.raises(TraceError, match=r"the size n is only known when the program runs"):
             ask()
-    for ask in (lambda: n * 0.5, lambda: 0.5 + n, lambda: n - 1.5, lambda: 1.5 - n, lambda: 1 / n, lambda: n % 2.0):
-        with pytest.raises(ShapeError, match=r"(?s)symbolic size n.*td.asarray\(x.shape\[0\]\) is a number"):
+    for ask in (
+        lambda: n * 0.5,
+        lambda: 0.5 + n,
+        lambda: n - 1.5,
+        lambda: 1.5 - n,
+        lambda: 1 / n,
+        lambda: n % 2.0,
+    ):
+        with pytest.raises(
+            ShapeError, match=r"(?s)symbolic size n.*td.asarray\(x.shape\[0\]\) is a number"
+        ):
             ask()
 
 

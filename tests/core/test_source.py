@@ -9,10 +9,13 @@ from tetrad.core.source import PACKAGE_DIR, Source, taken_from, user_source
 
 
 def through_the_package(depth: int) -> Callable[[], Source | None]:
-    """A function that asks for the user's line from `depth` frames whose code claims to be the package's."""
+    """A function that asks for the user's line from `depth` frames whose code claims to be the
+    package's."""
     ask = user_source
     for level in range(depth):
-        code = compile("def step():\n    return ask()\n", f"{PACKAGE_DIR}ops/level{level}.py", "exec")
+        code = compile(
+            "def step():\n    return ask()\n", f"{PACKAGE_DIR}ops/level{level}.py", "exec"
+        )
         namespace = {"ask": ask}
         exec(code, namespace)
         ask = namespace["step"]

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from tetrad.core import tree
 from tetrad.core.errors import TraceError
-from tetrad.core.tree import flatten, refuse_cycle, register, register_dataclass, tree_map, unflatten
+from tetrad.core.tree import (
+    flatten,
+    refuse_cycle,
+    register,
+    register_dataclass,
+    tree_map,
+    unflatten,
+)
 
 
 class Point(NamedTuple):
@@ -107,19 +114,28 @@ def test_dicts_of_other_kinds_keep_their_kind() -> None:
     leaves, shape = flatten(defaultdict(list, b=1, a=2))
     assert leaves == [2, 1]
     made = unflatten(shape, leaves)
-    assert (type(made), made["c"], list(shape.leaf_names())) == (defaultdict, [], ["['a']", "['b']"])
+    assert (type(made), made["c"], list(shape.leaf_names())) == (
+        defaultdict,
+        [],
+        ["['a']", "['b']"],
+    )
 
 
 def test_the_names_of_jax_tree() -> None:
     model = {"w": 1, "b": [2, None]}
-    assert tree.map(lambda x: x + 1, model) == {"w": 2, "b": [3, None]} and tree.leaves(model) == [2, 1]
+    assert tree.map(lambda x: x + 1, model) == {"w": 2, "b": [3, None]} and tree.leaves(model) == [
+        2,
+        1,
+    ]
     assert tree.unflatten(tree.structure(model), [4, 5]) == {"w": 5, "b": [4, None]}
 
 
 def test_a_container_in_itself_is_refused() -> None:
     inside: list[Any] = [1, {"here": []}]
     inside[1]["here"].append(inside)
-    with pytest.raises(TraceError, match=r"^a (list|dict) contains itself\n  in .*\n  hint: trees of arrays end"):
+    with pytest.raises(
+        TraceError, match=r"^a (list|dict) contains itself\n  in .*\n  hint: trees of arrays end"
+    ):
         flatten({"w": inside})
 
 
@@ -132,8 +148,14 @@ def test_a_container_met_twice_is_no_circle() -> None:
 def test_parts_that_are_leaves_as_they_are() -> None:
     model = {"a": None, "b": (1, [2])}
     assert tree.leaves(model, is_leaf=lambda part: part is None) == [None, 1, 2]
-    assert tree.map(lambda x: 0 if x is None else x, model, is_leaf=lambda x: x is None) == {"a": 0, "b": (1, [2])}
-    assert tree.map(lambda p, q: (p, q), model, model, is_leaf=lambda x: isinstance(x, tuple))["b"] == ((1, [2]),) * 2
+    assert tree.map(lambda x: 0 if x is None else x, model, is_leaf=lambda x: x is None) == {
+        "a": 0,
+        "b": (1, [2]),
+    }
+    assert (
+        tree.map(lambda p, q: (p, q), model, model, is_leaf=lambda x: isinstance(x, tuple))["b"]
+        == ((1, [2]),) * 2
+    )
     assert tree.structure(model, is_leaf=lambda part: isinstance(part, dict)) == tree.structure(0)
 
 

@@ -1,6 +1,7 @@
 """The package `bochscpu`, also where the C library is older than the one it was built with.
 
-Release 0.4.0 asks for two functions by names that glibc has since 2.38; before, a C compiler makes them.
+Release 0.4.0 asks for two functions by names that glibc has since 2.38; before, a C compiler makes
+them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""A plugin of pytest: tests run as on the processor named by EMULATED, whose code runs in an emulator.
+"""A plugin of pytest: tests run as on the processor named by EMULATED, whose code runs in an
+emulator.
 
     EMULATED=icelake-client python -m pytest -p tests.emulated.plugin tests/backends/llvm
 
-The compiler sees that processor's name and features, so it makes the code that it would make there. Calls of compiled
-code go to `Processor.call`; the native loop is such code too. Workers are not emulated: every run is alone.
+The compiler sees that processor's name and features, so it makes the code that it would make there.
+Calls of compiled code go to `Processor.call`; the native loop is such code too. Workers are not
+emulated: every run is alone.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from tetrad.backends.cpu import isa as targets
 from tetrad.backends.cpu import pool
 
 PROCESSOR = pytest.StashKey[Processor]()
-DEFECTS = {"[bitwise_right_shift-i64]": "Bochs shifts by 64 places as by none"}  # of the emulator; the test may pass
+# of the emulator; the test may pass
+DEFECTS = {"[bitwise_right_shift-i64]": "Bochs shifts by 64 places as by none"}
 CALLERS = (
     "tetrad.backends.cpu.pool",
     "tetrad.compiler.check",
@@ -41,9 +44,13 @@ class EmulatedCalls:
     def __getattr__(self, name: str) -> object:
         return getattr(ctypes, name)
 
-    def CFUNCTYPE(self, result: type | None, *arguments: type) -> Callable[[int], Callable[..., int]]:
+    def CFUNCTYPE(
+        self, result: type | None, *arguments: type
+    ) -> Callable[[int], Callable[..., int]]:
         def function(address: int) -> Callable[..., int]:
-            return lambda *values: self.converted(result, self.processor.call(address, *map(integer, values)))
+            return lambda *values: self.converted(
+                result, self.processor.call(address, *map(integer, values))
+            )
 
         return function
 
@@ -88,7 +95,9 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"emulated: {os.environ['EMULATED']}, {' '.join(name for name in found if found[name])}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     terminalreporter.write_line(f"{config.stash[PROCESSOR].calls} calls ran in the emulator")
 
 

@@ -1,4 +1,5 @@
-"""bisect: sound programs agree at every station; a fault planted in a station is found there, with the user's line."""
+"""bisect: sound programs agree at every station; a fault planted in a station is found there, with
+the user's line."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from tetrad.schedule.plan import Life, Plan
 
 @pytest.fixture(autouse=True)
 def own_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels are compiled anew and kept nowhere: code from a faulty emitter must not be found by other tests."""
+    """Kernels are compiled anew and kept nowhere: code from a faulty emitter must not be found by
+    other tests."""
     monkeypatch.setattr(objects, "disk_cache", lambda: ObjectCache(None))
     monkeypatch.setattr(driver, "KERNELS", kernels.Kernels(objects.Objects()))
 
@@ -46,14 +48,19 @@ SOUND: list[tuple[Callable[..., Any], list[np.ndarray]]] = [
     (lambda x: td.floor(td.exp(x) * 10).astype(td.int32) % 7 == 3, arrays((100,))),
     (lambda x: td.sqrt(x - 1) / 0, arrays((100,))),
     (lambda x: (x * 2).at[2].set(5.0) + 1, arrays((8, 4))),
-    (lambda x: td.scan(lambda c, i: (c.at[i].add(7.0), td.sum(c)), x * 3, td.arange(4)), arrays((8, 4))),
+    (
+        lambda x: td.scan(lambda c, i: (c.at[i].add(7.0), td.sum(c)), x * 3, td.arange(4)),
+        arrays((8, 4)),
+    ),
     (lambda a, b: td.linalg.solve(a + 9 * td.eye(4), b), arrays((4, 4), (4,))),
     (lambda x: td.concat([x + 1] * 20 + [x], axis=1) * 2, arrays((3, 5))),
 ]
 
 
 @pytest.mark.parametrize(("function", "given"), SOUND)
-def test_sound_programs_agree_at_every_station(function: Callable[..., Any], given: list[np.ndarray]) -> None:
+def test_sound_programs_agree_at_every_station(
+    function: Callable[..., Any], given: list[np.ndarray]
+) -> None:
     found = bisect(function)(*given)
     assert found.agrees and found.station is None, found
     assert [c.station for c in found.checked] == ["trace", "passes", "lower", "codegen", "schedule"]
@@ -97,7 +104,9 @@ def test_a_wrong_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         """x * y -> x"""
         return x
 
-    monkeypatch.setattr(pipeline, "PIPELINE", (*pipeline.PIPELINE, pipeline.Pass("wrong", wrong.apply)))
+    monkeypatch.setattr(
+        pipeline, "PIPELINE", (*pipeline.PIPELINE, pipeline.Pass("wrong", wrong.apply))
+    )
     found = bisect(squares)(*arrays((37,)))
     assert found.station == "passes" and found.difference is not None
     assert "pass wrong, rule wrong.drop_a_factor: multiply f32[37] -> tanh" in found.difference.what
@@ -142,11 +151,18 @@ def test_a_wrong_emitter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(rules.table, n.Binary, swapped)
     found = bisect(lambda x: x * (x - 3))(*arrays((37,)))
     assert found.station == "codegen" and found.difference is not None
-    assert "one thread" in found.difference.what and "37 of 37 elements differ" in found.difference.detail
+    assert (
+        "one thread" in found.difference.what
+        and "37 of 37 elements differ" in found.difference.detail
+    )
 
 
-@pytest.mark.parametrize(("at", "where"), [(40, "12 bytes after its end"), (-2, "8 bytes before it")])
-def test_a_write_beside_an_array_is_named(monkeypatch: pytest.MonkeyPatch, at: int, where: str) -> None:
+@pytest.mark.parametrize(
+    ("at", "where"), [(40, "12 bytes after its end"), (-2, "8 bytes before it")]
+)
+def test_a_write_beside_an_array_is_named(
+    monkeypatch: pytest.MonkeyPatch, at: int, where: str
+) -> None:
     sound = rules.table[n.Store]
 
     def strays(cg: Any, node: Any) -> Any:

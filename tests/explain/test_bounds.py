@@ -1,4 +1,5 @@
-"""bounds: the distance allowed is zero where everything is exact, covers real rounding, and is small."""
+"""bounds: the distance allowed is zero where everything is exact, covers real rounding, and is
+small."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tetrad.explain.bounds import bounded_graph
 from tetrad.explain.compare import told_apart
 
 
-def bounded(function: Callable[..., Any], *given: np.ndarray, stated: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def bounded(
+    function: Callable[..., Any], *given: np.ndarray, stated: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     return bounded_graph(td.trace(function)(*map(td.asarray, given)), given, {}, stated)[0]
 
 
@@ -35,9 +38,17 @@ def test_stated_units_pass_through_what_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [softmax, lambda x: td.sum(td.exp(x)), lambda x: x @ x.T, lambda x: td.cumulative_sum(x, axis=0)]
+    "function",
+    [
+        softmax,
+        lambda x: td.sum(td.exp(x)),
+        lambda x: x @ x.T,
+        lambda x: td.cumulative_sum(x, axis=0),
+    ],
 )
-def test_rounding_stays_within_the_distance_and_the_distance_stays_small(function: Callable[..., Any]) -> None:
+def test_rounding_stays_within_the_distance_and_the_distance_stays_small(
+    function: Callable[..., Any],
+) -> None:
     (x,) = arrays((60, 90))
     value, distance = bounded(function, x)
     wide, _ = bounded(function, x.astype(np.float64))

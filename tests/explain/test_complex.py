@@ -1,4 +1,5 @@
-"""Bisecting programs of complex numbers and Fourier transforms: right ones agree, wrong ones are found."""
+"""Bisecting programs of complex numbers and Fourier transforms: right ones agree, wrong ones are
+found."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ def test_a_forgotten_factor_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_complex_numbers_are_told_apart() -> None:
-    got, want = np.complex64([1, 2j, complex(np.nan, 0)]), np.complex64([1, 2.5j, complex(np.nan, 0)])
+    got, want = (
+        np.complex64([1, 2j, complex(np.nan, 0)]),
+        np.complex64([1, 2.5j, complex(np.nan, 0)]),
+    )
     assert told_apart(want, want) is None
     assert told_apart(got, want) == "element [1] is 2j, it should be 2.5j; 1 of 3 elements differ"
     assert told_apart(got, want, 0.6) is None

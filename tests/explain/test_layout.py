@@ -29,7 +29,9 @@ def test_random_graphs(seed: int, count: int) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-100, 100), st.floats(0, 10)), max_size=30))
-def test_positions_keep_their_distance_and_move_no_more_than_they_must(pairs: list[tuple[float, float]]) -> None:
+def test_positions_keep_their_distance_and_move_no_more_than_they_must(
+    pairs: list[tuple[float, float]],
+) -> None:
     wanted, distance = [w for w, _ in pairs], [d for _, d in pairs]
     got = spread(wanted, distance)
     assert all(b - a >= d - 1e-9 for a, b, d in zip(got, got[1:], distance[1:], strict=False))

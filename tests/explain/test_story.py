@@ -1,4 +1,5 @@
-"""explain: the report and the page tell what was compiled, moved and timed, and why it was compiled."""
+"""explain: the report and the page tell what was compiled, moved and timed, and why it was
+compiled."""
 
 from __future__ import annotations
 
@@ -24,15 +25,29 @@ from tetrad.explain.story import best_times, explain
 def test_the_report_tells_kernels_memory_and_stages() -> None:
     story = td.explain(mix)(*mix_arguments())
     text = str(story)
-    assert text.startswith("mix(x: f32[5,8], w: f32[8,6], v: f32[8,6])\n  compiled now: first call\n")
+    assert text.startswith(
+        "mix(x: f32[5,8], w: f32[8,6], v: f32[8,6])\n  compiled now: first call\n"
+    )
     for kernel in story.kernels:
         assert kernel.ns > 0 and kernel.nbytes > 0 and kernel.threads == 1
         assert kernel.name[:40] in text
-    for word in ("optimised graph", "groups", "arena", "time per stage", "trace", "roofs of this machine"):
+    for word in (
+        "optimised graph",
+        "groups",
+        "arena",
+        "time per stage",
+        "trace",
+        "roofs of this machine",
+    ):
         assert word in text
     assert story.arena_bytes <= story.intermediate_bytes + 64 * len(story.lives)
     assert story.kernels[0].nbytes == 4 * (5 * 8 + 8 * 6 + 5 * 6)
-    assert story.origins.get("compiled", 0) + story.origins.get("disk", 0) + story.origins.get("process", 0) > 0
+    assert (
+        story.origins.get("compiled", 0)
+        + story.origins.get("disk", 0)
+        + story.origins.get("process", 0)
+        > 0
+    )
 
 
 def test_a_branch_that_is_not_taken_has_no_rates(tmp_path: Path) -> None:
@@ -53,8 +68,11 @@ def test_reductions_are_told_with_their_operations_and_the_bytes_they_touch() ->
 
 
 def test_scratch_is_told_for_each_thread() -> None:
-    """Chains and sums that wait between blocks of k are the most of it; whatever the sizes, a few megabytes."""
-    story = td.explain(lambda a, b: a @ b)(np.zeros((1040, 2050), np.float32), np.zeros((2050, 520), np.float32))
+    """Chains and sums that wait between blocks of k are the most of it; whatever the sizes, a few
+    megabytes."""
+    story = td.explain(lambda a, b: a @ b)(
+        np.zeros((1040, 2050), np.float32), np.zeros((2050, 520), np.float32)
+    )
     assert 1 << 16 < story.scratch_bytes < 6 << 20
     assert "\n  scratch " in str(story) and " for each thread\n" in str(story)
 
@@ -70,9 +88,17 @@ def test_a_second_call_is_not_new_and_a_third_says_what_changed() -> None:
     f = td.jit(softmax)
     assert explain(f)(*arrays((4, 30))).is_new
     again = explain(f)(*arrays((4, 30)))
-    assert not again.is_new and "already compiled in this process" in str(again) and "trace" not in again.stages
+    assert (
+        not again.is_new
+        and "already compiled in this process" in str(again)
+        and "trace" not in again.stages
+    )
     other = explain(f)(*arrays((4, 31)))
-    assert other.is_new and other.why[0] == "x is f32[4,31], it was f32[4,30]" and "only sizes differ" in other.why[1]
+    assert (
+        other.is_new
+        and other.why[0] == "x is f32[4,31], it was f32[4,30]"
+        and "only sizes differ" in other.why[1]
+    )
     wide = explain(f)(arrays((4, 31))[0].astype(np.float64))
     assert wide.why == ("x is f64[4,31], it was f32[4,31]",)
 
@@ -182,7 +208,9 @@ def test_the_page_is_one_well_formed_file(tmp_path: Path) -> None:
     checker.feed(text)
     assert checker.open == [] and checker.loads == []
     assert text.count("<tr class=kernel") == len(story.kernels) and text.count("class=edge") > 300
-    assert not re.search(r"\b(?:nan|inf)\b", " ".join(re.findall(r'(?:d|x|y|width|height|points)="([^"]*)"', text)))
+    assert not re.search(
+        r"\b(?:nan|inf)\b", " ".join(re.findall(r'(?:d|x|y|width|height|points)="([^"]*)"', text))
+    )
 
 
 def test_names_on_the_page_are_escaped(tmp_path: Path) -> None:
@@ -194,9 +222,15 @@ def test_names_on_the_page_are_escaped(tmp_path: Path) -> None:
 
 
 def test_no_kernel_is_above_the_roof_on_a_busy_machine() -> None:
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    others = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in os.sched_getaffinity(0)
+    ]
     try:
-        stories = [explain(lambda x, w: softmax(softmax(x @ w) @ w))(*arrays((96, 200), (200, 200))) for _ in range(3)]
+        stories = [
+            explain(lambda x, w: softmax(softmax(x @ w) @ w))(*arrays((96, 200), (200, 200)))
+            for _ in range(3)
+        ]
     finally:
         for other in others:
             other.kill()
@@ -204,7 +238,9 @@ def test_no_kernel_is_above_the_roof_on_a_busy_machine() -> None:
     assert all(0 < kernel.share <= 1 for story in stories for kernel in story.kernels)
     assert all(kernel.ns > 300 for story in stories for kernel in story.kernels)
     assert any(story.is_busy for story in stories)
-    assert all(("other programs took processors" in str(story)) == story.is_busy for story in stories)
+    assert all(
+        ("other programs took processors" in str(story)) == story.is_busy for story in stories
+    )
 
 
 def test_a_run_that_was_held_up_does_not_count() -> None:

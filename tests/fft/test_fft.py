@@ -16,7 +16,12 @@ from tetrad.core.errors import DtypeError, ShapeError, TetradError
 
 Array = np.ndarray
 NORMS = ("backward", "ortho", "forward")
-EPS = {np.dtype(np.complex64): 2e-6, np.dtype(np.complex128): 4e-15, np.dtype(np.float32): 2e-6, np.dtype(float): 4e-15}
+EPS = {
+    np.dtype(np.complex64): 2e-6,
+    np.dtype(np.complex128): 4e-15,
+    np.dtype(np.float32): 2e-6,
+    np.dtype(float): 4e-15,
+}
 
 
 def numbers(*shape: int, dtype: Any = np.complex64, seed: int = 0) -> Array:
@@ -32,7 +37,7 @@ def close(got: Any, want: Any, within: float | None = None) -> None:
     assert np.linalg.norm(got - want) <= limit * np.linalg.norm(want) + 1e-30
 
 
-# -- against NumPy ----------------------------------------------------------------------------------------------------
+# -- against NumPy ---------------------------------------------------------------------------------
 
 ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 MANY = ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
@@ -114,10 +119,15 @@ def test_names_and_settings_are_the_array_apis() -> None:
     shifts = {"fftfreq", "rfftfreq", "fftshift", "ifftshift"}
     assert {*ONE, *MANY, *shifts} < set(dir(td.fft))
     for name in ONE:
-        assert list(inspect.signature(getattr(td.fft, name)).parameters) == ["x", "n", "axis", "norm"]
+        assert list(inspect.signature(getattr(td.fft, name)).parameters) == [
+            "x",
+            "n",
+            "axis",
+            "norm",
+        ]
 
 
-# -- vectors of the specification, 4.1 --------------------------------------------------------------------------------
+# -- vectors of the specification, 4.1 -------------------------------------------------------------
 
 ROOT3 = 1.7320508
 VECTORS = [
@@ -154,17 +164,24 @@ def test_norms_of_real_blocks(norm: str) -> None:
     z, n = numbers(2, 6, dtype=np.complex128), 6
     block = np.concatenate([z.real, z.imag], -1)
     for inverse in (False, True):
-        scale = {"none": 1, "ortho": n**-0.5}.get(norm, 1 / n if (norm == "backward") == inverse else 1)
+        scale = {"none": 1, "ortho": n**-0.5}.get(
+            norm, 1 / n if (norm == "backward") == inverse else 1
+        )
         want = (np.fft.ifft(z) * n if inverse else np.fft.fft(z)) * scale
-        close(td.fft.real_block(block, inverse=inverse, norm=norm), np.concatenate([want.real, want.imag], -1))
+        close(
+            td.fft.real_block(block, inverse=inverse, norm=norm),
+            np.concatenate([want.real, want.imag], -1),
+        )
 
 
 def test_a_real_block_is_even() -> None:
-    with pytest.raises(ShapeError, match=r"real_block: the last axis holds real, then imaginary parts.*f32\[5\]"):
+    with pytest.raises(
+        ShapeError, match=r"real_block: the last axis holds real, then imaginary parts.*f32\[5\]"
+    ):
         td.fft.real_block(np.ones(5, np.float32))
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def matrix(function: Callable[[Array], Any], count: int, unit: complex) -> Array:
@@ -226,7 +243,9 @@ LOSSES = {
 @pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "compiled"])
 def test_gradients_are_differences(name: str, run: Callable[..., Any]) -> None:
     loss, x, step = LOSSES[name], numbers(6, dtype=np.float64), 1e-6
-    differences = [(float(loss(x + step * e)) - float(loss(x - step * e))) / (2 * step) for e in np.eye(6)]
+    differences = [
+        (float(loss(x + step * e)) - float(loss(x - step * e))) / (2 * step) for e in np.eye(6)
+    ]
     np.testing.assert_allclose(run(td.grad(loss))(x), differences, rtol=1e-7, atol=1e-7)
 
 
@@ -236,13 +255,14 @@ def test_second_derivatives() -> None:
     np.testing.assert_allclose(hessian, 5 * np.eye(5), atol=1e-12)
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ONE)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_a_batch_is_a_loop(name: str, axis: int) -> None:
     x = operand(name, 4, 5, 6, wide=True)
+
     def function(row: Any) -> Any:
         return getattr(td.fft, name)(row, axis=axis % 2)
 
@@ -274,7 +294,7 @@ def test_an_empty_batch_is_empty() -> None:
     assert td.fft.fft(x).shape == td.jit(td.fft.fft)(x).shape == (0, 8)
 
 
-# -- one stage of radix 2, specification 4.2 --------------------------------------------------------------------------
+# -- one stage of radix 2, specification 4.2 -------------------------------------------------------
 
 
 def stage_vectors(n: int, stage: int) -> tuple[Array, Array]:
@@ -302,7 +322,9 @@ def test_all_stages_are_a_transform(run: Callable[..., Any]) -> None:
 
     def transform(state: Any) -> Any:
         for stage in range(3):
-            state = td.fft.butterfly_stage(state, ones, zeros, *stage_vectors(n, stage), stage=stage, n_fft=n)
+            state = td.fft.butterfly_stage(
+                state, ones, zeros, *stage_vectors(n, stage), stage=stage, n_fft=n
+            )
         return state
 
     got = np.asarray(run(transform)(np.stack([z.real, z.imag], -1)[:, order]))
@@ -326,7 +348,9 @@ def test_gradients_of_a_stage_are_those_of_the_specification() -> None:
     gate, rev = np.array([1.0, 0, 1, 1]), np.array([0.0, 1, 1, 0])
     parts = (np.stack([z.real, z.imag], -1), gate, rev, w.real.copy(), w.imag.copy())
     _, pull = td.vjp(lambda *a: td.fft.butterfly_stage(*a, stage=stage, n_fft=8), *parts)
-    d_state, d_gate, d_rev, d_re, d_im = (np.asarray(d) for d in pull(np.stack([g.real, g.imag], -1)))
+    d_state, d_gate, d_rev, d_re, d_im = (
+        np.asarray(d) for d in pull(np.stack([g.real, g.imag], -1))
+    )
     want, d_w = g.copy(), np.zeros(4, complex)
     for f in np.flatnonzero(gate):
         i = f // s * 2 * s + f % s
@@ -350,34 +374,69 @@ def test_gradients_of_a_stage_are_those_of_the_specification() -> None:
     ],
 )
 def test_stages_are_checked(changes: dict[str, Any], message: str) -> None:
-    state, tw = changes.get("state", np.zeros((1, 8, 2), np.float32)), changes.get("tw", np.ones(4, np.float32))
+    state, tw = (
+        changes.get("state", np.zeros((1, 8, 2), np.float32)),
+        changes.get("tw", np.ones(4, np.float32)),
+    )
     ones = np.ones(4, np.float32)
     settings = {"stage": changes.get("stage", 0), "n_fft": changes.get("n_fft", 8)}
     with pytest.raises(TetradError, match=f"butterfly_stage: .*{message}"):
         td.fft.butterfly_stage(state, ones, ones, ones, tw, **settings)
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: td.fft.fft(x, n=0), ShapeError, "fft: the length of a transform is an int, at least 1, got 0"),
-        (lambda x: td.fft.rfft(x, n=2.5), ShapeError, "rfft: the length of a transform is an int, at least 1, got 2.5"),
-        (lambda x: td.fft.ifft(x, axis=2), ShapeError, "ifft: axis 2 is out of range for an array with 2 axes"),
+        (
+            lambda x: td.fft.fft(x, n=0),
+            ShapeError,
+            "fft: the length of a transform is an int, at least 1, got 0",
+        ),
+        (
+            lambda x: td.fft.rfft(x, n=2.5),
+            ShapeError,
+            "rfft: the length of a transform is an int, at least 1, got 2.5",
+        ),
+        (
+            lambda x: td.fft.ifft(x, axis=2),
+            ShapeError,
+            "ifft: axis 2 is out of range for an array with 2 axes",
+        ),
         (
             lambda x: td.fft.fft(x, norm="max"),
             ShapeError,
             "unknown norm 'max'(.|\n)*norms: none, backward, ortho, forward",
         ),
-        (lambda x: td.fft.rfft(x * 1j), DtypeError, r"rfft: takes real numbers, got c64\[2,4\](.|\n)*use fft"),
-        (lambda x: td.fft.irfft(x[:, :1]), ShapeError, "irfft: .* one number along axis 1(.|\n)*n=1"),
-        (lambda x: td.fft.fftn(x, s=(2, 2, 2)), ShapeError, "fftn: 3 lengths for an array with 2 axes"),
+        (
+            lambda x: td.fft.rfft(x * 1j),
+            DtypeError,
+            r"rfft: takes real numbers, got c64\[2,4\](.|\n)*use fft",
+        ),
+        (
+            lambda x: td.fft.irfft(x[:, :1]),
+            ShapeError,
+            "irfft: .* one number along axis 1(.|\n)*n=1",
+        ),
+        (
+            lambda x: td.fft.fftn(x, s=(2, 2, 2)),
+            ShapeError,
+            "fftn: 3 lengths for an array with 2 axes",
+        ),
         (lambda x: td.fft.fftn(x, s=(2,), axes=(0, 1)), ShapeError, "fftn: 1 lengths for 2 axes"),
         (lambda x: td.fft.fftn(x, axes=()), ShapeError, "fftn: needs at least one axis"),
-        (lambda x: td.fft.fft(x[:, :0]), ShapeError, "fft: a transform has at least 1 element, got 0"),
-        (lambda x: td.fft.fftfreq(0), ShapeError, "fftfreq: the length of a transform is an int, at least 1, got 0"),
+        (
+            lambda x: td.fft.fft(x[:, :0]),
+            ShapeError,
+            "fft: a transform has at least 1 element, got 0",
+        ),
+        (
+            lambda x: td.fft.fftfreq(0),
+            ShapeError,
+            "fftfreq: the length of a transform is an int, at least 1, got 0",
+        ),
     ],
 )
 @pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "traced"])
@@ -387,7 +446,9 @@ def test_errors_say_what_to_do(run: Any, call: Any, error: type[Exception], mess
 
 
 def test_a_length_that_is_a_dim_is_refused() -> None:
-    with pytest.raises(ShapeError, match=r"fft: the length of a transform must be a number(.|\n)*other axes"):
+    with pytest.raises(
+        ShapeError, match=r"fft: the length of a transform must be a number(.|\n)*other axes"
+    ):
         td.jit(lambda x: td.fft.fft(x), dims=({0: td.Dim("n", max=9)},))(np.ones(4, np.complex64))
 
 

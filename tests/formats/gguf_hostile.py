@@ -1,4 +1,5 @@
-"""GGUF files made to cost much: each of some kind, of any size. Opened or refused, they take little time and memory.
+"""GGUF files made to cost much: each of some kind, of any size. Opened or refused, they take little
+time and memory.
 
     python -m tests.formats.gguf_hostile FOLDER MEGABYTES [KIND...]
 
@@ -59,13 +60,16 @@ def tensor(name: bytes, dims: tuple[int, ...], format: int, offset: int) -> byte
     return packed(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, format, offset)
 
 
-def repeated(name: str, pattern: bytes, strings_of_it: int, size: int, most: int = 1 << 21) -> bytes:
-    """An array of strings, many times the same few: as many as the file or the limit has room for."""
+def repeated(
+    name: str, pattern: bytes, strings_of_it: int, size: int, most: int = 1 << 21
+) -> bytes:
+    """An array of strings, many times the same few: as many as the file or the limit has room
+    for."""
     times = min((size - ROOM) // len(pattern), most // strings_of_it)
     return array(name, STR, times * strings_of_it, pattern * times)
 
 
-# -- strings ----------------------------------------------------------------------------------------------------------
+# -- strings ---------------------------------------------------------------------------------------
 
 
 @kind
@@ -101,19 +105,23 @@ def many_arrays_of_strings(size: int) -> bytes:
     return with_keys(*(packed(b"k%06d" % i) + one for i in range(min(size // 70, (1 << 14) - 1))))
 
 
-# -- vocabularies -----------------------------------------------------------------------------------------------------
+# -- vocabularies ----------------------------------------------------------------------------------
 
 
 @kind
 def too_many_tokens(size: int) -> bytes:
     merges = strings("tokenizer.ggml.merges", [b"a b"])
-    return vocabulary(repeated("tokenizer.ggml.tokens", packed(b"a"), 1, size, most=(1 << 19) + 1), merges)
+    return vocabulary(
+        repeated("tokenizer.ggml.tokens", packed(b"a"), 1, size, most=(1 << 19) + 1), merges
+    )
 
 
 @kind
 def equal_tokens(size: int) -> bytes:
     merges = strings("tokenizer.ggml.merges", [b"a b"])
-    return vocabulary(repeated("tokenizer.ggml.tokens", packed(b"a"), 1, size, most=1 << 19), merges)
+    return vocabulary(
+        repeated("tokenizer.ggml.tokens", packed(b"a"), 1, size, most=1 << 19), merges
+    )
 
 
 @kind
@@ -145,7 +153,7 @@ def merges_without_tokens(size: int) -> bytes:
     return vocabulary(strings("tokenizer.ggml.tokens", [b"a", b"b"]), merges)
 
 
-# -- arrays and texts -------------------------------------------------------------------------------------------------
+# -- arrays and texts ------------------------------------------------------------------------------
 
 
 @kind
@@ -159,13 +167,18 @@ def arrays_in_arrays(size: int) -> bytes:
 
 @kind
 def too_deep(size: int) -> bytes:
-    return with_keys(packed(b"a") + struct.pack("<I", ARR) + struct.pack("<IQ", ARR, 1) * ((size - ROOM) // 12))
+    return with_keys(
+        packed(b"a") + struct.pack("<I", ARR) + struct.pack("<IQ", ARR, 1) * ((size - ROOM) // 12)
+    )
 
 
 @kind
 def numbers(size: int) -> bytes:
     count = min(size - ROOM, 60 << 20)
-    return with_keys(array("tokenizer.ggml.scores", F32, count // 8, bytes(count // 2)), array("b", BOOL, 9, bytes(9)))
+    return with_keys(
+        array("tokenizer.ggml.scores", F32, count // 8, bytes(count // 2)),
+        array("b", BOOL, 9, bytes(9)),
+    )
 
 
 @kind
@@ -177,7 +190,9 @@ def bools(size: int) -> bytes:
 @kind
 def a_long_template(size: int) -> bytes:
     length = min(size - ROOM, 60 << 20)
-    return with_keys(text("tokenizer.chat_template", b"{{ a }}" * (length // 7 - 1) + "\U0001f600".encode()))
+    return with_keys(
+        text("tokenizer.chat_template", b"{{ a }}" * (length // 7 - 1) + "\U0001f600".encode())
+    )
 
 
 @kind
@@ -196,7 +211,12 @@ def long_names(size: int) -> bytes:
 
 @kind
 def many_keys(size: int) -> bytes:
-    return with_keys(*(packed(b"key.%06d" % i) + struct.pack("<II", U32, i) for i in range(min(size // 26, 1 << 14))))
+    return with_keys(
+        *(
+            packed(b"key.%06d" % i) + struct.pack("<II", U32, i)
+            for i in range(min(size // 26, 1 << 14))
+        )
+    )
 
 
 @kind
@@ -204,13 +224,15 @@ def equal_keys(size: int) -> bytes:
     return with_keys(*[packed(b"key") + struct.pack("<II", U32, 1)] * min(size // 19, 1 << 14))
 
 
-# -- tensors ----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 @kind
 def many_tensors(size: int) -> bytes:
     count = min(size // 96, 1 << 16)
-    made = with_keys(tensors=(tensor(b"blk.%d.x" % i, (2, 2, 1, 1), 0, 32 * i) for i in range(count)))
+    made = with_keys(
+        tensors=(tensor(b"blk.%d.x" % i, (2, 2, 1, 1), 0, 32 * i) for i in range(count))
+    )
     return made + bytes(32 * count + 64)
 
 
@@ -229,7 +251,9 @@ def equal_tensors(size: int) -> bytes:
 def overlapping_tensors(size: int) -> bytes:
     """Each of them half of the file."""
     count, elements = min(size // 128, 1 << 16), size // 8
-    made = with_keys(tensors=(tensor(b"blk.%d.x" % i, (elements,), 0, 32 * i) for i in range(count)))
+    made = with_keys(
+        tensors=(tensor(b"blk.%d.x" % i, (elements,), 0, 32 * i) for i in range(count))
+    )
     return made + bytes(size - len(made))
 
 
@@ -246,16 +270,21 @@ def a_huge_shape(size: int) -> bytes:
 @kind
 def a_huge_alignment(size: int) -> bytes:
     key = packed(b"general.alignment") + struct.pack("<II", U32, 1 << 20)
-    return with_keys(key, tensors=[tensor(b"a", (1,), 0, 0), tensor(b"b", (1,), 0, 1 << 20)]) + bytes(size - ROOM)
+    return with_keys(
+        key, tensors=[tensor(b"a", (1,), 0, 0), tensor(b"b", (1,), 0, 1 << 20)]
+    ) + bytes(size - ROOM)
 
 
 @kind
 def split_into_many(size: int) -> bytes:
-    keys = [packed(name) + struct.pack("<Ii", I32, n) for name, n in ((b"split.no", 0), (b"split.count", 65_535))]
+    keys = [
+        packed(name) + struct.pack("<Ii", I32, n)
+        for name, n in ((b"split.no", 0), (b"split.count", 65_535))
+    ]
     return with_keys(*keys) + bytes(size - ROOM)
 
 
-# -- what they take ---------------------------------------------------------------------------------------------------
+# -- what they take --------------------------------------------------------------------------------
 
 
 def look(path: Path) -> str:
@@ -269,21 +298,28 @@ def look(path: Path) -> str:
         found = describe(str(path))
         facts(found)
         if "tokenizer.ggml.tokens" in found.metadata:
-            tokenizer_from_gguf({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": [], **found.metadata})
+            tokenizer_from_gguf(
+                {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": [], **found.metadata}
+            )
     except TetradError as error:
         return str(error)
     return "opened"
 
 
 def measured(path: Path) -> dict[str, object]:
-    """In a process of its own: seconds of processor time, and the most memory above what it began with."""
+    """In a process of its own: seconds of processor time, and the most memory above what it began
+    with."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
             begin, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             said = look(path)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-            result = {"said": said[:200], "seconds": time.process_time() - begin, "peak": peak << 10}
+            result = {
+                "said": said[:200],
+                "seconds": time.process_time() - begin,
+                "peak": peak << 10,
+            }
             os.write(writing, json.dumps(result).encode())
         finally:
             os._exit(0)
@@ -299,7 +335,9 @@ def main(folder: str, megabytes: str, *names: str) -> None:
     look(Path(__file__))  # what is imported is no part of it
     for name in names or KINDS:
         path.write_bytes(bytes(KINDS[name](size)).ljust(size, b"\0"))
-        print(json.dumps({"kind": name, "bytes": path.stat().st_size, **measured(path)}), flush=True)
+        print(
+            json.dumps({"kind": name, "bytes": path.stat().st_size, **measured(path)}), flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Damaged GGUF files, many of them: whatever the bytes, the reader opens them or raises its own error.
+"""Damaged GGUF files, many of them: whatever the bytes, the reader opens them or raises its own
+error.
 
-Most mutants change numbers of the header (lengths, counts, types, offsets) to values at the edges, because blind bit
-flips mostly hit strings; the others cut, insert, delete, repeat and flip.
+Most mutants change numbers of the header (lengths, counts, types, offsets) to values at the edges,
+because blind bit flips mostly hit strings; the others cut, insert, delete, repeat and flip.
 """
 
 from __future__ import annotations
@@ -23,7 +24,21 @@ EDGES = sorted(
         for edge in (0, *(1 << k for k in (3, 5, 6, 7, 8, 15, 16, 31, 32, 47, 48, 61, 62, 63, 64)))
         for d in (-1, 0, 1)
     }
-    | {2, 4, 9, 12, 13, 20, 1 << 20, 1 << 30, 2**64 - 8, 2**64 - 32, 2**64 - 64, 2**64 // 34, 2**64 // 144}
+    | {
+        2,
+        4,
+        9,
+        12,
+        13,
+        20,
+        1 << 20,
+        1 << 30,
+        2**64 - 8,
+        2**64 - 32,
+        2**64 - 64,
+        2**64 // 34,
+        2**64 // 144,
+    }
 )
 
 Mutation = Callable[[random.Random, bytearray, Bytes], None]
@@ -34,7 +49,15 @@ def change_numbers(rng: random.Random, data: bytearray, seed: Bytes) -> None:
         offset, nbytes = rng.choice(seed.numbers)
         old = int.from_bytes(data[offset : offset + nbytes], "little")
         new = rng.choice(
-            (rng.choice(EDGES), rng.choice(EDGES), len(data), old + 1, old - 1, old * 2, rng.getrandbits(64))
+            (
+                rng.choice(EDGES),
+                rng.choice(EDGES),
+                len(data),
+                old + 1,
+                old - 1,
+                old * 2,
+                rng.getrandbits(64),
+            )
         )
         data[offset : offset + nbytes] = (new % (1 << 8 * nbytes)).to_bytes(nbytes, "little")
 

@@ -1,6 +1,8 @@
-"""Damaged models: mutants of files that can be loaded, through loading, one step, and the commands that read files.
+"""Damaged models: mutants of files that can be loaded, through loading, one step, and the commands
+that read files.
 
-Whatever the bytes: numbers, or an error of our own. Some mutants are still models, with other weights or settings.
+Whatever the bytes: numbers, or an error of our own. Some mutants are still models, with other
+weights or settings.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def add_key(b: Bytes, key: str, value: Any) -> None:
 
 
 def one_step(path: Path) -> str:
-    """How it went: that it was refused, or that there were numbers, after a prompt and after one more token."""
+    """How it went: that it was refused, or that there were numbers, after a prompt and after one
+    more token."""
     try:
         model = td.load(path, context=64)
         assert are_numbers(model.logits(TOKENS)), "NaN or infinity passed on"

@@ -1,4 +1,5 @@
-"""Damaged files: only our own error, little memory, no waiting. `tests/slow` runs a hundred thousand."""
+"""Damaged files: only our own error, little memory, no waiting. `tests/slow` runs a hundred
+thousand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writing GGUF: what is written comes back, other programs read it, and a failed write leaves nothing behind."""
+"""Writing GGUF: what is written comes back, other programs read it, and a failed write leaves
+nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def typed(tmp_path: Path, value: object) -> gguf.Typed:
     return gguf.open_file(tmp_path / "x.gguf").typed["key"]
 
 
-# -- metadata ----------------------------------------------------------------------------------------------------------
+# -- metadata --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,10 @@ def test_scalars(tmp_path: Path, value: Any, type: str) -> None:
     ids=repr,
 )
 def test_arrays_of_numbers(tmp_path: Path, value: Any, type: str) -> None:
-    stored, expected = typed(tmp_path, value), value.value if isinstance(value, gguf.Typed) else value
+    stored, expected = (
+        typed(tmp_path, value),
+        value.value if isinstance(value, gguf.Typed) else value,
+    )
     assert stored.type == type and stored.value.tolist() == list(expected)
 
 
@@ -130,10 +134,12 @@ def test_names_that_cannot_be_stored(name: str, tmp_path: Path) -> None:
             gguf.write(tmp_path / "x.gguf", metadata, tensors)
 
 
-# -- tensors -----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f2", "f8", "i1", "i2", "i4", "i8", ">f4", ml_dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", ["f4", "f2", "f8", "i1", "i2", "i4", "i8", ">f4", ml_dtypes.bfloat16], ids=str
+)
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 3, 4)])
 def test_arrays_come_back(dtype: Any, shape: tuple[int, ...], tmp_path: Path) -> None:
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
@@ -148,7 +154,10 @@ def test_arrays_come_back(dtype: Any, shape: tuple[int, ...], tmp_path: Path) ->
 def test_raw_blocks_of_every_format_come_back(name: str, tmp_path: Path) -> None:
     _, block, nbytes = gguf.FORMATS[name]
     data = np.random.default_rng(0).integers(0, 256, 6 * nbytes, dtype=np.uint8)
-    as_bytes, later = gguf.Raw(name, (3, 2 * block), data.tobytes()), gguf.Raw(name, (6, block), lambda: data)
+    as_bytes, later = (
+        gguf.Raw(name, (3, 2 * block), data.tobytes()),
+        gguf.Raw(name, (6, block), lambda: data),
+    )
     gguf.write(tmp_path / "x.gguf", {}, {"t": as_bytes, "u": later})
     with gguf.open_file(tmp_path / "x.gguf") as file:
         assert file.tensors["t"].shape == (3, 2 * block) and file.tensors["u"].format == name
@@ -161,7 +170,9 @@ def test_alignment_is_honoured(alignment: int, tmp_path: Path) -> None:
     gguf.write(tmp_path / "x.gguf", {"general.alignment": alignment}, tensors)
     with gguf.open_file(tmp_path / "x.gguf") as file:
         assert [t.offset % alignment for t in file.tensors.values()] == [0] * 5
-        assert all(np.array_equal(file.data(name).view(np.int8), array) for name, array in tensors.items())
+        assert all(
+            np.array_equal(file.data(name).view(np.int8), array) for name, array in tensors.items()
+        )
 
 
 BAD_TENSORS: dict[str, tuple[Any, str]] = {
@@ -170,10 +181,19 @@ BAD_TENSORS: dict[str, tuple[Any, str]] = {
     "no elements": (np.zeros((2, 0), np.float32), r"shape \(2, 0\): sizes must be at least 1"),
     "axes": (np.zeros((1,) * 5, np.float32), "5 axes, at most 4"),
     "format": (gguf.Raw("q9_9", (32,), b""), "unknown format 'q9_9'"),
-    "block": (gguf.Raw("q4_0", (2, 16), bytes(18)), "rows of 16 elements, but q4_0 stores blocks of 32"),
-    "short": (gguf.Raw("q4_0", (2, 32), bytes(35)), r"35 bytes, but q4_0 of shape \(2, 32\) takes 36"),
+    "block": (
+        gguf.Raw("q4_0", (2, 16), bytes(18)),
+        "rows of 16 elements, but q4_0 stores blocks of 32",
+    ),
+    "short": (
+        gguf.Raw("q4_0", (2, 32), bytes(35)),
+        r"35 bytes, but q4_0 of shape \(2, 32\) takes 36",
+    ),
     "no bytes": (gguf.Raw("f32", (1,), 5), "data of int"),
-    "not contiguous": (gguf.Raw("i8", (2,), memoryview(b"abcd")[::2]), "hint: hand in contiguous bytes"),
+    "not contiguous": (
+        gguf.Raw("i8", (2,), memoryview(b"abcd")[::2]),
+        "hint: hand in contiguous bytes",
+    ),
 }
 
 
@@ -185,22 +205,30 @@ def test_a_tensor_that_cannot_be_stored(case: str, tmp_path: Path) -> None:
     assert caught.value.part == "tensor 'bad'" and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("value", [0, 48, 1 << 21, gguf.Typed("u64", 32), gguf.Typed("u32", "x"), "32"])
+@pytest.mark.parametrize(
+    "value", [0, 48, 1 << 21, gguf.Typed("u64", 32), gguf.Typed("u32", "x"), "32"]
+)
 def test_a_bad_alignment(value: object, tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match=r"key 'general\.alignment': .* must be a u32, a power of two"):
+    with pytest.raises(
+        FileFormatError, match=r"key 'general\.alignment': .* must be a u32, a power of two"
+    ):
         gguf.write(tmp_path / "x.gguf", {"general.alignment": value}, {})
 
 
-# -- the file as a whole -----------------------------------------------------------------------------------------------
+# -- the file as a whole ---------------------------------------------------------------------------
 
 
 def test_a_file_read_and_written_again_says_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").write_bytes(small_file().data)
     with gguf.open_file(tmp_path / "a.gguf") as first:
-        raw = {t.name: gguf.Raw(t.format, t.shape, first.data(t.name)) for t in first.tensors.values()}
+        raw = {
+            t.name: gguf.Raw(t.format, t.shape, first.data(t.name)) for t in first.tensors.values()
+        }
         gguf.write(tmp_path / "b.gguf", first.typed, raw)
         with gguf.open_file(tmp_path / "b.gguf") as second:
-            assert {k: v.type for k, v in second.typed.items()} == {k: v.type for k, v in first.typed.items()}
+            assert {k: v.type for k, v in second.typed.items()} == {
+                k: v.type for k, v in first.typed.items()
+            }
             assert str(second.metadata) == str(first.metadata)
             assert all(np.array_equal(first.data(name), second.data(name)) for name in raw)
             second_bytes = (tmp_path / "b.gguf").read_bytes()
@@ -229,9 +257,24 @@ def test_the_folder_must_be_there(tmp_path: Path) -> None:
 def test_the_oracle_reads_what_we_write(tmp_path: Path) -> None:
     weights = np.arange(64, dtype=np.float32).reshape(2, 32)
     packed = oracle.quants.quantize(weights, oracle.GGMLQuantizationType.Q4_1)
-    metadata = {"general.architecture": "llama", "n": 7, "eps": 1e-5, "yes": True, "tokens": ["a", "ü", ""]}
-    metadata |= {"ids": [1, -2], "scores": np.float32([0.5, 2]), "big": np.uint64(2**40), "general.alignment": 128}
-    tensors = {"w": weights, "h": weights.astype(np.float16), "q": gguf.Raw("q4_1", (2, 32), packed)}
+    metadata = {
+        "general.architecture": "llama",
+        "n": 7,
+        "eps": 1e-5,
+        "yes": True,
+        "tokens": ["a", "ü", ""],
+    }
+    metadata |= {
+        "ids": [1, -2],
+        "scores": np.float32([0.5, 2]),
+        "big": np.uint64(2**40),
+        "general.alignment": 128,
+    }
+    tensors = {
+        "w": weights,
+        "h": weights.astype(np.float16),
+        "q": gguf.Raw("q4_1", (2, 32), packed),
+    }
     gguf.write(tmp_path / "x.gguf", metadata, tensors)
     reader = oracle.GGUFReader(tmp_path / "x.gguf")
     for key, value in metadata.items():
@@ -252,9 +295,9 @@ VALUES = st.one_of(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1),
     st.lists(st.floats(width=32, allow_nan=False), min_size=1),
 )
-NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=60).filter(
-    lambda name: not name.startswith(("general.alignment", "split."))
-)
+NAMES = st.text(
+    st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=60
+).filter(lambda name: not name.startswith(("general.alignment", "split.")))
 
 
 @settings(max_examples=60)
@@ -266,10 +309,16 @@ def test_what_is_written_is_what_is_read(
     tmp_path_factory: pytest.TempPathFactory, metadata: dict[str, Any], shapes: dict[str, list[int]]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.gguf"
-    tensors = {name: np.random.default_rng(0).random(shape, np.float32) for name, shape in shapes.items()}
+    tensors = {
+        name: np.random.default_rng(0).random(shape, np.float32) for name, shape in shapes.items()
+    }
     tensors = {name: np.asarray(array, np.float32) for name, array in tensors.items()}
     gguf.write(path, metadata, tensors)
     with gguf.open_file(path) as file:
-        read = {key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in file.metadata.items()}
+        read = {
+            key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in file.metadata.items()
+        }
         assert read == metadata and list(file.tensors) == list(tensors)
-        assert all(np.array_equal(file.data(n).view("<f4").reshape(t.shape), t) for n, t in tensors.items())
+        assert all(
+            np.array_equal(file.data(n).view("<f4").reshape(t.shape), t) for n, t in tensors.items()
+        )

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from tetrad.formats.strings import Strings
 
-texts = st.text(st.sampled_from("a\0é中😀\x7f"), max_size=6) | st.sampled_from(["", "x" * 127, "é" * 64, "y" * 300])
+texts = st.text(st.sampled_from("a\0é中😀\x7f"), max_size=6) | st.sampled_from(
+    ["", "x" * 127, "é" * 64, "y" * 300]
+)
 raws = st.binary(max_size=3)
 
 

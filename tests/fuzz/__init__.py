@@ -1,1 +1,2 @@
-"""Random programs over the op registry, compiled and compared: `python -m tests.fuzz --programs N`."""
+"""Random programs over the op registry, compiled and compared: `python -m tests.fuzz --programs
+N`."""

@@ -1,4 +1,5 @@
-"""python -m tests.fuzz --programs N [--seed S] [--jobs J] [--plant NAME] [--generator NAME] | --replay FILE"""
+"""python -m tests.fuzz --programs N [--seed S] [--jobs J] [--plant NAME] [--generator NAME] |
+--replay FILE"""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import runpy
 import sys
 import time
 
-os.environ["TETRAD_CACHE_DIR"] = "off"  # code with planted defects must not be found again by anybody
+# code with planted defects must not be found again by anybody
+os.environ["TETRAD_CACHE_DIR"] = "off"
 
 from tests.fuzz.check import check
 from tests.fuzz.generators import GENERATORS, failures, run_all
@@ -17,12 +19,24 @@ from tests.fuzz.workers import campaign
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.fuzz", description="random programs, compiled and compared")
+    parser = argparse.ArgumentParser(
+        prog="tests.fuzz", description="random programs, compiled and compared"
+    )
     parser.add_argument("--programs", type=int, default=2000)
-    parser.add_argument("--seed", type=int, help="of the first program; by default one that was never used")
+    parser.add_argument(
+        "--seed", type=int, help="of the first program; by default one that was never used"
+    )
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
-    parser.add_argument("--plant", choices=sorted(PLANTS), help="break the compiler on purpose: the fuzzer must notice")
-    parser.add_argument("--generator", choices=("programs", *GENERATORS), help="only this one; by default all in turn")
+    parser.add_argument(
+        "--plant",
+        choices=sorted(PLANTS),
+        help="break the compiler on purpose: the fuzzer must notice",
+    )
+    parser.add_argument(
+        "--generator",
+        choices=("programs", *GENERATORS),
+        help="only this one; by default all in turn",
+    )
     parser.add_argument("--stop-at", type=int, default=5, help="failures after which to stop")
     parser.add_argument("--replay", metavar="FILE", help="check one saved program instead")
     options = parser.parse_args()

@@ -1,4 +1,5 @@
-"""The oracles of a program. Receives a `Program`, returns None when everything agrees, else a `Failure`.
+"""The oracles of a program. Receives a `Program`, returns None when everything agrees, else a
+`Failure`.
 
     1  every kernel obeys the rules of the kernel language
     2  machine code = kernel evaluator, to the bit, with one and with two threads, whatever memory held before; nothing
@@ -7,13 +8,15 @@
     4  the *witness*, the same program without calls and with every step as an output, gives the same bits on the
        evaluator: neither fusion nor calls nor rewriting changes a result
     5  in the witness every step is what its op says for the operands it had there: exactly, within the declared ulps,
-       or for sums within n * eps * sum|x| (tests/oracle.py). Errors cannot add up: each step starts from given operands
+       or for sums within n * eps * sum|x| (tests/oracle.py). Errors cannot add up: each step starts
+       from given operands
     6  a program of exact steps only gives the same bits when evaluated with NumPy
     7  through jit, with strided arrays as arguments, the results are the same
     8  the same program differentiated or batched (tests/fuzz/transforms.py) obeys 1, 2 and 5, and its results have the
        bits they had before; a row of a batch has the bits of the program run on that row
 
-4 and 5 together compare compiled programs with the meaning of the graph and need no tolerance for conditioning.
+4 and 5 together compare compiled programs with the meaning of the graph and need no tolerance for
+conditioning.
 """
 
 from __future__ import annotations
@@ -76,7 +79,9 @@ def failures(program: Program) -> Iterator[Failure]:
             yield Failure("a new size compiles", f"{KERNELS.compiled - before} modules for {dims}")
         if position == 0:
             yield from attempts("the witness", witness_failures, program, compiled, arrays, dims)
-            yield from attempts("evaluating", eager_failures, program, graph, compiled, arrays, dims)
+            yield from attempts(
+                "evaluating", eager_failures, program, graph, compiled, arrays, dims
+            )
     if program.via_jit and not any(program.bindings):
         yield from attempts("jit", jit_failures, program, compiled)
     if program.transform:
@@ -97,17 +102,23 @@ def machine_failures(compiled: Compiled, arrays: Arrays, dims: dict[str, int]) -
     want = run_on_evaluator(compiled, arrays, dims)
     for threads, poison in RUNS:
         got = run(compiled, arrays, dims, threads, poison)
-        yield from differences("machine code and evaluator differ", got, want, f"{threads} threads, {dims}")
+        yield from differences(
+            "machine code and evaluator differ", got, want, f"{threads} threads, {dims}"
+        )
 
 
-def differences(kind: str, got: Sequence[np.ndarray], want: Sequence[np.ndarray], where: str) -> Iterator[Failure]:
+def differences(
+    kind: str, got: Sequence[np.ndarray], want: Sequence[np.ndarray], where: str
+) -> Iterator[Failure]:
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         found = difference(a, b)
         if found:
             yield Failure(kind, f"output {i}, {where}: {found}")
 
 
-def witness_failures(program: Program, compiled: Compiled, arrays: Arrays, dims: dict[str, int]) -> Iterator[Failure]:
+def witness_failures(
+    program: Program, compiled: Compiled, arrays: Arrays, dims: dict[str, int]
+) -> Iterator[Failure]:
     graph = build(program, calls=False, every_step=True)
     found = evaluate_lowered(graph, arrays, dims)
     count = len(program.outputs)
@@ -126,7 +137,9 @@ def witness_failures(program: Program, compiled: Compiled, arrays: Arrays, dims:
 
 def step_failures(i: int, step: Step, at_hand: Arrays, dims: dict[str, int]) -> Iterator[Failure]:
     params = {name: bind_value(v, dims) for name, v in step.params.items()}
-    found = disagreement(REGISTRY[step.op], [at_hand[o] for o in step.operands], params, [at_hand[i]])
+    found = disagreement(
+        REGISTRY[step.op], [at_hand[o] for o in step.operands], params, [at_hand[i]]
+    )
     if found:
         yield Failure(f"{step.op} and its reference differ", f"item {i}, {params}: {found}")
 
@@ -139,7 +152,9 @@ def eager_failures(
     if not all(is_exact(REGISTRY[s.op], [types[o].dtype for o in s.operands]) for s in steps):
         return
     got = run_on_evaluator(compiled, arrays, dims)
-    yield from differences("compiled and evaluated graphs differ", got, evaluate(graph, arrays, dims), str(dims))
+    yield from differences(
+        "compiled and evaluated graphs differ", got, evaluate(graph, arrays, dims), str(dims)
+    )
 
 
 def jit_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
@@ -151,7 +166,9 @@ def jit_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
         yield Failure("jit refuses the program", str(error))
         return
     got = [np.asarray(r) for r in results]
-    yield from differences("jit differs", got, run(compiled, values(program, {})), "strided arguments")
+    yield from differences(
+        "jit differs", got, run(compiled, values(program, {})), "strided arguments"
+    )
 
 
 def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
@@ -174,15 +191,21 @@ def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure
         yield from row_failures(found, compiled, arrays, got, dims)
     else:
         want = run_on_evaluator(compiled, arrays, dims)
-        yield from differences(f"{program.transform} changes a value", got[: found.kept], want, str(dims))
+        yield from differences(
+            f"{program.transform} changes a value", got[: found.kept], want, str(dims)
+        )
         yield from node_failures(program, given, dims)
 
 
-def row_failures(found: Derived, compiled: Compiled, arrays: Arrays, got: Arrays, dims: Dims) -> Iterator[Failure]:
+def row_failures(
+    found: Derived, compiled: Compiled, arrays: Arrays, got: Arrays, dims: Dims
+) -> Iterator[Failure]:
     for i in range(ROWS):
         mine = [row(a, i) if flag else a for a, flag in zip(arrays, found.inputs, strict=True)]
         rows = [a[i].copy() if flag else a for a, flag in zip(got, found.batched, strict=True)]
-        yield from differences("a row of a batch differs", rows, run_on_evaluator(compiled, mine, dims), f"row {i}")
+        yield from differences(
+            "a row of a batch differs", rows, run_on_evaluator(compiled, mine, dims), f"row {i}"
+        )
 
 
 def node_failures(program: Program, given: Arrays, dims: Dims) -> Iterator[Failure]:
@@ -197,13 +220,18 @@ def node_failures(program: Program, given: Arrays, dims: Dims) -> Iterator[Failu
     for node in nodes:
         params = {name: bind_value(v, dims) for name, v in node.params}
         if len(node.types) == 1 and all(i in at_hand for i in node.inputs):
-            wrong = disagreement(node.op, [at_hand[i] for i in node.inputs], params, [at_hand[node]])
+            wrong = disagreement(
+                node.op, [at_hand[i] for i in node.inputs], params, [at_hand[node]]
+            )
             if wrong:
-                yield Failure(f"{node.op.name} and its reference differ in a derivative", f"{params}: {wrong}")
+                yield Failure(
+                    f"{node.op.name} and its reference differ in a derivative", f"{params}: {wrong}"
+                )
 
 
 def strided(array: np.ndarray, variant: int) -> np.ndarray:
-    """The same values in memory that is not dense: every second element, turned around, odd offset, another order."""
+    """The same values in memory that is not dense: every second element, turned around, odd offset,
+    another order."""
     if array.ndim == 0 or variant % 5 == 4:
         raw = np.empty(array.nbytes + 1, np.uint8)[1:]
         raw[:] = np.frombuffer(array.tobytes(), np.uint8)

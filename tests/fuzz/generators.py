@@ -1,7 +1,9 @@
-"""Fuzzing, generators of their own: what strangers, owners of memory and hosts may do, class by class.
+"""Fuzzing, generators of their own: what strangers, owners of memory and hosts may do, class by
+class.
 
-Each is a module with `check(seed)`, which gives None or what is needed to see the failure again. `python -m tests.fuzz`
-runs them after the programs, each in a process of its own: a crash names the generator and its seeds.
+Each is a module with `check(seed)`, which gives None or what is needed to see the failure again.
+`python -m tests.fuzz` runs them after the programs, each in a process of its own: a crash names the
+generator and its seeds.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-# How many seeds a campaign of 2,000 programs runs: those that start processes or compile much take seconds each.
+# How many seeds a campaign of 2,000 programs runs: those that start processes or compile much take
+# seconds each.
 GENERATORS = {
     "owners": 100,
     "sizes": 2,
@@ -45,7 +48,15 @@ def run_all(programs: int, first: int) -> int:
     failed = 0
     for name, share in GENERATORS.items():
         count = max(1, share * programs // WHOLE)
-        command = [sys.executable, "-m", "tests.fuzz", "--generator", name, "--programs", str(count)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz",
+            "--generator",
+            name,
+            "--programs",
+            str(count),
+        ]
         status = subprocess.run([*command, "--seed", str(first)], check=False).returncode
         failed += status != 0
     return failed

@@ -1,7 +1,8 @@
 """Growing random programs: a seed in, a `Program` out.
 
-Elementwise ops and reductions are taken from the registry, so a new one is used on the day it is written; ops with
-settings that depend on shapes have a grower here; any other op is fed with the operands of its own cases.
+Elementwise ops and reductions are taken from the registry, so a new one is used on the day it is
+written; ops with settings that depend on shapes have a grower here; any other op is fed with the
+operands of its own cases.
 """
 
 from __future__ import annotations
@@ -44,16 +45,20 @@ from tetrad.ops.rules import ANY_NUMBERS, EVERY, INDICES, INTS
 
 Rng = np.random.Generator
 DTYPES = (f32,) * 10 + (
-    f64, f64, i32, i32, i64, u8, u8, u32, u32, bool_, f16, bf16, i8, i16, u16, u64, u64, c64, c64, c128,
+    f64, f64, i32, i32, i64, u8, u8, u32, u32, bool_, f16, bf16, i8, i16, u16, u64, u64, c64, c64,
+    c128,
 )  # fmt: skip
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 LONG = (100, 127, 255, 256, 257, 300, 4095, 4096, 4097, 5000)
 ROOM, WIDE_ROOM = 1500, 9000  # elements of an item, of one in a large program
 TRANSFORMED = 0.1  # share of programs that are also differentiated or batched
 LINE = 40  # steps the evaluator takes one after the other: running sums, contractions
-SETTLED = ("argmax", "argmin", "reduce_max", "reduce_min", "gather")  # ops that refuse an empty axis
-SHOW_SIGN = ("signbit", "copysign")  # of their last operand, also that of a NaN, which is nobody's promise
-# The size of their code is many times that of other functions (huge arguments, tables), and so is the time to compile.
+# ops that refuse an empty axis
+SETTLED = ("argmax", "argmin", "reduce_max", "reduce_min", "gather")
+# of their last operand, also that of a NaN, which is nobody's promise
+SHOW_SIGN = ("signbit", "copysign")
+# The size of their code is many times that of other functions (huge arguments, tables), and so is
+# the time to compile.
 DEAR = {"tan": 40, "sin": 12, "cos": 12, "pow": 6, "erfc": 4, "remainder": 3, "floor_divide": 3}
 
 
@@ -71,14 +76,20 @@ class Grower:
         self.items: list[Leaf | Step] = []
         self.types: list[ArrayType] = []
         self.room = WIDE_ROOM if rng.random() < 0.04 else ROOM
-        self.dim: SizeExpr | None = Dim("n", max=int(pick(rng, (33, 64, 300)))) if rng.random() < 0.15 else None
+        self.dim: SizeExpr | None = (
+            Dim("n", max=int(pick(rng, (33, 64, 300)))) if rng.random() < 0.15 else None
+        )
         self.home = pick(rng, DTYPES)
         self.in_line = False  # growers take the last item rather than any
 
     def grow(self) -> Program:
         for _ in range(int(self.rng.integers(1, 4))):
             self.leaf(self.dtype(), self.shape())
-        wanted = 1 + int(self.rng.integers(0, 4)) + int(self.rng.integers(0, 8) * (self.rng.random() < 0.5))
+        wanted = (
+            1
+            + int(self.rng.integers(0, 4))
+            + int(self.rng.integers(0, 8) * (self.rng.random() < 0.5))
+        )
         tries = 0
         while sum(isinstance(i, Step) for i in self.items) < wanted and tries < 60:
             tries += 1
@@ -95,14 +106,23 @@ class Grower:
         while rng.random() < 0.4 and len(outputs) < 4:
             anything = not steps or rng.random() < 0.1
             outputs.append(int(rng.integers(len(self.items)) if anything else pick(rng, steps)))
-        program = pruned(Program(tuple(self.items), tuple(outputs), seed=self.seed, via_jit=bool(rng.random() < 0.1)))
+        program = pruned(
+            Program(
+                tuple(self.items), tuple(outputs), seed=self.seed, via_jit=bool(rng.random() < 0.1)
+            )
+        )
         program = self.anchored(program)
         program = replace(program, bindings=self.bindings(program))
         program = self.grouped(program) if rng.random() < 0.2 else program
-        return replace(program, transform=pick(rng, TRANSFORMS)) if rng.random() < TRANSFORMED else program
+        return (
+            replace(program, transform=pick(rng, TRANSFORMS))
+            if rng.random() < TRANSFORMED
+            else program
+        )
 
     def anchored(self, program: Program) -> Program:
-        """A Dim gets its value from an argument: where none that is needed has it, one more is returned as it is."""
+        """A Dim gets its value from an argument: where none that is needed has it, one more is
+        returned as it is."""
         leaves = [item for item in program.items if isinstance(item, Leaf)]
         if self.dim is None or any(isinstance(n, SizeExpr) for leaf in leaves for n in leaf.shape):
             return program
@@ -113,8 +133,12 @@ class Grower:
         if self.dim is None:
             return ({},)
         most = self.dim.max
-        refuses = any(i.op in SETTLED if isinstance(i, Step) else i.below != 1 for i in program.items)
-        sizes = [n for n in (1, 2, 3, 7, 16, 17, 31, 33, most) if n <= most] + ([] if refuses else [0])
+        refuses = any(
+            i.op in SETTLED if isinstance(i, Step) else i.below != 1 for i in program.items
+        )
+        sizes = [n for n in (1, 2, 3, 7, 16, 17, 31, 33, most) if n <= most] + (
+            [] if refuses else [0]
+        )
         first, second = (int(n) for n in self.rng.choice(sizes, 2, replace=False))
         return ({"n": first}, {"n": second})
 
@@ -129,13 +153,14 @@ class Grower:
                     items[i] = replace(item, group=group)
         return replace(program, items=tuple(items))
 
-    # -- choices --------------------------------------------------------------------------------------------------
+    # -- choices -----------------------------------------------------------------------------------
 
     def dtype(self) -> DType:
         return self.home if self.rng.random() < 0.6 else pick(self.rng, DTYPES)
 
     def shape(self) -> Shape:
-        """Rank 0 to 4, some sizes from the edges of vectors and chunks, few of them large, sometimes a Dim or 0."""
+        """Rank 0 to 4, some sizes from the edges of vectors and chunks, few of them large,
+        sometimes a Dim or 0."""
         rng, shape = self.rng, []
         for _ in range(int(rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)))):
             sizes = LONG if rng.random() < 0.06 else SIZES
@@ -147,7 +172,10 @@ class Grower:
             axis = int(rng.integers(len(shape)))
             shape = [min(n, 4) if isinstance(n, int) else n for n in shape]
             shape[axis] = pick(rng, (self.dim, self.dim, self.dim * 2, self.dim + 1))
-        return tuple(int(n) if not isinstance(n, SizeExpr) else n for n in rng.permutation(np.array(shape, object)))
+        return tuple(
+            int(n) if not isinstance(n, SizeExpr) else n
+            for n in rng.permutation(np.array(shape, object))
+        )
 
     def weight(self, shape: Shape) -> int:
         """Elements, a Dim counted as the largest size it is run with."""
@@ -164,7 +192,7 @@ class Grower:
         weights = np.array([1.0 + i for i in range(len(fits))])
         return int(self.rng.choice(fits, p=weights / weights.sum()))
 
-    # -- items ----------------------------------------------------------------------------------------------------
+    # -- items -------------------------------------------------------------------------------------
 
     def add(self, item: Leaf | Step, kind: ArrayType) -> int:
         self.items.append(item)
@@ -176,7 +204,10 @@ class Grower:
         wide = dtype in (f32, f64, i32, i64, u32, u64) and self.rng.random() < 0.05
         fill = {"fill": "ties"} if wide else {"special": special}
         settings = {"seed": int(self.rng.integers(1 << 30)), **fill, **fields}
-        if all(isinstance(n, int) for n in (*shape, fields.get("below", 1))) and self.rng.random() < 0.15:
+        if (
+            all(isinstance(n, int) for n in (*shape, fields.get("below", 1)))
+            and self.rng.random() < 0.15
+        ):
             settings["constant"] = True
         return self.add(Leaf(dtype, shape, **settings), ArrayType(dtype, shape))
 
@@ -221,7 +252,7 @@ class Grower:
         return tuple(1 if self.rng.random() < 0.4 else n for n in shape[start:])
 
 
-# -- growers ----------------------------------------------------------------------------------------------------------
+# -- growers ---------------------------------------------------------------------------------------
 
 
 def elementwise(g: Grower) -> None:
@@ -235,7 +266,8 @@ def elementwise(g: Grower) -> None:
         dtypes = [as_dtype(a.dtype) for a in case.args]
         if g.types[base].dtype in dtypes:
             break
-    if op.name == "pow" and dtypes[0].is_complex:  # its error has no bound that holds for every exponent
+    # its error has no bound that holds for every exponent
+    if op.name == "pow" and dtypes[0].is_complex:
         return
     first = True
     operands = []
@@ -243,10 +275,13 @@ def elementwise(g: Grower) -> None:
         here = first and dtype is g.types[base].dtype
         first = first and not here
         operands.append(base if here else g.operand(dtype, g.types[base].shape))
-    if len(operands) > 1 and operands[-1] == operands[-2] and g.rng.random() < 0.8:  # x < x tells little
+    # x < x tells little
+    if len(operands) > 1 and operands[-1] == operands[-2] and g.rng.random() < 0.8:
         operands[-1] = g.leaf(dtypes[-1], g.types[base].shape)
     if op.name == "pow" and dtypes[1] in INTS:  # a negative exponent is an error when eager
-        operands[1] = g.step("bitwise_and", operands[1], g.expanded(seven(g, dtypes[1]), g.types[base].shape))
+        operands[1] = g.step(
+            "bitwise_and", operands[1], g.expanded(seven(g, dtypes[1]), g.types[base].shape)
+        )
     if op.name in SHOW_SIGN and dtypes[-1].is_float:
         operands[-1] = without_nan(g, operands[-1])
     g.step(op, *operands, **case.params)
@@ -260,11 +295,15 @@ def without_nan(g: Grower, i: int) -> int:
 
 
 def seven(g: Grower, dtype: DType) -> int:
-    return g.step("cast", g.add(Leaf(f32, (), 7, "number", constant=True), ArrayType(f32, ())), dtype=dtype)
+    return g.step(
+        "cast", g.add(Leaf(f32, (), 7, "number", constant=True), ArrayType(f32, ())), dtype=dtype
+    )
 
 
 def elementwise_ops() -> tuple[list[Op], np.ndarray]:
-    return weighted(tuple(o for o in REGISTRY.values() if o.kind == "elementwise" and o.cases is not None))
+    return weighted(
+        tuple(o for o in REGISTRY.values() if o.kind == "elementwise" and o.cases is not None)
+    )
 
 
 @cache
@@ -276,13 +315,17 @@ def weighted(ops: tuple[Op, ...]) -> tuple[list[Op], np.ndarray]:
 
 def reduction(g: Grower) -> None:
     op = pick(g.rng, [o for o in REGISTRY.values() if o.kind == "reduce"])
-    base = g.node(lambda t: t.rank > 0 and t.dtype in op.dtypes and (op.name not in SETTLED or t.size != 0))
+    base = g.node(
+        lambda t: t.rank > 0 and t.dtype in op.dtypes and (op.name not in SETTLED or t.size != 0)
+    )
     if base is None:
         return
     rank = g.types[base].rank
     trailing = g.rng.random() < 0.5
     count = int(g.rng.integers(1, rank + 1))
-    axes = range(rank - count, rank) if trailing else sorted(g.rng.choice(rank, count, replace=False))
+    axes = (
+        range(rank - count, rank) if trailing else sorted(g.rng.choice(rank, count, replace=False))
+    )
     if len(axes) < rank and not trailing and math.prod(limited(g, base, axes)) > 600:
         return
     g.step(op, base, axes=tuple(int(a) for a in axes))
@@ -293,14 +336,17 @@ def limited(g: Grower, base: int, axes: Any) -> list[int]:
 
 
 def transpose(g: Grower) -> None:
-    """Often of three or four axes: with fewer, a permutation is its own inverse. The last axis may stay: other code."""
+    """Often of three or four axes: with fewer, a permutation is its own inverse. The last axis may
+    stay: other code."""
     base = g.node(lambda t: t.rank > 1)
     if g.rng.random() < 0.3 and not g.in_line:
         base = block(g)
     if base is not None:
         rank = g.types[base].rank
         stay = (rank - 1,) if g.rng.random() < 0.4 else ()
-        g.step("transpose", base, perm=(*(int(p) for p in g.rng.permutation(rank - len(stay))), *stay))
+        g.step(
+            "transpose", base, perm=(*(int(p) for p in g.rng.permutation(rank - len(stay))), *stay)
+        )
 
 
 def block(g: Grower) -> int:
@@ -378,7 +424,13 @@ def pad(g: Grower) -> None:
     assert base is not None
     low, high = (tuple(int(n) for n in g.rng.integers(0, 3, g.types[base].rank)) for _ in range(2))
     dtype = g.types[base].dtype
-    values = (0, 1, -2.5, float("-inf")) if dtype.is_float else (0, 1, 2.5 - 1j) if dtype.is_complex else (0, 1)
+    values = (
+        (0, 1, -2.5, float("-inf"))
+        if dtype.is_float
+        else (0, 1, 2.5 - 1j)
+        if dtype.is_complex
+        else (0, 1)
+    )
     g.step("pad", base, low=low, high=high, value=pick(g.rng, values))
 
 
@@ -397,7 +449,9 @@ def below(g: Grower, base: int, axis: int) -> Size:
 
 
 def scatter(g: Grower) -> None:
-    base = g.node(lambda t: t.dtype in ANY_NUMBERS and t.rank > 0 and g.weight(t.shape[:1]) <= 4 * LINE)
+    base = g.node(
+        lambda t: t.dtype in ANY_NUMBERS and t.rank > 0 and g.weight(t.shape[:1]) <= 4 * LINE
+    )
     if base is None:
         return
     size = int(pick(g.rng, (1, 3, 7, 20)))
@@ -411,14 +465,19 @@ def along_axis(g: Grower) -> None:
     base = g.node(lambda t: t.dtype in REGISTRY[name].dtypes and t.rank > 0 and t.size != 0)
     if base is None:
         return
-    short = [a for a, n in enumerate(g.types[base].shape) if (n if isinstance(n, int) else n.max) <= 6 * LINE]
+    short = [
+        a
+        for a, n in enumerate(g.types[base].shape)
+        if (n if isinstance(n, int) else n.max) <= 6 * LINE
+    ]
     if short:
         extra = {"exclusive": bool(g.rng.integers(2))} if name == "cumsum" else {}
         g.step(name, base, axis=int(pick(g.rng, short)), **extra)
 
 
 def matmul(g: Grower) -> None:
-    """A right side for some item, as stored or transposed, with or without batch axes of its own; at times a bias."""
+    """A right side for some item, as stored or transposed, with or without batch axes of its own;
+    at times a bias."""
     base = g.node(lambda t: t.dtype in EVERY and t.rank >= 1)
     if base is None:
         return
@@ -469,7 +528,11 @@ def in_line(g: Grower) -> None:
         block(g)
     g.in_line = True
     for _ in range(int(g.rng.integers(2, 4))):
-        (first if g.rng.random() < 0.7 else pick(g.rng, (transpose, cut, reshape, cast, elementwise)))(g)
+        (
+            first
+            if g.rng.random() < 0.7
+            else pick(g.rng, (transpose, cut, reshape, cast, elementwise))
+        )(g)
     g.in_line = False
 
 
@@ -486,18 +549,25 @@ def from_case(g: Grower) -> None:
     seed = int(g.rng.integers(1 << 30))
     case = op.cases(np.random.default_rng(seed))
     sizes = [int(a.size) for a in case.args]
-    if max(sizes) > g.room or (op.kind == "special" and max(n for a in case.args for n in (0, *a.shape)) > LINE):
+    if max(sizes) > g.room or (
+        op.kind == "special" and max(n for a in case.args for n in (0, *a.shape)) > LINE
+    ):
         return
-    if isinstance(op.type(*(ArrayType(as_dtype(a.dtype), a.shape) for a in case.args), **case.params), tuple):
+    if isinstance(
+        op.type(*(ArrayType(as_dtype(a.dtype), a.shape) for a in case.args), **case.params), tuple
+    ):
         return  # an item has one result
     leaves = []
     for i, array in enumerate(case.args):
         dtype, shape = as_dtype(array.dtype), tuple(array.shape)
-        leaves.append(g.add(Leaf(dtype, shape, seed, f"case:{op.name}:{i}"), ArrayType(dtype, shape)))
+        leaves.append(
+            g.add(Leaf(dtype, shape, seed, f"case:{op.name}:{i}"), ArrayType(dtype, shape))
+        )
     g.step(op, *leaves, **case.params)
 
 
 GROWERS: tuple[Callable[[Grower], None], ...] = (
-    *(elementwise,) * 12, *(reduction,) * 3, *(transpose,) * 2, *(reshape,) * 2, *(expand,) * 2, *(cut,) * 2, concat,
+    *(elementwise,) * 12, *(reduction,) * 3, *(transpose,) * 2, *(reshape,) * 2, *(expand,) * 2,
+    *(cut,) * 2, concat,
     pad, gather, scatter, along_axis, *(matmul,) * 2, *(softmax,) * 2, *(in_line,) * 4, from_case,
 )  # fmt: skip

@@ -1,7 +1,9 @@
-"""Random indices against NumPy: `x[key]` and every change of `x.at[key]`, at once, compiled, traced and batched.
+"""Random indices against NumPy: `x[key]` and every change of `x.at[key]`, at once, compiled, traced
+and batched.
 
-`check(seed)` draws a small array, a key of any mixture (numbers, slices, None, Ellipsis, arrays, lists, masks, truth
-values) and values; None means that all ways give NumPy's bits, or an error where NumPy gives one.
+`check(seed)` draws a small array, a key of any mixture (numbers, slices, None, Ellipsis, arrays,
+lists, masks, truth values) and values; None means that all ways give NumPy's bits, or an error
+where NumPy gives one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Rng = np.random.Generator
 DTYPES = ("float32", "float64", "float16", "int32", "int8", "uint8", "complex64", "bool")
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e8, 3.0, -2.5)
 UFUNCS = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "min": np.minimum,
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
+    "min": np.minimum,
     "max": np.maximum,
 }  # fmt: skip
 PLAIN = ("get", "set", "apply")
@@ -52,7 +55,11 @@ def check(seed: int) -> str | None:
 
 
 def selects_nothing(draw: Draw) -> bool:
-    picked = np.zeros(0) if 0 in draw.x.shape else outcome(lambda: positions(draw.x.shape, draw.key, "clip"))
+    picked = (
+        np.zeros(0)
+        if 0 in draw.x.shape
+        else outcome(lambda: positions(draw.x.shape, draw.key, "clip"))
+    )
     return not isinstance(picked, str) and not picked.size
 
 
@@ -72,11 +79,13 @@ def is_same(found: Array | str, want: Array | str, change: str) -> bool:
     if found.dtype.kind not in "fc":
         return bool((found == want).all())
     parts = [np.stack([a.real, a.imag]) for a in (found, want)]
-    signs = change in ("min", "max") or (parts[0] == 0) <= (np.signbit(parts[0]) == np.signbit(parts[1]))
+    signs = change in ("min", "max") or (parts[0] == 0) <= (
+        np.signbit(parts[0]) == np.signbit(parts[1])
+    )
     return np.array_equal(parts[0], parts[1], equal_nan=True) and bool(np.all(signs))
 
 
-# -- drawing ----------------------------------------------------------------------------------------------------------
+# -- drawing ---------------------------------------------------------------------------------------
 
 
 def drawn(seed: int) -> Draw:
@@ -89,15 +98,20 @@ def drawn(seed: int) -> Draw:
     picked = outcome(lambda: positions(shape, key, mode))
     names = [*PLAIN, *(n for n in UFUNCS if fits(n, x.dtype))]
     change = str(rng.choice(names))
-    values = numbers(rng, x.dtype.name, broadcast_to(rng, () if isinstance(picked, str) else picked.shape))
+    values = numbers(
+        rng, x.dtype.name, broadcast_to(rng, () if isinstance(picked, str) else picked.shape)
+    )
     return Draw(x, key, change, values, None if change == "get" and mode == "drop" else mode)
 
 
 def fits(change: str, dtype: np.dtype) -> bool:
-    """What NumPy does in place, to the bit: no quotients of integers and complex numbers, no order of the latter."""
+    """What NumPy does in place, to the bit: no quotients of integers and complex numbers, no order
+    of the latter."""
     if dtype.kind == "b":
         return False
-    return dtype.kind == "f" or change not in ({"divide", "min", "max"} if dtype.kind == "c" else {"divide"})
+    return dtype.kind == "f" or change not in (
+        {"divide", "min", "max"} if dtype.kind == "c" else {"divide"}
+    )
 
 
 def numbers(rng: Rng, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -134,7 +148,9 @@ def part_of(rng: Rng, sizes: tuple[int, ...], together: tuple[int, ...]) -> tupl
     """A part of a key, and how many axes it takes."""
     size, roll = sizes[0], rng.random()
     if roll < 0.3:
-        return slice(*(None if rng.random() < 0.5 else int(rng.integers(-4, 5)) for _ in range(2)), step(rng)), 1
+        return slice(
+            *(None if rng.random() < 0.5 else int(rng.integers(-4, 5)) for _ in range(2)), step(rng)
+        ), 1
     if roll < 0.5:
         return int(rng.integers(-size, size)) if size else 0, 1
     if roll < 0.6:
@@ -142,7 +158,11 @@ def part_of(rng: Rng, sizes: tuple[int, ...], together: tuple[int, ...]) -> tupl
         return rng.random(sizes[:rank]) < 0.5, rank
     index = rng.integers(-size, size, broadcast_to(rng, together)) if size else np.zeros(0, int)
     kind = str(rng.choice(["int32", "int64", "int8", "list"]))
-    return (index.tolist() if kind == "list" and index.ndim else index.astype("int64" if kind == "list" else kind)), 1
+    return (
+        index.tolist()
+        if kind == "list" and index.ndim
+        else index.astype("int64" if kind == "list" else kind)
+    ), 1
 
 
 def step(rng: Rng) -> int | None:
@@ -158,11 +178,13 @@ def broadcast_to(rng: Rng, shape: tuple[int, ...]) -> tuple[int, ...]:
 def further(rng: Rng, part: Any) -> Any:
     """Some indices out of range."""
     if isinstance(part, Array) and part.dtype.kind == "i":
-        return part + np.where(rng.random(part.shape) < 0.3, rng.choice([-4, 4], part.shape), 0).astype(part.dtype)
+        return part + np.where(
+            rng.random(part.shape) < 0.3, rng.choice([-4, 4], part.shape), 0
+        ).astype(part.dtype)
     return part
 
 
-# -- NumPy ------------------------------------------------------------------------------------------------------------
+# -- NumPy -----------------------------------------------------------------------------------------
 
 
 def by_numpy(draw: Draw) -> Array | str:
@@ -186,7 +208,8 @@ def by_numpy(draw: Draw) -> Array | str:
 
 
 def positions(shape: tuple[int, ...], key: tuple[Any, ...], mode: str | None) -> Array:
-    """The flat positions that NumPy selects; -1 where an index is out of range and the mode says so."""
+    """The flat positions that NumPy selects; -1 where an index is out of range and the mode says
+    so."""
     flat = np.arange(int(np.prod(shape))).reshape(shape)
     if mode is None:
         return flat[key]
@@ -222,15 +245,18 @@ def shifted(part: Any, sizes: tuple[int, ...], mode: str) -> Any:
     return (np.clip(from_start, 0, sizes[0] - 1) if mode == "clip" else from_start) + EDGE
 
 
-def filled(inner: tuple[slice, ...], key: tuple[Any, ...], taken: list[int], dots: list[int]) -> tuple[Any, ...]:
-    """The key with a slice of the middle for every axis that it leaves out; an Ellipsis of no width stays."""
+def filled(
+    inner: tuple[slice, ...], key: tuple[Any, ...], taken: list[int], dots: list[int]
+) -> tuple[Any, ...]:
+    """The key with a slice of the middle for every axis that it leaves out; an Ellipsis of no width
+    stays."""
     left = inner[sum(taken) :]
     if not dots:
         return (*key, *left)
     return (*key[: dots[0]], *(left or (Ellipsis,)), *key[dots[0] + 1 :])
 
 
-# -- ways -------------------------------------------------------------------------------------------------------------
+# -- ways ------------------------------------------------------------------------------------------
 
 
 def changed(x: Any, key: Any, values: Any, draw: Draw) -> Any:
@@ -259,7 +285,9 @@ def with_traced_indices(draw: Draw) -> Any:
 
     def run(x: Any, values: Any, *indices: Any) -> Any:
         left = iter(indices)
-        return changed(x, tuple(next(left) if is_traceable(part) else part for part in draw.key), values, draw)
+        return changed(
+            x, tuple(next(left) if is_traceable(part) else part for part in draw.key), values, draw
+        )
 
     return td.jit(run)(draw.x, draw.values, *traced)
 

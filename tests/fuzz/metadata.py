@@ -1,7 +1,9 @@
-"""Fuzzing metadata: every key of a model with values of every wrong type, through loading and every command.
+"""Fuzzing metadata: every key of a model with values of every wrong type, through loading and every
+command.
 
-A tiny model gets one to three keys changed: numbers at the edges of every type, NaN and infinity, texts, bytes that are
-no text, arrays of all of those. Whatever comes of it is a result in numbers or an error of our own.
+A tiny model gets one to three keys changed: numbers at the edges of every type, NaN and infinity,
+texts, bytes that are no text, arrays of all of those. Whatever comes of it is a result in numbers
+or an error of our own.
 """
 
 from __future__ import annotations
@@ -29,23 +31,39 @@ Metadata = dict[str, Any]
 
 # Keys that models here do not have, but that are read where they are.
 OTHERS = (
-    "general.alignment", "general.license", "general.file_type", "general.sampling.temp", "general.sampling.top_k",
-    "general.sampling.top_p", "split.count", "split.no", "split.tensors.count", "tokenizer.ggml.scores",
-    "tokenizer.ggml.add_eos_token", "tokenizer.ggml.add_space_prefix", "tokenizer.ggml.unknown_token_id",
-    "tokenizer.ggml.eot_token_id", "tokenizer.ggml.precompiled_charsmap", "tokenizer.chat_template.tool_use",
+    "general.alignment", "general.license", "general.file_type", "general.sampling.temp",
+    "general.sampling.top_k",
+    "general.sampling.top_p", "split.count", "split.no", "split.tensors.count",
+    "tokenizer.ggml.scores",
+    "tokenizer.ggml.add_eos_token", "tokenizer.ggml.add_space_prefix",
+    "tokenizer.ggml.unknown_token_id",
+    "tokenizer.ggml.eot_token_id", "tokenizer.ggml.precompiled_charsmap",
+    "tokenizer.chat_template.tool_use",
 )  # fmt: skip
 OWN = (
-    "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear", "rope.scaling.attn_factor", "pooling_type",
-    "rope.scaling.original_context_length", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_beta_fast",
-    "attention.sliding_window", "expert_weights_norm", "attention.key_length", "attention.value_length",
+    "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear", "rope.scaling.attn_factor",
+    "pooling_type",
+    "rope.scaling.original_context_length", "rope.scaling.yarn_ext_factor",
+    "rope.scaling.yarn_beta_fast",
+    "attention.sliding_window", "expert_weights_norm", "attention.key_length",
+    "attention.value_length",
     "attention.scale", "rope.dimension_count", "expert_weights_scale", "leading_dense_block_count",
 )  # fmt: skip
 FLOATS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0, 1e-45, 1e38, 0.5)
-TEXTS: tuple[str | bytes, ...] = ("", "llama", "\x1b[2J", "\u202e", b"\xff\xfe", "{{ 1 / 0 }}", "{% for", "a" * 70_000)
+TEXTS: tuple[str | bytes, ...] = (
+    "",
+    "llama",
+    "\x1b[2J",
+    "\u202e",
+    b"\xff\xfe",
+    "{{ 1 / 0 }}",
+    "{% for",
+    "a" * 70_000,
+)
 PROMPT = "hello 123"
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def scalar(rng: random.Random, kind: str) -> gguf.Typed:
@@ -54,7 +72,18 @@ def scalar(rng: random.Random, kind: str) -> gguf.Typed:
     if kind[0] == "f":
         return gguf.Typed(kind, rng.choice(FLOATS))
     bits, low = int(kind[1:]), 0 if kind[0] == "u" else -(1 << int(kind[1:]) - 1)
-    edges = (low, low + 1, 0, 1, 2, 3, 17, 100, low + (1 << bits) - 1, rng.randrange(low, low + (1 << bits)))
+    edges = (
+        low,
+        low + 1,
+        0,
+        1,
+        2,
+        3,
+        17,
+        100,
+        low + (1 << bits) - 1,
+        rng.randrange(low, low + (1 << bits)),
+    )
     return gguf.Typed(kind, rng.choice([edge for edge in edges if low <= edge < low + (1 << bits)]))
 
 
@@ -76,12 +105,20 @@ def value(rng: random.Random) -> gguf.Typed:
 
 
 def tokenizer(rng: random.Random) -> Metadata:
-    """Mostly that of the model, else another algorithm over the same tokens, which read other keys."""
+    """Mostly that of the model, else another algorithm over the same tokens, which read other
+    keys."""
     if rng.random() < 0.6:
         return {}
     scores = np.array([-rng.random() for _ in range(300)], np.float32)
-    other = {"tokenizer.ggml.model": rng.choice(("llama", "t5", "bert")), "tokenizer.ggml.scores": scores}
-    return {**other, "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.precompiled_charsmap": b""}
+    other = {
+        "tokenizer.ggml.model": rng.choice(("llama", "t5", "bert")),
+        "tokenizer.ggml.scores": scores,
+    }
+    return {
+        **other,
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.precompiled_charsmap": b"",
+    }
 
 
 def changed(rng: random.Random, metadata: Metadata, arch: str) -> tuple[Metadata, Metadata]:
@@ -91,14 +128,18 @@ def changed(rng: random.Random, metadata: Metadata, arch: str) -> tuple[Metadata
     return {**metadata, **changes}, changes
 
 
-# -- what is done with them -------------------------------------------------------------------------------------------
+# -- what is done with them ------------------------------------------------------------------------
 
 
 def evaluate(path: Path) -> None:
     """One step, in every way that gives numbers."""
     model = td.load(path, context=64)
     tokens = model.prompt_tokens(PROMPT)[:8]
-    for ask in (model.logits, lambda tokens: model.logits(tokens, last=True), lambda tokens: model.embed([tokens])):
+    for ask in (
+        model.logits,
+        lambda tokens: model.logits(tokens, last=True),
+        lambda tokens: model.embed([tokens]),
+    ):
         assert are_numbers(ask(tokens)), "NaN or infinity passed on"
     model.generate(PROMPT, max_tokens=1, **model.recommended)
 
@@ -126,14 +167,19 @@ def commands(path: Path, text: Path) -> list[list[str]]:
 
 
 def run(words: list[str], whole: str) -> str | None:
-    """What is wrong with how a command ended; `list` always ends well, and names the model that is in order."""
+    """What is wrong with how a command ended; `list` always ends well, and names the model that is
+    in order."""
     result = CliRunner().invoke(main, words, prog_name="tetrad", input="")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return f"{words[0]}: {type(result.exception).__name__}: {result.exception}"
     if words[0] == "list" and (result.exit_code != 0 or whole not in result.output):
         return f"list: exit code {result.exit_code}: {result.output[:300]}"
     said_nan = words[0] in ("embed", "perplexity") and "nan" in result.stdout.lower()
-    return f"{words[0]}: NaN passed on, exit code {result.exit_code}" if result.exit_code == 0 and said_nan else None
+    return (
+        f"{words[0]}: NaN passed on, exit code {result.exit_code}"
+        if result.exit_code == 0 and said_nan
+        else None
+    )
 
 
 def called(function: Callable[[Path], None], path: Path) -> str | None:
@@ -174,7 +220,9 @@ def check(seed: int) -> str | None:
         if (found := written(path, made, tensors)) is None:
             return None  # the writer refused it
         found = next(filter(None, (called(function, path) for function in (evaluate, chat))), "")
-        found = found or next(filter(None, (run(words, "whole") for words in commands(path, text))), "")
+        found = found or next(
+            filter(None, (run(words, "whole") for words in commands(path, text))), ""
+        )
     return f"seed {seed}, {arch} with {changes!r:.600}: {found}" if found else None
 
 

@@ -1,8 +1,8 @@
-"""Arrays that their owners change between programs. A seed picks an array, how its memory is owned, and what is done
-with it; then the owner writes to it.
+"""Arrays that their owners change between programs. A seed picks an array, how its memory is owned,
+and what is done with it; then the owner writes to it.
 
-What must hold: results that were there do not change, a program keeps the value it saw, programs with equal constants
-are right, and nobody can write to an array of ours through what it exports.
+What must hold: results that were there do not change, a program keeps the value it saw, programs
+with equal constants are right, and nobody can write to an array of ours through what it exports.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import tetrad as td
 from tetrad.core.tree import flatten
 
 Array = np.ndarray
-Owned = tuple[Array, Callable[[Array], None]]  # an array to hand over, and how its owner writes new values to it
+# an array to hand over, and how its owner writes new values to it
+Owned = tuple[Array, Callable[[Array], None]]
 
-# -- how memory is owned ----------------------------------------------------------------------------------------------
+# -- how memory is owned ---------------------------------------------------------------------------
 
 
 def plain(values: Array) -> Owned:
@@ -84,7 +85,9 @@ def in_bytearray(values: Array) -> Owned:
 
 def in_ctypes(values: Array) -> Owned:
     room = (ctypes.c_uint8 * values.nbytes).from_buffer_copy(values.tobytes())
-    return np.ndarray(values.shape, values.dtype, room), lambda new: np.copyto(np.frombuffer(room, np.uint8), raw(new))
+    return np.ndarray(values.shape, values.dtype, room), lambda new: np.copyto(
+        np.frombuffer(room, np.uint8), raw(new)
+    )
 
 
 def in_map(values: Array) -> Owned:
@@ -106,7 +109,8 @@ class Foreign:
 
 
 OWNERS: dict[str, Callable[[Array], Owned]] = {
-    one.__name__: one for one in (plain, aligned, shown, locked, sliced, turned, in_bytearray, in_ctypes, in_map)
+    one.__name__: one
+    for one in (plain, aligned, shown, locked, sliced, turned, in_bytearray, in_ctypes, in_map)
 }
 
 
@@ -114,12 +118,17 @@ def raw(values: Array) -> Array:
     return np.frombuffer(values.tobytes(), np.uint8)
 
 
-# -- what is done with it: a function from the array to a function of x -----------------------------------------------
-# Those in PROGRAMS close over the array; those in RESULTS take it as an argument, their results are made at once.
+# -- what is done with it: a function from the array to a function of x ----------------------------
+# Those in PROGRAMS close over the array; those in RESULTS take it as an argument, their results are
+# made at once.
 
 
 def in_scan(k: Array) -> Any:
-    return td.jit(lambda x: td.scan(lambda c, row: (c + k.sum(dtype=k.dtype), row * k), x, td.stack([x, x + 1]))[1])
+    return td.jit(
+        lambda x: td.scan(
+            lambda c, row: (c + k.sum(dtype=k.dtype), row * k), x, td.stack([x, x + 1])
+        )[1]
+    )
 
 
 def in_branch(k: Array) -> Any:
@@ -131,7 +140,9 @@ def in_loop(k: Array) -> Any:
 
 
 def in_while(k: Array) -> Any:
-    return td.jit(lambda x: td.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] - k), (0, x))[1])
+    return td.jit(
+        lambda x: td.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] - k), (0, x))[1]
+    )
 
 
 def in_rule(k: Array) -> Any:
@@ -160,7 +171,8 @@ PROGRAMS: dict[str, Callable[[Array], Any]] = {
     "jit of a foreign array": lambda k: td.jit(lambda x: x + Foreign(k)),
     "jit that returns it": lambda k: td.jit(lambda x: (x, td.asarray(k))),
     "jit of at": lambda k: td.jit(lambda x: (x * 0.0).at[...].set(k) if x.ndim else x + k),
-    "nested": nested, "scan": in_scan, "cond": in_branch, "fori_loop": in_loop, "while_loop": in_while, "rule": in_rule,
+    "nested": nested, "scan": in_scan, "cond": in_branch, "fori_loop": in_loop,
+    "while_loop": in_while, "rule": in_rule,
 }  # fmt: skip
 
 
@@ -190,14 +202,16 @@ RESULTS: dict[str, Callable[[Array], Any]] = {
     "vjp": lambda k: td.vjp(lambda x: x, k * 0)[1](k),
     "jvp": lambda k: td.jvp(lambda x: x, (k * 0,), (k,)),
     "linearize": lambda k: td.linearize(lambda x: x, k)[1](k),
-    "vmap": lambda k: td.vmap(lambda row: row)(np.broadcast_to(k, (2, *k.shape))) if k.size else td.asarray(k),
+    "vmap": lambda k: td.vmap(lambda row: row)(np.broadcast_to(k, (2,
+    *k.shape))) if k.size else td.asarray(k),
     "vmap of it": lambda k: td.vmap(lambda row: row, in_axes=None, axis_size=2)(k),
     "scan": lambda k: td.scan(lambda c, x: (c, c), k, None, length=2),
     "cond": lambda k: td.cond(True, lambda x: x, lambda x: x, k),
     "while_loop": lambda k: td.while_loop(lambda x: td.any(x != x), lambda x: x, k),
     "copied": lambda k: copy.copy(td.asarray(k)),
     "pickled": lambda k: unpickled(td.asarray(k)),
-    "from_bytes": lambda k: td.quant.from_bytes(np.ascontiguousarray(k).reshape(1, -1), "f32", (1, k.size)),
+    "from_bytes": lambda k: td.quant.from_bytes(np.ascontiguousarray(k).reshape(1, -1), "f32", (1,
+    k.size)),
 }  # fmt: skip
 
 
@@ -212,7 +226,7 @@ def unpickled(x: Any) -> Any:
     return found
 
 
-# -- checks -----------------------------------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------
 
 SHAPES = ((), (1,), (3,), (2, 3), (1024,), (1025,), (33, 40), (3, 4096))
 VALUES = ("zeros", "ones", "one value", "numbers")
@@ -222,7 +236,9 @@ def values(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     how = VALUES[rng.integers(len(VALUES))]
     fixed = {"zeros": 0.0, "ones": 1.0, "one value": float(rng.integers(2, 9))}
     numbers = rng.integers(-8, 9, shape).astype(np.float32)
-    return np.full(shape, fixed[how], np.float32) if how in fixed else np.asarray(numbers, np.float32)
+    return (
+        np.full(shape, fixed[how], np.float32) if how in fixed else np.asarray(numbers, np.float32)
+    )
 
 
 def check(seed: int) -> str | None:
@@ -245,11 +261,18 @@ def check(seed: int) -> str | None:
 
 
 def leaves(result: Any) -> list[bytes]:
-    return [np.ascontiguousarray(np.asarray(leaf)).tobytes() for leaf in flatten(result)[0] if leaf is not None]
+    return [
+        np.ascontiguousarray(np.asarray(leaf)).tobytes()
+        for leaf in flatten(result)[0]
+        if leaf is not None
+    ]
 
 
-def check_program(name: str, owner: Callable[[Array], Owned], before: Array, after: Array, x: Array) -> str | None:
-    """What the program gives is what one gives over memory that nobody writes to, at first and at last."""
+def check_program(
+    name: str, owner: Callable[[Array], Owned], before: Array, after: Array, x: Array
+) -> str | None:
+    """What the program gives is what one gives over memory that nobody writes to, at first and at
+    last."""
     want = leaves(PROGRAMS[name](before)(x))
     mine, write = owner(before)
     f = PROGRAMS[name](mine)
@@ -266,7 +289,9 @@ def check_program(name: str, owner: Callable[[Array], Owned], before: Array, aft
     return check_others(before, x)
 
 
-def check_result(name: str, owner: Callable[[Array], Owned], before: Array, after: Array) -> str | None:
+def check_result(
+    name: str, owner: Callable[[Array], Owned], before: Array, after: Array
+) -> str | None:
     want = leaves(RESULTS[name](before.copy()))
     mine, write = owner(before)
     first = RESULTS[name](mine)
@@ -287,7 +312,11 @@ def check_others(before: Array, x: Array) -> str | None:
     scalar = float(before.reshape(-1)[0])
     got = np.asarray(td.jit(lambda x: td.maximum(x + scalar, 0.0) * 1.0 + np.zeros_like(before))(x))
     want = np.maximum(x + np.float32(scalar), np.float32(0))
-    return None if np.array_equal(got, want) else f"another program with the constants {scalar}, 0 and 1 is wrong"
+    return (
+        None
+        if np.array_equal(got, want)
+        else f"another program with the constants {scalar}, 0 and 1 is wrong"
+    )
 
 
 def check_exports(name: str, x: Any) -> str | None:

@@ -1,6 +1,8 @@
-"""Defects planted on purpose, by name: each breaks one station of the compiler the way such code really breaks.
+"""Defects planted on purpose, by name: each breaks one station of the compiler the way such code
+really breaks.
 
-`python -m tests.fuzz --plant NAME` installs one in every child; the fuzzer has to notice (`test_planted.py`).
+`python -m tests.fuzz --plant NAME` installs one in every child; the fuzzer has to notice
+(`test_planted.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def plant(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-# -- machine code -----------------------------------------------------------------------------------------------------
+# -- machine code ----------------------------------------------------------------------------------
 
 
 def edit_llvm(pattern: str, replacement: str) -> None:
@@ -94,7 +96,7 @@ def unsigned_numbers_compared_as_signed() -> None:
     edit_llvm(r"icmp u(lt|le|gt|ge) <16 x i(8|32|64)>", r"icmp s\1 <16 x i\2>")
 
 
-# -- lowering ---------------------------------------------------------------------------------------------------------
+# -- lowering --------------------------------------------------------------------------------------
 
 
 @plant
@@ -121,7 +123,9 @@ def transpose_reads_the_inverse() -> None:
 
 @plant
 def slice_forgets_its_step() -> None:
-    def wrong(k: KernelBuilder, at: At, x: Reader, *, starts: Any, sizes: Any, steps: Sequence[int]) -> Val:
+    def wrong(
+        k: KernelBuilder, at: At, x: Reader, *, starts: Any, sizes: Any, steps: Sequence[int]
+    ) -> Val:
         cuts = zip(at, starts, steps, strict=True)
         return x(tuple(i * (1 if step > 0 else -1) + x.value_of(start) for i, start, step in cuts))
 
@@ -151,7 +155,7 @@ def padding_ends_too_early() -> None:
     pad.read_rule = wrong
 
 
-# -- passes -----------------------------------------------------------------------------------------------------------
+# -- passes ----------------------------------------------------------------------------------------
 
 
 def replace_rule(name: str, action: Callable[..., Any]) -> None:
@@ -184,7 +188,7 @@ def composed_transposes_in_the_wrong_order() -> None:
     replace_rule("layout.compose_transposes", wrong)
 
 
-# -- memory and schedule ----------------------------------------------------------------------------------------------
+# -- memory and schedule ---------------------------------------------------------------------------
 
 
 @plant
@@ -192,7 +196,9 @@ def two_live_buffers_share_memory() -> None:
     """The planner forgets that a buffer is read one step longer."""
 
     def short(lives: Sequence[Life]) -> Plan:
-        return plan([Life(b.name, b.nbytes, b.first, max(b.first, b.last - 1), b.reuse) for b in lives])
+        return plan(
+            [Life(b.name, b.nbytes, b.first, max(b.first, b.last - 1), b.reuse) for b in lives]
+        )
 
     schedule.plan = short
 
@@ -218,4 +224,3 @@ def arena_is_not_written_before_it_is_read() -> None:
         return None if any(slot.kind == "temp" for slot in launch.writes) else made
 
     schedule.Scheduler.kernel_entry = forgetful
-

@@ -1,7 +1,9 @@
-"""A random program as plain data: leaves (inputs, constants), steps (ops on earlier items), outputs.
+"""A random program as plain data: leaves (inputs, constants), steps (ops on earlier items),
+outputs.
 
-Receives nothing but itself: values come from seeds, so that a program prints as a few lines of Python that anybody can
-paste (`source`), and shrinks by dropping or changing items. `build` makes the graph, `values` the arguments.
+Receives nothing but itself: values come from seeds, so that a program prints as a few lines of
+Python that anybody can paste (`source`), and shrinks by dropping or changing items. `build` makes
+the graph, `values` the arguments.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.cases import exact_array, random_array, random_indices
 
 NUMBERS = (0, 1, 2, -1, -0.0, 0.5, 4, 3, float("nan"), float("inf"), 0.1)
-FILLS = ("random", "small", "iota", "ones", "zeros")  # from wild to tame, the order in which shrinking tries them
+# from wild to tame, the order in which shrinking tries them
+FILLS = ("random", "small", "iota", "ones", "zeros")
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input or a constant. `fill`: one of FILLS, "number" (one value everywhere), "index" (below `below`), "ties"
-    (next to where halves round up or down), or "case:op:i", operand i of the case that the op draws from the seed."""
+    """An input or a constant. `fill`: one of FILLS, "number" (one value everywhere), "index" (below
+    `below`), "ties" (next to where halves round up or down), or "case:op:i", operand i of the case
+    that the op draws from the seed."""
 
     dtype: DType
     shape: Shape
@@ -41,7 +45,8 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Step:
-    """An op on earlier items. Neighbouring steps of one `group` become a sub-graph that is called."""
+    """An op on earlier items. Neighbouring steps of one `group` become a sub-graph that is
+    called."""
 
     op: str
     operands: tuple[int, ...]
@@ -70,15 +75,19 @@ class Program:
             if isinstance(item, Leaf):
                 found.append(ArrayType(item.dtype, item.shape))
             else:
-                found.append(REGISTRY[item.op].type(*(found[i] for i in item.operands), **item.params))
+                found.append(
+                    REGISTRY[item.op].type(*(found[i] for i in item.operands), **item.params)
+                )
         return found
 
     @property
     def inputs(self) -> list[int]:
-        return [i for i, item in enumerate(self.items) if isinstance(item, Leaf) and not item.constant]
+        return [
+            i for i, item in enumerate(self.items) if isinstance(item, Leaf) and not item.constant
+        ]
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def values(program: Program, dims: Dims) -> list[np.ndarray]:
@@ -87,7 +96,11 @@ def values(program: Program, dims: Dims) -> list[np.ndarray]:
 
 
 def value(leaf: Leaf, dims: Dims) -> np.ndarray:
-    rng, shape, dtype = np.random.default_rng(leaf.seed), tuple(bind(n, dims) for n in leaf.shape), leaf.dtype
+    rng, shape, dtype = (
+        np.random.default_rng(leaf.seed),
+        tuple(bind(n, dims) for n in leaf.shape),
+        leaf.dtype,
+    )
     if leaf.fill == "number":
         return np.full(shape, number(leaf), dtype.np)
     if leaf.fill == "index":
@@ -102,14 +115,19 @@ def value(leaf: Leaf, dims: Dims) -> np.ndarray:
     if leaf.fill == "small":
         return exact_array(rng, dtype, shape)
     count = int(np.prod(shape))
-    plain = {"iota": np.arange(count) % 100, "ones": np.ones(count), "zeros": np.zeros(count)}[leaf.fill]
+    plain = {"iota": np.arange(count) % 100, "ones": np.ones(count), "zeros": np.zeros(count)}[
+        leaf.fill
+    ]
     return plain.reshape(shape).astype(dtype.np)
 
 
 def ties(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers in the middle of two neighbours in f16 or bf16, and as little beside it as the type can say."""
+    """Numbers in the middle of two neighbours in f16 or bf16, and as little beside it as the type
+    can say."""
     bits = rng.choice((8, 11), shape)
-    middle = (np.exp2(bits) + rng.integers(0, 100, shape) * 2 + 1) * np.exp2(rng.integers(-12, 30, shape))
+    middle = (np.exp2(bits) + rng.integers(0, 100, shape) * 2 + 1) * np.exp2(
+        rng.integers(-12, 30, shape)
+    )
     nudge = np.exp2(-52.0 if dtype.bits == 64 else -23.0) * rng.integers(-1, 2, shape)
     with np.errstate(all="ignore"):
         return np.asarray(middle * (1 + nudge)).astype(dtype.np)
@@ -123,11 +141,12 @@ def number(leaf: Leaf) -> Any:
     return whole if leaf.dtype.is_signed else abs(whole) % (2 if leaf.dtype is bool_ else 256)
 
 
-# -- graphs -----------------------------------------------------------------------------------------------------------
+# -- graphs ----------------------------------------------------------------------------------------
 
 
 def build(program: Program, *, calls: bool = True, every_step: bool = False) -> Graph:
-    """The graph. `calls` False: groups are inlined; `every_step`: each step is an output, after the program's own."""
+    """The graph. `calls` False: groups are inlined; `every_step`: each step is an output, after the
+    program's own."""
     nodes: list[Node | None] = [None] * len(program.items)
     for position, i in enumerate(program.inputs):
         leaf = program.items[i]
@@ -161,7 +180,8 @@ def applied(step: Step, operands: list[Node]) -> Node:
 
 
 def group_end(program: Program, start: int) -> int:
-    """Where the run of items of one group that begins here ends; constants in between belong to it."""
+    """Where the run of items of one group that begins here ends; constants in between belong to
+    it."""
     first = program.items[start]
     if not isinstance(first, Step) or not first.group:
         return start + 1
@@ -187,12 +207,16 @@ def build_call(program: Program, start: int, stop: int, nodes: list[Node | None]
         build_item(program, i, inner)
         if isinstance(program.items[i], Leaf):
             nodes[i] = inner[i]
-    later = {o for item in program.items[stop:] if isinstance(item, Step) for o in item.operands} | set(program.outputs)
+    later = {
+        o for item in program.items[stop:] if isinstance(item, Step) for o in item.operands
+    } | set(program.outputs)
     results = [i for i in steps if i in later]
     if not results:
         return
     body = make_graph("layer", [inner[i] for i in needed], [inner[i] for i in results])  # type: ignore[misc]
-    if not dims_in(body) <= {d for p in body.inputs for size in p.type.shape for d in dims_of(size)}:
+    if not dims_in(body) <= {
+        d for p in body.inputs for size in p.type.shape for d in dims_of(size)
+    }:
         for i in inside:  # a graph gets its Dims from its arguments: this one cannot stand alone
             build_item(program, i, nodes)
         return
@@ -202,8 +226,9 @@ def build_call(program: Program, start: int, stop: int, nodes: list[Node | None]
 
 
 def replay(program: Program) -> Any:
-    """The program as a Python function of all its leaves. Constants are arguments too: what depends on them alone
-    would be computed by NumPy while tracing, within the declared error of the op and not to the bit."""
+    """The program as a Python function of all its leaves. Constants are arguments too: what depends
+    on them alone would be computed by NumPy while tracing, within the declared error of the op and
+    not to the bit."""
 
     def fuzzed(*arrays: Any) -> tuple[Any, ...]:
         made: list[Any] = []
@@ -218,7 +243,7 @@ def replay(program: Program) -> Any:
     return fuzzed
 
 
-# -- changing ---------------------------------------------------------------------------------------------------------
+# -- changing --------------------------------------------------------------------------------------
 
 
 def pruned(program: Program) -> Program:
@@ -235,7 +260,11 @@ def pruned(program: Program) -> Program:
 
 
 def renumbered(item: Item, place: Mapping[int, int]) -> Item:
-    return replace(item, operands=tuple(place[o] for o in item.operands)) if isinstance(item, Step) else item
+    return (
+        replace(item, operands=tuple(place[o] for o in item.operands))
+        if isinstance(item, Step)
+        else item
+    )
 
 
 def dims_of_program(program: Program) -> dict[str, int]:
@@ -243,16 +272,21 @@ def dims_of_program(program: Program) -> dict[str, int]:
     return {d.name: d.max for kind in program.types for size in kind.shape for d in dims_of(size)}
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 
 def source(program: Program, why: str) -> str:
     """A Python file that runs the program again and says what is wrong with it."""
     lines = [f'"""{why.replace(chr(34) * 3, "")}"""', ""]
     lines += ["# ruff: noqa: F401, F403, F405", "from numpy import inf, nan", ""]
-    lines += ["from tests.fuzz.check import check", "from tests.fuzz.program import Leaf, Program, Step"]
+    lines += [
+        "from tests.fuzz.check import check",
+        "from tests.fuzz.program import Leaf, Program, Step",
+    ]
     lines += ["from tetrad.core.dtypes import *", "from tetrad.core.sizes import Dim", ""]
-    lines += [f"{name} = Dim({name!r}, max={most})" for name, most in dims_of_program(program).items()]
+    lines += [
+        f"{name} = Dim({name!r}, max={most})" for name, most in dims_of_program(program).items()
+    ]
     lines += ["PROGRAM = Program(", "    items=("]
     lines += [f"        {shown(item)},  # {i}" for i, item in enumerate(program.items)]
     lines += [f"    ), outputs={program.outputs}, bindings={program.bindings},"]
@@ -284,4 +318,3 @@ def shown_value(v: Any) -> str:
 
 def dtype_name(dtype: DType) -> str:
     return "bool_" if dtype is bool_ else dtype.name
-

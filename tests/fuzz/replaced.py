@@ -1,6 +1,8 @@
-"""Fuzzing files that change: models come and go at a few paths, which are written in every way between their uses.
+"""Fuzzing files that change: models come and go at a few paths, which are written in every way
+between their uses.
 
-What a model predicts is what its file held when it was opened; or, if that was changed where it lies, an error says so.
+What a model predicts is what its file held when it was opened; or, if that was changed where it
+lies, an error says so.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ from tetrad.formats import gguf
 from tetrad.models.model import Model
 
 TOKENS = [17, 114, 211, 8]
-WORDS = (1100, 1100, 1300)  # the embedding is large enough to stay in the file; the third lies otherwise
+# the embedding is large enough to stay in the file; the third lies otherwise
+WORDS = (1100, 1100, 1300)
 STEPS = 14
 
 
 def source(folder: Path, number: int) -> Path:
     """A model; norms are equal in all of them, as constants of equal content are one constant."""
     metadata, tensors = tiny_model("llama", seed=number, words=WORDS[number], layers=1)
-    norms = {name: tensor for name, tensor in tiny_model("llama", layers=1)[1].items() if "norm" in name}
+    norms = {
+        name: tensor for name, tensor in tiny_model("llama", layers=1)[1].items() if "norm" in name
+    }
     path = folder / f"source-{number}.gguf"
     gguf.write(path, {"general.alignment": 64, **metadata}, tensors | norms)
     return path
@@ -62,14 +67,16 @@ def put(rng: random.Random, content: Path, path: Path) -> str:
 
 
 def later(path: Path) -> None:
-    """A time of its own for each change: the clocks of file systems are coarser than this test is quick."""
+    """A time of its own for each change: the clocks of file systems are coarser than this test is
+    quick."""
     later.ticks = getattr(later, "ticks", 0) + 1  # type: ignore[attr-defined]
     now = path.stat().st_mtime_ns + later.ticks * 1000  # type: ignore[attr-defined]
     os.utime(path, ns=(now, now))
 
 
 class Trial:
-    """Models by path, each with the number of what it was loaded from, and whether its file was changed in place."""
+    """Models by path, each with the number of what it was loaded from, and whether its file was
+    changed in place."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self.folder = rng, folder
@@ -90,7 +97,9 @@ class Trial:
         self.log.append(f"{path.name} is {number}, {how}")
         self.there[path] = number
         if how == "written over":
-            self.changed |= {id(m) for _, _, m in self.models if any(f.identity.inode == inode for f in files(m))}
+            self.changed |= {
+                id(m) for _, _, m in self.models if any(f.identity.inode == inode for f in files(m))
+            }
 
     def load(self) -> str | None:
         if not self.there:
@@ -116,7 +125,9 @@ class Trial:
             return None if id(model) in self.changed else f"{path.name} ({number}) was not changed"
         if id(model) in self.changed:
             return f"{path.name} ({number}) was written over, unnoticed"
-        return None if got == expected(number) else f"{path.name}: other logits than those of {number}"
+        return (
+            None if got == expected(number) else f"{path.name}: other logits than those of {number}"
+        )
 
 
 def files(model: Model) -> tuple[gguf.Pin, ...]:

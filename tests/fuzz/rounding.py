@@ -1,8 +1,10 @@
-"""Floating-point states of the host: whatever is set while we trace, compile, evaluate or run, the bits are the same.
+"""Floating-point states of the host: whatever is set while we trace, compile, evaluate or run, the
+bits are the same.
 
-`check(seed)` takes a state, and a random program or one of FUNCTIONS, makes all its results once as the process begins
-and once in that state, and compares them: graphs, kernels, machine code, and the bits of eager, jitted, differentiated
-and interpreted results. A program compiled in the state is also run after it.
+`check(seed)` takes a state, and a random program or one of FUNCTIONS, makes all its results once as
+the process begins and once in that state, and compares them: graphs, kernels, machine code, and the
+bits of eager, jitted, differentiated and interpreted results. A program compiled in the state is
+also run after it.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from tetrad.compiler.driver import compile_graph, current_target, programs_of
 from tetrad.core.errors import TetradError
 from tetrad.graph.evaluate import evaluate
 
-# The control register of SSE: bits 13 and 14 round (down, up, to zero), 15 flushes results, 6 takes subnormal operands
-# for zeros, 7 to 12 mask exceptions. (Intel's manual, volume 1, section 10.2.3)
+# The control register of SSE: bits 13 and 14 round (down, up, to zero), 15 flushes results, 6 takes
+# subnormal operands for zeros, 7 to 12 mask exceptions. (Intel's manual, volume 1, section 10.2.3)
 STATES = {
     "rounds down": 0x3F80,
     "rounds up": 0x5F80,
@@ -41,7 +43,8 @@ STATES = {
     "rounds up and flushes": 0xDFC0,
 }
 CONTROL_AT = 28  # of fenv_t on x86-64, in glibc and musl
-Results = dict[str, Any]  # what -> an array, a text, or a function that gives an array after the state has ended
+# what -> an array, a text, or a function that gives an array after the state has ended
+Results = dict[str, Any]
 
 
 @contextmanager
@@ -65,11 +68,12 @@ def control_register() -> int:
     return int(struct.unpack_from("<I", kept, CONTROL_AT)[0]) & ~0x3F
 
 
-# -- a random program -------------------------------------------------------------------------------------------------
+# -- a random program ------------------------------------------------------------------------------
 
 
 def results_of_program(seed: int) -> Callable[[], Results]:
-    """A function that compiles and runs the program of a seed; its constants and arguments are made before."""
+    """A function that compiles and runs the program of a seed; its constants and arguments are made
+    before."""
     program = grow(seed)
     graph, dims = build(program), program.bindings[0]
     arrays = values(program, dims)
@@ -85,8 +89,13 @@ def results_of_program(seed: int) -> Callable[[], Results]:
         done = compiled.run(given, sizes)
         wanted = evaluate(graph, arrays, dims)
         found |= {f"evaluated {i}": a for i, a in enumerate(wanted)}
-        found |= {f"interpreted {i}": a for i, a in enumerate(run_on_evaluator(compiled, arrays, dims))}
-        found |= {f"run {i}": s.as_numpy(a.dtype, a.shape) for i, (s, a) in enumerate(zip(done, wanted, strict=True))}
+        found |= {
+            f"interpreted {i}": a for i, a in enumerate(run_on_evaluator(compiled, arrays, dims))
+        }
+        found |= {
+            f"run {i}": s.as_numpy(a.dtype, a.shape)
+            for i, (s, a) in enumerate(zip(done, wanted, strict=True))
+        }
         return found
 
     return results
@@ -97,11 +106,12 @@ def code_of(kernel: Any) -> str:
     return hashlib.sha256(compile_object(text, current_target())).hexdigest()
 
 
-# -- a public function ------------------------------------------------------------------------------------------------
+# -- a public function -----------------------------------------------------------------------------
 
 Function = Callable[[Any], Any]
 
-# Of one array f32 or f64 [7, 12] of numbers between about -3 and 3. Each has constants that Python or NumPy computes.
+# Of one array f32 or f64 [7, 12] of numbers between about -3 and 3. Each has constants that Python
+# or NumPy computes.
 FUNCTIONS: dict[str, Function] = {
     "numbers": lambda x: x * 0.1 + 1e-3 - x / 3.0,
     "constants": lambda x: x + td.asarray([0.1 * i for i in range(12)]) + td.exp(td.asarray(0.3)),
@@ -112,17 +122,23 @@ FUNCTIONS: dict[str, Function] = {
     "trigonometric": lambda x: td.sin(x * 100) + td.cos(x) * td.tan(x) + td.atan(x),
     "pow": lambda x: td.pow(td.abs(x) + 0.1, 1.7) + td.sqrt(td.abs(x)),
     "gelu": lambda x: td.nn.gelu(x) + td.nn.gelu(x, approximate=False),
-    "activations": lambda x: td.nn.silu(x) + td.nn.softplus(x) + td.nn.mish(x) + td.nn.selu(x) + td.nn.hard_silu(x),
+    "activations": lambda x: (
+        td.nn.silu(x) + td.nn.softplus(x) + td.nn.mish(x) + td.nn.selu(x) + td.nn.hard_silu(x)
+    ),
     "softmax": lambda x: td.nn.softmax(x) + td.nn.log_softmax(x, axis=0),
     "layer_norm": lambda x: td.nn.layer_norm(x) + td.nn.rms_norm(x),
     "attention": lambda x: td.nn.dot_product_attention(*[td.reshape(x, (1, 7, 2, 6))] * 3),
-    "statistics": lambda x: td.mean(x, axis=0) + td.std(x, axis=0) + td.var(x, axis=0, correction=1),
+    "statistics": lambda x: (
+        td.mean(x, axis=0) + td.std(x, axis=0) + td.var(x, axis=0, correction=1)
+    ),
     "quantile": lambda x: td.quantile(x, 0.3, axis=0) + td.median(x, axis=0),
     "matmul": lambda x: x @ x.mT / 7,
     "norms": lambda x: td.linalg.vector_norm(x, ord=3, axis=1) + td.linalg.vector_norm(x, axis=1),
     "fft": lambda x: td.abs(td.fft.fft(x)) + td.real(td.fft.ifft(x, norm="ortho")),
     "cumulative": lambda x: td.cumulative_sum(x, axis=0) * 0.3,
-    "halves": lambda x: x.astype(td.float16).astype(td.float32) + x.astype(td.bfloat16).astype(td.float32),
+    "halves": lambda x: (
+        x.astype(td.float16).astype(td.float32) + x.astype(td.bfloat16).astype(td.float32)
+    ),
     "scan": lambda x: td.scan(lambda c, r: (c * 0.9 + r * 0.1, td.tanh(c)), x[0], x)[1],
     "while": lambda x: td.fori_loop(0, 5, lambda i, c: c * 0.7 + 0.1, x),
     "at": lambda x: x.at[:, 3].multiply(0.1),
@@ -134,7 +150,9 @@ FUNCTIONS: dict[str, Function] = {
     "adam": lambda x: td.optim.adam(0.001).update(x, td.optim.adam(0.001).init(x))[0],
     "vmap": lambda x: td.vmap(lambda row: row / td.sum(row * row) * 0.3)(x),
     "trapezoid": lambda x: td.trapezoid(x, dx=0.1),
-    "quantised": lambda x: td.quant.quantize(np.resize(KEPT, (4, 32)).astype(np.float32), "q4_0").dequantize() * 0.7,
+    "quantised": lambda x: (
+        td.quant.quantize(np.resize(KEPT, (4, 32)).astype(np.float32), "q4_0").dequantize() * 0.7
+    ),
 }
 KEPT = np.random.default_rng(11).normal(size=(4, 32))
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of Python functions, which are rules of derivatives
@@ -149,17 +167,23 @@ def results_of_function(name: str, seed: int) -> Callable[[], Results]:
     def results() -> Results:
         own = lambda y: function(y)  # noqa: E731  (a new one each time: it is traced and compiled again)
         jitted = td.jit(own)
-        found: Results = {"graph": ADDRESS.sub("", str(td.trace(own)(x))), "eager": function(td.asarray(x))}
+        found: Results = {
+            "graph": ADDRESS.sub("", str(td.trace(own)(x))),
+            "eager": function(td.asarray(x)),
+        }
         found |= {"jitted": jitted(x), "jitted, run later": lambda: np.asarray(jitted(x))}
         if name not in NOT_DIFFERENTIATED:
             total = lambda y: td.sum(function(y) * 0.3)  # noqa: E731
             found |= {"gradient": td.grad(total)(x), "jitted gradient": td.jit(td.grad(total))(x)}
-        return {what: np.asarray(value) if isinstance(value, td.Array) else value for what, value in found.items()}
+        return {
+            what: np.asarray(value) if isinstance(value, td.Array) else value
+            for what, value in found.items()
+        }
 
     return results
 
 
-# -- the comparison ---------------------------------------------------------------------------------------------------
+# -- the comparison --------------------------------------------------------------------------------
 
 
 def check(seed: int) -> str | None:
@@ -202,4 +226,6 @@ def text_apart(got: Any, want: str) -> str | None:
     if got == want:
         return None
     pairs = zip(str(got).splitlines(), want.splitlines(), strict=False)
-    return next((f"got {a.strip()!r}, want {b.strip()!r}" for a, b in pairs if a != b), "one is longer")
+    return next(
+        (f"got {a.strip()!r}, want {b.strip()!r}" for a, b in pairs if a != b), "one is longer"
+    )

@@ -1,8 +1,9 @@
-"""Every rewrite rule on operands of every kind: the examples of a rule in other element types and with Dims for sizes.
+"""Every rewrite rule on operands of every kind: the examples of a rule in other element types and
+with Dims for sizes.
 
-`check(seed)` takes one rule and one way to change its example; None means that the rule, alone and with all others,
-keeps types and meaning, or that no op of the example takes such operands. Rules that fire on any constant also meet the
-bytes of quantised blocks, equal and not.
+`check(seed)` takes one rule and one way to change its example; None means that the rule, alone and
+with all others, keeps types and meaning, or that no op of the example takes such operands. Rules
+that fire on any constant also meet the bytes of quantised blocks, equal and not.
 """
 
 from __future__ import annotations
@@ -61,10 +62,15 @@ def varied(rng: np.random.Generator, name: str) -> Graph | None:
 
 
 def broken(rng: np.random.Generator, rule: Rule, graph: Graph, place: str) -> str | None:
-    """What is wrong with the graph that the rule alone, all rules, or all passes make of this one."""
+    """What is wrong with the graph that the rule alone, all rules, or all passes make of this
+    one."""
     inputs = random_inputs(graph, int(rng.integers(1 << 30)), SIZES)
     want = evaluate(graph, inputs, SIZES)
-    for name, run in (("alone", only(rule).apply), ("with all", simplify.apply), ("all passes", optimise)):
+    for name, run in (
+        ("alone", only(rule).apply),
+        ("with all", simplify.apply),
+        ("all passes", optimise),
+    ):
         try:
             made: Graph = run(graph)
             verify(made)
@@ -88,12 +94,14 @@ def only(rule: Rule) -> Rules:
     return alone
 
 
-# -- other types ------------------------------------------------------------------------------------------------------
+# -- other types -----------------------------------------------------------------------------------
 
 
 def retyped(graph: Graph, dtype: DType | None, sizes: dict[int, SizeExpr]) -> Graph:
     """The graph with this element type in place of that of its inputs, and other sizes."""
-    given = {p.type.dtype for p in graph.inputs} or {n.type.dtype for n in graph.nodes() if n.op is constant}
+    given = {p.type.dtype for p in graph.inputs} or {
+        n.type.dtype for n in graph.nodes() if n.op is constant
+    }
     done: dict[Node, Node] = {}
     for node in graph.nodes():
         kind = dtype if dtype is not None and node.type.dtype in given else node.type.dtype
@@ -115,7 +123,14 @@ def rebuilt(node: Node, dtype: DType, sizes: dict[int, SizeExpr], inputs: list[N
 
 def by_dims(rng: np.random.Generator, graph: Graph) -> dict[int, SizeExpr]:
     """One of the sizes as a Dim."""
-    known = sorted({n for p in graph.inputs for n in p.type.shape if isinstance(n, int) and n == SIZES["other"]})
+    known = sorted(
+        {
+            n
+            for p in graph.inputs
+            for n in p.type.shape
+            if isinstance(n, int) and n == SIZES["other"]
+        }
+    )
     return {known[0]: other} if known and rng.random() < 0.5 else {}
 
 
@@ -123,7 +138,7 @@ def resized(name: str, value: Any, sizes: dict[int, SizeExpr]) -> Any:
     return tuple(sizes.get(n, n) for n in value) if name in ("shape", "sizes") else value
 
 
-# -- kinds that the examples do not have ------------------------------------------------------------------------------
+# -- kinds that the examples do not have -----------------------------------------------------------
 
 
 def part_of_joined() -> list[Node]:
@@ -143,7 +158,11 @@ def on_blocks(rng: np.random.Generator) -> Node:
     """An op on a constant of quantised blocks, all of whose bytes may be equal."""
     name = list(LANES)[rng.integers(len(LANES))]
     packed = format_named(name).packed_shape((ROWS, COLUMNS))
-    raw = np.full(packed, rng.choice([0, 1, 17]), np.uint8) if rng.random() < 0.6 else small_bytes(rng, packed)
+    raw = (
+        np.full(packed, rng.choice([0, 1, 17]), np.uint8)
+        if rng.random() < 0.6
+        else small_bytes(rng, packed)
+    )
     w = make_constant(LANES[name].interleave(raw), ArrayType(DTYPES[name], (ROWS, COLUMNS)))
     x = arg(0, f32, 3, COLUMNS)
     users = (

@@ -1,7 +1,8 @@
 """Shrinking: a failing program in, the smallest one found that fails in the same way out.
 
-Tries, over and over until nothing helps or time is up: fewer outputs, steps replaced by inputs or by their operands, no
-calls, no Dims, smaller sizes, tamer values. A change is kept when the program still fails in the same way.
+Tries, over and over until nothing helps or time is up: fewer outputs, steps replaced by inputs or
+by their operands, no calls, no Dims, smaller sizes, tamer values. A change is kept when the program
+still fails in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from tetrad.core.sizes import SizeExpr, bind
 SECONDS = 40.0
 
 
-def shrink(program: Program, still_fails: Callable[[Program], bool], seconds: float = SECONDS) -> Program:
+def shrink(
+    program: Program, still_fails: Callable[[Program], bool], seconds: float = SECONDS
+) -> Program:
     deadline = time.monotonic() + seconds
     shrunk = True
     while shrunk:
@@ -37,7 +40,9 @@ def is_sound(program: Program) -> bool:
         kinds = program.types
     except Exception:
         return False
-    return bool(program.outputs) and all(not isinstance(n, int) or n >= 0 for kind in kinds for n in kind.shape)
+    return bool(program.outputs) and all(
+        not isinstance(n, int) or n >= 0 for kind in kinds for n in kind.shape
+    )
 
 
 def attempts(program: Program) -> Iterator[Program]:
@@ -69,13 +74,19 @@ def fewer_runs(program: Program) -> Iterator[Program]:
         yield without_dims(program)
     groups = {item.group for item in program.items if isinstance(item, Step)} - {0}
     for group in groups:
-        kept = (replace(i, group=0) if isinstance(i, Step) and i.group == group else i for i in program.items)
+        kept = (
+            replace(i, group=0) if isinstance(i, Step) and i.group == group else i
+            for i in program.items
+        )
         yield replace(program, items=tuple(kept))
 
 
 def without_dims(program: Program) -> Program:
     dims = program.bindings[0]
-    return replace(map_sizes(program, lambda n: bind(n, dims) if isinstance(n, SizeExpr) else n), bindings=({},))
+    return replace(
+        map_sizes(program, lambda n: bind(n, dims) if isinstance(n, SizeExpr) else n),
+        bindings=({},),
+    )
 
 
 def fewer_steps(program: Program) -> Iterator[Program]:
@@ -103,7 +114,9 @@ def smaller_sizes(program: Program) -> Iterator[Program]:
     for size in sizes:
         for smaller in sorted({1, 2, 3, size // 2, size - 1} - {size, 0}):
             if smaller < size:
-                yield map_sizes(program, lambda n, size=size, smaller=smaller: smaller if n == size else n)
+                yield map_sizes(
+                    program, lambda n, size=size, smaller=smaller: smaller if n == size else n
+                )
 
 
 def sizes_in(program: Program) -> set[int]:
@@ -121,7 +134,9 @@ def map_sizes(program: Program, change: Callable[[Any], Any]) -> Program:
 def mapped(item: Leaf | Step, change: Callable[[Any], Any]) -> Leaf | Step:
     if isinstance(item, Step):
         names = ("shape", "sizes", "starts", "size", "low", "high")
-        return replace(item, params={k: sized(v, change) if k in names else v for k, v in item.params.items()})
+        return replace(
+            item, params={k: sized(v, change) if k in names else v for k, v in item.params.items()}
+        )
     return replace(item, shape=sized(item.shape, change), below=change(item.below))
 
 
@@ -133,7 +148,11 @@ def tamer_values(program: Program) -> Iterator[Program]:
     for i, item in enumerate(program.items):
         if not isinstance(item, Leaf):
             continue
-        tamer = [replace(item, fill=fill, special=0.0) for fill in reversed(FILLS)] if item.fill in FILLS else []
+        tamer = (
+            [replace(item, fill=fill, special=0.0) for fill in reversed(FILLS)]
+            if item.fill in FILLS
+            else []
+        )
         tamer = tamer[: len(FILLS) - 1 - FILLS.index(item.fill)] if item.fill in FILLS else []
         tamer += [replace(item, special=0.0)] if item.special else []
         tamer += [replace(item, seed=0)] if item.seed and item.fill == "index" else []

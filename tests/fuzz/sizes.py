@@ -1,7 +1,8 @@
 """Functions called with many sizes of a Dim, in a child process whose memory is measured.
 
-What must hold: the most memory that the process ever had is within a bound of what its largest call alone took, results
-are those of one program for every size, and when the function goes its memory goes too.
+What must hold: the most memory that the process ever had is within a bound of what its largest call
+alone took, results are those of one program for every size, and when the function goes its memory
+goes too.
 
     python -m tests.fuzz.sizes SEED COUNT [PLANT]         the child: one line, "right" or what is not
 """
@@ -23,7 +24,8 @@ from tetrad.backends.cpu import memory
 
 MOST = 2 << 20  # elements of the largest input: 8 MB
 BOUND = 64.0  # MB beyond the largest call alone
-LEFT = 64.0  # MB that may stay when the function is gone: blocks for the next results, scratch of the workers
+# MB that may stay when the function is gone: blocks for the next results, scratch of the workers
+LEFT = 64.0
 COUNT = 60
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -31,7 +33,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "many results": lambda x: (x + 1.0, td.cumulative_sum(x), x * x, td.sum(x)),
     "a loop": lambda x: td.fori_loop(0, 2, lambda i, y: td.cumulative_sum(y) * 0.5, x),
     "sorted": lambda x: td.cumulative_sum(td.sort(x)),
-    "halves": lambda x: td.concat([td.cumulative_sum(x), td.astype(x, td.float16).astype(td.float32)]),
+    "halves": lambda x: td.concat(
+        [td.cumulative_sum(x), td.astype(x, td.float16).astype(td.float32)]
+    ),
 }
 ORDERS = ("up", "down", "any", "two in turn")
 
@@ -44,7 +48,14 @@ def sizes(order: str, count: int, rng: np.random.Generator) -> Iterator[int]:
 
 def check(seed: int, count: int = COUNT, plant: str = "") -> str | None:
     """None if all holds for the function and the sizes of this seed, else what does not."""
-    command = [sys.executable, "-m", "tests.fuzz.sizes", str(seed), str(count), *([plant] if plant else [])]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.sizes",
+        str(seed),
+        str(count),
+        *([plant] if plant else []),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode == 0 and done.stdout.strip() == "right":
         return None
@@ -77,7 +88,11 @@ def measured(seed: int, count: int) -> str:
         return f"{told}: the first size has other results now, or {f.compiles} programs"
     del f
     if (left := megabytes("VmRSS")) > before + LEFT:
-        return f"{told}: {left:.0f} MB are left when the function is gone, {before:.0f} were there before"
+        return (
+            f"{told}: {left:.0f} MB are left when the function is gone, {before:.0f} were "
+            "there "
+            "before"
+        )
     return "right"
 
 

@@ -1,4 +1,5 @@
-"""Escapes in files: one hostile model for every command with every test run, and a console that shows nothing of it."""
+"""Escapes in files: one hostile model for every command with every test run, and a console that
+shows nothing of it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import pytest
 from tests.fuzz.escapes import COMMANDS, check, check_server, steered
 
 NAMES = list(COMMANDS)
-OBEYING = "import tetrad.core.visible as v; v.visible = v.one_line = v.json_visible = lambda text: text; "
+OBEYING = (
+    "import tetrad.core.visible as v; v.visible = v.one_line = v.json_visible = lambda text: text; "
+)
 
 
 @pytest.mark.parametrize("kind", ["run plain", "inspect", "list", "rm unknown"])
@@ -27,5 +30,9 @@ def test_a_console_that_obeys_is_found(kind: str) -> None:
 
 def test_what_the_program_emits_itself_is_no_finding() -> None:
     assert steered(b"\x1b[31mred\x1b[0m\n\r\x1b[Kreading\tthe prompt\r\x1b[K caf\xc3\xa9\n") is None
-    assert steered(b"a\x1b[2Jb") is not None and steered(b"a\x1b[45mb") is not None and steered(b"a\rb") is not None
+    assert (
+        steered(b"a\x1b[2Jb") is not None
+        and steered(b"a\x1b[45mb") is not None
+        and steered(b"a\rb") is not None
+    )
     assert steered(b"\xc2\x9b2J") is not None and steered(b"\xff") is not None

@@ -1,4 +1,5 @@
-"""The fuzzer on every run of the tests: 2,000 programs from fixed seeds, and the programs that failed once."""
+"""The fuzzer on every run of the tests: 2,000 programs from fixed seeds, and the programs that
+failed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Hostile listings: a share of them with every test run, and the defects that the generator must notice."""
+"""Hostile listings: a share of them with every test run, and the defects that the generator must
+notice."""
 
 from __future__ import annotations
 

@@ -23,5 +23,7 @@ def test_a_number_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch
 def test_nan_that_is_passed_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rope of no speed at all: were NaN let through, every logit would be NaN."""
     monkeypatch.setattr(Metadata, "positive", lambda self, name, default=None, above=0.0: np.nan)
-    monkeypatch.setattr("tetrad.models.model.are_wrong", lambda rows: np.zeros(rows.shape, np.bool_))
+    monkeypatch.setattr(
+        "tetrad.models.model.are_wrong", lambda rows: np.zeros(rows.shape, np.bool_)
+    )
     assert any("passed on" in (check(seed) or "") for seed in range(40))

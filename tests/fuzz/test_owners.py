@@ -1,4 +1,5 @@
-"""Nothing that an owner does with an array changes a result or a program; and where it does, the generator notices."""
+"""Nothing that an owner does with an array changes a result or a program; and where it does, the
+generator notices."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def sharing(literal: Literal, values: np.ndarray, origin: Literal | None = None)
     """Constants compared by content, in memory of somebody else."""
     literal.held = np.ascontiguousarray(values).reshape(np.shape(values))
     literal._origin, literal.is_read = origin, False
-    content: object = literal.held.tobytes() if literal.held.nbytes <= Literal.SMALL else id(literal)
+    content: object = (
+        literal.held.tobytes() if literal.held.nbytes <= Literal.SMALL else id(literal)
+    )
     literal.key = (literal.held.dtype, literal.held.shape, content)
 
 
@@ -41,7 +44,9 @@ def plant(name: str, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(array, "value_seen", lambda x: x)
     elif name == "a read-only flag is believed":
         for module in (operands, creation):
-            patch.setattr(module, "is_lasting", lambda values, or_mapped=False: not values.flags.writeable)
+            patch.setattr(
+                module, "is_lasting", lambda values, or_mapped=False: not values.flags.writeable
+            )
     elif name == "results are borrowed":
         patch.setattr(operands, "kept", lambda x: x)
     else:

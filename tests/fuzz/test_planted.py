@@ -1,4 +1,5 @@
-"""The fuzzer finds what it should: every defect planted in the compiler, within a bounded number of programs."""
+"""The fuzzer finds what it should: every defect planted in the compiler, within a bounded number of
+programs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ ENOUGH = 800
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_defect_is_found(name: str) -> None:
     done = fuzz("--programs", str(ENOUGH), "--seed", "0", "--stop-at", "1", "--plant", name)
-    assert done.returncode == 1, f"{name}: not found in {ENOUGH} programs\n{done.stdout}{done.stderr}"
+    assert done.returncode == 1, (
+        f"{name}: not found in {ENOUGH} programs\n{done.stdout}{done.stderr}"
+    )
     assert "PROGRAM = Program(" in done.stdout
 
 

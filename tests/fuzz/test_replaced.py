@@ -22,5 +22,7 @@ def test_a_change_that_is_not_looked_for_is_noticed(monkeypatch: pytest.MonkeyPa
 def test_a_model_remembered_by_its_path_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, object] = {}
     really = load.read_programs
-    monkeypatch.setattr(load, "read_programs", lambda file, *rest: known.setdefault(file.path, really(file, *rest)))
+    monkeypatch.setattr(
+        load, "read_programs", lambda file, *rest: known.setdefault(file.path, really(file, *rest))
+    )
     assert any(check(seed) for seed in range(20))

@@ -1,4 +1,5 @@
-"""The floating-point state of the host changes no result: a share of the fuzzer, what it must notice, and the disk."""
+"""The floating-point state of the host changes no result: a share of the fuzzer, what it must
+notice, and the disk."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tests.fuzz.rounding import FUNCTIONS, STATES, check, compared, control_register, host_state, results_of_function
+from tests.fuzz.rounding import (
+    FUNCTIONS,
+    STATES,
+    check,
+    compared,
+    control_register,
+    host_state,
+    results_of_function,
+)
 from tetrad.core import floats
 from tetrad.core.jobs import JOBS
 from tetrad.tracing import array, operands
@@ -31,10 +40,14 @@ def test_a_seed(seed: int) -> None:
 def test_a_function(number: int) -> None:
     name, states = list(FUNCTIONS)[number], list(STATES)
     for i in (0, 3):  # one that rounds and one that flushes, or both
-        assert compared(results_of_function(name, number), states[(number + i) % len(states)]) is None
+        assert (
+            compared(results_of_function(name, number), states[(number + i) % len(states)]) is None
+        )
 
 
-def test_the_fuzzer_notices_a_compiler_that_keeps_the_hosts_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fuzzer_notices_a_compiler_that_keeps_the_hosts_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(floats, "set_environment", lambda _: 0)
     monkeypatch.setattr(array, "are_plain", lambda: True)
     monkeypatch.setattr(operands, "are_plain", lambda: True)
@@ -105,12 +118,17 @@ print(np.asarray(y).tobytes().hex())
 
 @pytest.mark.parametrize("state", ["rounds down and flushes"])
 def test_the_disk_never_has_code_of_another_state(state: str, tmp_path: Path) -> None:
-    """Compiled in a state by one process, recalled by the next: the bits of one that never saw it."""
+    """Compiled in a state by one process, recalled by the next: the bits of one that never saw
+    it."""
 
     def bits(control: int, cache: str) -> str:
         environment = os.environ | {"TETRAD_CACHE_DIR": cache}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(control)], cwd=ROOT, env=environment, capture_output=True, text=True
+            [sys.executable, "-c", PROGRAM, str(control)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -139,9 +157,18 @@ def test_modules_are_loaded_under_our_state(rounds: int, tmp_path: Path) -> None
     """Python computes constant expressions when it compiles a module, and keeps them on disk."""
 
     def printed(rounds: int, folder: str) -> str:
-        command = [sys.executable, "-X", f"pycache_prefix={tmp_path / folder}", "-c", IMPORTED, str(rounds)]
+        command = [
+            sys.executable,
+            "-X",
+            f"pycache_prefix={tmp_path / folder}",
+            "-c",
+            IMPORTED,
+            str(rounds),
+        ]
         environment = os.environ | {"TETRAD_CACHE_DIR": "off"}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        ).stdout
 
     want = printed(0, "plain")
     assert printed(rounds, "other") == want

@@ -1,4 +1,5 @@
-"""Programs differentiated or batched. Receives the graph of a program, returns the graph a transform makes of it.
+"""Programs differentiated or batched. Receives the graph of a program, returns the graph a
+transform makes of it.
 
     jvp    the inputs, a tangent for each float among them  ->  outputs, tangents of the outputs that change
     grad   the inputs, a cotangent for each output that changes  ->  outputs, cotangents of the inputs reached
@@ -33,7 +34,8 @@ ROWS = 3
 
 @dataclass(frozen=True)
 class Derived:
-    """What a transform made: the first `kept` outputs are those of the program; or `batched` ones have rows."""
+    """What a transform made: the first `kept` outputs are those of the program; or `batched` ones
+    have rows."""
 
     graph: Graph
     kept: int = 0
@@ -52,7 +54,9 @@ def changing(graph: Graph) -> Flags:
 
 def forward(program: Program, graph: Graph) -> Derived | None:
     made = jvp(graph, changing(graph)) if any(changing(graph)) else None
-    return Derived(made.graph, len(graph.outputs)) if made is not None and any(made.changes) else None
+    return (
+        Derived(made.graph, len(graph.outputs)) if made is not None and any(made.changes) else None
+    )
 
 
 def reverse(program: Program, graph: Graph) -> Derived | None:
@@ -64,18 +68,22 @@ def reverse(program: Program, graph: Graph) -> Derived | None:
     values = spliced(linear.primal, inputs)
     kept = linear.residual_values(inputs, values)
     seeds = fresh_like(linear.tangent.outputs)
-    turned = transpose(linear.tangent, (False,) * len(kept) + (True,) * sum(wrt), (True,) * len(seeds))
+    turned = transpose(
+        linear.tangent, (False,) * len(kept) + (True,) * sum(wrt), (True,) * len(seeds)
+    )
     count = len(graph.outputs)
     outputs = [*values[:count], *spliced(turned.graph, [*kept, *seeds])]
     return Derived(make_graph("grad", [*inputs, *seeds], outputs), count)
 
 
 def rows(program: Program, graph: Graph) -> Derived | None:
-    """Some inputs, by the seed. Operands of an op's own cases may belong together: they are shared."""
+    """Some inputs, by the seed. Operands of an op's own cases may belong together: they are
+    shared."""
     leaves = [program.items[i] for i in program.inputs]
     rng = np.random.default_rng(program.seed)
     flags = tuple(
-        isinstance(leaf, Leaf) and not leaf.fill.startswith("case:") and bool(rng.random() < 0.7) for leaf in leaves
+        isinstance(leaf, Leaf) and not leaf.fill.startswith("case:") and bool(rng.random() < 0.7)
+        for leaf in leaves
     )
     if not any(flags):
         return None
@@ -83,16 +91,24 @@ def rows(program: Program, graph: Graph) -> Derived | None:
     return Derived(made.graph, inputs=flags, batched=made.batched)
 
 
-# -- arguments --------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
-def arguments(program: Program, found: Derived, arrays: Sequence[np.ndarray], dims: Dims) -> list[np.ndarray]:
+def arguments(
+    program: Program, found: Derived, arrays: Sequence[np.ndarray], dims: Dims
+) -> list[np.ndarray]:
     if found.inputs:
         pairs = zip(arrays, found.inputs, strict=True)
         return [np.stack([row(a, i) for i in range(ROWS)]) if flag else a for a, flag in pairs]
     rng = np.random.default_rng(program.seed + 1)
     extra = found.graph.inputs[len(arrays) :]
-    return [*arrays, *(exact_array(rng, p.type.dtype, tuple(bind(n, dims) for n in p.type.shape)) for p in extra)]
+    return [
+        *arrays,
+        *(
+            exact_array(rng, p.type.dtype, tuple(bind(n, dims) for n in p.type.shape))
+            for p in extra
+        ),
+    ]
 
 
 def row(array: np.ndarray, i: int) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""Running many programs in child processes, so that a crash or a hang names its seed and harms nothing else.
+"""Running many programs in child processes, so that a crash or a hang names its seed and harms
+nothing else.
 
-A child takes a batch of seeds and tells the parent "start s" before and "done s" after each; memory and time are
-limited. Failures are shrunk, in the child, or, when the child died, in children of their own.
+A child takes a batch of seeds and tells the parent "start s" before and "done s" after each; memory
+and time are limited. Failures are shrunk, in the child, or, when the child died, in children of
+their own.
 """
 
 from __future__ import annotations
@@ -43,11 +45,16 @@ class Report:
     @property
     def text(self) -> str:
         rate = self.programs / max(self.seconds, 1e-9)
-        work = f"{self.programs} programs, {self.steps} steps, {self.seconds:.1f} s, {rate:.1f} programs/s"
+        work = (
+            f"{self.programs} programs, {self.steps} steps, {self.seconds:.1f} s, {rate:.1f} "
+            "programs/s"
+        )
         return f"{work}, {len(self.failures)} failures"
 
 
-def campaign(seeds: Sequence[int], jobs: int, plant: Callable[[], None] | None = None, stop_at: int = 5) -> Report:
+def campaign(
+    seeds: Sequence[int], jobs: int, plant: Callable[[], None] | None = None, stop_at: int = 5
+) -> Report:
     """Run the programs of these seeds in `jobs` processes; ends early after `stop_at` failures."""
     report, start = Report(), time.monotonic()
     batches = [list(seeds[i : i + BATCH]) for i in range(0, len(seeds), BATCH)]
@@ -144,7 +151,8 @@ def dies(program: Program, plant: Callable[[], None] | None) -> bool:
 
 
 def work(seeds: list[int], write: int, plant: Callable[[], None] | None) -> None:
-    """The child: check every program, say so, and leave without running the parent's exit handlers."""
+    """The child: check every program, say so, and leave without running the parent's exit
+    handlers."""
     code = 1
     try:
         limit()
@@ -170,7 +178,10 @@ def results(seeds: list[int]) -> Iterator[dict[str, object]]:
         program = grow(seed)
         failure = check(program)
         signal.alarm(0)
-        message: dict[str, object] = {"done": seed, "steps": sum(isinstance(i, Step) for i in program.items)}
+        message: dict[str, object] = {
+            "done": seed,
+            "steps": sum(isinstance(i, Step) for i in program.items),
+        }
         if failure is not None:
             message |= shrunk(program, failure)
             found += 1
@@ -198,7 +209,11 @@ def saved(program: Program, why: str, seed: int) -> dict[str, object]:
 
 
 def limit() -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    pages = (
+        int(Path("/proc/self/statm").read_text().split()[0])
+        if Path("/proc/self/statm").exists()
+        else 0
+    )
     total = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (total, total))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,5 @@
-"""What graph and pass tests share: inputs, closing nodes into a graph, bit-for-bit comparison, and random graphs."""
+"""What graph and pass tests share: inputs, closing nodes into a graph, bit-for-bit comparison, and
+random graphs."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def arg(index: int, dtype: DType, *shape: Size) -> Node:
 
 
 def close(*outputs: Node, name: str = "main") -> Graph:
-    """The graph of these outputs; its inputs are the parameters found, which must be numbered from 0 without gaps."""
+    """The graph of these outputs; its inputs are the parameters found, which must be numbered from
+    0 without gaps."""
     found = {n for n in topological(outputs) if n.op is parameter}
     inputs = sorted(found, key=lambda n: int(n.param("index")))
     assert [n.param("index") for n in inputs] == list(range(len(inputs)))
@@ -42,7 +44,10 @@ def close(*outputs: Node, name: str = "main") -> Graph:
 def random_inputs(graph: Graph, seed: int, dims: dict[str, int] | None = None) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     shapes = [tuple(bind(size, dims or {}) for size in p.type.shape) for p in graph.inputs]
-    return [random_array(rng, p.type.dtype, s, special=0.3) for p, s in zip(graph.inputs, shapes, strict=True)]
+    return [
+        random_array(rng, p.type.dtype, s, special=0.3)
+        for p, s in zip(graph.inputs, shapes, strict=True)
+    ]
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -59,7 +64,9 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return bool((same.reshape(a.shape) | nan).all())
 
 
-def assert_same_result(before: Graph, after: Graph, seed: int = 0, dims: dict[str, int] | None = None) -> None:
+def assert_same_result(
+    before: Graph, after: Graph, seed: int = 0, dims: dict[str, int] | None = None
+) -> None:
     inputs = random_inputs(before, seed, dims)
     for old, new in zip(evaluate(before, inputs), evaluate(after, inputs), strict=True):
         assert same_bits(old, new), f"{before}\n->\n{after}\n{inputs}\n{old}\n{new}"
@@ -69,7 +76,7 @@ def count(graph: Graph, op: Any) -> int:
     return sum(node.op is op for node in graph.nodes())
 
 
-# -- random graphs ----------------------------------------------------------------------------------------------------
+# -- random graphs ---------------------------------------------------------------------------------
 
 
 @st.composite
@@ -134,7 +141,12 @@ def grow_transpose(draw: st.DrawFn, nodes: list[Node]) -> Node:
 
 def grow_reshape(draw: st.DrawFn, nodes: list[Node]) -> Node:
     x = pick(draw, nodes)
-    shapes = [(x.type.size,), (*x.type.shape, 1), (1, *x.type.shape), tuple(n for n in x.type.shape if n != 1)]
+    shapes = [
+        (x.type.size,),
+        (*x.type.shape, 1),
+        (1, *x.type.shape),
+        tuple(n for n in x.type.shape if n != 1),
+    ]
     shapes.append(tuple(reversed(x.type.shape)))
     return reshape(x, shape=draw(st.sampled_from(shapes)))
 
@@ -142,7 +154,9 @@ def grow_reshape(draw: st.DrawFn, nodes: list[Node]) -> Node:
 def grow_expand(draw: st.DrawFn, nodes: list[Node]) -> Node:
     x = pick(draw, nodes)
     grown = tuple(draw(st.sampled_from((1, 2, 3))) if n == 1 else n for n in x.type.shape)
-    return expand(x, shape=(*draw(st.sampled_from([(), (1,), (2,)] if x.type.rank < 4 else [()])), *grown))
+    return expand(
+        x, shape=(*draw(st.sampled_from([(), (1,), (2,)] if x.type.rank < 4 else [()])), *grown)
+    )
 
 
 def grow_slice(draw: st.DrawFn, nodes: list[Node]) -> Node:
@@ -155,7 +169,13 @@ def grow_slice(draw: st.DrawFn, nodes: list[Node]) -> Node:
 def cut(size: int) -> st.SearchStrategy[tuple[int, int, int]]:
     whole = [(0, size, 1)]
     if size > 0:
-        whole += [(size - 1, size, -1), (0, 1, 1), (size - 1, 1, 1), (0, -(-size // 2), 2), (0, size - 1, 1)]
+        whole += [
+            (size - 1, size, -1),
+            (0, 1, 1),
+            (size - 1, 1, 1),
+            (0, -(-size // 2), 2),
+            (0, size - 1, 1),
+        ]
     return st.sampled_from(whole)
 
 
@@ -178,6 +198,7 @@ def grow_sum(draw: st.DrawFn, nodes: list[Node]) -> Node:
 
 
 STEPS = (
-    grow_constant, grow_constant, grow_binary, grow_binary, grow_unary, grow_choice, grow_cast, grow_transpose,
+    grow_constant, grow_constant, grow_binary, grow_binary, grow_unary, grow_choice, grow_cast,
+    grow_transpose,
     grow_reshape, grow_expand, grow_expand, grow_slice, grow_slice, grow_concat, grow_pad, grow_sum,
 )  # fmt: skip

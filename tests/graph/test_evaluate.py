@@ -110,7 +110,9 @@ def test_errors_while_running_tell_the_users_line() -> None:
 def test_sums_do_not_depend_on_the_layout_in_memory() -> None:
     data = np.random.default_rng(0).standard_normal((300, 200)).astype(np.float32)
     direct = evaluate(close(reduce_sum(arg(0, f32, 300, 200), axes=(0, 1))), [data])
-    strided = evaluate(close(reduce_sum(arg(0, f32, 300, 200), axes=(0, 1))), [np.asfortranarray(data)])
+    strided = evaluate(
+        close(reduce_sum(arg(0, f32, 300, 200), axes=(0, 1))), [np.asfortranarray(data)]
+    )
     assert direct[0].tobytes() == strided[0].tobytes()
 
 

@@ -1,4 +1,5 @@
-"""Loops of the graph language: what they mean, what their builders refuse, and that they print and parse."""
+"""Loops of the graph language: what they mean, what their builders refuse, and that they print and
+parse."""
 
 from __future__ import annotations
 
@@ -63,8 +64,13 @@ def test_a_while_loop_runs_until_its_condition_fails() -> None:
 def test_condition_and_body_of_a_while_loop_have_constants_of_their_own() -> None:
     limit, factor, c = (param(f64, (), i) for i in range(3))
     x, y = param(f64, (), 0), param(f64, (), 1)
-    condition, body = make_graph("below", [x, y], [less(y, x)]), make_graph("times", [x, y], [multiply(x, y)])
-    graph = make_graph("whole", [limit, factor, c], make_while(condition, body, [limit], [factor], [c]))
+    condition, body = (
+        make_graph("below", [x, y], [less(y, x)]),
+        make_graph("times", [x, y], [multiply(x, y)]),
+    )
+    graph = make_graph(
+        "whole", [limit, factor, c], make_while(condition, body, [limit], [factor], [c])
+    )
     assert evaluate(graph, [np.float64(100), np.float64(3), np.float64(2)])[0] == 162
 
 
@@ -105,7 +111,9 @@ def test_the_length_may_be_a_dim() -> None:
 def test_loops_inside_loops() -> None:
     inner = scanned(3)  # (factor, c, xs[3]) -> (c, ys[3])
     factor, c, rows = param(f64, (), 0), param(f64, (), 1), param(f64, (4, 3), 2)
-    graph = make_graph("whole", [factor, c, rows], make_scan(inner, [factor], [c], [rows], length=4))
+    graph = make_graph(
+        "whole", [factor, c, rows], make_scan(inner, [factor], [c], [rows], length=4)
+    )
     verify(graph)
     values = np.arange(12.0).reshape(4, 3)
     final, ys = evaluate(graph, [np.float64(0.5), np.float64(1), values])
@@ -119,7 +127,7 @@ def test_a_loop_that_gives_nothing_is_no_node() -> None:
     assert make_scan(make_graph("nothing", [x], []), [x], [], [], length=3) == ()
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_the_body_must_keep_the_type_of_a_carry() -> None:
@@ -137,7 +145,9 @@ def test_rows_must_be_as_many_as_steps() -> None:
 
 def test_the_body_must_take_what_it_is_given() -> None:
     inputs = [param(f32, (), 0), param(f64, (), 1), param(f64, (5,), 2)]
-    with pytest.raises(ShapeError, match=r"step takes f64\[\], f64\[\], f64\[\], it is given f32\[\]"):
+    with pytest.raises(
+        ShapeError, match=r"step takes f64\[\], f64\[\], f64\[\], it is given f32\[\]"
+    ):
         make_scan(recurrence(), inputs[:1], inputs[1:2], inputs[2:], length=5)
 
 

@@ -15,7 +15,15 @@ from tetrad.core.op import Op
 from tetrad.core.sizes import Dim
 from tetrad.core.types import ArrayType
 from tetrad.graph import verify as verify_module
-from tetrad.graph.build import call, constant, item, make_call, make_graph, make_item, make_parameter
+from tetrad.graph.build import (
+    call,
+    constant,
+    item,
+    make_call,
+    make_graph,
+    make_item,
+    make_parameter,
+)
 from tetrad.graph.nodes import Graph, Literal, Node
 from tetrad.graph.verify import verify
 from tetrad.ops.arithmetic import add, negative
@@ -76,7 +84,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("code", "broken"), BROKEN, ids=[f"{c}-{i}" for i, (c, _) in enumerate(BROKEN)])
+@pytest.mark.parametrize(
+    ("code", "broken"), BROKEN, ids=[f"{c}-{i}" for i, (c, _) in enumerate(BROKEN)]
+)
 def test_a_broken_rule_is_named(code: str, broken: Graph) -> None:
     with pytest.raises(VerifyError) as caught:
         verify(broken)
@@ -90,10 +100,14 @@ def test_every_code_is_documented_and_tested() -> None:
 
 def test_the_users_line_is_told() -> None:
     node = negative(arg(7, f32, 2, 3))
-    with pytest.raises(VerifyError, match=r"G003: parameter: f32\[2,3\] number 7 is not an input of graph broken"):
+    with pytest.raises(
+        VerifyError, match=r"G003: parameter: f32\[2,3\] number 7 is not an input of graph broken"
+    ):
         verify(graph(node))
     wrong = Node(add, (x, y), (), (ArrayType(i32, ()),), node.source)
-    with pytest.raises(VerifyError, match=r"G006: add: has type i32\[\], its rule infers f32\[2,3\]\n.*test_verify"):
+    with pytest.raises(
+        VerifyError, match=r"G006: add: has type i32\[\], its rule infers f32\[2,3\]\n.*test_verify"
+    ):
         verify(graph(wrong))
 
 

@@ -1,4 +1,5 @@
-"""A web server for tests: files with ranges and tags, that can break off, and that counts what it was asked for."""
+"""A web server for tests: files with ranges and tags, that can break off, and that counts what it
+was asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """`files` by path. `breaks`: where the next answers break off. `seen`: (path, Range) of every request."""
+    """`files` by path. `breaks`: where the next answers break off. `seen`: (path, Range) of every
+    request."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

@@ -25,17 +25,31 @@ def get(site: Site, target: Path, **known: str) -> Path:
     return target
 
 
-def test_a_file_arrives_with_progress_and_leaves_nothing_beside_it(site: Site, tmp_path: Path) -> None:
+def test_a_file_arrives_with_progress_and_leaves_nothing_beside_it(
+    site: Site, tmp_path: Path
+) -> None:
     site.files["/file"] = DATA
     steps: list[tuple[int, int | None]] = []
     target = tmp_path / "deep" / "file.gguf"
-    download(Remote(f"{site.address}/file", sha256=SHA), target, lambda done, total: steps.append((done, total)))
-    assert target.read_bytes() == DATA and steps[0] == (0, len(DATA)) and steps[-1] == (len(DATA), len(DATA))
-    assert [path.name for path in target.parent.iterdir() if not path.name.startswith(".")] == ["file.gguf"]
+    download(
+        Remote(f"{site.address}/file", sha256=SHA),
+        target,
+        lambda done, total: steps.append((done, total)),
+    )
+    assert (
+        target.read_bytes() == DATA
+        and steps[0] == (0, len(DATA))
+        and steps[-1] == (len(DATA), len(DATA))
+    )
+    assert [path.name for path in target.parent.iterdir() if not path.name.startswith(".")] == [
+        "file.gguf"
+    ]
 
 
 @pytest.mark.parametrize("known", [{}, {"sha256": SHA}])
-def test_a_broken_connection_goes_on_where_it_stopped(site: Site, tmp_path: Path, known: dict[str, str]) -> None:
+def test_a_broken_connection_goes_on_where_it_stopped(
+    site: Site, tmp_path: Path, known: dict[str, str]
+) -> None:
     site.files["/file"], site.breaks = DATA, [1_000_000, 1_500_000]
     assert get(site, tmp_path / "file", **known).read_bytes() == DATA
     assert [asked for _, asked in site.seen] == [None, "bytes=1000000-", "bytes=2500000-"]
@@ -60,7 +74,8 @@ def test_a_file_that_changed_meanwhile_starts_anew(site: Site, tmp_path: Path) -
 
 @pytest.mark.parametrize("lacks", ["has_ranges", "has_tags"])
 def test_servers_that_cannot_go_on(site: Site, tmp_path: Path, lacks: str) -> None:
-    """Without a tag or a checksum what has arrived may belong to another file: it is fetched again."""
+    """Without a tag or a checksum what has arrived may belong to another file: it is fetched
+    again."""
     setattr(site, lacks, False)
     site.files["/file"], site.breaks = DATA, [100_000]
     assert get(site, tmp_path / "file").read_bytes() == DATA
@@ -104,7 +119,10 @@ def test_two_at_once_fetch_it_once(site: Site, tmp_path: Path) -> None:
 def test_a_token_is_not_shown_to_another_server(site: Site, tmp_path: Path) -> None:
     with serving() as other:
         other.files["/file"], site.redirects["/file"] = DATA, f"{other.address}/file"
-        download(Remote(f"{site.address}/file", headers={"Authorization": "Bearer secret"}), tmp_path / "file")
+        download(
+            Remote(f"{site.address}/file", headers={"Authorization": "Bearer secret"}),
+            tmp_path / "file",
+        )
         assert (site.tokens, other.tokens) == (["Bearer secret"], [None])
 
 
@@ -113,7 +131,10 @@ def test_what_does_not_fit_is_refused_before_it_is_fetched(
 ) -> None:
     site.files["/file"] = DATA
     monkeypatch.setattr("tetrad.hub.fits.total_memory", lambda: 1_000_000)
-    with pytest.raises(HubError, match=r"file has 2.86 MiB, and this machine has 976.56 KiB of memory(.|\n)*--force"):
+    with pytest.raises(
+        HubError,
+        match=r"file has 2.86 MiB, and this machine has 976.56 KiB of memory(.|\n)*--force",
+    ):
         get(site, tmp_path / "file")
     assert not (tmp_path / "file.part").exists()
     download(Remote(f"{site.address}/file"), tmp_path / "file", force=True)
@@ -137,13 +158,15 @@ class Broken(io.BytesIO):
 
 
 def test_a_full_disk_is_told_with_the_way_on_and_a_broken_connection_is_not_taken_for_one() -> None:
-    with pytest.raises(HubError, match=r"(?s)model.gguf.part: No space left on device, after .*make room"):
+    with pytest.raises(
+        HubError, match=r"(?s)model.gguf.part: No space left on device, after .*make room"
+    ):
         copy(io.BytesIO(b"data"), Full(), 0, 4, silent, most=4)
     with pytest.raises(ConnectionResetError):
         copy(Broken(), io.BytesIO(), 0, 4, silent, most=4)
 
 
-# -- servers that mean no good ----------------------------------------------------------------------------------------
+# -- servers that mean no good ---------------------------------------------------------------------
 
 
 def hidden(folder: Path) -> list[str]:
@@ -152,7 +175,9 @@ def hidden(folder: Path) -> list[str]:
 
 def test_no_more_is_written_than_was_declared(site: Site, tmp_path: Path) -> None:
     site.files["/file"], site.is_chunked = DATA, True
-    with pytest.raises(HubError, match=r"the server sends more than it declared: the limit is 2.00 KiB"):
+    with pytest.raises(
+        HubError, match=r"the server sends more than it declared: the limit is 2.00 KiB"
+    ):
         download(Remote(f"{site.address}/file", nbytes=2048), tmp_path / "file")
     assert hidden(tmp_path) == []
 
@@ -162,7 +187,9 @@ def test_no_more_is_written_than_fits_where_no_size_is_declared(
 ) -> None:
     site.files["/file"], site.is_chunked = DATA, True
     monkeypatch.setattr("tetrad.hub.fits.total_memory", lambda: 1_000_000)
-    with pytest.raises(HubError, match=r"the server sends more than fits here, and declared no size"):
+    with pytest.raises(
+        HubError, match=r"the server sends more than fits here, and declared no size"
+    ):
         get(site, tmp_path / "file")
     assert hidden(tmp_path) == []
     monkeypatch.setattr("tetrad.hub.fits.total_memory", lambda: 4_000_000)
@@ -175,7 +202,9 @@ def test_an_answer_that_goes_on_elsewhere_is_not_appended(site: Site, tmp_path: 
     assert [asked for _, asked in site.seen] == [None, "bytes=100000-", None]
 
 
-def test_a_whole_partial_file_without_a_checksum_is_fetched_again(site: Site, tmp_path: Path) -> None:
+def test_a_whole_partial_file_without_a_checksum_is_fetched_again(
+    site: Site, tmp_path: Path
+) -> None:
     """It may belong to another file of the same size."""
     site.files["/file"] = DATA
     (tmp_path / "file.part").write_bytes(DATA[::-1])
@@ -197,7 +226,9 @@ def test_nothing_is_written_through_a_link(site: Site, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("leads_to", ["ftp://127.0.0.1/file", "file:///etc/passwd"])
-def test_a_server_that_leads_elsewhere_than_to_the_web(site: Site, tmp_path: Path, leads_to: str) -> None:
+def test_a_server_that_leads_elsewhere_than_to_the_web(
+    site: Site, tmp_path: Path, leads_to: str
+) -> None:
     site.redirects["/file"] = leads_to
     with pytest.raises(HubError, match=r"which is no safe way on|is not allowed"):
         get(site, tmp_path / "file")

@@ -68,13 +68,18 @@ def test_what_a_word_means(filled: Path, word: str, name: str) -> None:
     assert found is not None and found.path == filled / name
 
 
-@pytest.mark.parametrize("word", ["org/repo-GGUF:Q2_K", "other", "org/repo", "s", "smollm2", "org", "repo-Q8_0.gguf"])
+@pytest.mark.parametrize(
+    "word", ["org/repo-GGUF:Q2_K", "other", "org/repo", "s", "smollm2", "org", "repo-Q8_0.gguf"]
+)
 def test_no_word_is_completed(filled: Path, word: str) -> None:
     assert find(word) is None
 
 
 def test_a_word_that_means_several_lists_them(filled: Path) -> None:
-    with pytest.raises(HubError, match="'repo' may mean 2 models: org/repo-GGUF/repo-Q4_K_M, org/repo-GGUF/repo-Q8_0"):
+    with pytest.raises(
+        HubError,
+        match="'repo' may mean 2 models: org/repo-GGUF/repo-Q4_K_M, org/repo-GGUF/repo-Q8_0",
+    ):
         find("repo")
 
 
@@ -94,7 +99,9 @@ def test_removing_frees_the_files_and_the_folders_left_empty(filled: Path) -> No
     assert find("org/big-GGUF") is None and (filled / FILES[0]).exists()
 
 
-def test_the_cache_of_hugging_face_is_read_and_never_deleted_from(folder: Path, tmp_path: Path) -> None:
+def test_the_cache_of_hugging_face_is_read_and_never_deleted_from(
+    folder: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "hugging-face/models--org--repo/snapshots/abc/repo-Q4_K_M.gguf"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"123")

@@ -10,7 +10,13 @@ from tetrad.core.errors import HubError
 from tetrad.hub.hugging_face import is_repo, matching_files
 from tetrad.hub.names import place_below, plain_path
 
-PLAIN = ("a.gguf", "Q4_K_M/a-Q4_K_M-00001-of-00003.gguf", "modèle (1)+v2@x.gguf", "a/b/c/d.gguf", "nulls")
+PLAIN = (
+    "a.gguf",
+    "Q4_K_M/a-Q4_K_M-00001-of-00003.gguf",
+    "modèle (1)+v2@x.gguf",
+    "a/b/c/d.gguf",
+    "nulls",
+)
 
 
 @pytest.mark.parametrize("path", PLAIN)
@@ -31,7 +37,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("why", "path"), [(why, path) for why, paths in REFUSED.items() for path in paths])
+@pytest.mark.parametrize(
+    ("why", "path"), [(why, path) for why, paths in REFUSED.items() for path in paths]
+)
 def test_names_that_are_refused(path: object, why: str) -> None:
     with pytest.raises(HubError, match=why):
         plain_path(path, "here")
@@ -49,11 +57,22 @@ def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     with pytest.raises(HubError, match="leads"):
         place_below(folder, "loop/a.gguf", "here")
     assert place_below(folder, "inside/a.gguf", "here") == folder / "inside/a.gguf"
-    (tmp_path / "link").symlink_to(folder)  # the folder itself may be a link: that is its owner's choice
+    # the folder itself may be a link: that is its owner's choice
+    (tmp_path / "link").symlink_to(folder)
     assert place_below(tmp_path / "link", "a/b.gguf", "here") == tmp_path / "link/a/b.gguf"
 
 
-OTHER = ("../repo", "org/..", "./repo", "org/repo/file", "org//repo", "org", "org/a.gguf", "ö/r", "-o/r")
+OTHER = (
+    "../repo",
+    "org/..",
+    "./repo",
+    "org/repo/file",
+    "org//repo",
+    "org",
+    "org/a.gguf",
+    "ö/r",
+    "-o/r",
+)
 
 
 @pytest.mark.parametrize("word", OTHER)
@@ -63,7 +82,9 @@ def test_words_that_are_no_repository(word: str) -> None:
 
 def test_sets_that_are_not_whole_or_without_end() -> None:
     one, two = "a-Q4_K_M-00001-of-00003.gguf", "a-Q4_K_M-00002-of-00003.gguf"
-    with pytest.raises(HubError, match=r"has 2 of 3 files of the set; 'a-Q4_K_M-00003-of-00003.gguf' is missing"):
+    with pytest.raises(
+        HubError, match=r"has 2 of 3 files of the set; 'a-Q4_K_M-00003-of-00003.gguf' is missing"
+    ):
         matching_files("r", [one, two], None, None)
     with pytest.raises(HubError, match="expected a set of 1 to 999 files, got 99999"):
         matching_files("r", ["a-Q4_K_M-00001-of-99999.gguf"], None, None)

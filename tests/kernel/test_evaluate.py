@@ -14,7 +14,21 @@ import numpy as np
 import pytest
 
 from tests.kernel.programs import ARITHMETIC, LANES, apply, edges, elementwise, same_bits
-from tetrad.core.dtypes import REAL_DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32
+from tetrad.core.dtypes import (
+    REAL_DTYPES,
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+    index,
+    u8,
+    u32,
+)
 from tetrad.core.errors import BadInputs, BoundsError
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
@@ -29,7 +43,7 @@ def test_every_instruction_has_a_meaning() -> None:
     assert set(RULES) == set(n.INSTRUCTIONS)
 
 
-# -- scalar oracles ---------------------------------------------------------------------------------------------------
+# -- scalar oracles --------------------------------------------------------------------------------
 
 
 def wrap(v: int, dtype: DType) -> int:
@@ -38,7 +52,8 @@ def wrap(v: int, dtype: DType) -> int:
 
 
 def rounded(v: float, dtype: DType) -> float:
-    """v rounded to dtype; from f64, one operation rounded twice to f32 is still right (53 >= 2*24 + 2)."""
+    """v rounded to dtype; from f64, one operation rounded twice to f32 is still right (53 >= 2*24 +
+    2)."""
     if dtype is f64 or v != v or math.isinf(v):
         return v
     try:
@@ -133,7 +148,7 @@ def assert_same(got: np.ndarray, want: list[Any], given: list[Any]) -> None:
     assert not wrong.any(), [(given[i], got[i], want[i]) for i in np.nonzero(wrong)[0][:5]]
 
 
-# -- operators --------------------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", n.FLOAT_BINARY)
@@ -195,7 +210,9 @@ def test_select_keeps_bits_of_every_type(dtype: DType) -> None:
     cond = np.arange(len(a)) % 2 == 0
     got = apply(lambda k, c, x, y: k.select(c, x, y), (bool_, dtype, dtype), cond, a, a[::-1])
     words = np.dtype(f"u{dtype.nbytes}")
-    np.testing.assert_array_equal(got.view(words), np.where(cond, a.view(words), a[::-1].view(words)))
+    np.testing.assert_array_equal(
+        got.view(words), np.where(cond, a.view(words), a[::-1].view(words))
+    )
 
 
 def test_fma_rounds_once_and_mul_add_twice() -> None:
@@ -213,10 +230,15 @@ def test_dot4_is_exact_modulo_2_to_the_32() -> None:
     acc = rng.integers(-(2**31), 2**31, 64).astype(np.int32)
     acc[:2] = -(2**31), 2**31 - 1
     got = apply(
-        lambda k, a, x, y: k.dot4(a, x, y), (i32, u32, u32), acc, u.view(np.uint32)[:, 0], s.view(np.uint32)[:, 0]
+        lambda k, a, x, y: k.dot4(a, x, y),
+        (i32, u32, u32),
+        acc,
+        u.view(np.uint32)[:, 0],
+        s.view(np.uint32)[:, 0],
     )
     exact = [
-        int(a) + sum(int(p) * int(q) for p, q in zip(x, y, strict=True)) for a, x, y in zip(acc, u, s, strict=True)
+        int(a) + sum(int(p) * int(q) for p, q in zip(x, y, strict=True))
+        for a, x, y in zip(acc, u, s, strict=True)
     ]
     assert got.tolist() == [wrap(v, i32) for v in exact]
 
@@ -236,7 +258,7 @@ def test_lookup_takes_each_byte_from_the_table() -> None:
         apply(f, (u32,), [0x00100000])
 
 
-# -- casts ------------------------------------------------------------------------------------------------------------
+# -- casts -----------------------------------------------------------------------------------------
 
 
 def cast_oracle(v: Any, source: DType, target: DType) -> Any:
@@ -274,7 +296,9 @@ def test_casts(source: DType, target: DType) -> None:
     assert_same(got, [cast_oracle(v, source, target) for v in given], given)
 
 
-@pytest.mark.parametrize(("half", "scalar"), [(f16, np.float16), (bf16, ml_dtypes.bfloat16)], ids=["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("half", "scalar"), [(f16, np.float16), (bf16, ml_dtypes.bfloat16)], ids=["f16", "bf16"]
+)
 def test_half_floats_round_to_nearest_even_and_widen_exactly(half: DType, scalar: type) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(half.np)
     wide = apply(lambda k, x: k.cast(x, f32), (half,), every)
@@ -300,12 +324,16 @@ def test_index_casts_both_ways(dtype: DType) -> None:
 
 def test_bitcast_is_the_same_bits() -> None:
     x = np.float32(edges(f32))
-    np.testing.assert_array_equal(apply(lambda k, x: k.bitcast(x, u32), (f32,), x), x.view(np.uint32))
+    np.testing.assert_array_equal(
+        apply(lambda k, x: k.bitcast(x, u32), (f32,), x), x.view(np.uint32)
+    )
     y = np.float64(edges(f64))
-    np.testing.assert_array_equal(apply(lambda k, x: k.bitcast(x, i64), (f64,), y), y.view(np.int64))
+    np.testing.assert_array_equal(
+        apply(lambda k, x: k.bitcast(x, i64), (f64,), y), y.view(np.int64)
+    )
 
 
-# -- ids, lanes, control ----------------------------------------------------------------------------------------------
+# -- ids, lanes, control ---------------------------------------------------------------------------
 
 
 def test_ids_run_x_fastest() -> None:
@@ -330,11 +358,16 @@ def test_shuffle_broadcast_and_reduction_tree() -> None:
     x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
     v = k.load(x, k.global_id())
     mixed = k.shuffle(v, k.const(9.0, f32), (3, 4, 0, 0))
-    for row, value in enumerate((mixed, k.broadcast(v, 2) + v * 0.0, k.reduce_lanes("add", v) + v * 0.0)):
+    for row, value in enumerate(
+        (mixed, k.broadcast(v, 2) + v * 0.0, k.reduce_lanes("add", v) + v * 0.0)
+    ):
         k.store(y, k.group_id() * 12 + row * 4 + k.lane(), value)
     out = np.zeros(24, np.float32)
     evaluate(k.finish(), {"x": np.arange(1, 9, dtype=np.float32), "y": out}, {}, (2, 1, 1))
-    assert out.reshape(2, 3, 4).tolist() == [[[4, 9, 1, 1], [3] * 4, [10] * 4], [[8, 9, 5, 5], [7] * 4, [26] * 4]]
+    assert out.reshape(2, 3, 4).tolist() == [
+        [[4, 9, 1, 1], [3] * 4, [10] * 4],
+        [[8, 9, 5, 5], [7] * 4, [26] * 4],
+    ]
 
 
 def test_vote_counts_active_invocations_only() -> None:
@@ -396,7 +429,7 @@ def test_a_uniform_load_under_a_lane_mask_may_bound_a_loop() -> None:
     assert out.tolist() == [0, 0, 3, 3, 0, 0, 5, 5]
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def transpose_through_scratch(zeroed: bool, store: bool) -> n.Program:
@@ -412,11 +445,20 @@ def transpose_through_scratch(zeroed: bool, store: bool) -> n.Program:
 
 @pytest.mark.parametrize(
     ("zeroed", "store", "want"),
-    [(False, True, [3, 2, 1, 0, 7, 6, 5, 4]), (True, False, [0] * 8), (False, False, [wrap(0xA5A5A5A5, i32)] * 8)],
+    [
+        (False, True, [3, 2, 1, 0, 7, 6, 5, 4]),
+        (True, False, [0] * 8),
+        (False, False, [wrap(0xA5A5A5A5, i32)] * 8),
+    ],
 )
 def test_scratch_belongs_to_a_workgroup(zeroed: bool, store: bool, want: list[int]) -> None:
     out = np.ones(8, np.int32)
-    evaluate(transpose_through_scratch(zeroed, store), {"x": np.arange(8, dtype=np.int32), "y": out}, {}, (2, 1, 1))
+    evaluate(
+        transpose_through_scratch(zeroed, store),
+        {"x": np.arange(8, dtype=np.int32), "y": out},
+        {},
+        (2, 1, 1),
+    )
     assert out.tolist() == want
 
 
@@ -432,8 +474,13 @@ def test_out_of_range_names_program_buffer_index_count_region_and_invocation() -
     with k.region("gather"), k.region("row"):
         k.store(k.buffer("y", f32, "write"), k.lane(), k.load(x, k.global_id()))
     with pytest.raises(BoundsError) as error:
-        evaluate(k.finish(), {"x": np.zeros(6, np.float32), "y": np.zeros(4, np.float32)}, {}, (2, 1, 1))
-    want = "reader: buffer x has 6 elements, index 6\n  in region gather/row, workgroup (1, 0, 0), invocation (2, 0, 0)"
+        evaluate(
+            k.finish(), {"x": np.zeros(6, np.float32), "y": np.zeros(4, np.float32)}, {}, (2, 1, 1)
+        )
+    want = (
+        "reader: buffer x has 6 elements, index 6\n"
+        "  in region gather/row, workgroup (1, 0, 0), invocation (2, 0, 0)"
+    )
     assert str(error.value) == want
 
 
@@ -485,7 +532,7 @@ def test_prefetch_out_of_range_is_nothing() -> None:
     evaluate(k.finish(), {"x": np.zeros(1, np.float32)}, {}, (1, 1, 1))
 
 
-# -- failures ---------------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 
 def test_trap_reports_the_first_active_invocation() -> None:
@@ -494,7 +541,9 @@ def test_trap_reports_the_first_active_invocation() -> None:
         k.trap(k.global_id() >= 4, 7, k.global_id() * 10)
     program = k.finish()
     evaluate(program, {}, {}, (1, 1, 1))
-    with pytest.raises(KernelTrap, match=r"trapper: trap 7, value 50\n  in region op, workgroup .1, 0, 0.") as error:
+    with pytest.raises(
+        KernelTrap, match=r"trapper: trap 7, value 50\n  in region op, workgroup .1, 0, 0."
+    ) as error:
         evaluate(program, {}, {}, (2, 1, 1))
     assert (error.value.code, error.value.value) == (7, 50)
 
@@ -510,7 +559,9 @@ def test_trap_reports_the_first_active_invocation() -> None:
     ],
 )
 @pytest.mark.parametrize("per_lane", [False, True])
-def test_index_arithmetic_must_not_wrap(op: str, a: int, b: int, match: str, per_lane: bool) -> None:
+def test_index_arithmetic_must_not_wrap(
+    op: str, a: int, b: int, match: str, per_lane: bool
+) -> None:
     k = KernelBuilder("wide", workgroup=4)
     size = k.arg("a") + k.lane() * 0 if per_lane else k.arg("a")
     k.prefetch(k.buffer("x", f32), k.binary(op, size, k.arg("b")))
@@ -525,7 +576,9 @@ def test_masked_lanes_may_hold_any_index() -> None:
     k = KernelBuilder("masked", workgroup=4)
     y = k.buffer("y", i64, "write")
     with k.when(k.lane() >= 2):
-        k.store(y, k.lane(), k.cast((k.lane() - 2) / (k.lane() - 1) + k.lane() % (k.lane() - 1), i64))
+        k.store(
+            y, k.lane(), k.cast((k.lane() - 2) / (k.lane() - 1) + k.lane() % (k.lane() - 1), i64)
+        )
     out = np.zeros(4, np.int64)
     evaluate(k.finish(), {"y": out}, {}, (1, 1, 1))
     assert out.tolist() == [0, 0, 0, 1]
@@ -543,9 +596,17 @@ def test_loop_bounds_that_differ_in_a_workgroup_are_refused() -> None:
     ("buffers", "args", "match"),
     [
         ({"x0": np.zeros(2, np.float32)}, {"n": 1}, "no array for buffer y"),
-        ({"x0": np.zeros(2), "y": np.zeros(2, np.float32)}, {"n": 1}, "x0 is flat f32, got float64"),
+        (
+            {"x0": np.zeros(2), "y": np.zeros(2, np.float32)},
+            {"n": 1},
+            "x0 is flat f32, got float64",
+        ),
         ({"x0": np.zeros((1, 2), np.float32), "y": np.zeros(2, np.float32)}, {"n": 1}, "of rank 2"),
-        ({"x0": np.zeros(2, np.float32), "y": np.zeros(2, np.float32)}, {}, "no value for argument 'n'"),
+        (
+            {"x0": np.zeros(2, np.float32), "y": np.zeros(2, np.float32)},
+            {},
+            "no value for argument 'n'",
+        ),
     ],
 )
 def test_wrong_inputs(buffers: dict[str, np.ndarray], args: dict[str, int], match: str) -> None:

@@ -1,4 +1,5 @@
-"""The public names of the kernel language: loaded when used, functions before modules of the same name."""
+"""The public names of the kernel language: loaded when used, functions before modules of the same
+name."""
 
 from __future__ import annotations
 
@@ -32,6 +33,11 @@ def test_a_loaded_module_does_not_hide_the_function_of_its_name() -> None:
 
 
 def test_nodes_alone_load_nothing_else_of_the_language() -> None:
-    script = "import sys, tetrad.kernel.nodes; print(sorted(m for m in sys.modules if m.startswith('tetrad.kernel.')))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    script = (
+        "import sys, tetrad.kernel.nodes; print(sorted(m for m in sys.modules if "
+        "m.startswith('tetrad.kernel.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "['tetrad.kernel.nodes']"

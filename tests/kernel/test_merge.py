@@ -1,4 +1,5 @@
-"""Kernels that differ only in sizes and numbers become one that is told them, and computes the same to the bit."""
+"""Kernels that differ only in sizes and numbers become one that is told them, and computes the same
+to the bit."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ from tetrad.kernel.verify import verify
 Body = Callable[[KernelBuilder, Val, Val], Val]
 
 
-def rows(rows: int, pitch: int, *, name: str = "rows", factor: float = 2.0, step: int = 16) -> Program:
-    """y[group] = factor * the sum of a row of x; rows are `pitch` apart, and all of a row goes through scratch."""
+def rows(
+    rows: int, pitch: int, *, name: str = "rows", factor: float = 2.0, step: int = 16
+) -> Program:
+    """y[group] = factor * the sum of a row of x; rows are `pitch` apart, and all of a row goes
+    through scratch."""
     k = KernelBuilder(name)
     x, y = k.buffer("x", f32, "read", rows * pitch), k.buffer("y", f32, "write", rows)
     kept = k.scratch("kept", f32, pitch)
@@ -44,7 +48,8 @@ def data(rows: int, pitch: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "sizes", [[(3, 32), (5, 64)], [(64, 64), (3, 64), (64, 32)], [(7, 48), (48, 48)], [(2, 16), (2, 16)]]
+    "sizes",
+    [[(3, 32), (5, 64)], [(64, 64), (3, 64), (64, 32)], [(7, 48), (48, 48)], [(2, 16), (2, 16)]],
 )
 def test_one_program_computes_what_each_did(sizes: list[tuple[int, int]]) -> None:
     """In some of them rows and pitch are one literal, in others they are two."""
@@ -61,15 +66,13 @@ def test_one_program_computes_what_each_did(sizes: list[tuple[int, int]]) -> Non
 def test_only_what_differs_is_an_argument() -> None:
     found = merged([rows(3, 32), rows(5, 32)])
     assert found is not None and found.numbers == ({"literal_0": 3}, {"literal_0": 5})
-    assert [b.count for b in found.program.buffers] == [None, None, 32]  # storage is what it is, scratch the largest
+    # storage is what it is, scratch the largest
+    assert [b.count for b in found.program.buffers] == [None, None, 32]
     same = merged([rows(3, 32), rows(3, 32)])
     assert same is not None and same.numbers == ({}, {}) and same.program.args == ()
 
 
-UNLIKE = {
-    "another step": rows(5, 64, step=32),
-    "no loop": rows(5, 16),
-}
+UNLIKE = {"another step": rows(5, 64, step=32), "no loop": rows(5, 16)}
 
 
 @pytest.mark.parametrize("name", UNLIKE)
@@ -143,7 +146,9 @@ def test_other_instructions_operands_and_buffers_are_seen() -> None:
 
 
 def test_a_dim_keeps_its_name() -> None:
-    named = [made(lambda k, group, lane, s=s: group * s + k.arg("literal_0") + lane) for s in (2, 3)]
+    named = [
+        made(lambda k, group, lane, s=s: group * s + k.arg("literal_0") + lane) for s in (2, 3)
+    ]
     assert merged(named) is None
 
 

@@ -1,4 +1,5 @@
-"""The evaluator finds races: every kind of pair that nothing orders, and no pair that something does."""
+"""The evaluator finds races: every kind of pair that nothing orders, and no pair that something
+does."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ LANES = 4
 Write = Callable[[KernelBuilder, Buffer], Any]
 
 
-def run(write: Write, groups: int = 1, lanes: int = LANES, count: int = 16, space: str = "workgroup") -> None:
+def run(
+    write: Write, groups: int = 1, lanes: int = LANES, count: int = 16, space: str = "workgroup"
+) -> None:
     """A kernel with one buffer in a space; it must be a valid program."""
     k = KernelBuilder("try", lanes)
     write(k, k.buffer("s", i32, "readwrite" if space == "global" else space, count))
@@ -42,7 +45,7 @@ def neighbour(k: KernelBuilder) -> Any:
     return (k.lane() + 1) % LANES
 
 
-# -- a pair of accesses, each kind with and without a barrier ---------------------------------------------------------
+# -- a pair of accesses, each kind with and without a barrier --------------------------------------
 
 FIRST: dict[str, Write] = {
     "own write": own,
@@ -100,7 +103,9 @@ def test_reads_of_two_invocations_both_count() -> None:
             k.load(s, k.lane() + 1)
         k.store(s, k.lane(), one(k))  # invocation 1 writes what 0 may not have read yet
 
-    with pytest.raises(RaceError, match="1 of buffer s is read by several invocations and written by invocation 1 "):
+    with pytest.raises(
+        RaceError, match="1 of buffer s is read by several invocations and written by invocation 1 "
+    ):
         run(write)
 
 
@@ -114,11 +119,13 @@ def test_a_reader_before_a_barrier_is_forgotten() -> None:
     run(write)
 
 
-# -- one instruction --------------------------------------------------------------------------------------------------
+# -- one instruction -------------------------------------------------------------------------------
 
 
 def test_two_invocations_store_to_one_element_at_once() -> None:
-    with pytest.raises(RaceError, match=r"element 0 of buffer s .* at the same time(.|\n)*element of its own"):
+    with pytest.raises(
+        RaceError, match=r"element 0 of buffer s .* at the same time(.|\n)*element of its own"
+    ):
         run(lambda k, s: k.store(s, k.lane() // 2, one(k)))
 
 
@@ -146,7 +153,7 @@ def test_who_did_not_write_must_not_read_what_several_wrote_alike() -> None:
         run(write)
 
 
-# -- masks ------------------------------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 
 def test_only_active_invocations_count() -> None:
@@ -185,7 +192,7 @@ def test_a_store_of_some_is_no_store_of_the_others() -> None:
         run(write)
 
 
-# -- barriers ---------------------------------------------------------------------------------------------------------
+# -- barriers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -217,7 +224,7 @@ def test_a_barrier_of_one_workgroup_does_not_order_another() -> None:
         run(write, groups=2)
 
 
-# -- workgroups -------------------------------------------------------------------------------------------------------
+# -- workgroups ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lanes", [1, LANES])
@@ -235,7 +242,9 @@ def test_nothing_orders_workgroups(lanes: int, second: str) -> None:
 
     run(write, groups=1, lanes=lanes, space="global")
     how = {"read": "read", "write": "written"}[second]
-    with pytest.raises(RaceError, match=f"written by another workgroup and {how}(.|\n)*read in a later one"):
+    with pytest.raises(
+        RaceError, match=f"written by another workgroup and {how}(.|\n)*read in a later one"
+    ):
         run(write, groups=2, lanes=lanes, space="global")
 
 
@@ -253,7 +262,12 @@ def test_an_element_that_several_workgroups_read_is_written_by_none() -> None:
 def test_workgroups_of_a_later_batch_count() -> None:
     many = BATCH_LANES // LANES + 1
     with pytest.raises(RaceError, match=rf"workgroup \({many - 1}, 0, 0\)"):
-        run(lambda k, s: k.store(s, k.group_id() % (many - 1), one(k)), groups=many, count=many, space="global")
+        run(
+            lambda k, s: k.store(s, k.group_id() % (many - 1), one(k)),
+            groups=many,
+            count=many,
+            space="global",
+        )
 
 
 def test_scratch_is_each_workgroups_own_and_fresh() -> None:
@@ -270,7 +284,7 @@ def test_one_invocation_never_races_with_itself() -> None:
     run(write, lanes=1, groups=3)
 
 
-# -- private memory ---------------------------------------------------------------------------------------------------
+# -- private memory --------------------------------------------------------------------------------
 
 
 def test_private_elements_are_the_own_ones() -> None:
@@ -280,13 +294,16 @@ def test_private_elements_are_the_own_ones() -> None:
             k.load(s, i * LANES + k.lane())
 
     run(write, space="private", groups=2)
-    with pytest.raises(BoundsError, match=r"private, index 1 is that of invocation 1\n  in .* invocation \(0, 0, 0\)"):
+    with pytest.raises(
+        BoundsError,
+        match=r"private, index 1 is that of invocation 1\n  in .* invocation \(0, 0, 0\)",
+    ):
         run(lambda k, s: k.load(s, neighbour(k)), space="private")
     with pytest.raises(BoundsError, match="buffer s is private, index 0 is that of invocation 0"):
         run(lambda k, s: k.store(s, 0, one(k)), space="private")
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 def test_the_message_says_who_what_and_where() -> None:
@@ -298,7 +315,8 @@ def test_the_message_says_who_what_and_where() -> None:
     with pytest.raises(RaceError) as caught:
         run(write, groups=2)
     assert str(caught.value) == (
-        "try: element 1 of buffer s is written by invocation 1 and read by invocation 0 with no barrier between\n"
+        "try: element 1 of buffer s is written by invocation 1 and read by invocation 0 with no "
+        "barrier between\n"
         "  in region softmax, workgroup (0, 0, 0), invocation (0, 0, 0)\n"
         "  hint: put k.barrier() between the two"
     )

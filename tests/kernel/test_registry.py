@@ -1,4 +1,5 @@
-"""Every registered kernel: verified, printed and read back, and its answers on the evaluator and on every back end."""
+"""Every registered kernel: verified, printed and read back, and its answers on the evaluator and on
+every back end."""
 
 from __future__ import annotations
 
@@ -23,8 +24,11 @@ ENTRY = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 SAMPLES = 8
 
 
-def evaluated(program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int], grid: Grid) -> list[bytes]:
-    """What dispatch promises, on the evaluator: it raises for memory out of range, so no kernel can rely on that."""
+def evaluated(
+    program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int], grid: Grid
+) -> list[bytes]:
+    """What dispatch promises, on the evaluator: it raises for memory out of range, so no kernel can
+    rely on that."""
     arrays = arrays_of(program, inputs, args)
     evaluate(program, arrays, args, grid, races=True)
     return [arrays[b.name].tobytes() for b in program.buffers if b.is_written]
@@ -69,8 +73,12 @@ def test_samples_of_random_size_agree_with_numpy(entry: Entry) -> None:
         sample = entry.sample(rng)
         assert problems(sample.program) == []
         case = sample.case
-        assert evaluated(sample.program, case.inputs, sample.args, sample.grid) == list(case.outputs)
-        assert td.dispatch(sample.program, case.inputs, sample.grid, args=sample.args) == list(case.outputs)
+        assert evaluated(sample.program, case.inputs, sample.args, sample.grid) == list(
+            case.outputs
+        )
+        assert td.dispatch(sample.program, case.inputs, sample.grid, args=sample.args) == list(
+            case.outputs
+        )
 
 
 def test_the_gather_traps_outside_its_table() -> None:
@@ -84,7 +92,7 @@ def test_the_gather_traps_outside_its_table() -> None:
     assert (wanted.value.code, wanted.value.value) == (2, 9)
 
 
-# -- registering ------------------------------------------------------------------------------------------------------
+# -- registering -----------------------------------------------------------------------------------
 
 
 def empty(name: str = "empty") -> n.Program:

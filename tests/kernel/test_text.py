@@ -1,4 +1,5 @@
-"""Printing then parsing gives the same program; bad text gives a line number and what was expected."""
+"""Printing then parsing gives the same program; bad text gives a line number and what was
+expected."""
 
 from __future__ import annotations
 
@@ -81,7 +82,12 @@ def test_what_was_parsed() -> None:
     seq = Dim("seq", max=4096)
     assert (program.name, program.args, program.workgroup) == ("everything", ("n",), (4, 1, 1))
     assert (x.dtype, x.access, x.count, x.zeroed) == (f32, "read", 3 * seq + 1, False)
-    assert (y.dtype, y.access, y.count, y.zeroed) == (f32, "readwrite", 64 * ceil_div(seq + 1, 16), False)
+    assert (y.dtype, y.access, y.count, y.zeroed) == (
+        f32,
+        "readwrite",
+        64 * ceil_div(seq + 1, 16),
+        False,
+    )
     assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "workgroup", 16, True)
     _, lane, load, broadcast, fma, shuffle, *_, store = program.body
     assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)
@@ -96,7 +102,11 @@ def test_parsed_blocks() -> None:
     region = program.body[8]
     assert isinstance(region, n.Region) and region.generator == "loop"
     first, loop = region.body
-    assert isinstance(loop, n.For) and (loop.start, loop.stop, loop.step) == (first, program.body[0], 4)
+    assert isinstance(loop, n.For) and (loop.start, loop.stop, loop.step) == (
+        first,
+        program.body[0],
+        4,
+    )
     branch = loop.body[2]
     assert isinstance(branch, n.If) and branch.cond is loop.body[1]
     assert [type(i) for i in branch.then] == [n.Unary, n.Unary, n.Select, n.Set]
@@ -106,7 +116,10 @@ def test_parsed_blocks() -> None:
 def test_every_instruction_prints() -> None:
     assert set(FORMS) | {n.For, n.If, n.Region} == set(n.INSTRUCTIONS)
     words = (
-        EVERYTHING.replace("add", "binary").replace("lt(", "compare(").replace("neg", "unary").replace("any", "vote")
+        EVERYTHING.replace("add", "binary")
+        .replace("lt(", "compare(")
+        .replace("neg", "unary")
+        .replace("any", "vote")
     )
     for cls in n.INSTRUCTIONS:
         assert cls.__name__.lower() in words
@@ -129,7 +142,9 @@ def test_random_programs_are_valid_and_mean_the_same_after_parsing(program: n.Pr
 
 
 @pytest.mark.parametrize("dtype", [f32, f64, bf16], ids=str)
-@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, 0.1, 5e-324, 2.0**-149, 1e300, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, 1.0, 0.1, 5e-324, 2.0**-149, 1e300, math.inf, -math.inf, math.nan]
+)
 def test_floats_survive_exactly(value: float, dtype: object) -> None:
     program = n.Program("c", (), (), (1, 1, 1), (n.Const(dtype, value),))  # type: ignore[arg-type]
     again = parse(to_text(program)).body[0]
@@ -137,7 +152,9 @@ def test_floats_survive_exactly(value: float, dtype: object) -> None:
     assert np.float64(again.value).tobytes() == np.float64(value).tobytes()
 
 
-@pytest.mark.parametrize(("value", "dtype"), [(True, bool_), (False, bool_), (-(2**63), index), (2**32 - 1, u32)])
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(True, bool_), (False, bool_), (-(2**63), index), (2**32 - 1, u32)]
+)
 def test_other_literals_survive(value: int, dtype: object) -> None:
     again = parse(to_text(n.Program("c", (), (), (1, 1, 1), (n.Const(dtype, value),)))).body[0]  # type: ignore[arg-type]
     assert isinstance(again, n.Const) and type(again.value) is type(value) and again.value == value
@@ -197,7 +214,7 @@ def test_printing_300_instructions_takes_less_than_3_ms() -> None:
     assert min(times) < 0.003
 
 
-# -- bad text ---------------------------------------------------------------------------------------------------------
+# -- bad text --------------------------------------------------------------------------------------
 
 HEAD = "workgroup 4 1 1\nargs n\nbuffer x: f32 readwrite\nbody:\n"
 
@@ -215,7 +232,8 @@ HEAD = "workgroup 4 1 1\nargs n\nbuffer x: f32 readwrite\nbody:\n"
         ("dim a max=3\ndim a max=4\n", "line 2: expected a new dim"),
         ("dim a max=0\n", "line 1: Dim a: max must be at least 1"),
         ("buffer x: f32 read count=seq\n", "line 1: expected an integer or a declared dim"),
-        ("dim a max=3\nbuffer x: f32 read count=2*\n", "line 2: expected an integer or a declared dim"),
+        ("dim a max=3\nbuffer x: f32 read count=2*\n", "line 2: expected an integer or a "
+"declared dim"),
         ("dim a max=3\nbuffer x: f32 read count=a)\n", "line 2: expected the end of the size"),
         ("dim a max=3\nbuffer x: f32 read count=ceil(a/0)\n", "line 2: expected ceil"),
         ("dim a max=3\nbuffer x: f32 read count=a%2\n", "line 2: expected a size such as"),
@@ -225,7 +243,8 @@ HEAD = "workgroup 4 1 1\nargs n\nbuffer x: f32 readwrite\nbody:\n"
         (HEAD + "  neg(%7)\n", "line 5: expected %0: dtype = neg"),
         (HEAD + "  %0: f32 = barrier()\n", "line 5: expected barrier.* without a result"),
         (HEAD + "  %0: f99 = const(1)\n", "line 5: unknown dtype"),
-        (HEAD + "  %0: f32 = const(1.0)\n  %0: f32 = const(1.0)\n", "line 6: expected a new number"),
+        (HEAD + "  %0: f32 = const(1.0)\n  %0: f32 = const(1.0)\n", "line 6: expected a new "
+"number"),
         (HEAD + "  %0: f32 = const()\n", "line 5: expected const.value: number"),
         (HEAD + "  %0: f32 = const(1.0, 2.0)\n", "line 5: expected const"),
         (HEAD + "  %0: f32 = const(1.0, )\n", "line 5: expected const"),
@@ -234,17 +253,30 @@ HEAD = "workgroup 4 1 1\nargs n\nbuffer x: f32 readwrite\nbody:\n"
         (HEAD + "  %0: index = arg(n)\n", "line 5: Expecting value"),
         (HEAD + "  %0: index = arg(3)\n", "line 5: expected a string"),
         (HEAD + '  %0: index = id("local", 1.5)\n', "line 5: invalid literal for int"),
-        (HEAD + "  %0: index = const(0)\n  %1: f32 = load(z, %0)\n", "line 6: expected a declared buffer, z is none"),
-        (HEAD + "  %0: index = const(0)\n  %1: f32 = const(1.0)\n  store(x, %0, %1, hint=3)\n", "line 7: expected a s"),
-        (HEAD + '  %0: index = const(0)\n  %1: f32 = load(x, %0, "stream")\n', "line 6: expected load.buffer"),
-        (HEAD + "  %0: index = const(0)\n  %1: f32 = load(x, at=%0)\n", "line 6: expected load.buffer"),
-        (HEAD + "  %0: index = const(0)\n  set(%0, %0)\n", "line 6: expected a local, %0 is not one"),
-        (HEAD + "  %0: index = const(0)\n  %1: index = shuffle(%0, %0, 3)\n", "line 6: expected integers in brackets"),
+        (HEAD + "  %0: index = const(0)\n  %1: f32 = load(z, %0)\n", "line 6: expected a declared "
+"buffer, "
+"z is "
+"none"),
+        (HEAD + "  %0: index = const(0)\n  %1: f32 = const(1.0)\n"
+"  store(x, %0, %1, hint=3)\n", "line 7: expected a s"),
+        (HEAD + '  %0: index = const(0)\n  %1: f32 = load(x, %0, "stream")\n', "line 6: expected "
+"load.buffer"),
+        (HEAD + "  %0: index = const(0)\n  %1: f32 = load(x, at=%0)\n", "line 6: expected "
+"load.buffer"),
+        (HEAD + "  %0: index = const(0)\n  set(%0, %0)\n", "line 6: expected a local, %0 is "
+"not one"),
+        (HEAD + "  %0: index = const(0)\n  %1: index = shuffle(%0, %0, 3)\n", "line 6: expected "
+"integers in "
+"brackets"),
         (HEAD + "  else:\n", "line 5: expected for"),
         (HEAD + "  for i in range(3):\n", "line 5: expected for %1 in range"),
         (HEAD + "    barrier()\n", "line 5: expected an indentation of 2"),
         (HEAD + "barrier()\n", "line 5: expected an indentation of 2"),
-        (HEAD + "".join("  " * (d + 1) + 'region "r":\n' for d in range(300)), "line 105: expected at most 100 nested"),
+        (HEAD + "".join("  " * (d + 1) + 'region "r":\n' for d in range(300)),
+        "line 105: expected at "
+"most "
+"100 "
+"nested"),
     ],
 )  # fmt: skip
 def test_bad_text(text: str, match: str) -> None:
@@ -272,7 +304,10 @@ def test_damaged_programs_only_raise_parse_errors(data: st.DataObject) -> None:
 
 
 def test_comments_and_blank_lines_are_skipped() -> None:
-    assert to_text(parse("# a kernel\n\n" + EVERYTHING.replace("body:\n", "body:\n  # begin\n\n"))) == EVERYTHING
+    assert (
+        to_text(parse("# a kernel\n\n" + EVERYTHING.replace("body:\n", "body:\n  # begin\n\n")))
+        == EVERYTHING
+    )
 
 
 @pytest.mark.parametrize("space", ["global", "workgroup", "private"])

@@ -1,4 +1,5 @@
-"""Uniformity: which values may differ inside a workgroup, and that evaluation never contradicts it."""
+"""Uniformity: which values may differ inside a workgroup, and that evaluation never contradicts
+it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ def test_sources_and_operators() -> None:
     uniform = [k.arg("n"), k.group_id(), k.lane(1), k.lane(1) + k.group_id(), k.const(1.0, f32)]
     uniform += [k.load(b, k.group_id()) for b in (x, y, s)]
     lane, loaded = k.lane(), k.load(x, k.lane())
-    differing = [lane, loaded, lane + 1, loaded < 0.0, k.fma(loaded, 1.0, 2.0), k.select(loaded < 0.0, uniform[4], 2.0)]
+    differing = [
+        lane,
+        loaded,
+        lane + 1,
+        loaded < 0.0,
+        k.fma(loaded, 1.0, 2.0),
+        k.select(loaded < 0.0, uniform[4], 2.0),
+    ]
     differing += [k.cast(lane, i32), k.load(x, k.cast(loaded, index)), k.rotate(loaded, 1)]
     uniform += [k.broadcast(loaded), k.any(loaded < 0.0), k.rotate(uniform[5], 1)]
     found = varying(k.finish())
@@ -85,4 +93,6 @@ def test_no_uniform_value_differs_when_evaluated(program: n.Program) -> None:
     for instr in program.body:  # the top level: everybody is active
         if isinstance(instr, n.Value) and instr not in found:
             value = np.atleast_2d(run.values[instr])
-            assert all(value[0, i].tobytes() == value[0, 0].tobytes() for i in range(value.shape[1]))
+            assert all(
+                value[0, i].tobytes() == value[0, 0].tobytes() for i in range(value.shape[1])
+            )

@@ -87,24 +87,35 @@ def local_as_value(get: bool) -> n.Program:
     zero = n.Const(i32, 0)
     local = n.Local(i32, zero)
     read = n.Get(i32, local)
-    return n.Program("p", (), (), (1, 1, 1), (zero, local, read, n.Unary(i32, "neg", read if get else local)))
+    return n.Program(
+        "p", (), (), (1, 1, 1), (zero, local, read, n.Unary(i32, "neg", read if get else local))
+    )
 
 
 def undeclared(declared: bool) -> n.Program:
     x = n.Buffer("x", f32)
     zero = n.Const(index, 0)
-    return n.Program("p", (x if declared else n.Buffer("x", f32),), (), (1, 1, 1), (zero, n.Load(f32, x, zero)))
+    return n.Program(
+        "p", (x if declared else n.Buffer("x", f32),), (), (1, 1, 1), (zero, n.Load(f32, x, zero))
+    )
 
 
 def local_type(kind: DType, init: DType = f32, get: DType = f32, new: DType = f32) -> n.Program:
     start = n.Const(init, 0.0)
     local, value = n.Local(kind, start), n.Const(new, 0.0)
-    return n.Program("p", (), (), (1, 1, 1), (start, value, local, n.Get(get, local), n.Set(local, value)))
+    return n.Program(
+        "p", (), (), (1, 1, 1), (start, value, local, n.Get(get, local), n.Set(local, value))
+    )
 
 
 def test_workgroup_memory_beyond_the_machine() -> None:
     k = KernelBuilder("large")
-    k.scratch("rows", f32, 1000), k.private("sums", f64, 100), k.scratch("more", f32, SEQ), k.arg("seq")
+    (
+        k.scratch("rows", f32, 1000),
+        k.private("sums", f64, 100),
+        k.scratch("more", f32, SEQ),
+        k.arg("seq"),
+    )
     k.buffer("x", f32, "read", 1 << 20)
     program = k.finish()
     verify(program)
@@ -121,13 +132,25 @@ def test_workgroup_memory_beyond_the_machine() -> None:
 
 def foreign(form: str, number: DType = index, access: str = "workgroup") -> n.Program:
     """A call with one number and one buffer."""
-    s, where, value = n.Buffer("s", f32, access, 4), n.Const(index, 0), n.Const(number, 0 if number is index else 0.0)
-    return n.Program("p", (s,), (), (4, 1, 1), (where, value, n.Foreign(where, form, (value,), (s,), (where,))))
+    s, where, value = (
+        n.Buffer("s", f32, access, 4),
+        n.Const(index, 0),
+        n.Const(number, 0 if number is index else 0.0),
+    )
+    return n.Program(
+        "p", (s,), (), (4, 1, 1), (where, value, n.Foreign(where, form, (value,), (s,), (where,)))
+    )
 
 
 def foreign_number(varies: bool) -> n.Program:
     where, lane = n.Const(index, 0), n.Id(index, "local", 0)
-    return n.Program("p", (), (), (4, 1, 1), (where, lane, n.Foreign(where, "i", (lane if varies else where,), (), ())))
+    return n.Program(
+        "p",
+        (),
+        (),
+        (4, 1, 1),
+        (where, lane, n.Foreign(where, "i", (lane if varies else where,), (), ())),
+    )
 
 
 I4 = DType("i4", "int4", "i", 4, storage_only=True)
@@ -142,15 +165,31 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
         with_buffers(n.Buffer("a", f32), n.Buffer("b", f32)),
     ),
     ("K002", with_buffers(args=("n", "n")), with_buffers(args=("n", "m"))),
-    ("K003", with_buffers(n.Buffer("s", f32, "workgroup")), with_buffers(n.Buffer("s", f32, "workgroup", 1))),
-    ("K003", with_buffers(n.Buffer("s", f32, "workgroup", 0)), with_buffers(n.Buffer("s", f32, "read", 0))),
+    (
+        "K003",
+        with_buffers(n.Buffer("s", f32, "workgroup")),
+        with_buffers(n.Buffer("s", f32, "workgroup", 1)),
+    ),
+    (
+        "K003",
+        with_buffers(n.Buffer("s", f32, "workgroup", 0)),
+        with_buffers(n.Buffer("s", f32, "read", 0)),
+    ),
     (
         "K003",
         with_buffers(n.Buffer("s", f32, "workgroup", SEQ)),
         with_buffers(n.Buffer("s", f32, "workgroup", SEQ), args=("seq",)),
     ),
-    ("K003", with_buffers(n.Buffer("s", f32, "write", 4, True)), with_buffers(n.Buffer("s", f32, "private", 4, True))),
-    ("K003", with_buffers(n.Buffer("s", f32, "read", -1)), with_buffers(n.Buffer("s", f32, "read", SEQ))),
+    (
+        "K003",
+        with_buffers(n.Buffer("s", f32, "write", 4, True)),
+        with_buffers(n.Buffer("s", f32, "private", 4, True)),
+    ),
+    (
+        "K003",
+        with_buffers(n.Buffer("s", f32, "read", -1)),
+        with_buffers(n.Buffer("s", f32, "read", SEQ)),
+    ),
     ("K010", with_buffers(n.Buffer("s", f32, "peek")), with_buffers(n.Buffer("s", f32, "write"))),
     (
         "K022",
@@ -164,7 +203,11 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("V010", foreign_number(True), foreign_number(False)),
     ("V018", nested(MAX_NESTING + 1), nested(MAX_NESTING)),
     ("V018", nested(5000), nested(1)),
-    ("V019", repeated(lambda _: (n.Barrier(),) * MAX_INSTRUCTIONS), repeated(lambda _: (n.Barrier(),) * 1000)),
+    (
+        "V019",
+        repeated(lambda _: (n.Barrier(),) * MAX_INSTRUCTIONS),
+        repeated(lambda _: (n.Barrier(),) * 1000),
+    ),
     ("V032", repeated(lambda _: twice(True)), repeated(lambda _: twice(False))),
     ("V011", assigned(lambda counter, local: counter), assigned(lambda counter, local: local)),
     ("K010", assigned(lambda counter, local: local.init), assigned(lambda counter, local: local)),
@@ -188,10 +231,22 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("K010", body('%10: index = id("local", 3)'), body('%10: index = id("local", 2)')),
     ("K010", body('%10: index = id("global", 0)'), body('%10: index = id("group", 0)')),
     ("K010", body('store(y, %1, %2, hint="fast")'), body('store(y, %1, %2, hint="stream")')),
-    ("K010", body("%10: f32 = shuffle(%2, %2, [0, 1, 2])"), body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 3])")),
-    ("K010", body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 8])"), body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 7])")),
+    (
+        "K010",
+        body("%10: f32 = shuffle(%2, %2, [0, 1, 2])"),
+        body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 3])"),
+    ),
+    (
+        "K010",
+        body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 8])"),
+        body("%10: f32 = shuffle(%2, %2, [0, 1, 2, 7])"),
+    ),
     ("K010", body("%10: f32 = broadcast(%2, lane=4)"), body("%10: f32 = broadcast(%2, lane=3)")),
-    ("K010", body("%10: i32 = dot4(%6, %8, %8, u_max=256)"), body("%10: i32 = dot4(%6, %8, %8, u_max=128)")),
+    (
+        "K010",
+        body("%10: i32 = dot4(%6, %8, %8, u_max=256)"),
+        body("%10: i32 = dot4(%6, %8, %8, u_max=128)"),
+    ),
     ("K011", body("%10: f32 = add(%2, %6)"), body("%10: f32 = add(%2, %2)")),
     ("K011", body("%10: f64 = add(%2, %2)"), body("%10: f64 = add(%9, %9)")),
     ("K011", body("%10: f32 = mod(%2, %2)"), body("%10: i32 = mod(%6, %6)")),
@@ -215,15 +270,35 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("K011", body("%10: bool = lt(%7, %7)"), body("%10: bool = lt(%8, %8)")),
     ("K011", body("%10: i32 = lt(%6, %6)"), body("%10: bool = lt(%1, %3)")),
     ("K011", body("%10: i32 = dot4(%6, %6, %8)"), body("%10: i32 = dot4(%6, %8, %8)")),
-    ("K010", body(f"%10: u32 = lookup(%8, {[1] * 15})"), body(f"%10: u32 = lookup(%8, {[1] * 16})")),
-    ("K010", body(f"%10: u32 = lookup(%8, {[256] * 16})"), body(f"%10: u32 = lookup(%8, {[255] * 16})")),
-    ("K011", body(f"%10: u32 = lookup(%6, {[1] * 16})"), body(f"%10: u32 = lookup(%8, {[1] * 16})")),
-    ("K011", body("%10: f32 = shuffle(%2, %9, [0, 1, 2, 3])"), body("%10: f16 = shuffle(%7, %7, [0, 1, 2, 3])")),
+    (
+        "K010",
+        body(f"%10: u32 = lookup(%8, {[1] * 15})"),
+        body(f"%10: u32 = lookup(%8, {[1] * 16})"),
+    ),
+    (
+        "K010",
+        body(f"%10: u32 = lookup(%8, {[256] * 16})"),
+        body(f"%10: u32 = lookup(%8, {[255] * 16})"),
+    ),
+    (
+        "K011",
+        body(f"%10: u32 = lookup(%6, {[1] * 16})"),
+        body(f"%10: u32 = lookup(%8, {[1] * 16})"),
+    ),
+    (
+        "K011",
+        body("%10: f32 = shuffle(%2, %9, [0, 1, 2, 3])"),
+        body("%10: f16 = shuffle(%7, %7, [0, 1, 2, 3])"),
+    ),
     ("K011", body("%10: f64 = broadcast(%2)"), body("%10: index = broadcast(%1)")),
     ("K011", body("%10: i32 = any(%5)"), body("%10: bool = any(%5)")),
     ("K011", body('%10: i64 = arg("n")'), body('%10: index = arg("n")')),
     ("K011", body('%10: i64 = id("local", 0)'), body('%10: index = id("local", 0)')),
-    ("K012", body("%10: f32 = load(x, %6)"), body("%10: index = cast(%6)\n%11: f32 = load(x, %10)")),
+    (
+        "K012",
+        body("%10: f32 = load(x, %6)"),
+        body("%10: index = cast(%6)\n%11: f32 = load(x, %10)"),
+    ),
     ("K012", body("%10: f64 = load(x, %1)"), body("%10: f32 = load(x, %1)")),
     ("K012", body("store(y, %6, %2)"), body("store(y, %1, %2)")),
     ("K012", body("store(y, %1, %9)"), body("store(h, %1, %7)")),
@@ -262,8 +337,16 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("K026", literal(1.001, bf16), literal(float("nan"), bf16)),
     ("K026", literal(65520.0, f16), literal(65504.0, f16)),
     ("V010", body("if %5:\n  barrier()"), body("barrier()")),
-    ("V010", body("if %5:\n  %10: f32 = shuffle(%2, %2, [0, 1, 2, 3])"), body("if %5:\n  %10: bool = any(%5)")),
-    ("V010", body("if %5:\n  barrier()\nelse:\n  barrier()"), body("%10: bool = lt(%0, %3)\nif %10:\n  barrier()")),
+    (
+        "V010",
+        body("if %5:\n  %10: f32 = shuffle(%2, %2, [0, 1, 2, 3])"),
+        body("if %5:\n  %10: bool = any(%5)"),
+    ),
+    (
+        "V010",
+        body("if %5:\n  barrier()\nelse:\n  barrier()"),
+        body("%10: bool = lt(%0, %3)\nif %10:\n  barrier()"),
+    ),
     (
         "V010",
         body('if %5:\n  region "r":\n    %10: f32 = broadcast(%2)'),
@@ -315,7 +398,9 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "broken", "near_miss"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("code", "broken", "near_miss"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
+)
 def test_a_rule_and_its_near_miss(code: str, broken: n.Program, near_miss: n.Program) -> None:
     assert codes(broken)[:1] == [code]
     assert codes(near_miss) == []
@@ -332,7 +417,10 @@ def test_every_code_has_a_case() -> None:
 def test_the_message_names_program_rule_and_line() -> None:
     with pytest.raises(VerifyError) as error:
         verify(body("%10: f32 = add(%2, %6)"))
-    assert str(error.value) == "K011: p: the result is f32, operands are f32, i32\n  at %10: f32 = add(%2, %6)"
+    assert (
+        str(error.value)
+        == "K011: p: the result is f32, operands are f32, i32\n  at %10: f32 = add(%2, %6)"
+    )
 
 
 def test_all_problems_are_listed_in_program_order() -> None:

@@ -1,4 +1,5 @@
-"""td.linalg against NumPy, SciPy and finite differences; the vectors of spec/transforms 3.6 and 8.1; errors."""
+"""td.linalg against NumPy, SciPy and finite differences; the vectors of spec/transforms 3.6 and
+8.1; errors."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def posed(seed: int, *shape: int) -> np.ndarray:
     return draw(seed, *shape) + 3 * np.eye(shape[-1])
 
 
-# -- vectors of the specification -------------------------------------------------------------------------------------
+# -- vectors of the specification ------------------------------------------------------------------
 
 
 @HOW
@@ -46,7 +47,11 @@ def posed(seed: int, *shape: int) -> np.ndarray:
     ("a", "b", "x"),
     [
         ([[2.0, 1], [1, 3]], [5.0, 10], [1.0, 3]),
-        (2 * np.eye(5) - np.eye(5, k=1) - np.eye(5, k=-1), [1.0, 2, 3, 4, 5], np.array([35, 64, 81, 80, 55]) / 6),
+        (
+            2 * np.eye(5) - np.eye(5, k=1) - np.eye(5, k=-1),
+            [1.0, 2, 3, 4, 5],
+            np.array([35, 64, 81, 80, 55]) / 6,
+        ),
         (A3, [1.0, 2, 3], [0.5, 0, 1.5]),
         (A3, B3, [[0.5, 3], [0, -2], [1.5, 2]]),
         (np.transpose(A3), [1.0, 1, 1], [0.5, 0, 0.5]),
@@ -89,7 +94,11 @@ def test_tangents(dtype: str, how: Callable[..., Any]) -> None:
     close(t, [0.5, -0.5, 0.75], TOLERANCE[dtype])
     _, t = push(lambda y: linalg.solve(a, y), array(B3, dtype), [[0.5, 0], [-0.25, 1], [1, -0.5]])
     close(t, [[0.5, -0.3125], [-0.5, 0.625], [0.75, -0.5625]], TOLERANCE[dtype])
-    _, t = push(lambda m: linalg.solve(m, b), a, [[0.1, -0.05, 0.02], [0.03, 0.2, -0.04], [-0.01, 0.07, 0.15]])
+    _, t = push(
+        lambda m: linalg.solve(m, b),
+        a,
+        [[0.1, -0.05, 0.02], [0.03, 0.2, -0.04], [-0.01, 0.07, 0.15]],
+    )
     close(t, [-0.08875, 0.0975, -0.15875], TOLERANCE[dtype])
 
 
@@ -105,7 +114,7 @@ def test_batched_gradient(dtype: str, how: Callable[..., Any]) -> None:
     close(da, -back @ np.swapaxes(np.linalg.solve(a, b[..., None]), 1, 2), TOLERANCE[dtype])
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def definite(x: Any) -> Any:
@@ -131,7 +140,9 @@ SQUARE: dict[str, Callable[[Any], Any]] = {
     "det": linalg.det,
     "slogdet": lambda a: linalg.slogdet(a).logabsdet,
     "lower": lambda a: linalg.triangular_solve(a, a * a),
-    "upper": lambda a: linalg.triangular_solve(a, a[..., :1], lower=False, unit_diagonal=True, transpose=True),
+    "upper": lambda a: linalg.triangular_solve(
+        a, a[..., :1], lower=False, unit_diagonal=True, transpose=True
+    ),
     "right": lambda a: linalg.triangular_solve(a, a * a, left_side=False),
     "cholesky": lambda a: linalg.cholesky(definite(a)),
     "cholesky upper": lambda a: linalg.cholesky(definite(a), upper=True),
@@ -151,8 +162,12 @@ SQUARE: dict[str, Callable[[Any], Any]] = {
 }
 OTHER: dict[str, Callable[[Any], Any]] = {
     "tall qr": lambda a: td.concat(list(linalg.qr(a)), axis=-2),
-    "wide qr": lambda a: linalg.qr(td.matrix_transpose(a)).R @ a @ linalg.qr(td.matrix_transpose(a)).Q,
-    "tall svd": lambda a: td.square(linalg.svd(a, full_matrices=False).U) @ linalg.svd(a, full_matrices=False).Vh,
+    "wide qr": lambda a: (
+        linalg.qr(td.matrix_transpose(a)).R @ a @ linalg.qr(td.matrix_transpose(a)).Q
+    ),
+    "tall svd": lambda a: (
+        td.square(linalg.svd(a, full_matrices=False).U) @ linalg.svd(a, full_matrices=False).Vh
+    ),
     "wide svd": lambda a: td.square(linalg.svd(td.matrix_transpose(a), full_matrices=False).Vh),
     "pinv": linalg.pinv,
     "norm": lambda a: linalg.vector_norm(a, axis=0, ord=3),
@@ -160,7 +175,8 @@ OTHER: dict[str, Callable[[Any], Any]] = {
 
 
 def check_derivatives(f: Callable[[Any], Any], x: np.ndarray, *, jit: bool) -> None:
-    """Forward against finite differences; reverse against forward; the second derivative in the same direction too."""
+    """Forward against finite differences; reverse against forward; the second derivative in the
+    same direction too."""
     run = td.jit if jit else lambda g: g
     t, w = draw(7, *x.shape), draw(8, *np.shape(f(array(x))))
 
@@ -176,8 +192,12 @@ def check_derivatives(f: Callable[[Any], Any], x: np.ndarray, *, jit: bool) -> N
     close(forward, central, 1e-6 * max(1, abs(central)))
     gradient = np.asarray(run(td.grad(weighted))(array(x)))
     close((gradient * t).sum(), forward, 1e-10 * max(1, np.abs(gradient).sum()))
-    second = float(run(lambda x, t: td.jvp(lambda x: along(x, t), (x,), (t,))[1])(array(x), array(t)))
-    central = (float(along(array(x + h * t), array(t))) - float(along(array(x - h * t), array(t)))) / (2 * h)
+    second = float(
+        run(lambda x, t: td.jvp(lambda x: along(x, t), (x,), (t,))[1])(array(x), array(t))
+    )
+    central = (
+        float(along(array(x + h * t), array(t))) - float(along(array(x - h * t), array(t)))
+    ) / (2 * h)
     close(second, central, 1e-5 * max(1, abs(central)))
 
 
@@ -192,7 +212,7 @@ def test_compiled_derivatives(name: str) -> None:
     check_derivatives(SQUARE[name], posed(3, 3, 3), jit=True)
 
 
-# -- complex numbers --------------------------------------------------------------------------------------------------
+# -- complex numbers -------------------------------------------------------------------------------
 
 
 def complex_matrices(seed: int, *shape: int) -> np.ndarray:
@@ -261,7 +281,9 @@ def test_determinants_are_differentiable_everywhere(rows: int, rank: int) -> Non
 
 @pytest.mark.parametrize("rows", [4, 5, 20])
 @pytest.mark.parametrize("how", [lambda f: f, td.jit], ids=["eager", "compiled"])
-def test_determinants_with_pivots_of_zero_have_a_derivative(rows: int, how: Callable[..., Any]) -> None:
+def test_determinants_with_pivots_of_zero_have_a_derivative(
+    rows: int, how: Callable[..., Any]
+) -> None:
     """By elements: d det is the determinant with a row in exchange for a unit vector."""
     a = np.diag(np.arange(rows, dtype=float) / 4)
     a[0, 1], a[2, 0] = 1, 2
@@ -275,7 +297,11 @@ def test_determinants_with_pivots_of_zero_have_a_derivative(rows: int, how: Call
         wanted[k, i, j] = np.linalg.det(changed)
     found = how(td.vmap(td.grad(linalg.det)))(array(many))
     close(found, wanted, 1e-13 * np.abs(wanted).max())
-    close(how(td.grad(lambda a: td.sum(linalg.det(a))))(array(many)), wanted, 1e-13 * np.abs(wanted).max())
+    close(
+        how(td.grad(lambda a: td.sum(linalg.det(a))))(array(many)),
+        wanted,
+        1e-13 * np.abs(wanted).max(),
+    )
     _, forward = td.jvp(linalg.det, (array(a),), (array(np.ones_like(a)),))
     close(forward, wanted[0].sum(), 1e-12 * np.abs(wanted).max())
     assert np.isnan(np.asarray(td.hessian(linalg.det)(array(a)))).any()
@@ -317,7 +343,9 @@ def test_one_matrix_for_many_right_sides_is_factored_once(how: Callable[..., Any
 
 
 def test_the_factors_of_the_forward_solve_serve_the_backward_one() -> None:
-    graph = td.trace(td.value_and_grad(lambda a, b: td.sum(linalg.solve(a, b) ** 2)))(array(A3), array([1, 2, 3]))
+    graph = td.trace(td.value_and_grad(lambda a, b: td.sum(linalg.solve(a, b) ** 2)))(
+        array(A3), array([1, 2, 3])
+    )
     assert str(graph).count(" = lu(") == 1
     assert str(graph).count(" = linear_solve(") == 2
 
@@ -333,7 +361,11 @@ def test_a_matrix_that_a_loop_does_not_change_is_factored_before_it(rows: int) -
     xs = np.zeros((4, rows))
     xs[0, 0] = 1
     got = td.jit(euler)(array(a), array(xs))
-    close(got[:3], [0.517426643152104, 0.172361678867289, 0.035173556732351], 1e-3 if rows > 3 else 1e-12)
+    close(
+        got[:3],
+        [0.517426643152104, 0.172361678867289, 0.035173556732351],
+        1e-3 if rows > 3 else 1e-12,
+    )
     graph = optimise(td.trace(euler)(array(a), array(xs)))
     body, outer = str(graph).split("\n\n")[:2]
     assert "lu(" in outer and "lu(" not in body and "linear_solve(" in body
@@ -347,14 +379,17 @@ def test_the_factors_of_a_constant_are_a_constant() -> None:
     assert "lu(" not in str(td.trace(lambda b: linalg.solve(a, b))(array(draw(2, 20))))
 
 
-# -- functions --------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 @HOW
 @pytest.mark.parametrize(
-    ("a", "b"), [((2, 1, 3, 3), (4, 3, 2)), ((3, 3), (2, 4, 3, 1)), ((4, 3, 3), (3,)), ((0, 3, 3), (3, 2))]
+    ("a", "b"),
+    [((2, 1, 3, 3), (4, 3, 2)), ((3, 3), (2, 4, 3, 1)), ((4, 3, 3), (3,)), ((0, 3, 3), (3, 2))],
 )
-def test_leading_axes_broadcast(a: tuple[int, ...], b: tuple[int, ...], how: Callable[..., Any]) -> None:
+def test_leading_axes_broadcast(
+    a: tuple[int, ...], b: tuple[int, ...], how: Callable[..., Any]
+) -> None:
     x, y = posed(1, *a), draw(2, *b)
     close(how(linalg.solve)(array(x), array(y)), np.linalg.solve(x, y), 1e-10)
 
@@ -372,7 +407,11 @@ def test_sizes(rows: int, how: Callable[..., Any]) -> None:
     close(a @ np.asarray(vectors), np.asarray(vectors) * np.asarray(values)[..., None, :], 1e-10)
     close(np.sort_complex(values), np.sort_complex(np.linalg.eigvals(a)), 1e-10)
     close(np.sort_complex(how(linalg.eigvals)(array(a))), np.sort_complex(values), 1e-10)
-    close(how(linalg.cholesky)(array(a @ np.swapaxes(a, 1, 2))), np.linalg.cholesky(a @ np.swapaxes(a, 1, 2)), 1e-10)
+    close(
+        how(linalg.cholesky)(array(a @ np.swapaxes(a, 1, 2))),
+        np.linalg.cholesky(a @ np.swapaxes(a, 1, 2)),
+        1e-10,
+    )
     for full in (False, True):
         shapes = [x.shape for x in how(lambda x, f=full: linalg.svd(x, full_matrices=f))(array(a))]
         assert shapes == [x.shape for x in np.linalg.svd(a, full_matrices=full)]
@@ -411,11 +450,18 @@ def test_matrices_of_any_size_are_one_program() -> None:
 
 @HOW
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0), (2, 1)], ids=str)
-def test_either_side_may_be_shared(axes: tuple[int | None, int | None], how: Callable[..., Any]) -> None:
+def test_either_side_may_be_shared(
+    axes: tuple[int | None, int | None], how: Callable[..., Any]
+) -> None:
     a, b = posed(1, 4, 3, 3), draw(2, 4, 3)
     left, right = a if axes[0] is not None else a[0], b if axes[1] is not None else b[0]
-    want = [np.linalg.solve(a[i if axes[0] is not None else 0], b[i if axes[1] is not None else 0]) for i in range(4)]
-    given = [np.moveaxis(x, 0, axis) if axis else x for x, axis in zip((left, right), axes, strict=True)]
+    want = [
+        np.linalg.solve(a[i if axes[0] is not None else 0], b[i if axes[1] is not None else 0])
+        for i in range(4)
+    ]
+    given = [
+        np.moveaxis(x, 0, axis) if axis else x for x, axis in zip((left, right), axes, strict=True)
+    ]
     close(how(td.vmap(linalg.solve, in_axes=axes))(*map(array, given)), np.stack(want), 1e-10)
 
 
@@ -427,10 +473,14 @@ def test_triangular_solve_is_scipys(how: Callable[..., Any]) -> None:
             for turn in (False, True):
                 settings = {"lower": lower, "unit_diagonal": unit}
                 want = scipy.linalg.solve_triangular(a, b, trans="T" if turn else "N", **settings)
-                got = how(lambda x, y, s=settings, t=turn: linalg.triangular_solve(x, y, transpose=t, **s))
+                got = how(
+                    lambda x, y, s=settings, t=turn: linalg.triangular_solve(x, y, transpose=t, **s)
+                )
                 close(got(array(a), array(b)), want, 1e-10)
                 right = how(
-                    lambda x, y, s=settings, t=turn: linalg.triangular_solve(x, y, transpose=t, left_side=False, **s)
+                    lambda x, y, s=settings, t=turn: linalg.triangular_solve(
+                        x, y, transpose=t, left_side=False, **s
+                    )
                 )
                 want = scipy.linalg.solve_triangular(a, b, trans="N" if turn else "T", **settings).T
                 close(right(array(a), array(b.T)), want, 1e-10)
@@ -439,21 +489,39 @@ def test_triangular_solve_is_scipys(how: Callable[..., Any]) -> None:
 @HOW
 @DTYPES
 def test_functions_are_numpys(how: Callable[..., Any], dtype: str) -> None:
-    a, v, w = draw(1, 2, 4, 3).astype(dtype), draw(2, 5, 3).astype(dtype), draw(3, 5, 3).astype(dtype)
+    a, v, w = (
+        draw(1, 2, 4, 3).astype(dtype),
+        draw(2, 5, 3).astype(dtype),
+        draw(3, 5, 3).astype(dtype),
+    )
     x, tolerance = array(a, dtype), 10 * TOLERANCE[dtype]
     close(how(linalg.pinv)(x), np.linalg.pinv(a), tolerance)
     close(how(linalg.matrix_rank)(x), np.linalg.matrix_rank(a), 0)
     close(how(linalg.svdvals)(x), np.linalg.svd(a, compute_uv=False), tolerance)
     for ord in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
-        close(how(lambda y, o=ord: linalg.matrix_norm(y, ord=o))(x), np.linalg.matrix_norm(a, ord=ord), tolerance)
+        close(
+            how(lambda y, o=ord: linalg.matrix_norm(y, ord=o))(x),
+            np.linalg.matrix_norm(a, ord=ord),
+            tolerance,
+        )
     for ord in (0, 1, 2, 3, 0.5, np.inf, -np.inf):
         got = how(lambda y, o=ord: linalg.vector_norm(y, axis=(0, 2), ord=o, keepdims=True))(x)
         close(got, np.linalg.vector_norm(a, axis=(0, 2), ord=ord, keepdims=True), tolerance)
     close(how(linalg.cross)(array(v, dtype), array(w, dtype)), np.cross(v, w), tolerance)
-    close(how(linalg.outer)(array(v[0], dtype), array(w[1], dtype)), np.outer(v[0], w[1]), tolerance)
+    close(
+        how(linalg.outer)(array(v[0], dtype), array(w[1], dtype)), np.outer(v[0], w[1]), tolerance
+    )
     for offset in (-5, -2, 0, 1, 4):
-        close(how(lambda y, k=offset: linalg.diagonal(y, offset=k))(x), np.linalg.diagonal(a, offset=offset), 0)
-        close(how(lambda y, k=offset: linalg.trace(y, offset=k))(x), np.linalg.trace(a, offset=offset), tolerance)
+        close(
+            how(lambda y, k=offset: linalg.diagonal(y, offset=k))(x),
+            np.linalg.diagonal(a, offset=offset),
+            0,
+        )
+        close(
+            how(lambda y, k=offset: linalg.trace(y, offset=k))(x),
+            np.linalg.trace(a, offset=offset),
+            tolerance,
+        )
     square = a[:, :3]
     for n in (-2, 0, 1, 5):
         power = how(lambda y, k=n: linalg.matrix_power(y, k))(array(square, dtype))
@@ -463,7 +531,8 @@ def test_functions_are_numpys(how: Callable[..., Any], dtype: str) -> None:
 def test_the_namespace_is_that_of_the_array_api() -> None:
     names = (
         "cholesky cross det diagonal eig eigvals eigh eigvalsh inv matmul matrix_norm matrix_power "
-        "matrix_rank matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"
+        "matrix_rank matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace "
+        "vecdot vector_norm"
     )
     assert set(names.split()) <= set(dir(td.linalg))
 
@@ -480,7 +549,9 @@ def test_vectors_of_any_matrix_are_normal(dtype: str, how: Callable[..., Any]) -
 
 
 @HOW
-def test_a_matrix_with_too_few_vectors_has_values_and_no_derivative(how: Callable[..., Any]) -> None:
+def test_a_matrix_with_too_few_vectors_has_values_and_no_derivative(
+    how: Callable[..., Any],
+) -> None:
     a = array([[1.0, 1.0], [0.0, 1.0]])
     values, changes = how(lambda a: td.jvp(linalg.eigvals, (a,), (td.ones_like(a),)))(a)
     assert np.asarray(values).tolist() == [1, 1]
@@ -498,14 +569,18 @@ def test_halves_and_integers() -> None:
 
 @pytest.mark.parametrize("rows", [3, 20])
 def test_every_station_gives_the_same_answer(rows: int) -> None:
-    f = td.bisect(lambda a: linalg.cholesky(a @ a.mT + td.eye(rows, dtype=a.dtype)) * linalg.solve(a, a * a))
+    f = td.bisect(
+        lambda a: linalg.cholesky(a @ a.mT + td.eye(rows, dtype=a.dtype)) * linalg.solve(a, a * a)
+    )
     assert "every station gives the same answer" in str(f(array(posed(1, rows, rows))))
 
 
 def test_powers_may_be_numpys_integers() -> None:
     a = array([[2, 1], [0, 2]])
     for n in (np.int64(3), np.int8(-128), np.uint8(0)):
-        np.testing.assert_allclose(linalg.matrix_power(a, n), np.linalg.matrix_power(np.asarray(a), int(n)))
+        np.testing.assert_allclose(
+            linalg.matrix_power(a, n), np.linalg.matrix_power(np.asarray(a), int(n))
+        )
 
 
 def test_results_have_names() -> None:
@@ -514,7 +589,7 @@ def test_results_have_names() -> None:
     assert td.jit(linalg.svd)(array(B3)).Vh.shape == (2, 2)
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @HOW
@@ -522,11 +597,15 @@ def test_results_have_names() -> None:
 def test_a_singular_matrix_is_named(rows: int, how: Callable[..., Any]) -> None:
     a = np.broadcast_to(np.eye(rows), (2, 3, rows, rows)).copy()
     a[1, 2, 2, 2] = 0
-    with pytest.raises(SingularError, match=r"matrix \[1, 2\] of the batch is singular: pivot \d+ of") as caught:
+    with pytest.raises(
+        SingularError, match=r"matrix \[1, 2\] of the batch is singular: pivot \d+ of"
+    ) as caught:
         how(linalg.solve)(array(a), array(np.ones((rows, 1))))
     assert (caught.value.batch, caught.value.rcond) == ((1, 2), 0)
     assert caught.value.pivot == 2
-    x = np.asarray(how(lambda a, b: linalg.solve(a, b, singular="nan"))(array(a), array(np.ones((rows, 1)))))
+    x = np.asarray(
+        how(lambda a, b: linalg.solve(a, b, singular="nan"))(array(a), array(np.ones((rows, 1))))
+    )
     assert np.isnan(x[1, 2]).all() and (np.delete(x.reshape(6, -1), 5, axis=0) == 1).all()
 
 
@@ -537,10 +616,14 @@ def test_the_singular_matrix_of_a_batch_of_any_size_is_named(rows: int) -> None:
     a[1, 2, 1, 1] = 0
     for inner in ({}, {2: n, 3: n}):
         f = td.jit(linalg.inv, dims=({1: batch, **inner},))
-        with pytest.raises(SingularError, match=rf"matrix \[1, 2\] of the batch is singular: pivot 1 of {rows}"):
+        with pytest.raises(
+            SingularError, match=rf"matrix \[1, 2\] of the batch is singular: pivot 1 of {rows}"
+        ):
             f(array(a))
     g = td.jit(linalg.cholesky, dims=({0: batch, 1: n, 2: n},))
-    with pytest.raises(FactorError, match=r"matrix \[2\] of the batch is not positive definite: .* of 2 rows"):
+    with pytest.raises(
+        FactorError, match=r"matrix \[2\] of the batch is not positive definite: .* of 2 rows"
+    ):
         g(array(a[1]))
 
 
@@ -560,7 +643,10 @@ def test_a_singular_matrix_in_a_later_step_of_a_loop_is_named(how: Callable[...,
 
 @HOW
 def test_the_singular_matrix_of_the_specification(how: Callable[..., Any]) -> None:
-    with pytest.raises(SingularError, match=r"pivot 1 of 2 is zero(.|\n)*in test_the_singular(.|\n)*hint: singular="):
+    with pytest.raises(
+        SingularError,
+        match=r"pivot 1 of 2 is zero(.|\n)*in test_the_singular(.|\n)*hint: singular=",
+    ):
         how(linalg.solve)(array([[1, 2], [2, 4]]), array([1, 2]))
     assert float(how(linalg.det)(array([[1, 2], [2, 4]]))) == 0
     assert [float(v) for v in how(linalg.slogdet)(array([[1, 2], [2, 4]]))] == [0, -np.inf]
@@ -587,15 +673,21 @@ def test_what_is_not_finite_is_named_before_lapack_iterates_on_it(
     """With an infinity of a 3 x 3 matrix, LAPACK's gesdd does not return."""
     a = np.broadcast_to(np.eye(3, dtype=type(bad)), (2, 3, 3)).copy()
     a[1, 1, 0], a[1, 0, 1] = bad, np.conj(bad)
-    with pytest.raises(FactorError, match=rf"{name}: matrix \[1\] of the batch holds NaN or infinities") as caught:
+    with pytest.raises(
+        FactorError, match=rf"{name}: matrix \[1\] of the batch holds NaN or infinities"
+    ) as caught:
         how(getattr(linalg, name))(td.asarray(a))
     assert caught.value.batch == (1,)
 
 
 @HOW
-def test_values_of_hermitian_matrices_do_not_depend_on_what_is_not_read(how: Callable[..., Any]) -> None:
+def test_values_of_hermitian_matrices_do_not_depend_on_what_is_not_read(
+    how: Callable[..., Any],
+) -> None:
     a = np.array([[2.0, np.nan], [1.0, 2.0]])
-    np.testing.assert_allclose(np.asarray(how(linalg.eigh)(array(a)).eigenvalues), [1, 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(how(linalg.eigh)(array(a)).eigenvalues), [1, 3], rtol=1e-6
+    )
 
 
 @HOW
@@ -603,7 +695,9 @@ def test_values_of_hermitian_matrices_do_not_depend_on_what_is_not_read(how: Cal
 def test_what_is_not_a_number_is_not_positive(rows: int, how: Callable[..., Any]) -> None:
     a = np.broadcast_to(np.eye(rows), (2, rows, rows)).copy()
     a[1, 2, 1] = np.nan
-    with pytest.raises(FactorError, match=r"matrix \[1\] of the batch is not positive definite") as caught:
+    with pytest.raises(
+        FactorError, match=r"matrix \[1\] of the batch is not positive definite"
+    ) as caught:
         how(linalg.cholesky)(array(a))
     assert caught.value.pivot == 2
 
@@ -612,10 +706,15 @@ def test_what_is_not_a_number_is_not_positive(rows: int, how: Callable[..., Any]
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 0, 3)], ids=str)
 def test_norms_of_nothing_are_zero(shape: tuple[int, ...], how: Callable[..., Any]) -> None:
     for order in (1, 2, np.inf, "fro", "nuc"):
-        got = np.asarray(how(lambda x, order=order: linalg.matrix_norm(x, ord=order))(td.zeros(shape)))
+        got = np.asarray(
+            how(lambda x, order=order: linalg.matrix_norm(x, ord=order))(td.zeros(shape))
+        )
         np.testing.assert_array_equal(got, np.zeros(shape[:-2]))
     for order in (0, 1, 2, 3, np.inf):
-        assert float(how(lambda x, order=order: linalg.vector_norm(x, ord=order))(td.zeros(shape))) == 0
+        assert (
+            float(how(lambda x, order=order: linalg.vector_norm(x, ord=order))(td.zeros(shape)))
+            == 0
+        )
 
 
 @HOW
@@ -629,7 +728,9 @@ def test_not_a_number_spreads(how: Callable[..., Any]) -> None:
 def test_what_does_not_fit_is_said() -> None:
     with pytest.raises(ShapeError, match="solve: expected square matrices, got f64"):
         linalg.solve(array(np.ones((2, 3))), array([1, 2]))
-    with pytest.raises(ShapeError, match=r"have 3 rows, the right side f64.4,3. has 4(.|\n)*None. makes columns"):
+    with pytest.raises(
+        ShapeError, match=r"have 3 rows, the right side f64.4,3. has 4(.|\n)*None. makes columns"
+    ):
         linalg.solve(array(posed(1, 4, 3, 3)), array(draw(2, 4, 3)))
     with pytest.raises(SettingError, match="singular"):
         linalg.solve(array(A3), array([1, 2, 3]), singular="ignore")

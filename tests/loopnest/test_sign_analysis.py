@@ -40,7 +40,10 @@ UNKNOWN: list[tuple[str, Callable[..., Any]]] = [
     ("not a number", lambda x, y: x * 0 + float("nan")),
     ("a quotient by what may be +0 or -0", lambda x, y: 1 / (x - td.max(x, axis=1, keepdims=True))),
     ("a quotient by a root", lambda x, y: -1 / td.sqrt(x)),
-    ("a quotient of integers", lambda x, y: td.abs(x) / td.astype(td.abs(td.astype(y, td.int32)), td.float32)),
+    (
+        "a quotient of integers",
+        lambda x, y: td.abs(x) / td.astype(td.abs(td.astype(y, td.int32)), td.float32),
+    ),
     ("integers wrap", lambda x, y: td.abs(td.astype(x, td.int32))),
 ]
 
@@ -60,7 +63,9 @@ def test_sign_is_not_known(name: str, function: Callable[..., Any]) -> None:
     assert sign_of(function) == 0
 
 
-@pytest.mark.parametrize(("name", "function"), [(n, f) for n, s, f in KNOWN if s < 0] + UNKNOWN[1:5])
+@pytest.mark.parametrize(
+    ("name", "function"), [(n, f) for n, s, f in KNOWN if s < 0] + UNKNOWN[1:5]
+)
 def test_exp_is_right_whatever_is_known(name: str, function: Callable[..., Any]) -> None:
     got = td.jit(lambda x, y: td.exp(function(x, y) * 10))(X, Y)
     want = np.exp(np.asarray(function(X, Y), np.float64) * 10)
@@ -68,7 +73,8 @@ def test_exp_is_right_whatever_is_known(name: str, function: Callable[..., Any])
 
 
 def test_a_group_like_another_has_signs_of_its_own() -> None:
-    # The two groups look alike from the arrays in memory on; what is known of the first must not serve the second.
+    # The two groups look alike from the arrays in memory on; what is known of the first must not
+    # serve the second.
     def both(x: Any, y: Any) -> Any:
         below = -td.sum(x * x, axis=1)
         return below, td.exp(below[:3]), td.exp(y[:3])
@@ -82,7 +88,13 @@ def test_exp_of_quotients_by_zeros(z: float) -> None:
     x = np.array([z, 1.0, 2.0], np.float32)
 
     def quotients(x: Any) -> Any:
-        return 1 / (x - td.max(x)), -1 / td.sqrt(x), -td.abs(x) / -0.0, -1 / (x * x), td.square(x) / -(x * x)
+        return (
+            1 / (x - td.max(x)),
+            -1 / td.sqrt(x),
+            -td.abs(x) / -0.0,
+            -1 / (x * x),
+            td.square(x) / -(x * x),
+        )
 
     got = td.jit(lambda x: [td.exp(q) for q in quotients(x)])(x)
     for g, q in zip(got, quotients(td.asarray(x)), strict=True):
@@ -117,7 +129,9 @@ BINARY: list[Callable[[Any, Any], Any]] = [
     lambda a, b: a * a, lambda a, b: a * -a, lambda a, b: a / a, lambda a, b: a / -a,
     lambda a, b: td.where(a < b, a, b),
 ]  # fmt: skip
-SPECIAL = np.array([0, -0.0, 1, -1, 7, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38, -3e38, 100, -100], "f")
+SPECIAL = np.array(
+    [0, -0.0, 1, -1, 7, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38, -3e38, 100, -100], "f"
+)
 
 
 def grown(rng: np.random.Generator, leaves: tuple[Any, ...], depth: int) -> Any:
@@ -139,7 +153,9 @@ def test_what_is_claimed_of_random_expressions_is_true() -> None:
         arrays = [rng.choice(SPECIAL, (3, 4)) for _ in range(2)]
         graph = td.trace(lambda *xs, rng=rng: grown(rng, xs, int(rng.integers(2, 5))))(*arrays)
         nodes = [node for node in graph.nodes() if sign(node)]
-        for node, value in zip(nodes, evaluate(make_graph("signs", graph.inputs, nodes), arrays), strict=True):
+        for node, value in zip(
+            nodes, evaluate(make_graph("signs", graph.inputs, nodes), arrays), strict=True
+        ):
             claims += 1
             assert not (value * float(sign(node)) < 0).any(), f"seed {seed}: {node}"
     assert claims > 500

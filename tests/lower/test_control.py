@@ -1,4 +1,5 @@
-"""Compiled loops: the bits of the kernel evaluator for any number of threads, and no more memory than they need."""
+"""Compiled loops: the bits of the kernel evaluator for any number of threads, and no more memory
+than they need."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Compi
         for got, expected in zip(run(made, arrays, threads=threads), want, strict=True):
             assert got.tobytes() == expected.tobytes()
     for got, meant in zip(want, evaluate(graph, arrays), strict=True):
-        np.testing.assert_allclose(got.astype(np.float64), meant.astype(np.float64), rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(
+            got.astype(np.float64), meant.astype(np.float64), rtol=rtol, atol=rtol
+        )
     return made
 
 
@@ -51,7 +54,7 @@ def only_step(made: Compiled) -> Any:
     return step
 
 
-# -- one kernel with the loop inside ----------------------------------------------------------------------------------
+# -- one kernel with the loop inside ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (16,), (50,), (2, 9)])
@@ -64,7 +67,9 @@ def test_a_recurrence_of_elements_is_one_kernel(shape: tuple[int, ...], reverse:
     assert isinstance(only_step(made), Launch)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.int32, np.int64, np.uint8, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.int32, np.int64, np.uint8, np.bool_]
+)
 def test_elements_of_any_type(dtype: Any) -> None:
     xs = (np.arange(35).reshape(5, 7) % 3).astype(dtype)
 
@@ -91,9 +96,15 @@ def test_counters_and_constants_beside_wide_carries() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    width=st.integers(0, 40), steps=st.integers(0, 6), reverse=st.booleans(), swap=st.booleans(), seed=st.integers(0, 9)
+    width=st.integers(0, 40),
+    steps=st.integers(0, 6),
+    reverse=st.booleans(),
+    swap=st.booleans(),
+    seed=st.integers(0, 9),
 )
-def test_carries_that_change_places(width: int, steps: int, reverse: bool, swap: bool, seed: int) -> None:
+def test_carries_that_change_places(
+    width: int, steps: int, reverse: bool, swap: bool, seed: int
+) -> None:
     def f(a: Any, b: Any, xs: Any) -> Any:
         def step(state: Any, x: Any) -> Any:
             a, b = state
@@ -101,10 +112,15 @@ def test_carries_that_change_places(width: int, steps: int, reverse: bool, swap:
 
         return td.scan(step, (a, b), xs, reverse=reverse)
 
-    check(f, numbers(width, seed=seed), numbers(width, seed=seed + 1), numbers(steps, width, seed=seed + 2))
+    check(
+        f,
+        numbers(width, seed=seed),
+        numbers(width, seed=seed + 1),
+        numbers(steps, width, seed=seed + 2),
+    )
 
 
-# -- a cell: small products in one kernel -----------------------------------------------------------------------------
+# -- a cell: small products in one kernel ----------------------------------------------------------
 
 
 def cell(w: Any, u: Any, b: Any, h: Any, xs: Any) -> Any:
@@ -153,14 +169,16 @@ def test_a_cell_with_several_rows_and_a_wide_projection() -> None:
     check(f, numbers(20, 20) / 5, numbers(20, 150), numbers(3, 20), numbers(4, 3, 20))
 
 
-# -- a loop of the schedule -------------------------------------------------------------------------------------------
+# -- a loop of the schedule ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_reductions_in_the_body(length: int, reverse: bool) -> None:
     def f(c: Any, xs: Any) -> Any:
-        return td.scan(lambda c, x: (td.nn.softmax(c + x), (td.sum(c * x), x)), c, xs, reverse=reverse)
+        return td.scan(
+            lambda c, x: (td.nn.softmax(c + x), (td.sum(c * x), x)), c, xs, reverse=reverse
+        )
 
     made = check(f, numbers(33), numbers(length, 33, seed=1))
     assert isinstance(only_step(made), Repeat)
@@ -179,7 +197,9 @@ def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
 def test_an_odd_and_an_even_number_of_steps_end_in_the_same_place() -> None:
     for length in range(5):
         check(
-            lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0], numbers(9), numbers(length, 9)
+            lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0],
+            numbers(9),
+            numbers(length, 9),
         )
 
 
@@ -194,7 +214,9 @@ def test_a_body_with_large_kernels_is_run_by_all_workers() -> None:
 
 def test_a_short_body_is_run_by_one_worker() -> None:
     made = compiled(
-        lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0], numbers(9), numbers(4, 9)
+        lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0],
+        numbers(9),
+        numbers(4, 9),
     )
     entry = made.runner().table.entries[0]
     assert isinstance(entry, LoopEntry) and entry.alone
@@ -208,7 +230,9 @@ def test_small_kernels_need_no_other_worker() -> None:
 
 def test_scans_inside_scans() -> None:
     def f(c: Any, xs: Any) -> Any:
-        return td.scan(lambda c, rows: td.scan(lambda c, x: ((n := td.nn.softmax(c) + x), n), c, rows), c, xs)
+        return td.scan(
+            lambda c, rows: td.scan(lambda c, x: ((n := td.nn.softmax(c) + x), n), c, rows), c, xs
+        )
 
     check(f, numbers(5), numbers(3, 4, 5))
 
@@ -221,19 +245,23 @@ def test_the_length_may_be_a_dim() -> None:
     for length in (3, 8, 1):
         xs = numbers(length, 6)
         for got, want in zip(
-            f(numbers(6), xs), td.scan(lambda c, x: (td.nn.softmax(c + x), td.sum(c)), numbers(6), xs), strict=True
+            f(numbers(6), xs),
+            td.scan(lambda c, x: (td.nn.softmax(c + x), td.sum(c)), numbers(6), xs),
+            strict=True,
         ):
             np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5)
     assert f.compiles == 1
 
 
-# -- while and switch -------------------------------------------------------------------------------------------------
+# -- while and switch ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", [0.0, 1.0, 1.5, 3.0, 50.0])
 def test_while_loops(limit: float) -> None:
     def f(x: Any, limit: Any) -> Any:
-        return td.while_loop(lambda s: td.sum(s[0]) < limit, lambda s: (s[0] * 1.5 + 0.1, s[1] + 1), (x, 0))
+        return td.while_loop(
+            lambda s: td.sum(s[0]) < limit, lambda s: (s[0] * 1.5 + 0.1, s[1] + 1), (x, 0)
+        )
 
     made = check(f, np.full(5, 0.1, np.float32), np.float32(limit))
     assert isinstance(made.lowered.steps[-1], While)
@@ -242,7 +270,9 @@ def test_while_loops(limit: float) -> None:
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
 def test_switches(index: int) -> None:
     def f(i: Any, x: Any, y: Any) -> Any:
-        return td.switch(i, [lambda: (x + y, x), lambda: (td.nn.softmax(x), y), lambda: (y, td.sum(x) + y)])
+        return td.switch(
+            i, [lambda: (x + y, x), lambda: (td.nn.softmax(x), y), lambda: (y, td.sum(x) + y)]
+        )
 
     made = check(f, np.int32(index), numbers(7), numbers(7, seed=1))
     assert any(isinstance(step, Choose) for step in made.lowered.steps)
@@ -250,18 +280,21 @@ def test_switches(index: int) -> None:
 
 def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:
     def inner(c: Any, i: Any) -> Any:
-        return td.switch(i, [lambda c: c + 1, lambda c: td.nn.softmax(c), lambda c: c * 2], c), td.sum(c)
+        return td.switch(
+            i, [lambda c: c + 1, lambda c: td.nn.softmax(c), lambda c: c * 2], c
+        ), td.sum(c)
 
     def f(x: Any, order: Any) -> Any:
         return td.while_loop(
-            lambda s: s[1] < 3, lambda s: (td.scan(inner, s[0], order)[0], s[1] + 1, td.scan(inner, s[0], order)[1]),
+            lambda s: s[1] < 3, lambda s: (td.scan(inner, s[0], order)[0], s[1] + 1, td.scan(inner,
+            s[0], order)[1]),
             (x, 0, td.zeros(4)),
         )  # fmt: skip
 
     check(f, numbers(6), np.array([2, 0, 1, 1], np.int32))
 
 
-# -- trouble ----------------------------------------------------------------------------------------------------------
+# -- trouble ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [3, 40])
@@ -270,7 +303,9 @@ def test_an_index_out_of_range_inside_a_loop_names_the_line(width: int) -> None:
 
     @td.jit
     def f(c: Any, indices: Any) -> Any:
-        return td.scan(lambda c, i: (td.nn.softmax(c + td.take(table, i, axis=0)), None), c, indices)[0]
+        return td.scan(
+            lambda c, i: (td.nn.softmax(c + td.take(table, i, axis=0)), None), c, indices
+        )[0]
 
     good = np.array([[1], [2], [3]], np.int32)
     assert f(numbers(1, width), good).shape == (1, width)
@@ -297,7 +332,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(
-    ("body", "start"), [("c * 0.999 + 0.1", "np.float32(0.5)"), ("td.tanh(c @ w)", "np.ones((1, 64), np.float32)")]
+    ("body", "start"),
+    [("c * 0.999 + 0.1", "np.float32(0.5)"), ("td.tanh(c @ w)", "np.ones((1, 64), np.float32)")],
 )
 def test_a_long_loop_inside_one_kernel_is_ended_by_ctrl_c(body: str, start: str) -> None:
     """And what runs after it is whole."""
@@ -316,12 +352,18 @@ except KeyboardInterrupt:
 
 
 def test_an_index_out_of_range_inside_a_kernel_with_the_loop() -> None:
-    f = td.jit(lambda table, c, indices: td.scan(lambda c, i: (c * 0.5 + table[i], None), c, indices)[0])
+    f = td.jit(
+        lambda table, c, indices: td.scan(lambda c, i: (c * 0.5 + table[i], None), c, indices)[0]
+    )
     table, indices = numbers(10, 4), np.array([1, 2, -1], np.int32)
     want = (table[1] * 0.5 + table[2]) * 0.5 + table[-1]
-    np.testing.assert_allclose(np.asarray(f(table, np.zeros(4, np.float32), indices)), want, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(f(table, np.zeros(4, np.float32), indices)), want, rtol=1e-6
+    )
     indices[1] = 99
-    with pytest.raises(td.errors.BoundsError, match="index 99 is out of range for axis 0 of size 10"):
+    with pytest.raises(
+        td.errors.BoundsError, match="index 99 is out of range for axis 0 of size 10"
+    ):
         f(table, np.zeros(4, np.float32), indices)
 
 
@@ -334,13 +376,18 @@ def test_arrays_made_in_a_body(name: str) -> None:
         return td.random.normal(td.random.split(td.random.fold_in(key, t))[1], (3,))
 
     def inner(c: Any, t: Any) -> Any:
-        return td.fori_loop(0, 2, lambda i, v: v * 0.5 + td.asarray(table) * i, c) + td.asarray(table) * t
+        return (
+            td.fori_loop(0, 2, lambda i, v: v * 0.5 + td.asarray(table) * i, c)
+            + td.asarray(table) * t
+        )
 
     steps: dict[str, Callable[[Any, Any], Any]] = {
         "array": lambda c, t: c * t + td.asarray(table),
         "table": lambda c, t: c * td.take(td.asarray(table), t % 3),
         "keys": lambda c, t: c * 0.5 + noise(t),
-        "cell": lambda c, t: td.tanh(c[None] @ td.asarray(weights) + td.asarray(table))[0] + noise(t),
+        "cell": lambda c, t: (
+            td.tanh(c[None] @ td.asarray(weights) + td.asarray(table))[0] + noise(t)
+        ),
         "nested": inner,
     }
 

@@ -21,7 +21,9 @@ WIDTHS = (784, 832, 832, 304, 10)  # rows of all but one are copied (lower.matmu
 
 
 def random(*shape: int) -> np.ndarray:
-    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32) / np.float32(np.sqrt(shape[0]))
+    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32) / np.float32(
+        np.sqrt(shape[0])
+    )
 
 
 WEIGHTS = [random(a, b) for a, b in pairwise(WIDTHS)]
@@ -42,7 +44,11 @@ def loss(weights: list[Any], x: Any) -> Any:
 def lowered(
     function: Callable[..., Any], *arrays: Any, begin: Callable[[Program], None] = lambda p: None
 ) -> list[Launch]:
-    steps = Lowerer(current_target(), begin, threads=2).lower(optimise(td.trace(function)(*arrays))).steps
+    steps = (
+        Lowerer(current_target(), begin, threads=2)
+        .lower(optimise(td.trace(function)(*arrays)))
+        .steps
+    )
     return [step for step in steps if isinstance(step, Launch)]
 
 
@@ -72,7 +78,9 @@ def test_called_graphs_share_too() -> None:
     layer = td.jit(lambda x, w: td.maximum(x @ w, 0))
     x, (a, b, *_) = random(24, 784), WEIGHTS
     got = td.jit(lambda x, a, b: layer(layer(x, a), b) @ td.ones((832, 3)))(x, a, b)
-    np.testing.assert_allclose(got, np.maximum(np.maximum(x @ a, 0) @ b, 0) @ np.ones((832, 3)), rtol=2e-5)
+    np.testing.assert_allclose(
+        got, np.maximum(np.maximum(x @ a, 0) @ b, 0) @ np.ones((832, 3)), rtol=2e-5
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -81,7 +89,8 @@ def test_gradients_are_right(threads: int, monkeypatch: pytest.MonkeyPatch) -> N
     x = random(24, 784)
     compiled, eager = td.jit(td.grad(loss))(WEIGHTS, x), td.grad(loss)(WEIGHTS, x)
     for got, want in zip(compiled, eager, strict=True):
-        largest = np.abs(np.asarray(want)).max()  # sums of up to 832 numbers, layer after layer: 64 of its ULPs
+        # sums of up to 832 numbers, layer after layer: 64 of its ULPs
+        largest = np.abs(np.asarray(want)).max()
         np.testing.assert_allclose(got, want, rtol=0, atol=64 * np.spacing(largest))
 
 

@@ -1,5 +1,5 @@
-"""Kernels whose lanes exchange values through memory are free of races on every processor, and would not be without
-their barriers."""
+"""Kernels whose lanes exchange values through memory are free of races on every processor, and
+would not be without their barriers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Loops grown at random: compiled code gives the kernel evaluator's bits, and what the graph means."""
+"""Loops grown at random: compiled code gives the kernel evaluator's bits, and what the graph
+means."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ from tetrad.compiler.driver import compile_graph
 from tetrad.graph.custom import undressed
 from tetrad.graph.evaluate import evaluate
 
-WORK = ("tanh", "softmax", "product", "running sum", "update", "choice", "exchange", "sum", "inner loop")
+WORK = (
+    "tanh",
+    "softmax",
+    "product",
+    "running sum",
+    "update",
+    "choice",
+    "exchange",
+    "sum",
+    "inner loop",
+)
 
 
 def work(name: str, a: Any, b: Any, i: Any, x: Any, w: Any) -> tuple[Any, Any]:
@@ -48,7 +59,9 @@ def work(name: str, a: Any, b: Any, i: Any, x: Any, w: Any) -> tuple[Any, Any]:
 )
 def test_random_loops(names: list[str], kind: str, width: int, steps: int) -> None:
     rng = np.random.default_rng(width + 10 * steps)
-    w, a, b = (rng.normal(size=shape).astype(np.float32) / 2 for shape in ((width, width), width, width))
+    w, a, b = (
+        rng.normal(size=shape).astype(np.float32) / 2 for shape in ((width, width), width, width)
+    )
     xs = rng.normal(size=(steps, width)).astype(np.float32)
 
     def step(state: Any, x: Any) -> Any:
@@ -71,4 +84,6 @@ def test_random_loops(names: list[str], kind: str, width: int, steps: int) -> No
         for got, expected in zip(run(made, (a, b, xs), threads=threads), want, strict=True):
             assert got.tobytes() == expected.tobytes()
     for got, value in zip(want, meant, strict=True):
-        np.testing.assert_allclose(got.astype(np.float64), value.astype(np.float64), rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(
+            got.astype(np.float64), value.astype(np.float64), rtol=2e-4, atol=2e-4
+        )

@@ -1,10 +1,12 @@
-"""Compares `reference.py` with the models' own code: the weights of each tiny model, put into the model class that
-`transformers` has for it, must give the same logits in float32. Run by hand, from the root of the repository:
+"""Compares `reference.py` with the models' own code: the weights of each tiny model, put into the
+model class that `transformers` has for it, must give the same logits in float32. Run by hand, from
+the root of the repository:
 
     python -m venv peer && peer/bin/pip install torch transformers
     PYTHONPATH=. peer/bin/python tests/models/against_transformers.py
 
-One line a case; `known` are the logits of words 0 to 3 after LENGTHS[-1] tokens, for KNOWN_LOGITS of test_reference.py.
+One line a case; `known` are the logits of words 0 to 3 after LENGTHS[-1] tokens, for KNOWN_LOGITS
+of test_reference.py.
 """
 
 from __future__ import annotations
@@ -56,11 +58,14 @@ def main() -> int:
         difference = max(np.abs(a - b).max() for a, b in zip(ours, theirs, strict=True))
         failures += not difference < TOLERANCE
         known = ", ".join(f"{logit:.4f}" for logit in theirs[-1][-1, :4])
-        print(f"{name:20} largest difference {difference:.1e}   spread {theirs[-1].std():.2f}   known [{known}]")
+        print(
+            f"{name:20} largest difference {difference:.1e}   spread {theirs[-1].std():.2f}   "
+            f"known [{known}]"
+        )
     return failures
 
 
-# -- the model of transformers ----------------------------------------------------------------------------------------
+# -- the model of transformers ---------------------------------------------------------------------
 
 
 def build(family: str, metadata: dict[str, Any], tiny: dict[str, Array]) -> Any:
@@ -71,14 +76,16 @@ def build(family: str, metadata: dict[str, Any], tiny: dict[str, Array]) -> Any:
     config = getattr(transformers, f"{family}{text}Config")(**settings(family, metadata, tiny))
     config._attn_implementation = "eager"  # the only one with caps on scores
     model = getattr(transformers, f"{family}ForCausalLM")(config).float().eval()
-    values, used = {}, {name for name in tiny if name.startswith("rope_")}  # those are settings there
+    # those are settings there
+    values, used = {}, {name for name in tiny if name.startswith("rope_")}
     for name, _ in model.named_parameters():
         names = gguf_names(config.model_type, name)
         values[name] = torch.from_numpy(imported(metadata, names, [tiny[n] for n in names]))
         used.update(names)
     if used != set(tiny):
         raise ValueError(f"{family} has no use for {sorted(set(tiny) - used)}")
-    model.load_state_dict(values, strict="output.weight" in tiny)  # a tied head has a name but no parameter
+    # a tied head has a name but no parameter
+    model.load_state_dict(values, strict="output.weight" in tiny)
     return model
 
 
@@ -89,7 +96,7 @@ def answer(model: Any, tokens: Array) -> Array:
         return model(torch.from_numpy(tokens)[None], use_cache=False).logits[0].numpy()
 
 
-# -- its settings, from the metadata ----------------------------------------------------------------------------------
+# -- its settings, from the metadata ---------------------------------------------------------------
 
 
 def settings(family: str, metadata: dict[str, Any], tiny: dict[str, Array]) -> dict[str, Any]:
@@ -114,8 +121,13 @@ def settings(family: str, metadata: dict[str, Any], tiny: dict[str, Array]) -> d
 
 
 def phi3_settings(key: Keys) -> dict[str, Any]:
-    """Its class overrules what `rope_parameters` says of the trained context, so it is told here too."""
-    return {"original_max_position_embeddings": key("rope.scaling.original_context_length", key("context_length"))}
+    """Its class overrules what `rope_parameters` says of the trained context, so it is told here
+    too."""
+    return {
+        "original_max_position_embeddings": key(
+            "rope.scaling.original_context_length", key("context_length")
+        )
+    }
 
 
 def head_settings(family: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +183,7 @@ def rope_settings(key: Keys, head_size: int, tiny: dict[str, Array]) -> dict[str
     return plain
 
 
-# -- its weights, from those of GGUF -----------------------------------------------------------------------------------
+# -- its weights, from those of GGUF ---------------------------------------------------------------
 
 NAMES = {
     "model.embed_tokens": ["token_embd"],
@@ -212,9 +224,11 @@ def gguf_names(family: str, name: str) -> list[str]:
 
 
 def imported(metadata: dict[str, Any], names: list[str], tensors: list[Array]) -> Array:
-    """The parameter made of these tensors: two are the halves of one; the files of llama and gemma differ in form."""
+    """The parameter made of these tensors: two are the halves of one; the files of llama and gemma
+    differ in form."""
     config = read_config(metadata)
-    values = tensors[0] if len(tensors) == 1 else np.concatenate(tensors, axis=1)  # [experts, gate + up, width]
+    # [experts, gate + up, width]
+    values = tensors[0] if len(tensors) == 1 else np.concatenate(tensors, axis=1)
     if config.arch.startswith("gemma") and names[0].endswith("norm.weight"):
         values = values - 1  # gemma adds it again
     if config.arch == "llama" and re.search(r"attn_[qk]\.", names[0]):
@@ -223,7 +237,8 @@ def imported(metadata: dict[str, Any], names: list[str], tensors: list[Array]) -
 
 
 def in_halves(rows: Array, head_size: int) -> Array:
-    """Pairs of a head, from (2i, 2i + 1) as llama files hold them to (i, i + half) as transformers turns them."""
+    """Pairs of a head, from (2i, 2i + 1) as llama files hold them to (i, i + half) as transformers
+    turns them."""
     heads = rows.reshape(-1, head_size // 2, 2, *rows.shape[1:])
     return heads.swapaxes(1, 2).reshape(rows.shape)
 

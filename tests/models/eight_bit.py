@@ -1,8 +1,9 @@
 """The reference with activations in 8 bits: what a model with low-bit weights computes, sums aside.
 
-`activations_in_eight_bits()` makes `reference` round the rows that enter a product with a low-bit weight, 32 columns to
-a scale; before an output matrix of 8 bits, what that lost is rounded once more. What is left between it and the package
-is the order of f32 sums, and single codes that this order tips over.
+`activations_in_eight_bits()` makes `reference` round the rows that enter a product with a low-bit
+weight, 32 columns to a scale; before an output matrix of 8 bits, what that lost is rounded once
+more. What is left between it and the package is the order of f32 sums, and single codes that this
+order tips over.
 """
 
 from __future__ import annotations

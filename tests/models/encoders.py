@@ -12,7 +12,8 @@ from tests.models.tiny import fan, near, normal
 
 Array = np.ndarray
 WORDS = [
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁the", "▁a", "▁cat", "▁dog", "▁sat", "▁ran", "▁on", "▁mat", "▁fast", "▁slow",
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁the", "▁a", "▁cat", "▁dog", "▁sat", "▁ran", "▁on", "▁mat",
+    "▁fast", "▁slow",
     "s", "ing", "ed", "ly", *(f"▁{c}" for c in "abcdefghij"), *"klmnopqrstuvwxyz",
 ]  # fmt: skip
 CLS, SEP = 2, 3
@@ -20,12 +21,22 @@ EPSILON = 1e-5
 
 
 def tiny_encoder(
-    arch: str, seed: int = 0, *, layers: int = 2, width: int = 64, heads: int = 4, hidden: int = 96, context: int = 128
+    arch: str,
+    seed: int = 0,
+    *,
+    layers: int = 2,
+    width: int = 64,
+    heads: int = 4,
+    hidden: int = 96,
+    context: int = 128,
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """`arch` is bert or nomic-bert: metadata and tensors by the names that llama.cpp's converter gives them."""
+    """`arch` is bert or nomic-bert: metadata and tensors by the names that llama.cpp's converter
+    gives them."""
     own = {
-        "block_count": layers, "context_length": context, "embedding_length": width, "feed_forward_length": hidden,
-        "attention.head_count": heads, "attention.layer_norm_epsilon": EPSILON, "attention.causal": False,
+        "block_count": layers, "context_length": context, "embedding_length": width,
+        "feed_forward_length": hidden,
+        "attention.head_count": heads, "attention.layer_norm_epsilon": EPSILON,
+        "attention.causal": False,
         "pooling_type": 1, **({"rope.freq_base": 1000.0} if arch == "nomic-bert" else {}),
     }  # fmt: skip
     metadata = {"general.architecture": arch, "general.name": f"tiny-{arch}", **tokenizer_keys()}
@@ -51,7 +62,9 @@ def tokenizer_keys() -> dict[str, Any]:
     }
 
 
-def outer_tensors(arch: str, rng: np.random.RandomState, width: int, context: int) -> Iterator[tuple[str, Array]]:
+def outer_tensors(
+    arch: str, rng: np.random.RandomState, width: int, context: int
+) -> Iterator[tuple[str, Array]]:
     yield "token_embd.weight", normal(rng, len(WORDS), width, scale=1.0)
     yield "token_types.weight", normal(rng, 2, width, scale=0.5)
     if arch == "bert":
@@ -91,7 +104,7 @@ def nomic_block(rng: np.random.RandomState, width: int, hidden: int) -> Iterator
     yield from norm_tensors(rng, "layer_output_norm", width)
 
 
-# -- the forward pass -------------------------------------------------------------------------------------------------
+# -- the forward pass ------------------------------------------------------------------------------
 
 
 def forward(metadata: dict[str, Any], tensors: dict[str, Array], tokens: Array) -> Array:
@@ -106,8 +119,12 @@ def forward(metadata: dict[str, Any], tensors: dict[str, Array], tokens: Array) 
     return x
 
 
-def block(metadata: dict[str, Any], arch: str, tensors: dict[str, Array], at: str, x: Array) -> Array:
-    epsilon, heads = (metadata[f"{arch}.attention.{key}"] for key in ("layer_norm_epsilon", "head_count"))
+def block(
+    metadata: dict[str, Any], arch: str, tensors: dict[str, Array], at: str, x: Array
+) -> Array:
+    epsilon, heads = (
+        metadata[f"{arch}.attention.{key}"] for key in ("layer_norm_epsilon", "head_count")
+    )
     y = linear(attend(metadata, arch, tensors, at, x, heads), tensors, f"{at}attn_output")
     x = layer_norm(x + y, tensors, f"{at}attn_output_norm", epsilon)
     y = linear(x, tensors, f"{at}ffn_up")
@@ -116,15 +133,20 @@ def block(metadata: dict[str, Any], arch: str, tensors: dict[str, Array], at: st
     else:
         gate = linear(x, tensors, f"{at}ffn_gate")
         y = y * gate / (1 + np.exp(-gate))
-    return layer_norm(x + linear(y, tensors, f"{at}ffn_down"), tensors, f"{at}layer_output_norm", epsilon)
+    return layer_norm(
+        x + linear(y, tensors, f"{at}ffn_down"), tensors, f"{at}layer_output_norm", epsilon
+    )
 
 
-def attend(metadata: dict[str, Any], arch: str, tensors: dict[str, Array], at: str, x: Array, heads: int) -> Array:
+def attend(
+    metadata: dict[str, Any], arch: str, tensors: dict[str, Array], at: str, x: Array, heads: int
+) -> Array:
     if arch == "bert":
         parts = [linear(x, tensors, f"{at}{name}") for name in ("attn_q", "attn_k", "attn_v")]
     else:
         parts = np.split(linear(x, tensors, f"{at}attn_qkv"), 3, axis=1)
-    q, k, v = (part.reshape(len(x), heads, -1).swapaxes(0, 1) for part in parts)  # [heads, tokens, channels]
+    # [heads, tokens, channels]
+    q, k, v = (part.reshape(len(x), heads, -1).swapaxes(0, 1) for part in parts)
     if arch == "nomic-bert":
         q, k = (turn(part, metadata["nomic-bert.rope.freq_base"]) for part in (q, k))
     scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2])

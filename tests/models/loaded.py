@@ -1,4 +1,5 @@
-"""Tiny models on disk and loaded: `loaded("gemma2", "low-bit")` for every architecture and storage of weights.
+"""Tiny models on disk and loaded: `loaded("gemma2", "low-bit")` for every architecture and storage
+of weights.
 
 A model is made once and shared, since compiling it takes a second or two.
 """
@@ -26,14 +27,18 @@ WIDE = {"width": 256, "head_size": 64, "hidden": 256}  # room for blocks of 256
 # Like the mixes people download, what matters most has more bits. "" stands for everything else.
 MIXES = {
     "low-bit": {
-        "token_embd": "q8_0", "output": "q6_k", "attn_v": "q6_k", "attn_output": "q8_0", "ffn_down": "q6_k",
+        "token_embd": "q8_0", "output": "q6_k", "attn_v": "q6_k", "attn_output": "q8_0",
+        "ffn_down": "q6_k",
         "ffn_down_exps": "q8_0", "ffn_up": "q5_k", "ffn_up_exps": "q5_k", "": "q4_k",
     },
-    "Q2_K": {"output": "q6_k", "attn_v": "q4_k", "ffn_down": "q3_k", "attn_output": "q3_k", "": "q2_k"},
-    "Q3_K_M": {"output": "q6_k", "attn_v": "q5_k", "ffn_down": "q4_k", "attn_output": "q4_k", "": "q3_k"},
+    "Q2_K": {"output": "q6_k", "attn_v": "q4_k", "ffn_down": "q3_k", "attn_output": "q3_k",
+    "": "q2_k"},
+    "Q3_K_M": {"output": "q6_k", "attn_v": "q5_k", "ffn_down": "q4_k", "attn_output": "q4_k",
+    "": "q3_k"},
     "IQ4_XS": {"output": "q6_k", "attn_v": "q5_k", "": "iq4_xs"},
     "IQ4_NL": {"output": "q6_k", "attn_v": "q5_k", "": "iq4_nl"},
-    "MXFP4_MOE": {"ffn_gate_exps": "mxfp4", "ffn_up_exps": "mxfp4", "ffn_down_exps": "mxfp4", "": "q8_0"},
+    "MXFP4_MOE": {"ffn_gate_exps": "mxfp4", "ffn_up_exps": "mxfp4", "ffn_down_exps": "mxfp4",
+    "": "q8_0"},
 }  # fmt: skip
 HALVES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
@@ -68,7 +73,9 @@ class Loaded:
     parts: Parts
 
     def expected(self, tokens: np.ndarray) -> np.ndarray:
-        return reference.forward(self.metadata, self.tensors, tokens, context=self.parts.config.context)
+        return reference.forward(
+            self.metadata, self.tensors, tokens, context=self.parts.config.context
+        )
 
     def caches(self, dtype: td.DType = td.float32) -> list[td.Array]:
         return list(self.parts.programs.state(SLOTS, CONTEXT, dtype))
@@ -82,11 +89,15 @@ class Loaded:
         position = np.arange(start, start + count) if isinstance(start, int) else start
         operands = (tokens, np.broadcast_to(slot, count), position, np.arange(count))
         program = self.parts.programs.single if single else self.parts.programs.chunk
-        logits, *caches[:] = program(*(td.asarray(np.asarray(x, np.int32)) for x in operands), *caches)
+        logits, *caches[:] = program(
+            *(td.asarray(np.asarray(x, np.int32)) for x in operands), *caches
+        )
         return np.asarray(logits)
 
 
-def write_model(path: str, arch: str, kind: str, **overrides: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def write_model(
+    path: str, arch: str, kind: str, **overrides: Any
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Writes a tiny model; returns its metadata and the numbers its tensors hold."""
     metadata, tensors = tiny.tiny_model(arch, **overrides)
     both = {name: stored(tensor, format_of(kind, name, tensor)) for name, tensor in tensors.items()}

@@ -1,8 +1,10 @@
-"""A toy architecture whose state is no cache: every block mixes a token into one vector per sequence and layer.
+"""A toy architecture whose state is no cache: every block mixes a token into one vector per
+sequence and layer.
 
     h = tanh(decay * h + x w^T),  x = x + h
 
-It shows what an architecture must say that is neither decoder nor encoder, and is registered by the tests only.
+It shows what an architecture must say that is neither decoder nor encoder, and is registered by the
+tests only.
 """
 
 from __future__ import annotations
@@ -84,12 +86,16 @@ def output(c: Recurrent, weights: Weights, x: Array) -> Array:
 
 
 TOY: Architecture[Recurrent] = Architecture(
-    name=NAME, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.LAST, state), inputs=embedded,
-    kinds=all_alike, shared=nothing_shared, block=block, output=output, head=output_matrix, order=as_in_the_file,
+    name=NAME, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.LAST, state),
+    inputs=embedded,
+    kinds=all_alike, shared=nothing_shared, block=block, output=output, head=output_matrix,
+    order=as_in_the_file,
 )  # fmt: skip
 
 
-def tiny_recurrent(layers: int = 2, width: int = 32, words: int = 300) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def tiny_recurrent(
+    layers: int = 2, width: int = 32, words: int = 300
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     own = {"block_count": layers, "context_length": 128, "embedding_length": width, "decay": 0.9}
     rng = np.random.RandomState(0)
     tensors = {"token_embd.weight": normal(rng, words, width, scale=0.7)}
@@ -97,14 +103,20 @@ def tiny_recurrent(layers: int = 2, width: int = 32, words: int = 300) -> tuple[
         tensors[f"blk.{i}.mix.weight"] = normal(rng, width, width, scale=fan(width))
         tensors[f"blk.{i}.mix.bias"] = near(rng, 0.0, width)
     general = {"general.architecture": NAME, "general.name": "tiny"}
-    return general | {f"{NAME}.{key}": value for key, value in own.items()} | tokenizer_keys(words), tensors
+    return general | {f"{NAME}.{key}": value for key, value in own.items()} | tokenizer_keys(
+        words
+    ), tensors
 
 
-def forward(metadata: dict[str, Any], tensors: dict[str, np.ndarray], tokens: np.ndarray) -> np.ndarray:
+def forward(
+    metadata: dict[str, Any], tensors: dict[str, np.ndarray], tokens: np.ndarray
+) -> np.ndarray:
     """Logits [tokens, words] in f64."""
     x = tensors["token_embd.weight"][tokens].astype(np.float64)
     for i in range(metadata[f"{NAME}.block_count"]):
-        mixed = x @ tensors[f"blk.{i}.mix.weight"].T.astype(np.float64) + tensors[f"blk.{i}.mix.bias"]
+        mixed = (
+            x @ tensors[f"blk.{i}.mix.weight"].T.astype(np.float64) + tensors[f"blk.{i}.mix.bias"]
+        )
         h, made = np.zeros(x.shape[1]), []
         for row in mixed:
             h = np.tanh(metadata[f"{NAME}.decay"] * h + row)

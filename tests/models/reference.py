@@ -1,10 +1,11 @@
 """What a language model must answer: GGUF metadata and tensors in, logits out, in plain NumPy.
 
-Written for reading, independent of the package: no cache, no fusion, one line per formula, every position at once.
-`against_transformers.py` beside this file compares it with the models' own code.
+Written for reading, independent of the package: no cache, no fusion, one line per formula, every
+position at once. `against_transformers.py` beside this file compares it with the models' own code.
 
-T positions, D width of the stream, H query heads, G key and value heads, C channels of a head, F width of the
-feed-forward part, E experts, V words. Arrays have NumPy's order (rows first): GGUF writes the same sizes reversed.
+T positions, D width of the stream, H query heads, G key and value heads, C channels of a head, F
+width of the feed-forward part, E experts, V words. Arrays have NumPy's order (rows first): GGUF
+writes the same sizes reversed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ Tensors = Mapping[str, Array]
 INTERLEAVED_ROPE = {"llama"}  # pairs (2i, 2i + 1); the others rotate pairs (i, i + half)
 GEMMA = {"gemma2", "gemma3"}
 ARCHITECTURES = {"llama", "qwen2", "qwen3", "qwen3moe", "phi3", *GEMMA}
-WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6}  # when the file does not say; other windows are on every layer
-# The largest gemmas scale queries by D / H instead of C, and the file does not say so: the number of layers does.
+# when the file does not say; other windows are on every layer
+WINDOW_PERIOD = {"gemma2": 2, "gemma3": 6}
+# The largest gemmas scale queries by D / H instead of C, and the file does not say so: the number
+# of layers does.
 SCALED_BY_WIDTH = {("gemma2", 46), ("gemma3", 62)}
 
 
@@ -50,14 +53,15 @@ class Config:
 
 @dataclass(frozen=True)
 class Rope:
-    """One turning speed per pair of channels (radians a position), and the length of a turned vector."""
+    """One turning speed per pair of channels (radians a position), and the length of a turned
+    vector."""
 
     speeds: Array  # [pairs]
     length: float
     interleaved: bool
 
 
-# -- the whole model --------------------------------------------------------------------------------------------------
+# -- the whole model -------------------------------------------------------------------------------
 
 
 def forward(
@@ -68,8 +72,8 @@ def forward(
     dtype: DTypeLike = np.float64,
     context: int | None = None,
 ) -> Array:  # [T, V]
-    """Logits after each token. `context` is the length the caller prepares for (phi3 picks its rope factors by it);
-    by default just these tokens."""
+    """Logits after each token. `context` is the length the caller prepares for (phi3 picks its rope
+    factors by it); by default just these tokens."""
     config = read_config(metadata)
     weights = {name: np.asarray(tensor, dtype) for name, tensor in tensors.items()}
     tokens = np.asarray(tokens)
@@ -80,7 +84,9 @@ def forward(
         x = x * x.dtype.type(math.sqrt(config.width))
     for layer in range(config.layers):
         windowed = is_windowed(config, layer)
-        x = block(config, Layer(weights, layer), ropes[windowed], config.window if windowed else 0, x)
+        x = block(
+            config, Layer(weights, layer), ropes[windowed], config.window if windowed else 0, x
+        )
     x = rms_norm(x, weights["output_norm.weight"], config.epsilon)
     return soft_cap(output_head(weights, x), config.logit_cap)
 
@@ -122,31 +128,36 @@ def block(config: Config, layer: Layer, rope: Rope, window: int, x: Array) -> Ar
     return x + layer.norm("post_ffw_norm", y, config.epsilon)
 
 
-# -- attention --------------------------------------------------------------------------------------------------------
+# -- attention -------------------------------------------------------------------------------------
 
 
 def attention(config: Config, layer: Layer, rope: Rope, window: int, x: Array) -> Array:
-    q, k, v = (heads.swapaxes(0, 1) for heads in queries_keys_values(config, layer, x))  # [heads, T, C]
+    # [heads, T, C]
+    q, k, v = (heads.swapaxes(0, 1) for heads in queries_keys_values(config, layer, x))
     q = rotate(rope, layer.norm("attn_q_norm", q, config.epsilon))
     k = rotate(rope, layer.norm("attn_k_norm", k, config.epsilon))
     group = config.heads // config.kv_heads  # query heads h * group ... share key head h
     k, v = np.repeat(k, group, axis=0), np.repeat(v, group, axis=0)
 
-    scores = soft_cap(q @ k.swapaxes(1, 2) * q.dtype.type(config.query_scale), config.score_cap)  # [H, T, T]
+    # [H, T, T]
+    scores = soft_cap(q @ k.swapaxes(1, 2) * q.dtype.type(config.query_scale), config.score_cap)
     seen = visible(len(x), window)
     mixed = softmax(np.where(seen, scores, -np.inf)) @ v  # [H, T, C]
     return layer.linear("attn_output", mixed.swapaxes(0, 1).reshape(len(x), -1))
 
 
 def queries_keys_values(config: Config, layer: Layer, x: Array) -> tuple[Array, Array, Array]:
-    """[T, H, C], [T, G, C], [T, G, C], from three matrices or from the one that phi3 stacks them in."""
+    """[T, H, C], [T, G, C], [T, G, C], from three matrices or from the one that phi3 stacks them
+    in."""
     counts = (config.heads, config.kv_heads, config.kv_heads)
     if "attn_qkv.weight" in layer:
         ends = np.cumsum(counts)[:-1] * config.head_size
         parts = np.split(layer.linear("attn_qkv", x), ends, axis=-1)
     else:
         parts = [layer.linear(name, x) for name in ("attn_q", "attn_k", "attn_v")]
-    q, k, v = (part.reshape(len(x), n, config.head_size) for part, n in zip(parts, counts, strict=True))
+    q, k, v = (
+        part.reshape(len(x), n, config.head_size) for part, n in zip(parts, counts, strict=True)
+    )
     return q, k, v
 
 
@@ -161,16 +172,19 @@ def is_windowed(config: Config, layer: int) -> bool:
     return config.window > 0 and (period == 0 or layer % period < period - 1)
 
 
-# -- positions --------------------------------------------------------------------------------------------------------
+# -- positions -------------------------------------------------------------------------------------
 
 
 def rotate(rope: Rope, x: Array, start: int = 0) -> Array:
-    """x [heads, T, C]: at position p, turn pair i of the first 2 * pairs channels by the angle p * speeds[i]."""
+    """x [heads, T, C]: at position p, turn pair i of the first 2 * pairs channels by the angle p *
+    speeds[i]."""
     angles = (start + np.arange(x.shape[1]))[:, None] * rope.speeds
     cos, sin = ((f(angles) * rope.length).astype(x.dtype) for f in (np.cos, np.sin))
     size = 2 * len(rope.speeds)
     first, second = (
-        (slice(0, size, 2), slice(1, size, 2)) if rope.interleaved else (slice(0, size // 2), slice(size // 2, size))
+        (slice(0, size, 2), slice(1, size, 2))
+        if rope.interleaved
+        else (slice(0, size // 2), slice(size // 2, size))
     )
     y = x.copy()  # channels past `size` carry no position
     y[..., first] = x[..., first] * cos - x[..., second] * sin
@@ -178,7 +192,9 @@ def rotate(rope: Rope, x: Array, start: int = 0) -> Array:
     return y
 
 
-def read_ropes(metadata: Metadata, config: Config, weights: Tensors, context: int) -> tuple[Rope, Rope]:
+def read_ropes(
+    metadata: Metadata, config: Config, weights: Tensors, context: int
+) -> tuple[Rope, Rope]:
     """(for layers that see everything, for windowed layers)."""
     key = Keys(metadata, config.arch)
     interleaved = config.arch in INTERLEAVED_ROPE
@@ -196,7 +212,8 @@ def plain_speeds(size: int, base: float) -> Array:
 
 
 def factors(key: Keys, weights: Tensors, context: int) -> Array | float:
-    """What each speed is divided by: llama 3 stores one list, phi3 one for short and one for long contexts."""
+    """What each speed is divided by: llama 3 stores one list, phi3 one for short and one for long
+    contexts."""
     if "rope_freqs.weight" in weights:
         return weights["rope_freqs.weight"].astype(np.float64)
     trained = key("rope.scaling.original_context_length", key("context_length", 0))
@@ -205,7 +222,8 @@ def factors(key: Keys, weights: Tensors, context: int) -> Array | float:
 
 
 def scaled(key: Keys, speeds: Array, base: float) -> tuple[Array, float]:
-    """(speeds, length) after `rope.scaling`: linear slows all pairs, yarn those that turn less than `slow` times."""
+    """(speeds, length) after `rope.scaling`: linear slows all pairs, yarn those that turn less than
+    `slow` times."""
     kind, factor = key("rope.scaling.type", "linear"), key("rope.scaling.factor", 1.0)
     length = key("rope.scaling.attn_factor", 1.0)
     if kind in ("none", "longrope"):
@@ -219,7 +237,8 @@ def scaled(key: Keys, speeds: Array, base: float) -> tuple[Array, float]:
 
 
 def yarn_kept(key: Keys, pairs: int, base: float) -> Array:
-    """[pairs]: 1 where the plain speed stays, 0 where it is divided, a ramp between (arXiv 2309.00071, section 3.2)."""
+    """[pairs]: 1 where the plain speed stays, 0 where it is divided, a ramp between (arXiv
+    2309.00071, section 3.2)."""
     trained = key("rope.scaling.original_context_length", key("context_length", 0))
 
     def pair_turning(times: float) -> float:
@@ -230,7 +249,7 @@ def yarn_kept(key: Keys, pairs: int, base: float) -> Array:
     return 1 - np.clip((np.arange(pairs) - low) / max(high - low, 0.001), 0, 1)
 
 
-# -- feed-forward -----------------------------------------------------------------------------------------------------
+# -- feed-forward ----------------------------------------------------------------------------------
 
 
 def feed_forward(config: Config, layer: Layer, x: Array) -> Array:
@@ -245,7 +264,8 @@ def feed_forward(config: Config, layer: Layer, x: Array) -> Array:
 def mixture(config: Config, layer: Layer, x: Array) -> Array:
     """Each position goes to its `experts_used` likeliest experts; their shares sum to one."""
     chosen, shares = route(layer.linear("ffn_gate_inp", x), config.experts_used)
-    gate, up, down = (layer[f"ffn_{part}_exps.weight"] for part in ("gate", "up", "down"))  # [E, F, D] twice, [E, D, F]
+    # [E, F, D] twice, [E, D, F]
+    gate, up, down = (layer[f"ffn_{part}_exps.weight"] for part in ("gate", "up", "down"))
     y = np.zeros_like(x)
     for t, e in np.ndindex(chosen.shape):
         expert = chosen[t, e]
@@ -262,7 +282,7 @@ def route(logits: Array, used: int) -> tuple[Array, Array]:
     return chosen, shares / shares.sum(axis=-1, keepdims=True)
 
 
-# -- formulas ---------------------------------------------------------------------------------------------------------
+# -- formulas --------------------------------------------------------------------------------------
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
@@ -287,12 +307,13 @@ def gelu_tanh(x: Array) -> Array:
     return x / 2 * (1 + np.tanh(root * (x + x.dtype.type(0.044715) * x**3)))
 
 
-# -- metadata ---------------------------------------------------------------------------------------------------------
+# -- metadata --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Keys:
-    """`key("rope.freq_base", 10000.0)` is metadata["llama.rope.freq_base"] of a llama, or the default."""
+    """`key("rope.freq_base", 10000.0)` is metadata["llama.rope.freq_base"] of a llama, or the
+    default."""
 
     metadata: Metadata
     arch: str
@@ -307,7 +328,9 @@ class Keys:
 def read_config(metadata: Metadata) -> Config:
     arch = metadata["general.architecture"]
     if arch not in ARCHITECTURES:
-        raise ValueError(f"general.architecture: {arch!r}, expected one of {', '.join(sorted(ARCHITECTURES))}")
+        raise ValueError(
+            f"general.architecture: {arch!r}, expected one of {', '.join(sorted(ARCHITECTURES))}"
+        )
     key = Keys(metadata, arch)
     width, heads, layers = key("embedding_length"), key("attention.head_count"), key("block_count")
     head_size = key("attention.key_length", width // heads)

@@ -1,5 +1,5 @@
-"""Every architecture against the NumPy reference, with its weights in every kind of storage; equal bits whatever the
-chunks and the neighbours."""
+"""Every architecture against the NumPy reference, with its weights in every kind of storage; equal
+bits whatever the chunks and the neighbours."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_float_weights_give_the_logits_of_the_reference(arch: str, kind: str) ->
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_low_bit_weights_give_the_logits_of_the_reference_in_eight_bits(arch: str) -> None:
-    """The reference rounds activations as we do, so logits agree to f32 rounding until the order of a sum tips a code
-    over. That happens to about one activation of 100,000, moves what it enters by 1/127 and with it later roundings:
-    tokens that see it are apart as far as 8-bit rounding brings them (see below), the others stay equal. Codes of a
-    second term, before the output matrix, are tipped over more often, one of some hundred, and move logits by 1/127 of
-    1/127."""
+    """The reference rounds activations as we do, so logits agree to f32 rounding until the order of
+    a sum tips a code over. That happens to about one activation of 100,000, moves what it enters by
+    1/127 and with it later roundings: tokens that see it are apart as far as 8-bit rounding brings
+    them (see below), the others stay equal. Codes of a second term, before the output matrix, are
+    tipped over more often, one of some hundred, and move logits by 1/127 of 1/127."""
     head = head_format(arch, "low-bit")
     with activations_in_eight_bits(head):
         starts = [differences(arch, "low-bit", part) for part in np.split(prompt(LENGTH), 12)]
@@ -59,9 +59,10 @@ def test_widths_that_are_no_multiple_of_256(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_eight_bits_are_close_to_floats(arch: str) -> None:
-    """A code is off by at most half a step of 1/127 of the largest of 32, for normal numbers 0.5 % of their size on
-    average: each product adds that much noise. Two to seven layers of four make 2 to 4 %, with norms that amplify 7 %;
-    the largest of 14,400 logits, or one whose expert changed, is some times further."""
+    """A code is off by at most half a step of 1/127 of the largest of 32, for normal numbers 0.5 %
+    of their size on average: each product adds that much noise. Two to seven layers of four make 2
+    to 4 %, with norms that amplify 7 %; the largest of 14,400 logits, or one whose expert changed,
+    is some times further."""
     apart = differences(arch, "low-bit")
     assert np.sqrt((apart**2).mean()) < 0.1
     assert np.median(apart) < 0.05
@@ -72,11 +73,12 @@ def test_a_half_precision_cache_is_close(arch: str) -> None:
     model, tokens = loaded(arch, "f32"), prompt(LENGTH)
     expected = model.expected(tokens)
     apart = (model.run(model.caches(td.float16), tokens) - expected) / expected.std()
-    # Rounded to 11 bits, keys and values are off by 0.03 % (rms); scores spread by 2, which doubles it, in each layer.
+    # Rounded to 11 bits, keys and values are off by 0.03 % (rms); scores spread by 2, which doubles
+    # it, in each layer.
     assert np.sqrt((apart**2).mean()) < 3 * 2 * 3e-4
 
 
-# -- the same bits ----------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["f32", "low-bit"])
@@ -85,7 +87,9 @@ def test_chunks_do_not_change_a_bit(arch: str, kind: str) -> None:
     model, tokens = loaded(arch, kind), prompt(LENGTH)
     whole = model.run(model.caches(), tokens)
     caches = model.caches()
-    parts = [model.run(caches, tokens[a:b], a) for a, b in ((0, 1), (1, 18), (18, 20), (20, LENGTH))]
+    parts = [
+        model.run(caches, tokens[a:b], a) for a, b in ((0, 1), (1, 18), (18, 20), (20, LENGTH))
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
@@ -106,11 +110,13 @@ def test_sequences_beside_each_other_are_as_alone(arch: str, kind: str) -> None:
     order = np.random.RandomState(0).permutation(LENGTH + 1)
     slots = np.concatenate([np.full(len(text), slot) for slot, text in texts.items()])
     places = np.concatenate([np.arange(len(text)) for text in texts.values()])
-    mixed = model.run(model.caches(), np.concatenate(list(texts.values()))[order], places[order], slots[order])
+    mixed = model.run(
+        model.caches(), np.concatenate(list(texts.values()))[order], places[order], slots[order]
+    )
     np.testing.assert_array_equal(mixed[np.argsort(order)], np.concatenate(alone))
 
 
-# -- what is tested has a say -----------------------------------------------------------------------------------------
+# -- what is tested has a say ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,8 @@ def test_sequences_beside_each_other_are_as_alone(arch: str, kind: str) -> None:
     ],
 )
 def test_the_prompt_reaches_what_the_key_says(arch: str, key: str) -> None:
-    """Without it the reference answers otherwise, so agreeing with the reference means having it."""
+    """Without it the reference answers otherwise, so agreeing with the reference means having
+    it."""
     model, tokens = loaded(arch, "f32"), prompt(LENGTH)
     full = f"{model.metadata['general.architecture']}.{key}"
     other = {"expert_used_count": 1, "rope.freq_base_swa": 500.0}.get(key, 0)

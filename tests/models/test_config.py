@@ -1,4 +1,5 @@
-"""Numbers of a model: ropes, windows and scales as the reference reads them, for every kind of architecture."""
+"""Numbers of a model: ropes, windows and scales as the reference reads them, for every kind of
+architecture."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def read(metadata: dict[str, Any], tensors: dict[str, np.ndarray], context: int 
 
 
 @pytest.mark.parametrize(("arch", "changes", "context"), VARIANTS)
-def test_positions_are_those_of_the_reference(arch: str, changes: dict[str, Any], context: int) -> None:
+def test_positions_are_those_of_the_reference(
+    arch: str, changes: dict[str, Any], context: int
+) -> None:
     metadata, tensors = tiny_model(arch, **changes)
     config, known = read(metadata, tensors, context), reference.read_config(metadata)
     ropes = reference.read_ropes(metadata, known, tensors, context or config.context)
@@ -59,7 +62,9 @@ def test_positions_are_those_of_the_reference(arch: str, changes: dict[str, Any]
     assert len(kinds) == known.layers
 
 
-@pytest.mark.parametrize(("arch", "layers"), [("gemma2", 3), ("gemma2", 46), ("gemma3", 7), ("gemma3", 62)])
+@pytest.mark.parametrize(
+    ("arch", "layers"), [("gemma2", 3), ("gemma2", 46), ("gemma3", 7), ("gemma3", 62)]
+)
 def test_scales_and_caps_are_those_of_the_reference(arch: str, layers: int) -> None:
     metadata, tensors = tiny_model(arch, layers=layers)
     config, known = read(metadata, tensors), reference.read_config(metadata)
@@ -71,13 +76,17 @@ def test_a_config_has_what_its_architecture_has_and_nothing_else() -> None:
     for arch in ("llama", "qwen2", "qwen3", "qwen3moe", "phi3"):
         assert type(read(*tiny_model(arch))) is Decoder
     assert not {"window_period", "score_cap", "local_rope"} & set(fields(Decoder))
-    assert {*fields(read(*tiny_model("gemma3")))} - {*fields(read(*tiny_model("gemma2")))} == {"local_rope"}
+    assert {*fields(read(*tiny_model("gemma3")))} - {*fields(read(*tiny_model("gemma2")))} == {
+        "local_rope"
+    }
 
 
 def test_experts_share_their_weight_unless_the_file_says_otherwise() -> None:
     metadata, tensors = tiny_model("qwen3moe")
     assert read(metadata, tensors).feed_forward.is_normalised
-    assert not read(metadata | {"qwen3moe.expert_weights_norm": False}, tensors).feed_forward.is_normalised
+    assert not read(
+        metadata | {"qwen3moe.expert_weights_norm": False}, tensors
+    ).feed_forward.is_normalised
 
 
 def test_mixtral_is_a_llama_with_experts() -> None:
@@ -89,7 +98,10 @@ def test_yarn_without_a_mix_is_linear_and_old_files_name_the_factor_otherwise() 
     metadata, tensors = tiny_model("llama")
     linear = read(metadata | {"llama.rope.scaling.factor": 4.0}, tensors)
     yarn = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}
-    assert read(metadata | yarn | {"llama.rope.scaling.yarn_ext_factor": 0.0}, tensors).rope == linear.rope
+    assert (
+        read(metadata | yarn | {"llama.rope.scaling.yarn_ext_factor": 0.0}, tensors).rope
+        == linear.rope
+    )
     assert read(metadata | yarn, tensors).rope != linear.rope
     assert read(metadata | {"llama.rope.scale_linear": 4.0}, tensors).rope == linear.rope
 
@@ -102,7 +114,9 @@ def test_every_file_registers_the_architecture_it_is_called_like(name: str) -> N
     assert all(function.__module__.startswith("tetrad.models.") for function in arch.functions())
 
 
-@pytest.mark.parametrize("name", ["nomic_bert", "__init__", "../llama", "os", "", None, 3, ["llama"]])
+@pytest.mark.parametrize(
+    "name", ["nomic_bert", "__init__", "../llama", "os", "", None, 3, ["llama"]]
+)
 def test_names_that_are_no_architecture(name: object) -> None:
     with pytest.raises(UnsupportedError, match=r"is not known\n  hint: known: bert, "):
         architecture_named(name, "file")

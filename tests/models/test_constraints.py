@@ -1,4 +1,5 @@
-"""Grammars and schemas: answers that follow them, whatever the model would rather say; errors that name the grammar."""
+"""Grammars and schemas: answers that follow them, whatever the model would rather say; errors that
+name the grammar."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ pytest.importorskip("llguidance")
 
 SCHEMA = {
     "type": "object",
-    "properties": {"name": {"enum": ["ring", "world"]}, "count": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "properties": {
+        "name": {"enum": ["ring", "world"]},
+        "count": {"type": "integer", "minimum": 0, "maximum": 99},
+    },
     "required": ["name", "count"],
     "additionalProperties": False,
 }
@@ -36,7 +40,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_schema_is_followed(model: Model, seed: int) -> None:
     for schema in (SCHEMA, json.dumps(SCHEMA)):
-        found = model.generate("the", json_schema=schema, seed=seed, temperature=1.5, max_tokens=240)
+        found = model.generate(
+            "the", json_schema=schema, seed=seed, temperature=1.5, max_tokens=240
+        )
         assert found.finish_reason == "stop"
         answer = json.loads(found.text)
         assert answer["name"] in ("ring", "world") and 0 <= answer["count"] <= 99
@@ -44,8 +50,12 @@ def test_a_schema_is_followed(model: Model, seed: int) -> None:
 
 def test_white_space_in_json_comes_to_an_end(model: Model) -> None:
     """A model that would rather write new lines and spaces for ever may not."""
-    blank = {model.tokenizer.encode(text, add_special=False)[-1]: 50.0 for text in ("\n", " ", "\t")}
-    found = model.generate("the", json_schema={"const": [1, 2]}, logit_bias=blank, temperature=0.0, max_tokens=200)
+    blank = {
+        model.tokenizer.encode(text, add_special=False)[-1]: 50.0 for text in ("\n", " ", "\t")
+    }
+    found = model.generate(
+        "the", json_schema={"const": [1, 2]}, logit_bias=blank, temperature=0.0, max_tokens=200
+    )
     assert found.finish_reason == "stop" and json.loads(found.text) == [1, 2]
     assert re.search(r"\s{23}|\n{3}", found.text) is None and " " in found.text
 
@@ -104,7 +114,9 @@ def test_what_is_no_grammar(model: Model, settings: dict[str, Any], name: str) -
 def test_a_grammar_that_leads_nowhere(model: Model) -> None:
     with pytest.raises(SettingError) as caught:
         model.generate("the", grammar="root ::= root")
-    assert "<state>" not in str(caught.value) and "from which no text completes it" in str(caught.value)
+    assert "<state>" not in str(caught.value) and "from which no text completes it" in str(
+        caught.value
+    )
 
 
 def test_without_the_library(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +130,7 @@ def test_without_the_library(model: Model, monkeypatch: pytest.MonkeyPatch) -> N
     [
         (r'root ::= "\u0041\u00e9\U0001F600"', "Aé😀"),
         (r'root ::= "\x41\u0022\u005c" "\n"', 'A"\\\n'),
-        (r'root ::= [\u65e5-\u65e5] [\U0000672c]', "日本"),
+        (r"root ::= [\u65e5-\u65e5] [\U0000672c]", "日本"),
         (r'root ::= "\\u0041"', r"\u0041"),
     ],
 )

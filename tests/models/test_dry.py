@@ -1,4 +1,5 @@
-"""DRY: penalties of repeated sequences, against their definition by brute force, and breakers among tokens."""
+"""DRY: penalties of repeated sequences, against their definition by brute force, and breakers among
+tokens."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def expected(tokens: list[int], settings: Settings, heads: Heads, context: int) 
         length = min(common_end(said[: at + 1], said), after_breaker(said, heads))
         follows = said[at + 1]
         if length >= settings["dry_allowed_length"] and () not in heads.get(follows, ()):
-            penalty = settings["dry_multiplier"] * settings["dry_base"] ** (length - settings["dry_allowed_length"])
+            penalty = settings["dry_multiplier"] * settings["dry_base"] ** (
+                length - settings["dry_allowed_length"]
+            )
             found[follows] = min(found.get(follows, 0.0), -penalty)
     return found
 
@@ -46,8 +49,12 @@ def expected(tokens: list[int], settings: Settings, heads: Heads, context: int) 
     st.integers(0, 3),
     st.sampled_from([{}, {4: [()]}, {3: [(4,), (4, 0)], 1: [(2,)]}]),
 )
-def test_penalties_are_those_of_the_definition(tokens: list[int], last: int, allowed: int, heads: Heads) -> None:
-    settings = checked(dry_multiplier=0.5, dry_base=1.5, dry_allowed_length=allowed, dry_penalty_last_n=last)
+def test_penalties_are_those_of_the_definition(
+    tokens: list[int], last: int, allowed: int, heads: Heads
+) -> None:
+    settings = checked(
+        dry_multiplier=0.5, dry_base=1.5, dry_allowed_length=allowed, dry_penalty_last_n=last
+    )
     dry = Dry(settings, heads, context=17)
     for token in tokens:
         dry.add(token)

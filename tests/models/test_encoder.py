@@ -1,4 +1,5 @@
-"""Encoders against the NumPy reference; the same bits alone and side by side; what they cannot do is said."""
+"""Encoders against the NumPy reference; the same bits alone and side by side; what they cannot do
+is said."""
 
 from __future__ import annotations
 
@@ -66,12 +67,17 @@ def test_pooling_is_that_of_the_file(tmp_path: Path, arch: str, pooling: int, ro
 def test_weights_of_any_storage(tmp_path: Path, arch: str, format: str) -> None:
     metadata, tensors = tiny_encoder(arch, **WIDE)
     large = {name: stored(t, format) for name, t in tensors.items() if t.ndim == 2 and len(t) > 200}
-    gguf.write(tmp_path / "tiny.gguf", metadata, tensors | {name: raw for name, (raw, _) in large.items()})
+    gguf.write(
+        tmp_path / "tiny.gguf", metadata, tensors | {name: raw for name, (raw, _) in large.items()}
+    )
     model, text = td.load(tmp_path / "tiny.gguf"), "the cat sat on a mat"
     tokens = np.array(model.tokenizer.encode(text))
-    expected = forward(metadata, tensors | {name: numbers for name, (_, numbers) in large.items()}, tokens).mean(axis=0)
+    expected = forward(
+        metadata, tensors | {name: numbers for name, (_, numbers) in large.items()}, tokens
+    ).mean(axis=0)
     found = model.embed(text, normalize=False)
-    # Activations are rounded to 8 bits before low-bit products: about 1 % of noise after two blocks of six products.
+    # Activations are rounded to 8 bits before low-bit products: about 1 % of noise after two blocks
+    # of six products.
     assert np.abs(found - expected).max() < (1e-4 if format == "f16" else 0.1) * expected.std()
 
 
@@ -106,7 +112,8 @@ def test_a_later_word_changes_the_states_before_it(model: Model) -> None:
 
 
 def test_a_text_as_long_as_the_context_and_one_longer(tmp_path: Path) -> None:
-    model = td.load(write(tmp_path / "tiny.gguf", "bert", context=700))  # more than a chunk of a decoder
+    # more than a chunk of a decoder
+    model = td.load(write(tmp_path / "tiny.gguf", "bert", context=700))
     tokens = [2, *(4 + i % 30 for i in range(698)), 3]
     expected = forward(*tiny_encoder("bert", context=700), np.array(tokens)).mean(axis=0)
     assert np.abs(model.embed([tokens], normalize=False)[0] - expected).max() < 1e-5
@@ -127,7 +134,9 @@ def test_generating_is_refused_by_name(model: Model) -> None:
         "logits": lambda: model.logits([2, 4, 3]),
     }
     for name, ask in asked.items():
-        with pytest.raises(UnsupportedError, match=rf"{name}: {arch} is an encoder(.|\n)*model\.embed"):
+        with pytest.raises(
+            UnsupportedError, match=rf"{name}: {arch} is an encoder(.|\n)*model\.embed"
+        ):
             ask()
 
 
@@ -160,11 +169,15 @@ def test_numbers_that_make_no_encoder(tmp_path: Path, key: str, value: Any, mess
 
 def test_a_second_process_finds_the_program_on_disk(tmp_path: Path) -> None:
     path = write(tmp_path / "tiny.gguf", "bert")
-    script = "import sys, tetrad as td\ntd.load(sys.argv[1]).embed('the cat')\nprint(*sorted(sys.modules))"
+    script = (
+        "import sys, tetrad as td\ntd.load(sys.argv[1]).embed('the cat')\n"
+        "print(*sorted(sys.modules))"
+    )
     kept = {name: value for name, value in os.environ.items() if name != "TETRAD_CHECK"}
     settings = {"cwd": ROOT, "env": kept | {"TETRAD_CACHE_DIR": str(tmp_path / "cache")}}
     first, second = (
-        set(subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True,
+        set(subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True,
+        text=True, check=True,
                            **settings).stdout.split())
         for _ in range(2)
     )  # fmt: skip

@@ -1,4 +1,5 @@
-"""The engine: one sequence has the same bits alone, in company, in pieces, from the cache, and after an interrupt."""
+"""The engine: one sequence has the same bits alone, in company, in pieces, from the cache, and
+after an interrupt."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def fresh(engine: Engine) -> Sequence:
     return sequence
 
 
-def test_pieces_of_any_size_give_the_bits_of_single_tokens(engine: Engine, alone: np.ndarray) -> None:
+def test_pieces_of_any_size_give_the_bits_of_single_tokens(
+    engine: Engine, alone: np.ndarray
+) -> None:
     sequence = engine.start(TEXT)
     at = 0
     for size in (1, 7, 9, 16, 17, 64, 86):
@@ -128,12 +131,16 @@ def test_shifting_keeps_the_beginning_and_the_newer_half(engine: Engine) -> None
 
 
 def test_too_long(engine: Engine) -> None:
-    with pytest.raises(ContextError, match="the prompt is too long: 300 tokens, the context holds 256"):
+    with pytest.raises(
+        ContextError, match="the prompt is too long: 300 tokens, the context holds 256"
+    ):
         engine.start(np.zeros(300, int))
     sequence = engine.start([1])
     engine.step([(sequence, np.zeros(256, int))])
     for step in (lambda: engine.step([(sequence, [1])]), lambda: engine.advance(sequence, 1)):
-        with pytest.raises(ContextError, match="the sequence is too long: 257 tokens, the context holds 256"):
+        with pytest.raises(
+            ContextError, match="the sequence is too long: 257 tokens, the context holds 256"
+        ):
             step()
 
 
@@ -178,7 +185,10 @@ def test_an_interrupted_step_can_be_repeated(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Batch, "run", interrupted)
-    for step in (lambda: engine.step([(sequence, TEXT[30:60])]), lambda: engine.advance(sequence, 3)):
+    for step in (
+        lambda: engine.step([(sequence, TEXT[30:60])]),
+        lambda: engine.advance(sequence, 3),
+    ):
         with pytest.raises(KeyboardInterrupt):
             step()
     monkeypatch.undo()
@@ -186,7 +196,9 @@ def test_an_interrupted_step_can_be_repeated(
     assert np.array_equal(engine.step([(sequence, TEXT[30:60])]), alone[59:60])
 
 
-def test_nobody_gets_the_error_of_another(engine: Engine, alone: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_gets_the_error_of_another(
+    engine: Engine, alone: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good, bad = engine.start(TEXT), engine.start([1, 2])
     run = Batch.run
 
@@ -201,7 +213,9 @@ def test_nobody_gets_the_error_of_another(engine: Engine, alone: np.ndarray, mon
     assert np.array_equal(engine.step([(good, TEXT[20:22])]), alone[21:22])
 
 
-def test_threads_share_batches_and_get_their_own_bits(programs: Programs, alone: np.ndarray) -> None:
+def test_threads_share_batches_and_get_their_own_bits(
+    programs: Programs, alone: np.ndarray
+) -> None:
     engine = Engine(programs, slots=4, context=256)
     wrong: list[int] = []
 
@@ -221,7 +235,9 @@ def test_threads_share_batches_and_get_their_own_bits(programs: Programs, alone:
     assert not wrong and not engine.queue and all(slot.sequence is None for slot in engine.slots)
 
 
-def test_threads_wait_a_moment_for_each_other(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_wait_a_moment_for_each_other(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine, run, sizes = Engine(programs, slots=4, context=256), Batch.run, []
 
     def slow(self: Batch, caches: Any) -> Any:
@@ -244,8 +260,15 @@ def test_threads_wait_a_moment_for_each_other(programs: Programs, monkeypatch: p
     assert sum(sizes) == 80 and len(sizes) <= 50  # 20 were best, but this machine may be busy
 
 
-def test_a_long_prompt_is_cancelled_between_batches(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, cancel, run, batches = Engine(programs, context=1024, patience=1e-9), threading.Event(), Batch.run, []
+def test_a_long_prompt_is_cancelled_between_batches(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, cancel, run, batches = (
+        Engine(programs, context=1024, patience=1e-9),
+        threading.Event(),
+        Batch.run,
+        [],
+    )
 
     def watched(self: Batch, caches: Any) -> Any:
         batches.append(len(self.tokens))
@@ -286,7 +309,9 @@ def test_who_waits_for_a_slot_can_be_cancelled(programs: Programs) -> None:
 @pytest.mark.parametrize("kv", ["f32", "bf16", "q8_0"])
 def test_kinds_of_caches(kv: str, tmp_path: Path, alone: np.ndarray) -> None:
     """Near the logits of f16, and the same bits whether evaluated or copied."""
-    gguf.write(tmp_path / "tiny.gguf", *tiny_model("llama", context=256, width=128, head_size=32, layers=1))
+    gguf.write(
+        tmp_path / "tiny.gguf", *tiny_model("llama", context=256, width=128, head_size=32, layers=1)
+    )
     programs = load_parts(tmp_path / "tiny.gguf").programs
     engines = {name: Engine(programs, slots=2, context=256, kv=name) for name in ("f16", kv)}
     plain, other = (engine.step_every(fresh(engine), TEXT[:40]) for engine in engines.values())
@@ -297,7 +322,7 @@ def test_kinds_of_caches(kv: str, tmp_path: Path, alone: np.ndarray) -> None:
     assert np.array_equal(engines[kv].advance(copy, int(TEXT[39])), other[-1:])
 
 
-# -- what goes into a batch -------------------------------------------------------------------------------------------
+# -- what goes into a batch ------------------------------------------------------------------------
 
 
 def test_there_are_few_sizes_of_batches() -> None:

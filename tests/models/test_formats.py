@@ -1,4 +1,5 @@
-"""Models in every low-bit format, alone and in the mixes of files: the logits of the reference, and equal bits."""
+"""Models in every low-bit format, alone and in the mixes of files: the logits of the reference, and
+equal bits."""
 
 from __future__ import annotations
 
@@ -18,11 +19,14 @@ from tetrad.quant.lanes import LANES
 
 TOKENS = prompt(20)
 EIGHT_BITS = [name for name, lanes in LANES.items() if lanes.format.bits == 8]
-CASES = [("llama", mix) for mix in MIXES] + [("qwen3moe", mix) for mix in ("Q2_K", "IQ4_XS", "MXFP4_MOE")]
+CASES = [("llama", mix) for mix in MIXES] + [
+    ("qwen3moe", mix) for mix in ("Q2_K", "IQ4_XS", "MXFP4_MOE")
+]
 
 
 def close(arch: str, kind: str, head: str) -> None:
-    """As `test_architectures` has it: equal to f32 rounding until the order of a sum tips a code over."""
+    """As `test_architectures` has it: equal to f32 rounding until the order of a sum tips a code
+    over."""
     model = loaded(arch, kind)
     with activations_in_eight_bits(head):
         apart = []
@@ -67,5 +71,8 @@ def test_a_format_that_is_not_known_is_named_with_those_that_are(tmp_path: Path)
     metadata, tensors = write_model(str(path), "llama", "f32", width=256, head_size=64, hidden=256)
     raw = gguf.Raw("iq2_xxs", (300, 256), np.zeros(300 * 66, np.uint8))
     gguf.write(str(path), metadata, {**tensors, "output.weight": raw})
-    with pytest.raises(UnsupportedError, match=r"output\.weight has the format iq2_xxs(.|\n)*iq4_nl, iq4_xs, mxfp4, "):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"output\.weight has the format iq2_xxs(.|\n)*iq4_nl, iq4_xs, mxfp4, ",
+    ):
         load_parts(path)

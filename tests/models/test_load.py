@@ -21,7 +21,13 @@ from tests.models.tiny import TINY, tiny_model
 from tests.modules import ROOT
 from tetrad.compiler import program_cache as recall
 from tetrad.compiler.program_cache import program_key
-from tetrad.core.errors import FileFormatError, SettingError, TetradError, TraceError, UnsupportedError
+from tetrad.core.errors import (
+    FileFormatError,
+    SettingError,
+    TetradError,
+    TraceError,
+    UnsupportedError,
+)
 from tetrad.core.jobs import JOBS
 from tetrad.core.record import replace
 from tetrad.formats import gguf
@@ -36,7 +42,10 @@ from tetrad.tracing.array import Array
 
 
 def load_changed(
-    folder: Path, arch: str = "llama", keys: dict[str, Any] | None = None, tensors: dict[str, Any] | None = None
+    folder: Path,
+    arch: str = "llama",
+    keys: dict[str, Any] | None = None,
+    tensors: dict[str, Any] | None = None,
 ) -> Parts:
     """A tiny model with other metadata and tensors; None takes one away."""
     metadata, made = tiny_model(arch)
@@ -56,7 +65,9 @@ def test_the_parts_are_those_of_the_file(tmp_path: Path) -> None:
     assert parts.metadata["general.name"] == "tiny-qwen3moe"
     assert parts.config.feed_forward == Experts(8, 3, 96, is_normalised=True)
     assert parts.tokenizer.decode(parts.tokenizer.encode("the world")) == "the world"
-    assert "<|im_start|>user\nHi<|im_end|>" in parts.template.render([{"role": "user", "content": "Hi"}])
+    assert "<|im_start|>user\nHi<|im_end|>" in parts.template.render(
+        [{"role": "user", "content": "Hi"}]
+    )
 
 
 WIDE = {"width": 1152, "head_size": 288, "layers": 1}  # a vector of this width is a large constant
@@ -76,7 +87,9 @@ def test_a_second_start_compiles_nothing(
     assert first_logits(load_parts(path).programs) == first
 
 
-@pytest.mark.parametrize("arch, settings", [("llama", {}), ("llama", WIDE), ("qwen3moe", WIDE), ("gemma3", {})])
+@pytest.mark.parametrize(
+    "arch, settings", [("llama", {}), ("llama", WIDE), ("qwen3moe", WIDE), ("gemma3", {})]
+)
 def test_a_second_start_traces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arch: str, settings: dict[str, int]
 ) -> None:
@@ -105,14 +118,19 @@ td.load(sys.argv[1], context=64).generate("a b", max_tokens=3, logprobs=1)
 
 @pytest.mark.parametrize("script", [LOGITS, TEXT], ids=["logits", "text"])
 def test_a_second_start_loads_no_compiler(tmp_path: Path, script: str) -> None:
-    """Neither the ops, nor tracing, nor what knows bf16: half of the time of a start went into loading them."""
+    """Neither the ops, nor tracing, nor what knows bf16: half of the time of a start went into
+    loading them."""
     gguf.write(tmp_path / "model.gguf", *tiny_model("llama"))
     kept = {name: value for name, value in os.environ.items() if name != "TETRAD_CHECK"}
     settings = {"cwd": ROOT, "env": kept | {"TETRAD_CACHE_DIR": str(tmp_path / "cache")}}
     whole = f"import sys\n{script}\nprint(*sorted(sys.modules))"
     command = [sys.executable, "-c", whole, str(tmp_path / "model.gguf")]
     first, second = (
-        set(subprocess.run(command, capture_output=True, text=True, check=True, **settings).stdout.split())
+        set(
+            subprocess.run(
+                command, capture_output=True, text=True, check=True, **settings
+            ).stdout.split()
+        )
         for _ in range(2)
     )
     heavy = {
@@ -153,11 +171,18 @@ def test_a_step_does_not_depend_on_what_is_in_large_weights(tmp_path: Path, arch
     graphs = []
     for factor in (1.0, 0.5):
         metadata, tensors = tiny_model(arch, **WIDE)
-        scaled = {n: (t * factor).astype(t.dtype) if t.nbytes > Literal.SMALL else t for n, t in tensors.items()}
+        scaled = {
+            n: (t * factor).astype(t.dtype) if t.nbytes > Literal.SMALL else t
+            for n, t in tensors.items()
+        }
         gguf.write(tmp_path / f"{factor}.gguf", metadata, scaled)
         programs = load_parts(tmp_path / f"{factor}.gguf").programs
         tokens = [td.Spec((5,), td.int32)] * 4
-        graphs.append(programs.chunk.trace(*tokens, *(td.Spec(c.shape, c.dtype) for c in programs.state(1, 256))))
+        graphs.append(
+            programs.chunk.trace(
+                *tokens, *(td.Spec(c.shape, c.dtype) for c in programs.state(1, 256))
+            )
+        )
     assert len({program_key(undressed(graph), ()) for graph in graphs} - {None}) == 1
 
 
@@ -172,7 +197,9 @@ def first_logits(programs: Programs) -> list[bytes]:
     caches, found = programs.state(1, 64), []
     for start, count in ((0, 5), (5, 1)):
         positions = np.arange(start, start + count)
-        places = [np.asarray(a, np.int32) for a in (positions, 0 * positions, positions, [count - 1])]
+        places = [
+            np.asarray(a, np.int32) for a in (positions, 0 * positions, positions, [count - 1])
+        ]
         logits, *caches = (programs.single if count == 1 else programs.chunk)(*places, *caches)
         found.append(np.asarray(logits).tobytes())
     return found
@@ -195,11 +222,17 @@ def test_a_second_process_loads_neither_compiler_nor_templates(tmp_path: Path) -
         "print([m for m in ('tetrad.lower.lower', 'jinja2') if m in sys.modules])",
         "print('libllvmlite' in open('/proc/self/maps').read())",
     ]
-    environment = {**os.environ, "TETRAD_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "TETRAD_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
     environment.pop("TETRAD_CHECK", None)
     command = [sys.executable, "-c", "\n".join(lines)]
     cold, warm = (
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+        subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
         for _ in range(2)
     )
     assert warm[0] == cold[0]
@@ -217,7 +250,9 @@ def test_large_float_weights_stay_in_the_file_and_small_ones_do_not(
 ) -> None:
     monkeypatch.setattr(weights, "COPIED", 1 << 14)
     programs = load_changed(tmp_path, "qwen2", keys={"general.alignment": 64}).programs
-    assert is_mapped(programs.layers[0]["ffn_down.weight"]) and not is_mapped(programs.layers[0]["attn_norm.weight"])
+    assert is_mapped(programs.layers[0]["ffn_down.weight"]) and not is_mapped(
+        programs.layers[0]["attn_norm.weight"]
+    )
     assert [file.path for file in programs.files] == [str(tmp_path / "model.gguf")]
 
 
@@ -228,7 +263,7 @@ def is_mapped(weight: Array) -> bool:
     return type(base.base).__name__ in ("mmap", "memoryview")
 
 
-# -- what is wrong is named -------------------------------------------------------------------------------------------
+# -- what is wrong is named ------------------------------------------------------------------------
 
 
 def test_unknown_architecture(tmp_path: Path) -> None:
@@ -269,8 +304,12 @@ def test_a_missing_tensor(tmp_path: Path, arch: str, name: str) -> None:
         ("gemma3", "blk.3.post_attention_norm.weight", (64, 1)),
     ],
 )
-def test_a_tensor_of_another_shape(tmp_path: Path, arch: str, name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(FileFormatError, match=rf"tensor {name}, byte \d+: expected shape .* got \[{shape[0]}, "):
+def test_a_tensor_of_another_shape(
+    tmp_path: Path, arch: str, name: str, shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(
+        FileFormatError, match=rf"tensor {name}, byte \d+: expected shape .* got \[{shape[0]}, "
+    ):
         load_changed(tmp_path, arch, tensors={name: np.zeros(shape, np.float32)})
 
 
@@ -309,7 +348,9 @@ def test_a_tensor_nobody_would_use(tmp_path: Path) -> None:
         ("expert_count", 1 << 31),
     ],
 )
-def test_wrong_numbers_fail_before_anything_is_allocated(tmp_path: Path, key: str, value: object) -> None:
+def test_wrong_numbers_fail_before_anything_is_allocated(
+    tmp_path: Path, key: str, value: object
+) -> None:
     tracemalloc.start()
     try:
         with pytest.raises((FileFormatError, UnsupportedError), match=r"llama|tensor"):
@@ -325,7 +366,9 @@ def test_more_experts_wanted_than_there_are(tmp_path: Path) -> None:
 
 
 def test_more_tokens_than_rows(tmp_path: Path) -> None:
-    short = {name: np.zeros((290, 64), np.float32) for name in ("token_embd.weight", "output.weight")}
+    short = {
+        name: np.zeros((290, 64), np.float32) for name in ("token_embd.weight", "output.weight")
+    }
     with pytest.raises(FileFormatError, match=r"tokenizer\.ggml\.tokens"):
         load_changed(tmp_path, tensors=short)
 
@@ -360,8 +403,14 @@ VALUES = st.one_of(
 
 
 @given(st.sampled_from(sorted(TINY)), st.data())
-def test_whatever_the_metadata_say_a_file_loads_or_is_refused(arch: str, data: st.DataObject) -> None:
-    own = [key for key in tiny_model(arch)[0] if not key.startswith(("tokenizer.", "general.name", "general.file"))]
+def test_whatever_the_metadata_say_a_file_loads_or_is_refused(
+    arch: str, data: st.DataObject
+) -> None:
+    own = [
+        key
+        for key in tiny_model(arch)[0]
+        if not key.startswith(("tokenizer.", "general.name", "general.file"))
+    ]
     changed = data.draw(st.dictionaries(st.sampled_from(own), VALUES, min_size=1, max_size=3))
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -375,9 +424,14 @@ def test_whatever_the_metadata_say_a_file_loads_or_is_refused(arch: str, data: s
 def test_overrides_take_the_place_of_metadata(tmp_path: Path) -> None:
     path = tmp_path / "tiny.gguf"
     gguf.write(path, *tiny_model("llama"))
-    plain, other = load_parts(path), load_parts(path, overrides={"rope.freq_base": 5e5, "general.name": "other"})
+    plain, other = (
+        load_parts(path),
+        load_parts(path, overrides={"rope.freq_base": 5e5, "general.name": "other"}),
+    )
     assert other.config.rope != plain.config.rope and other.metadata["general.name"] == "other"
-    assert other.config.rope == load_parts(path, overrides={"llama.rope.freq_base": 5e5}).config.rope
+    assert (
+        other.config.rope == load_parts(path, overrides={"llama.rope.freq_base": 5e5}).config.rope
+    )
     with pytest.raises(SettingError, match=r"keys other than general\.architecture"):
         load_parts(path, overrides={"general.architecture": "qwen2"})
     with pytest.raises(SettingError, match="keys with numbers, texts, True or False"):

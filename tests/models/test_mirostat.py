@@ -35,7 +35,8 @@ def test_the_mean_surprise_comes_to_what_was_asked_for(version: int, tau: float)
 def test_version_2_keeps_what_is_within_the_limit() -> None:
     logits = np.log(np.float32([0.5, 0.25, 0.125, 0.125]))
     for tau, kept in ((0.4, {0}), (0.5, {0}), (1.01, {0, 1}), (1.6, {0, 1, 2, 3})):
-        chosen = {Mirostat(checked(mirostat=2, mirostat_tau=tau, temperature=1.0)).choose(logits, u / 64)
+        chosen = {Mirostat(checked(mirostat=2, mirostat_tau=tau, temperature=1.0)).choose(logits,
+        u / 64)
                   for u in range(64)}  # fmt: skip
         assert chosen == kept, tau
 
@@ -47,14 +48,19 @@ def test_version_1_keeps_as_many_as_the_formula_says() -> None:
     logits = (-slope * np.log(ranks)).astype(np.float32)
     excess = slope - 1
     count = int((excess * 2 ** (2 * tau) / (1 - VOCAB**-excess)) ** (1 / slope))
-    found = Mirostat(checked(mirostat=1, mirostat_tau=tau, temperature=1.0))._likeliest(logits.astype(np.float64))
+    found = Mirostat(checked(mirostat=1, mirostat_tau=tau, temperature=1.0))._likeliest(
+        logits.astype(np.float64)
+    )
     assert found.tolist() == np.flatnonzero(ranks <= count).tolist()
 
 
 def test_a_seed_gives_it_again_and_zero_is_greedy() -> None:
     settings = {"mirostat": 2, "temperature": 1.0}
     rows = [Array.from_numpy(row(seed=i)[None]) for i in range(20)]
-    drawn = [[Sampler(checked(seed=5, **settings), VOCAB).choose(r).token for r in rows] for _ in range(2)]  # type: ignore[arg-type]
+    drawn = [
+        [Sampler(checked(seed=5, **settings), VOCAB).choose(r).token for r in rows]
+        for _ in range(2)
+    ]  # type: ignore[arg-type]
     assert drawn[0] == drawn[1]
     greedy = Sampler(checked(mirostat=2, temperature=0.0), VOCAB)
     assert [greedy.choose(r).token for r in rows] == [int(r.view.argmax()) for r in rows]

@@ -1,5 +1,5 @@
-"""A model whose state is one vector a sequence runs in the same engine: it begins anew where it cannot go on, and has
-the same bits alone, in company, in pieces and after a failure."""
+"""A model whose state is one vector a sequence runs in the same engine: it begins anew where it
+cannot go on, and has the same bits alone, in company, in pieces and after a failure."""
 
 from __future__ import annotations
 
@@ -135,12 +135,16 @@ def test_it_generates_alike_alone_and_beside_others(path: Path) -> None:
 def test_guessing_ahead_and_shifting_change_nothing_they_should_not(path: Path) -> None:
     model = td.load(path, context=32)
     plain = model.generate("the the the the", max_tokens=12, temperature=0, ignore_eos=True)
-    guessed = model.generate("the the the the", max_tokens=12, temperature=0, ignore_eos=True, speculate=4)
+    guessed = model.generate(
+        "the the the the", max_tokens=12, temperature=0, ignore_eos=True, speculate=4
+    )
     assert guessed.tokens == plain.tokens and guessed.drafted == 0
     shifted = model.generate("the", max_tokens=50, temperature=0, ignore_eos=True, shift=True)
     assert len(shifted.tokens) == 50
     logits = model.logits(model.tokenizer.encode("hello"))
-    np.testing.assert_array_equal(logits[-1], model.logits(model.tokenizer.encode("hello"), last=True))
+    np.testing.assert_array_equal(
+        logits[-1], model.logits(model.tokenizer.encode("hello"), last=True)
+    )
 
 
 def test_its_programs_have_no_name(programs: Programs) -> None:

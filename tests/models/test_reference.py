@@ -1,4 +1,5 @@
-"""The reference of the language models obeys the laws it should, and gives the logits that transformers gave."""
+"""The reference of the language models obeys the laws it should, and gives the logits that
+transformers gave."""
 
 from __future__ import annotations
 
@@ -27,12 +28,21 @@ from tests.models.reference import (
     soft_cap,
     visible,
 )
-from tests.models.tiny import CONTROLS, MERGES, TINY, byte_letters, llama3_factors, prompt, tiny_model
+from tests.models.tiny import (
+    CONTROLS,
+    MERGES,
+    TINY,
+    byte_letters,
+    llama3_factors,
+    prompt,
+    tiny_model,
+)
 
 Array = np.ndarray
 Tensors = dict[str, Array]
 
-# The logits of words 0 to 3 after prompt(48), as `against_transformers.py` printed them (transformers 5.22.2).
+# The logits of words 0 to 3 after prompt(48), as `against_transformers.py` printed them
+# (transformers 5.22.2).
 KNOWN_LOGITS: list[tuple[str, dict[str, Any], list[float]]] = [
     ("llama", {}, [-0.7675, 2.0358, 2.3149, -1.5017]),
     ("llama", {"tied": True, "kv_heads": 4}, [-0.6282, 3.1826, -1.4057, 0.3414]),
@@ -54,16 +64,20 @@ every_model = pytest.mark.parametrize("arch", TINY)
 
 
 @pytest.mark.parametrize(("arch", "overrides", "known"), KNOWN_LOGITS, ids=str)
-def test_logits_are_those_of_transformers(arch: str, overrides: dict[str, Any], known: list[float]) -> None:
+def test_logits_are_those_of_transformers(
+    arch: str, overrides: dict[str, Any], known: list[float]
+) -> None:
     logits = forward(*tiny_model(arch, **overrides), prompt(48))
     np.testing.assert_allclose(logits[-1, :4], known, atol=2e-4)
 
 
-# -- tiny models ------------------------------------------------------------------------------------------------------
+# -- tiny models -----------------------------------------------------------------------------------
 
 
 @every_model
-@pytest.mark.parametrize("overrides", [{}, {"width": 256, "head_size": 64, "hidden": 256}], ids=["small", "wide"])
+@pytest.mark.parametrize(
+    "overrides", [{}, {"width": 256, "head_size": 64, "hidden": 256}], ids=["small", "wide"]
+)
 def test_logits_are_well_spread(arch: str, overrides: dict[str, Any]) -> None:
     logits = forward(*tiny_model(arch, seed=3, **overrides), prompt(12), dtype=np.float32)
     assert logits.dtype == np.float32 and logits.shape == (12, 300)
@@ -83,7 +97,8 @@ def test_every_tensor_matters(arch: str) -> None:
     metadata, tensors = tiny_model(arch)
     rng = np.random.RandomState(1)
     for name, tensor in tensors.items():
-        length = 30 if "short" in name else 40  # phi3: 32 positions with the short factors, more with the long ones
+        # phi3: 32 positions with the short factors, more with the long ones
+        length = 30 if "short" in name else 40
         other = tensors | {name: tensor * rng.uniform(0.5, 1.5, tensor.shape)}
         before, after = (forward(metadata, each, prompt(length)) for each in (tensors, other))
         assert np.abs(before - after).max() > 0.01, name
@@ -139,10 +154,12 @@ def test_unknown_names_are_refused() -> None:
         forward(*tiny_model("llama", rope_scaling=("ntk", 2.0)), [1])
 
 
-# -- which position sees which ----------------------------------------------------------------------------------------
+# -- which position sees which ---------------------------------------------------------------------
 
 
-def positions_changed_by(place: int, model: tuple[dict[str, Any], Tensors], length: int) -> list[int]:
+def positions_changed_by(
+    place: int, model: tuple[dict[str, Any], Tensors], length: int
+) -> list[int]:
     """Where logits change when the token at `place` changes."""
     tokens = prompt(length)
     other = tokens.copy()
@@ -182,7 +199,9 @@ def test_windows_cut(arch: str, layers: int, reach: int | None) -> None:
 def test_a_window_as_long_as_the_text_cuts_nothing(arch: str) -> None:
     window = f"{TINY[arch].arch}.attention.sliding_window"
     metadata, tensors = tiny_model(arch, window=20)
-    wide, none, cut = (forward(metadata | {window: w}, tensors, prompt(20)) for w in (20, 10**6, 19))
+    wide, none, cut = (
+        forward(metadata | {window: w}, tensors, prompt(20)) for w in (20, 10**6, 19)
+    )
     assert np.array_equal(wide, none)
     assert np.array_equal(cut[:-1], wide[:-1]) and not np.allclose(cut[-1], wide[-1])
 
@@ -195,17 +214,23 @@ def test_period_of_windows() -> None:
 
 
 def test_visible_is_a_band() -> None:
-    assert visible(4, 2).astype(int).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert visible(4, 2).astype(int).tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 1, 1, 0],
+        [0, 0, 1, 1],
+    ]
     assert visible(3, 0).astype(int).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
 
-# -- heads ------------------------------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------------------
 
 
 def test_shared_key_heads_are_repeated_key_heads() -> None:
     metadata, tensors = tiny_model("qwen2", kv_heads=2)
     repeated = {
-        name: repeat_heads(t, 16) if "attn_k." in name or "attn_v." in name else t for name, t in tensors.items()
+        name: repeat_heads(t, 16) if "attn_k." in name or "attn_v." in name else t
+        for name, t in tensors.items()
     }
     alone = forward(metadata | {"qwen2.attention.head_count_kv": 4}, repeated, prompt(9))
     np.testing.assert_allclose(alone, forward(metadata, tensors, prompt(9)), atol=1e-9)
@@ -216,15 +241,20 @@ def repeat_heads(rows: Array, head_size: int) -> Array:
     return np.repeat(heads, 2, axis=0).reshape(-1, *rows.shape[1:])
 
 
-@pytest.mark.parametrize(("order", "same"), [([2, 3, 0, 1], True), ([1, 0, 3, 2], True), ([1, 2, 3, 0], False)])
+@pytest.mark.parametrize(
+    ("order", "same"), [([2, 3, 0, 1], True), ([1, 0, 3, 2], True), ([1, 2, 3, 0], False)]
+)
 def test_order_of_query_heads(order: list[int], same: bool) -> None:
-    """Whole groups may change places, with their key heads, and queries inside a group; not queries across groups."""
+    """Whole groups may change places, with their key heads, and queries inside a group; not queries
+    across groups."""
     metadata, tensors = tiny_model("llama")
     groups = [order[0] // 2, order[2] // 2]
     other = dict(tensors)
     for i in range(2):
         other[f"blk.{i}.attn_q.weight"] = reorder(tensors[f"blk.{i}.attn_q.weight"], order)
-        other[f"blk.{i}.attn_output.weight"] = reorder(tensors[f"blk.{i}.attn_output.weight"].T, order).T
+        other[f"blk.{i}.attn_output.weight"] = reorder(
+            tensors[f"blk.{i}.attn_output.weight"].T, order
+        ).T
         for name in ("attn_k", "attn_v"):
             other[f"blk.{i}.{name}.weight"] = reorder(tensors[f"blk.{i}.{name}.weight"], groups)
     before, after = (forward(metadata, each, prompt(9)) for each in (tensors, other))
@@ -243,16 +273,20 @@ def test_stacked_matrices_are_the_matrices() -> None:
         parts = zip(("attn_q", "attn_k", "attn_v"), np.split(qkv, [64, 96]), strict=True)
         halves = zip(("ffn_gate", "ffn_up"), np.split(gate_up, 2), strict=True)
         apart |= {f"blk.{i}.{name}.weight": part for name, part in (*parts, *halves)}
-    np.testing.assert_allclose(forward(metadata, apart, prompt(9)), forward(metadata, tensors, prompt(9)), atol=1e-9)
+    np.testing.assert_allclose(
+        forward(metadata, apart, prompt(9)), forward(metadata, tensors, prompt(9)), atol=1e-9
+    )
 
 
 def test_a_tied_output_is_the_embedding() -> None:
     metadata, tensors = tiny_model("qwen3", tied=True)
     untied = tensors | {"output.weight": tensors["token_embd.weight"]}
-    assert np.array_equal(forward(metadata, tensors, prompt(5)), forward(metadata, untied, prompt(5)))
+    assert np.array_equal(
+        forward(metadata, tensors, prompt(5)), forward(metadata, untied, prompt(5))
+    )
 
 
-# -- positions --------------------------------------------------------------------------------------------------------
+# -- positions -------------------------------------------------------------------------------------
 
 
 @given(start=st.integers(0, 10**5), interleaved=st.booleans(), seed=st.integers(0, 99))
@@ -264,7 +298,9 @@ def test_products_depend_on_the_distance_alone(start: int, interleaved: bool, se
 
 
 def test_the_two_pairings_differ_by_a_permutation() -> None:
-    halves, pairs = (Rope(plain_speeds(8, 100.0), 1.0, interleaved) for interleaved in (False, True))
+    halves, pairs = (
+        Rope(plain_speeds(8, 100.0), 1.0, interleaved) for interleaved in (False, True)
+    )
     x = np.random.RandomState(0).standard_normal((2, 5, 8))
     order = [0, 4, 1, 5, 2, 6, 3, 7]  # channels (i, i + 4) side by side
     np.testing.assert_allclose(rotate(pairs, x[..., order]), rotate(halves, x)[..., order])
@@ -273,7 +309,9 @@ def test_the_two_pairings_differ_by_a_permutation() -> None:
 def test_turning() -> None:
     x = np.array([[[1.0, 0.0, 7.0]] * 3])
     quarter = Rope(np.array([np.pi / 2]), 1.0, True)
-    np.testing.assert_allclose(rotate(quarter, x)[0], [[1, 0, 7], [0, 1, 7], [-1, 0, 7]], atol=1e-12)
+    np.testing.assert_allclose(
+        rotate(quarter, x)[0], [[1, 0, 7], [0, 1, 7], [-1, 0, 7]], atol=1e-12
+    )
     np.testing.assert_allclose(rotate(replace(quarter, length=2.0), x)[0, 1], [0, 2, 7], atol=1e-12)
 
 
@@ -291,7 +329,7 @@ def test_llama3_keeps_quick_pairs_and_slows_slow_ones() -> None:
     assert (np.diff(factors) >= 0).all() and len(set(factors)) > 3
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 @given(used=st.integers(1, 6), seed=st.integers(0, 99))
@@ -310,7 +348,10 @@ def test_equal_experts_are_one_feed_forward() -> None:
     config = read_config(metadata)
     x = np.random.RandomState(0).standard_normal((5, config.width))
     dense = Layer({name: tensor.astype(np.float64) for name, tensor in tensors.items()}, 0)
-    stacked = {f"blk.0.ffn_{n}_exps.weight": np.stack([dense[f"ffn_{n}.weight"]] * 4) for n in ("gate", "up", "down")}
+    stacked = {
+        f"blk.0.ffn_{n}_exps.weight": np.stack([dense[f"ffn_{n}.weight"]] * 4)
+        for n in ("gate", "up", "down")
+    }
     router = np.random.RandomState(1).standard_normal((4, config.width))
     experts = Layer({**stacked, "blk.0.ffn_gate_inp.weight": router}, 0)
     got = mixture(replace(config, experts_used=2), experts, x)

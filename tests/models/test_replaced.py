@@ -1,4 +1,5 @@
-"""Files that change under a model: what is mapped is pinned to the file as it was opened, and goes with the model."""
+"""Files that change under a model: what is mapped is pinned to the file as it was opened, and goes
+with the model."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ TOKENS = [17, 114, 211, 8]
 
 
 def write_large(path: Path, seed: int = 0, words: int = 1500, arch: str = "llama") -> None:
-    """A model whose embedding and output stay in the file: above what is copied, where kernels may read them.
+    """A model whose embedding and output stay in the file: above what is copied, where kernels may
+    read them.
 
     The norms of all are equal: constants of equal content are one, wherever they come from.
     """
@@ -47,7 +49,8 @@ def collecting(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, np.ndarray]]:
-    """Models whose tensors lie at different places, and what each predicts, loaded from a path of its own."""
+    """Models whose tensors lie at different places, and what each predicts, loaded from a path of
+    its own."""
     folder, made = tmp_path_factory.mktemp("files"), []
     for seed, words in enumerate((1500, 1700, 1540)):
         path = folder / f"{seed}.gguf"
@@ -71,7 +74,9 @@ def deleted_first(source: Path, path: Path) -> None:
     shutil.copyfile(source, path)
 
 
-@pytest.mark.parametrize("put", [over_in_place, renamed_over, deleted_first], ids=lambda put: put.__name__)
+@pytest.mark.parametrize(
+    "put", [over_in_place, renamed_over, deleted_first], ids=lambda put: put.__name__
+)
 @pytest.mark.usefixtures("collecting")
 def test_a_path_gives_the_model_that_is_there_now(
     files: list[tuple[Path, np.ndarray]], tmp_path: Path, put: Callable[[Path, Path], None]
@@ -85,9 +90,15 @@ def test_a_path_gives_the_model_that_is_there_now(
         del model
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system has no list of mappings")
-@pytest.mark.parametrize("use", ["load", "logits", "generate", "stream", "chat", "embed", "grammar", "error"])
-def test_a_dropped_model_is_unmapped_at_once(tmp_path: Path, use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/maps"), reason="the system has no list of mappings"
+)
+@pytest.mark.parametrize(
+    "use", ["load", "logits", "generate", "stream", "chat", "embed", "grammar", "error"]
+)
+def test_a_dropped_model_is_unmapped_at_once(
+    tmp_path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a search for cycles, with code compiled here or found on disk."""
     path = tmp_path / "model.gguf"
     write_large(path)
@@ -162,12 +173,15 @@ def grown(path: Path) -> None:
 
 
 def moved(path: Path) -> None:
-    """Clocks of file systems are coarse: a change within the tick of the opening has the same time."""
+    """Clocks of file systems are coarse: a change within the tick of the opening has the same
+    time."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
-@pytest.mark.parametrize("change", [cut_short, cut_and_written_again, one_byte, grown], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "change", [cut_short, cut_and_written_again, one_byte, grown], ids=lambda c: c.__name__
+)
 @pytest.mark.parametrize("warm", [False, True], ids=["fresh", "in use"])
 def test_a_file_changed_in_place_is_noticed_before_it_is_read(
     tmp_path: Path, change: Callable[[Path], None], warm: bool
@@ -199,7 +213,9 @@ def test_a_model_of_low_bits_is_free_of_its_file(tmp_path: Path) -> None:
     assert np.array_equal(model.logits(TOKENS), before)
 
 
-def test_a_file_changed_while_it_is_loaded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_changed_while_it_is_loaded_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "model.gguf"
     write_large(path)
     really = load.load_weights

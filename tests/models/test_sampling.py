@@ -36,8 +36,15 @@ def test_the_sampler_is_the_op_with_consecutive_draws() -> None:
     found = [sampler.choose(Array.from_numpy(rows[i : i + 1])).token for i in range(20)]
     numbers = np.repeat(sampler.numbers, 20, axis=0)
     numbers[:, 3] = np.arange(20)
-    nothing = np.full((20, 1, 2), -1, np.int32), np.full((20, 1), -1, np.int32), np.zeros((20, 1, 2), np.float32)
-    assert found == sample(rows, np.repeat(settings_row(settings), 20, axis=0), numbers, *nothing).tolist()
+    nothing = (
+        np.full((20, 1, 2), -1, np.int32),
+        np.full((20, 1), -1, np.int32),
+        np.zeros((20, 1, 2), np.float32),
+    )
+    assert (
+        found
+        == sample(rows, np.repeat(settings_row(settings), 20, axis=0), numbers, *nothing).tolist()
+    )
 
 
 def test_penalties_see_the_prompt_and_the_answer() -> None:
@@ -81,7 +88,10 @@ def test_dry_comes_after_the_other_penalties() -> None:
     row[0, 5], row[0, 6] = 4.0, 0.3
     for multiplier, token in ((0.9, 5), (1.0, 6)):
         settings = checked(temperature=0, repeat_penalty=2.0, dry_multiplier=multiplier)
-        assert Sampler(settings, 500, [1, 2, 3, 5, 1, 2, 3]).choose(Array.from_numpy(row)).token == token
+        assert (
+            Sampler(settings, 500, [1, 2, 3, 5, 1, 2, 3]).choose(Array.from_numpy(row)).token
+            == token
+        )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +116,10 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
 def test_settings_of_numpy_and_very_large_ones() -> None:
     row = Array.from_numpy(logits(1))
     largest = int(row.view.argmax())
-    for settings in (checked(top_k=2**40, temperature=1e-3), checked(seed=np.int64(3), temperature=np.float32(1e-3))):
+    for settings in (
+        checked(top_k=2**40, temperature=1e-3),
+        checked(seed=np.int64(3), temperature=np.float32(1e-3)),
+    ):
         assert Sampler(settings, 500).choose(row).token == largest
     biased = checked(logit_bias={np.int32(7): np.float32(99)}, temperature=0)  # type: ignore[dict-item]
     assert Sampler(biased, 500).choose(row).token == 7

@@ -1,4 +1,5 @@
-"""Weights of a file, laid out: the same bytes by either way, in their place, and the file's pages given back."""
+"""Weights of a file, laid out: the same bytes by either way, in their place, and the file's pages
+given back."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def low_bit(format: str, rows: int, seed: int = 0, *outer: int) -> gguf.Raw:
     made = format_named(format)
     shape = (*outer, rows, COLUMNS)
     size = int(np.prod(shape)) // made.block * made.nbytes
-    return gguf.Raw(format, shape, np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8))
+    return gguf.Raw(
+        format, shape, np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
+    )
 
 
 def written(path: Path, tensors: dict[str, np.ndarray | gguf.Raw], **metadata: object) -> gguf.File:
@@ -45,7 +48,11 @@ def test_every_format_is_laid_out_wherever_it_lies(
 ) -> None:
     monkeypatch.setattr(packed, "SMALL", small)
     tensors = {f"{name}.weight": low_bit(name, 33, i) for i, name in enumerate(LANES)}
-    file = written(tmp_path, tensors, **{"general.alignment": gguf.Typed("u32", alignment), "shift": "x" * shift})
+    file = written(
+        tmp_path,
+        tensors,
+        **{"general.alignment": gguf.Typed("u32", alignment), "shift": "x" * shift},
+    )
     weights, _ = load_weights(file, lambda name: None)
     assert list(weights) == list(file.tensors)
     for name, weight in weights.items():
@@ -84,20 +91,31 @@ def test_weights_outlive_the_file(tmp_path: Path) -> None:
 
 def test_a_file_without_low_bit_tensors(tmp_path: Path) -> None:
     file = written(tmp_path, {"a": np.ones((2, 3), np.float16)})
-    np.testing.assert_array_equal(load_weights(file, lambda name: None)[0]["a"].view, np.ones((2, 3)))
+    np.testing.assert_array_equal(
+        load_weights(file, lambda name: None)[0]["a"].view, np.ones((2, 3))
+    )
 
 
 def test_a_format_without_a_layout_is_named(tmp_path: Path) -> None:
-    file = written(tmp_path, {"a.weight": gguf.Raw("iq2_xxs", (16, 256), np.zeros(16 * 66, np.uint8))})
-    with pytest.raises(UnsupportedError, match=r"tensor a\.weight has the format iq2_xxs.*\n.*q4_k"):
+    file = written(
+        tmp_path, {"a.weight": gguf.Raw("iq2_xxs", (16, 256), np.zeros(16 * 66, np.uint8))}
+    )
+    with pytest.raises(
+        UnsupportedError, match=r"tensor a\.weight has the format iq2_xxs.*\n.*q4_k"
+    ):
         load_weights(file, lambda name: None)
 
 
 def test_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MemoryError, match=r"the weights of a model take 1073741824\.00 GiB, this process may use"):
+    with pytest.raises(
+        MemoryError, match=r"the weights of a model take 1073741824\.00 GiB, this process may use"
+    ):
         packed.room(1 << 60)
-    monkeypatch.setattr(packed, "check_memory", lambda *arguments: None)  # where nobody says how much there is
-    with pytest.raises(MemoryError, match="cannot allocate 1152921504606846976 bytes for the weights of a model"):
+    # where nobody says how much there is
+    monkeypatch.setattr(packed, "check_memory", lambda *arguments: None)
+    with pytest.raises(
+        MemoryError, match="cannot allocate 1152921504606846976 bytes for the weights of a model"
+    ):
         packed.room(1 << 60)
 
 
@@ -107,9 +125,13 @@ def resident(what: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the system does not count resident pages")
+@pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK),
+    reason="the system does not count resident pages",
+)
 def test_memory_stays_near_that_of_the_result(tmp_path: Path) -> None:
-    file = written(tmp_path, {"small": low_bit("q8_0", 8192)})  # so that everything is compiled and mapped
+    # so that everything is compiled and mapped
+    file = written(tmp_path, {"small": low_bit("q8_0", 8192)})
     load_weights(file, lambda name: None)
     tensors = {f"blk.{i}": low_bit("q8_0", 8192, i) for i in range(10)}
     tensors["embedding"] = low_bit("q8_0", 24576)

@@ -1,4 +1,5 @@
-"""Models with weights of equal bytes, which are constants of a single value and yet blocks: they load and run."""
+"""Models with weights of equal bytes, which are constants of a single value and yet blocks: they
+load and run."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ TOKENS = tiny.prompt(6)
 
 
 def zeroed(name: str, tensor: np.ndarray, format: str, is_zero: Any) -> tuple[Any, np.ndarray]:
-    """(what the file gets, the numbers that stand there): matrices in this format, some of them of zero bytes."""
+    """(what the file gets, the numbers that stand there): matrices in this format, some of them of
+    zero bytes."""
     if tensor.ndim < 2 or name.split(".")[-2] == "ffn_gate_inp":
         return tensor, tensor
     raw = np.ascontiguousarray(format_named(format).pack(tensor)).reshape(-1)
@@ -35,7 +37,9 @@ def model(folder: Path, format: str, is_zero: Any, arch: str = "llama") -> Loade
     both = {name: zeroed(name, tensor, format, is_zero) for name, tensor in tensors.items()}
     path = os.path.join(folder, "zeros.gguf")
     gguf.write(path, metadata, {name: raw for name, (raw, _) in both.items()})
-    return Loaded(metadata, {name: numbers for name, (_, numbers) in both.items()}, load_parts(path))
+    return Loaded(
+        metadata, {name: numbers for name, (_, numbers) in both.items()}, load_parts(path)
+    )
 
 
 @pytest.mark.parametrize("format", LANES)
@@ -50,7 +54,8 @@ def test_a_model_of_zeros(tmp_path: Path, format: str) -> None:
 def test_some_tensors_of_zeros(tmp_path: Path, arch: str, format: str) -> None:
     made = model(tmp_path, format, lambda name: "ffn" in name or "attn_k" in name, arch)
     logits, expected = made.run(made.caches(), TOKENS), made.expected(TOKENS)
-    assert np.abs(logits - expected).max() / expected.std() < 0.1  # activations are rounded to 8 bits
+    # activations are rounded to 8 bits
+    assert np.abs(logits - expected).max() / expected.std() < 0.1
 
 
 @pytest.mark.parametrize("format", LANES)
@@ -64,4 +69,6 @@ def test_products_with_weights_of_equal_bytes(format: str, byte: int) -> None:
     as_argument = np.asarray(td.jit(lambda x, w: td.matmul(x, w.dequantize().T))(x, w))
     want = np.asarray(x, np.float64) @ numbers.T.astype(np.float64)
     for found in (got, as_argument):
-        np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(numbers).max())))
+        np.testing.assert_allclose(
+            found, want, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(numbers).max()))
+        )

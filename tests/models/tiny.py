@@ -1,7 +1,9 @@
-"""Small random language models, as a GGUF file would hold them: `tiny_model("qwen3")` gives metadata and tensors.
+"""Small random language models, as a GGUF file would hold them: `tiny_model("qwen3")` gives
+metadata and tensors.
 
-Every part is given a say: norms and biases are random, windows, caps and trained contexts small enough to be reached
-by a short prompt, logits spread with a standard deviation of 1 to 3. The vocabulary reads and writes any text.
+Every part is given a say: norms and biases are random, windows, caps and trained contexts small
+enough to be reached by a short prompt, logits spread with a standard deviation of 1 to 3. The
+vocabulary reads and writes any text.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ Array = np.ndarray
 Metadata = dict[str, Any]
 Tensors = dict[str, Array]
 
-# -- which models -----------------------------------------------------------------------------------------------------
+# -- which models ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """What can be asked of a tiny model. Widths are multiples of 32, so that every format with blocks of 32 fits;
-    `width=256, head_size=64, hidden=256` (and `expert_hidden=256`) make room for blocks of 256."""
+    """What can be asked of a tiny model. Widths are multiples of 32, so that every format with
+    blocks of 32 fits; `width=256, head_size=64, hidden=256` (and `expert_hidden=256`) make room for
+    blocks of 256."""
 
     arch: str
     layers: int = 2
@@ -53,17 +56,21 @@ TINY = {
     "mixtral": Tiny("llama", experts=4, experts_used=2, hidden=128),
     "qwen2": Tiny("qwen2", tied=True, rope_base=1e6),
     "qwen3": Tiny("qwen3", layers=3, head_size=32, tied=True, rope_base=1e6),
-    "qwen3moe": Tiny("qwen3moe", head_size=32, rope_base=1e6, experts=8, experts_used=3, expert_hidden=96),
+    "qwen3moe": Tiny("qwen3moe", head_size=32, rope_base=1e6, experts=8, experts_used=3,
+    expert_hidden=96),
     "phi3": Tiny("phi3", window=24, trained_context=32),
-    "gemma2": Tiny("gemma2", layers=3, head_size=32, tied=True, window=8, score_cap=4.0, logit_cap=6.0),
+    "gemma2": Tiny("gemma2", layers=3, head_size=32, tied=True, window=8, score_cap=4.0,
+    logit_cap=6.0),
     "gemma3": Tiny(
-        "gemma3", layers=7, head_size=32, tied=True, rope_base=1e6, window=8, rope_scaling=("linear", 8.0)
+        "gemma3", layers=7, head_size=32, tied=True, rope_base=1e6, window=8,
+        rope_scaling=("linear", 8.0)
     ),
 }  # fmt: skip
 
 
 def tiny_model(arch: str, seed: int = 0, **overrides: Any) -> tuple[Metadata, Tensors]:
-    """`arch` is a key of TINY; overrides are fields of Tiny: tiny_model("llama", tied=True, llama3=True)."""
+    """`arch` is a key of TINY; overrides are fields of Tiny: tiny_model("llama", tied=True,
+    llama3=True)."""
     tiny = replace(TINY[arch], **overrides)
     metadata = model_keys(tiny, f"tiny-{arch}") | tokenizer_keys(tiny.words)
     # RandomState: NumPy has promised never to change its numbers, and known logits depend on them.
@@ -75,7 +82,7 @@ def prompt(length: int, words: int = 300) -> Array:
     return (17 + 97 * np.arange(length)) % words
 
 
-# -- metadata: the keys that the converter of llama.cpp writes --------------------------------------------------------
+# -- metadata: the keys that the converter of llama.cpp writes -------------------------------------
 
 
 def model_keys(tiny: Tiny, name: str) -> Metadata:
@@ -140,14 +147,18 @@ def rope_keys(tiny: Tiny) -> Iterator[tuple[str, Any]]:
             yield "rope.scaling.original_context_length", int(tiny.context / factor)
 
 
-# -- tensors ----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def model_tensors(tiny: Tiny, rng: np.random.RandomState) -> Iterator[tuple[str, Array]]:
     spread = 2 * fan(tiny.width)  # the output then spreads logits by about 2
-    # gemma multiplies its embedding by sqrt(width): were it not small, each token would only predict itself.
+    # gemma multiplies its embedding by sqrt(width): were it not small, each token would only
+    # predict itself.
     small = 4.0 if tiny.arch.startswith("gemma") else 1.0
-    yield "token_embd.weight", normal(rng, tiny.words, tiny.width, scale=spread / small if tiny.tied else 1.0)
+    yield (
+        "token_embd.weight",
+        normal(rng, tiny.words, tiny.width, scale=spread / small if tiny.tied else 1.0),
+    )
     yield from rope_tensors(tiny)
     for index in range(tiny.layers):
         for name, tensor in layer_tensors(tiny, rng):
@@ -169,9 +180,11 @@ def layer_tensors(tiny: Tiny, rng: np.random.RandomState) -> Iterator[tuple[str,
 
 def attention_tensors(tiny: Tiny, rng: np.random.RandomState) -> Iterator[tuple[str, Array]]:
     q, kv = tiny.heads * tiny.head_size, tiny.kv_heads * tiny.head_size
-    parts = {"attn_q": (q, 1.5), "attn_k": (kv, 1.5), "attn_v": (kv, 1.0)}  # scores spread by about 2
+    # scores spread by about 2
+    parts = {"attn_q": (q, 1.5), "attn_k": (kv, 1.5), "attn_v": (kv, 1.0)}
     matrices = {
-        name: normal(rng, rows, tiny.width, scale=gain * fan(tiny.width)) for name, (rows, gain) in parts.items()
+        name: normal(rng, rows, tiny.width, scale=gain * fan(tiny.width))
+        for name, (rows, gain) in parts.items()
     }
     if tiny.arch == "phi3":
         yield "attn_qkv.weight", np.concatenate(list(matrices.values()))
@@ -199,22 +212,29 @@ def expert_tensors(tiny: Tiny, rng: np.random.RandomState) -> Iterator[tuple[str
     hidden = tiny.expert_hidden or tiny.hidden
     yield "ffn_gate_inp.weight", normal(rng, tiny.experts, tiny.width, scale=2 * fan(tiny.width))
     for name in ("ffn_gate_exps", "ffn_up_exps"):
-        yield f"{name}.weight", normal(rng, tiny.experts, hidden, tiny.width, scale=1.5 * fan(tiny.width))
+        yield (
+            f"{name}.weight",
+            normal(rng, tiny.experts, hidden, tiny.width, scale=1.5 * fan(tiny.width)),
+        )
     yield "ffn_down_exps.weight", normal(rng, tiny.experts, tiny.width, hidden, scale=fan(hidden))
 
 
 def rope_tensors(tiny: Tiny) -> Iterator[tuple[str, Array]]:
     pairs = (tiny.rope_size or tiny.head_size) // 2
     if tiny.llama3:
-        yield "rope_freqs.weight", llama3_factors(pairs, tiny.rope_base, tiny.context).astype(np.float32)
+        yield (
+            "rope_freqs.weight",
+            llama3_factors(pairs, tiny.rope_base, tiny.context).astype(np.float32),
+        )
     if tiny.arch == "phi3" and tiny.trained_context:
         yield "rope_factors_long.weight", np.linspace(1.1, 4.0, pairs, dtype=np.float32)
         yield "rope_factors_short.weight", np.linspace(1.0, 1.5, pairs, dtype=np.float32)
 
 
 def llama3_factors(pairs: int, base: float, context: int, factor: float = 8.0) -> Array:
-    """[pairs]: what llama 3 divides each speed by; pairs that turn 4 times or more in `context` / `factor` positions
-    are kept, those that turn less than once are divided by `factor`, in between the speed is mixed."""
+    """[pairs]: what llama 3 divides each speed by; pairs that turn 4 times or more in `context` /
+    `factor` positions are kept, those that turn less than once are divided by `factor`, in between
+    the speed is mixed."""
     turns = context / factor * base ** (-np.arange(pairs) / pairs) / (2 * math.pi)
     kept = np.clip((turns - 1) / (4 - 1), 0, 1)
     return 1 / (kept + (1 - kept) / factor)
@@ -233,13 +253,29 @@ def fan(columns: int) -> float:
     return 1 / math.sqrt(columns)
 
 
-# -- vocabulary: 256 bytes, some merges, three control tokens, padding ------------------------------------------------
+# -- vocabulary: 256 bytes, some merges, three control tokens, padding -----------------------------
 
 NORMAL, CONTROL, UNUSED = 1, 3, 5  # tokenizer.ggml.token_type
-MERGES = ["Ġ t", "h e", "i n", "r e", "o n", "Ġt he", "Ġ a", "e r", "in g", "Ġ w", "o r", "l d", "l l", "Ġw or"]
+MERGES = [
+    "Ġ t",
+    "h e",
+    "i n",
+    "r e",
+    "o n",
+    "Ġt he",
+    "Ġ a",
+    "e r",
+    "in g",
+    "Ġ w",
+    "o r",
+    "l d",
+    "l l",
+    "Ġw or",
+]
 CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n"
+    "' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
@@ -265,6 +301,11 @@ def tokenizer_keys(words: int) -> Metadata:
 
 
 def byte_letters() -> list[str]:
-    """GPT-2's letter for each byte: itself where printable, else the next free letter from U+0100; those come last."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    """GPT-2's letter for each byte: itself where printable, else the next free letter from U+0100;
+    those come last."""
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     return [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]

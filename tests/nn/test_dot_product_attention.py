@@ -1,4 +1,5 @@
-"""Attention against its formula in float64, query by query and head by head; what is hidden, and what does not fit."""
+"""Attention against its formula in float64, query by query and head by head; what is hidden, and
+what does not fit."""
 
 from __future__ import annotations
 
@@ -38,9 +39,18 @@ def visible(b: int, t: int, s: int, **settings: Any) -> bool:
     window = settings.get("local_window_size", (T + S, T + S))
     before, after = window if isinstance(window, tuple) else (window, window)
     mask = np.broadcast_to(settings.get("mask", True), (B, 1, T, S))
-    ends = settings.get("query_seq_lengths", [T] * B)[b], settings.get("key_value_seq_lengths", [S] * B)[b]
+    ends = (
+        settings.get("query_seq_lengths", [T] * B)[b],
+        settings.get("key_value_seq_lengths", [S] * B)[b],
+    )
     is_hidden = settings.get("is_causal", False) and s > t
-    return bool(mask[b, 0, t, s]) and not is_hidden and -before <= s - t <= after and t < ends[0] and s < ends[1]
+    return (
+        bool(mask[b, 0, t, s])
+        and not is_hidden
+        and -before <= s - t <= after
+        and t < ends[0]
+        and s < ends[1]
+    )
 
 
 def formula(q: np.ndarray, k: np.ndarray, v: np.ndarray, **settings: Any) -> np.ndarray:
@@ -49,7 +59,10 @@ def formula(q: np.ndarray, k: np.ndarray, v: np.ndarray, **settings: Any) -> np.
     for b, t, n in np.ndindex(q.shape[:3]):
         seen = [s for s in range(S) if visible(b, t, s, **settings)]
         head = n // (N // K)
-        scores = k[b, seen, head] @ q[b, t, n] * settings.get("scale", 1 / math.sqrt(H)) + bias[b, n, t, seen]
+        scores = (
+            k[b, seen, head] @ q[b, t, n] * settings.get("scale", 1 / math.sqrt(H))
+            + bias[b, n, t, seen]
+        )
         shares = np.exp(scores - scores.max(initial=-np.inf))
         out[b, t, n] = shares @ v[b, seen, head] / shares.sum() if seen else 0
     return out
@@ -78,7 +91,9 @@ def test_derivatives(name: str) -> None:
     gradients = td.jit(td.grad(weighted, argnums=(0, 1, 2)))(Q, KEYS, VALUES)
     got = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(gradients, directions, strict=True))
     h = 1e-6
-    moved = [[x + s * h * d for x, d in zip((Q, KEYS, VALUES), directions, strict=True)] for s in (1, -1)]
+    moved = [
+        [x + s * h * d for x, d in zip((Q, KEYS, VALUES), directions, strict=True)] for s in (1, -1)
+    ]
     above, below = (np.sum(formula(*xs, **settings) * weights) for xs in moved)
     np.testing.assert_allclose(got, (above - below) / (2 * h), atol=1e-6)
 
@@ -90,29 +105,38 @@ def test_without_a_batch_in_half_precision_and_for_any_length() -> None:
     np.testing.assert_allclose(np.asarray(got, np.float64), formula(Q, KEYS, VALUES)[0], atol=3e-3)
     n = td.Dim("n", max=16)
     free = td.jit(
-        lambda q, k, v: dot_product_attention(q, k, v, is_causal=True), dims=({1: n}, {1: n}, {1: n})
+        lambda q, k, v: dot_product_attention(q, k, v, is_causal=True),
+        dims=({1: n}, {1: n}, {1: n}),
     )
     for length in (2, 5):
         xs = [x[:, :length] for x in (Q, KEYS, VALUES)]
-        np.testing.assert_allclose(np.asarray(free(*xs)), dot_product_attention(*xs, is_causal=True), atol=1e-12)
+        np.testing.assert_allclose(
+            np.asarray(free(*xs)), dot_product_attention(*xs, is_causal=True), atol=1e-12
+        )
 
 
 def test_vmap_is_a_batch() -> None:
     got = td.vmap(lambda q, k, v: dot_product_attention(q, k, v, is_causal=True))(Q, KEYS, VALUES)
-    np.testing.assert_allclose(np.asarray(got), formula(Q, KEYS, VALUES, is_causal=True), atol=1e-12)
+    np.testing.assert_allclose(
+        np.asarray(got), formula(Q, KEYS, VALUES, is_causal=True), atol=1e-12
+    )
 
 
 def test_what_does_not_fit() -> None:
     x = td.ones((2, 3, 4, 8))
-    with pytest.raises(td.errors.ShapeError, match=r"queries f32\[2,3,4,8\], keys f32\[2,3,4,4\] .* do not fit"):
+    with pytest.raises(
+        td.errors.ShapeError, match=r"queries f32\[2,3,4,8\], keys f32\[2,3,4,4\] .* do not fit"
+    ):
         dot_product_attention(x, x[..., :4], x[..., :4])
-    with pytest.raises(td.errors.ShapeError, match="4 heads of queries are no multiple of 3 heads of keys"):
+    with pytest.raises(
+        td.errors.ShapeError, match="4 heads of queries are no multiple of 3 heads of keys"
+    ):
         dot_product_attention(x, x[:, :, :3], x[:, :, :3])
     with pytest.raises(td.errors.DtypeError, match="a mask is made of truth values"):
         dot_product_attention(x, x, x, mask=td.ones((3, 3)))
 
 
-# -- what is hidden ---------------------------------------------------------------------------------------------------
+# -- what is hidden --------------------------------------------------------------------------------
 
 
 def poisoned(x: np.ndarray, at: int) -> np.ndarray:
@@ -125,20 +149,28 @@ def poisoned(x: np.ndarray, at: int) -> np.ndarray:
 @pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
 def test_what_is_hidden_has_no_effect_be_it_nan(way: Any, hiding: str) -> None:
     rng = np.random.default_rng(11)
-    q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)))
+    q, k, v = (
+        rng.standard_normal(s).astype(np.float32)
+        for s in ((2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8))
+    )
     mask = rng.random((2, 1, 6, 6)) < 0.7
     mask[..., 5] = False
     settings: dict[str, Any] = {
-        "mask": {"mask": mask}, "causal": {"is_causal": True}, "lengths": {"key_value_seq_lengths": np.array([5, 5])},
+        "mask": {"mask": mask}, "causal": {"is_causal": True},
+        "lengths": {"key_value_seq_lengths": np.array([5, 5])},
         "window": {"local_window_size": (1, 0)},
     }[hiding]  # fmt: skip
-    rows = slice(None) if hiding in ("mask", "lengths") else slice(0, 5)  # queries that do not see key 5
+    # queries that do not see key 5
+    rows = slice(None) if hiding in ("mask", "lengths") else slice(0, 5)
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         return td.nn.dot_product_attention(q, k, v, **settings)[:, rows]
 
     slopes = way(td.grad(lambda *args: td.sum(attend(*args) ** 2), argnums=(0, 1, 2)))
-    clean, dirty = [td.asarray(a) for a in (q, k, v)], [td.asarray(a) for a in (q, poisoned(k, 5), poisoned(v, 5))]
+    clean, dirty = (
+        [td.asarray(a) for a in (q, k, v)],
+        [td.asarray(a) for a in (q, poisoned(k, 5), poisoned(v, 5))],
+    )
     np.testing.assert_array_equal(np.asarray(way(attend)(*dirty)), np.asarray(way(attend)(*clean)))
     if rows == slice(None):  # else a query that sees the key has a share in the gradients
         for found, want in zip(slopes(*dirty), slopes(*clean), strict=True):
@@ -151,5 +183,7 @@ def test_what_is_seen_and_not_finite_is_not_hidden() -> None:
     assert np.isfinite(found[:, 0]).all() and np.isnan(found[:, 1:]).all()
     padded = q.copy()
     padded[:, 2] = np.nan  # a query behind the end gives zeros, and reaches no gradient
-    run = td.grad(lambda k: td.sum(td.nn.dot_product_attention(padded, k, v, query_seq_lengths=np.array([2]))))
+    run = td.grad(
+        lambda k: td.sum(td.nn.dot_product_attention(padded, k, v, query_seq_lengths=np.array([2])))
+    )
     assert np.isfinite(np.asarray(run(td.asarray(k)))).all()

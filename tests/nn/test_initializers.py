@@ -1,4 +1,5 @@
-"""How weights begin: their spread against the formulas, their shape, and JAX's counts of what goes in and out."""
+"""How weights begin: their spread against the formulas, their shape, and JAX's counts of what goes
+in and out."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def test_spread(name: str, dtype: str) -> None:
         ((16, 8, 3), (1, 0, ()), (24, 48)),
     ],
 )
-def test_what_goes_in_and_out(shape: tuple[int, ...], axes: tuple[Any, Any, Any], fans: tuple[int, int]) -> None:
+def test_what_goes_in_and_out(
+    shape: tuple[int, ...], axes: tuple[Any, Any, Any], fans: tuple[int, int]
+) -> None:
     assert init.fans(shape, *axes) == fans
     for mode, count in (("fan_in", fans[0]), ("fan_out", fans[1]), ("fan_avg", sum(fans) / 2)):
         w = init.variance_scaling(3.0, mode, "uniform", *axes)(KEY, shape)
@@ -47,17 +50,25 @@ def test_what_goes_in_and_out(shape: tuple[int, ...], axes: tuple[Any, Any, Any]
 
 
 def test_simple_ones() -> None:
-    assert init.zeros(KEY, (2, 3)).tolist() == [[0] * 3] * 2 and init.ones(KEY, 2, "int32").tolist() == [1, 1]
+    assert init.zeros(KEY, (2, 3)).tolist() == [[0] * 3] * 2 and init.ones(
+        KEY, 2, "int32"
+    ).tolist() == [1, 1]
     assert init.constant([1.0, 2.0])(KEY, (2, 2)).tolist() == [[1, 2], [1, 2]]
     assert init.constant(3)(KEY, (1,), "int8").dtype is td.int8
     w = np.asarray(init.uniform(0.5)(KEY, (1000,)))
     assert w.min() >= 0 and 0.49 < w.max() < 0.5
     np.testing.assert_allclose(np.asarray(init.normal(0.1)(KEY, (10000,))).std(), 0.1, rtol=0.03)
-    assert 0.0095 < np.abs(np.asarray(init.truncated_normal(lower=-1.0, upper=1.0)(KEY, (1000,)))).max() <= 0.01
+    assert (
+        0.0095
+        < np.abs(np.asarray(init.truncated_normal(lower=-1.0, upper=1.0)(KEY, (1000,)))).max()
+        <= 0.01
+    )
     assert init.normal(dtype="bfloat16")(KEY, (2,)).dtype is td.bfloat16
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((6, 4), -1), ((4, 6), -1), ((3, 2, 5), 0), ((2, 3, 4), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((6, 4), -1), ((4, 6), -1), ((3, 2, 5), 0), ((2, 3, 4), 1)]
+)
 def test_orthogonal(shape: tuple[int, ...], axis: int) -> None:
     w = td.jit(lambda key: init.orthogonal(2.0, axis, "float64")(key, shape))(KEY)
     assert w.shape == shape
@@ -77,5 +88,7 @@ def test_errors() -> None:
     with pytest.raises(td.errors.SettingError, match="variance_scaling: distribution"):
         init.variance_scaling(1.0, "fan_in", "cauchy")
     for make in (init.he_normal(), init.orthogonal()):
-        with pytest.raises(td.errors.ShapeError, match=r"at least two axes, all of known size, got shape \[3\]"):
+        with pytest.raises(
+            td.errors.ShapeError, match=r"at least two axes, all of known size, got shape \[3\]"
+        ):
             make(KEY, (3,))

@@ -1,4 +1,5 @@
-"""Neural-network functions against their formulas in float64, eager and traced, and where formulas overflow."""
+"""Neural-network functions against their formulas in float64, eager and traced, and where formulas
+overflow."""
 
 from __future__ import annotations
 
@@ -51,22 +52,29 @@ FORMULAS: list[tuple[Callable[[Any], Any], Callable[[np.ndarray], np.ndarray]]] 
     (lambda x: nn.softmax(x, axis=0), lambda x: exact_softmax(x, 0)),
     (nn.log_softmax, lambda x: np.log(exact_softmax(x, -1))),
     (nn.logsumexp, lambda x: np.log(np.exp(x).sum())),
-    (lambda x: nn.logsumexp(x, axis=1, keepdims=True), lambda x: np.log(np.exp(x).sum(1, keepdims=True))),
-    (nn.layer_norm, lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)),
+    (lambda x: nn.logsumexp(x, axis=1, keepdims=True), lambda x: np.log(np.exp(x).sum(1,
+    keepdims=True))),
+    (nn.layer_norm, lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1,
+    keepdims=True) + 1e-5)),
     (nn.rms_norm, lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)),
-    (lambda x: nn.rms_norm(x, 2.0), lambda x: 2 * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)),
+    (lambda x: nn.rms_norm(x, 2.0), lambda x: 2 * x / np.sqrt((x * x).mean(-1,
+    keepdims=True) + 1e-6)),
     (lambda x: nn.linear(x, x, 1.0), lambda x: x @ x.T + 1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("function", "formula"), FORMULAS, ids=range(len(FORMULAS)))
-@pytest.mark.parametrize(("dtype", "tolerance"), [(td.float32, 3e-6), (td.float16, 4e-3), (td.bfloat16, 3e-2)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(td.float32, 3e-6), (td.float16, 4e-3), (td.bfloat16, 3e-2)], ids=str
+)
 def test_formula(function: Any, formula: Any, dtype: Any, tolerance: float) -> None:
     x = td.astype(X, dtype)
     want = formula(np.asarray(x, np.float64))
     for got in (function(x), jit(function)(x)):
         assert got.dtype is dtype and got.shape == want.shape
-        np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            np.asarray(got, np.float64), want, rtol=tolerance, atol=tolerance
+        )
 
 
 def test_extremes_do_not_overflow() -> None:
@@ -84,7 +92,8 @@ def test_extremes_do_not_overflow() -> None:
 
 @pytest.mark.parametrize("size", [3, 64, 1000])
 def test_rows_with_infinities_and_nan(size: int) -> None:
-    """A NaN spoils its row and no other; -inf weighs nothing; +inf is the sum; what is far below is subnormal."""
+    """A NaN spoils its row and no other; -inf weighs nothing; +inf is the sum; what is far below is
+    subnormal."""
     x = np.zeros((6, size), np.float32)
     x[1, 1], x[2, 0], x[3, :], x[4, 2], x[5, 1:] = math.nan, -math.inf, -math.inf, math.inf, -100
     total, parts = jit(lambda x: (nn.logsumexp(x, axis=1), nn.softmax(x)))(td.asarray(x))
@@ -98,7 +107,9 @@ def test_rows_with_infinities_and_nan(size: int) -> None:
 def test_layer_norm_with_weight_and_bias() -> None:
     weight, bias = np.arange(6.0), np.ones(6)
     got = nn.layer_norm(X, weight, bias)
-    want = (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5) * weight + bias
+    want = (X - X.mean(-1, keepdims=True)) / np.sqrt(
+        X.var(-1, keepdims=True) + 1e-5
+    ) * weight + bias
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
@@ -106,13 +117,16 @@ def test_one_hot() -> None:
     classes = np.array([[0, 2], [1, 5]])
     want = (classes[..., None] == np.arange(3)).astype(np.float32)
     np.testing.assert_array_equal(nn.one_hot(classes, 3), want)
-    np.testing.assert_array_equal(jit(lambda c: nn.one_hot(c, 3, axis=0))(classes), np.moveaxis(want, -1, 0))
+    np.testing.assert_array_equal(
+        jit(lambda c: nn.one_hot(c, 3, axis=0))(classes), np.moveaxis(want, -1, 0)
+    )
     with pytest.raises(td.errors.DtypeError, match="classes are integers"):
         nn.one_hot(td.zeros(2), 3)
 
 
 def test_the_gradient_of_softmax_keeps_its_digits() -> None:
-    """Its terms cancel; the rule of the whole loses fewer digits than those of exp, sum and quotient."""
+    """Its terms cancel; the rule of the whole loses fewer digits than those of exp, sum and
+    quotient."""
     weights = np.linspace(-1, 2, 128).reshape(8, 16)
 
     def slope(x: np.ndarray) -> np.ndarray:
@@ -134,10 +148,17 @@ def test_the_gradient_of_softmax_keeps_its_digits() -> None:
 def test_elements_of_a_mask() -> None:
     x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [0.0, 1.0, 2.0]])
     mask = np.array([[True, False, True], [True, True, True], [False, False, False]])
-    exps, weights = np.where(mask, np.exp(x), 0), np.array([[1.0, 0.0, 2.0], [0.5, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    exps, weights = (
+        np.where(mask, np.exp(x), 0),
+        np.array([[1.0, 0.0, 2.0], [0.5, 1.0, 1.0], [1.0, 1.0, 0.0]]),
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(mask, exps / exps.sum(1, keepdims=True), 0)
-        logs, totals, weighted = np.log(share), np.log(exps.sum(1)), np.log((weights * np.exp(x)).sum(1))
+        logs, totals, weighted = (
+            np.log(share),
+            np.log(exps.sum(1)),
+            np.log((weights * np.exp(x)).sum(1)),
+        )
     for way in (lambda f: f, td.jit):
         np.testing.assert_allclose(way(lambda x: nn.softmax(x, where=mask))(x), share)
         np.testing.assert_allclose(way(lambda x: nn.log_softmax(x, where=mask))(x), logs)
@@ -148,12 +169,23 @@ def test_elements_of_a_mask() -> None:
         np.testing.assert_allclose(slope, 2 * share * (share - square), atol=1e-15)
 
 
-ACTIVATIONS = ["celu", "hard_sigmoid", "hard_silu", "hard_tanh", "log_sigmoid", "mish", "relu6", "selu", "soft_sign"]
+ACTIVATIONS = [
+    "celu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "log_sigmoid",
+    "mish",
+    "relu6",
+    "selu",
+    "soft_sign",
+]
 
 
 @pytest.mark.parametrize("name", [*ACTIVATIONS, "squareplus"])
 def test_activations_and_their_derivatives_stay_finite(name: str) -> None:
-    """Numbers as large as squares allow, both zeros, and the derivative against differences beside the kinks."""
+    """Numbers as large as squares allow, both zeros, and the derivative against differences beside
+    the kinks."""
     f = getattr(nn, name)
     x = td.asarray([-1e18, -200.0, -0.0, 0.0, 200.0, 1e18])
     slope = td.vmap(td.grad(f))(x)
@@ -161,7 +193,9 @@ def test_activations_and_their_derivatives_stay_finite(name: str) -> None:
     at = np.linspace(-6.4, 6.7, 40)
     step = 1e-6
     y, got = td.jvp(f, (td.asarray(at),), (td.ones_like(td.asarray(at)),))
-    want = (np.asarray(f(td.asarray(at + step))) - np.asarray(f(td.asarray(at - step)))) / (2 * step)
+    want = (np.asarray(f(td.asarray(at + step))) - np.asarray(f(td.asarray(at - step)))) / (
+        2 * step
+    )
     np.testing.assert_allclose(np.asarray(got), want, atol=1e-8)
     assert f(3).dtype in (td.float32, td.int32) and y.dtype is td.float64
 
@@ -171,18 +205,31 @@ def test_halves_of_an_axis() -> None:
         nn.glu(td.ones((2, 3)))
     n = td.Dim("n", max=8)
     free = td.jit(lambda x: nn.glu(x, axis=1), dims=({0: n},))
-    np.testing.assert_allclose(free(np.ones((3, 4), np.float32)), np.full((3, 2), 1 / (1 + math.exp(-1))), rtol=1e-6)
+    np.testing.assert_allclose(
+        free(np.ones((3, 4), np.float32)), np.full((3, 2), 1 / (1 + math.exp(-1))), rtol=1e-6
+    )
 
 
 def test_derivatives_at_kinks_are_those_of_jax() -> None:
-    kinks = {"relu": (0, 0), "leaky_relu": (0, 1), "elu": (0, 1), "celu": (0, 1), "hard_tanh": (1, 1)}
-    kinks |= {"relu6": (6, 0), "hard_sigmoid": (-3, 0), "hard_silu": (3, 1), "selu": (0, 1.7580993408473766)}
+    kinks = {
+        "relu": (0, 0),
+        "leaky_relu": (0, 1),
+        "elu": (0, 1),
+        "celu": (0, 1),
+        "hard_tanh": (1, 1),
+    }
+    kinks |= {
+        "relu6": (6, 0),
+        "hard_sigmoid": (-3, 0),
+        "hard_silu": (3, 1),
+        "selu": (0, 1.7580993408473766),
+    }
     for name, (at, slope) in kinks.items():
         assert float(td.grad(getattr(nn, name))(float(at))) == np.float32(slope), name
     assert float(td.grad(nn.relu6)(0.0)) == 0
 
 
-# -- norms along any axes ---------------------------------------------------------------------------------------------
+# -- norms along any axes --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("axis", [-1, 1, -2, 0, (1, 2), (-1, 0), (0, 1, 2), (2, 0)])
@@ -195,10 +242,13 @@ def test_weight_and_bias_lie_along_the_normalised_axes(way: Any, axis: Any) -> N
     apart = x - x.mean(axes, keepdims=True)
     layer = apart / np.sqrt((apart**2).mean(axes, keepdims=True) + 1e-5) * wide[0] + wide[1]
     root = x / np.sqrt((x * x).mean(axes, keepdims=True) + 1e-6) * wide[0]
-    got = way(lambda x, w, b: (nn.layer_norm(x, w, b, axis=axis), nn.rms_norm(x, w, axis=axis)))(x, weight, bias)
+    got = way(lambda x, w, b: (nn.layer_norm(x, w, b, axis=axis), nn.rms_norm(x, w, axis=axis)))(
+        x, weight, bias
+    )
     np.testing.assert_allclose(np.asarray(got[0]), layer, rtol=1e-12)
     np.testing.assert_allclose(np.asarray(got[1]), root, rtol=1e-12)
-    kept = way(lambda x, w: nn.rms_norm(x, w, axis=axis))(x, wide[0])  # a weight of all axes broadcasts
+    # a weight of all axes broadcasts
+    kept = way(lambda x, w: nn.rms_norm(x, w, axis=axis))(x, wide[0])
     np.testing.assert_allclose(np.asarray(kept), root, rtol=1e-12)
 
 
@@ -218,7 +268,12 @@ def test_gelu_keeps_its_digits_on_the_left(dtype: str) -> None:
     gelu = td.vmap(lambda v: nn.gelu(v, approximate=False))
     slope = td.vmap(td.grad(lambda v: nn.gelu(v, approximate=False)))
     for way in (lambda f: f, td.jit):
-        for found, want in ((way(gelu)(td.asarray(x)), values), (way(slope)(td.asarray(x)), slopes)):
+        for found, want in (
+            (way(gelu)(td.asarray(x)), values),
+            (way(slope)(td.asarray(x)), slopes),
+        ):
             room = 200 * unit if dtype in ("float32", "float64") else 2 * unit
             least = float(td.finfo(dtype).smallest_normal) * unit
-            np.testing.assert_allclose(np.asarray(found).astype(np.float64), want, rtol=room, atol=least)
+            np.testing.assert_allclose(
+                np.asarray(found).astype(np.float64), want, rtol=room, atol=least
+            )

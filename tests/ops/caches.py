@@ -1,4 +1,5 @@
-"""Key-value caches for tests of attention: from keys and values as one thinks of them to the arrays of the op."""
+"""Key-value caches for tests of attention: from keys and values as one thinks of them to the arrays
+of the op."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ Array = np.ndarray
 def interleaved(keys: Array) -> Array:
     """[..., C, D] as [..., C/16, D, 16]."""
     *outer, count, channels = keys.shape
-    return np.ascontiguousarray(np.swapaxes(keys.reshape(*outer, count // LANES, LANES, channels), -1, -2))
+    return np.ascontiguousarray(
+        np.swapaxes(keys.reshape(*outer, count // LANES, LANES, channels), -1, -2)
+    )
 
 
 def random_cache(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> list[Array]:

@@ -8,7 +8,8 @@ SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def ulps_apart(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """How many floats lie between; -0 and +0 are one apart, NaN is infinitely far from everything but NaN."""
+    """How many floats lie between; -0 and +0 are one apart, NaN is infinitely far from everything
+    but NaN."""
     distance = np.abs(_position(got) - _position(want))
     one_nan = np.isnan(got) != np.isnan(want)
     return np.where(one_nan, np.inf, np.where(np.isnan(want), 0, distance))
@@ -22,7 +23,13 @@ def _position(x: np.ndarray) -> np.ndarray:
 
 
 def assert_close(got: np.ndarray, want: np.ndarray, ulps: float = 0, what: object = "") -> None:
-    assert got.dtype == want.dtype and got.shape == want.shape, (got.dtype, got.shape, want.dtype, want.shape, what)
+    assert got.dtype == want.dtype and got.shape == want.shape, (
+        got.dtype,
+        got.shape,
+        want.dtype,
+        want.shape,
+        what,
+    )
     if got.dtype.kind in "iub":
         np.testing.assert_array_equal(got, want, str(what))
         return

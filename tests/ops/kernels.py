@@ -1,4 +1,5 @@
-"""Tiny kernels around the lowering rules of ops, run on the kernel evaluator: what lowering does, without lowering."""
+"""Tiny kernels around the lowering rules of ops, run on the kernel evaluator: what lowering does,
+without lowering."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def wide(k: KernelBuilder, x: Val) -> Val:
 class Reader:
     """A row-major operand in a buffer; symbolic sizes are bound to numbers."""
 
-    def __init__(self, k: KernelBuilder, buffer: Buffer, shape: Shape, dims: dict[str, int]) -> None:
+    def __init__(
+        self, k: KernelBuilder, buffer: Buffer, shape: Shape, dims: dict[str, int]
+    ) -> None:
         self.k, self.buffer, self.shape, self.dims = k, buffer, shape, dims
         self.dtype = buffer.dtype
 
@@ -84,7 +87,9 @@ def run_reduce(op: Op, case: Case) -> np.ndarray:
         with k.loop(int(np.prod([x.shape[a] for a in axes]))) as i:
             inner = unflatten(k, i, tuple(x.shape[a] for a in axes))
             kept = iter(at)
-            index = tuple(inner[axes.index(a)] if a in axes else next(kept) for a in range(len(x.shape)))
+            index = tuple(
+                inner[axes.index(a)] if a in axes else next(kept) for a in range(len(x.shape))
+            )
             total.set(op.monoid.combine(k, total.get(), wide(k, x(index))))
         return total.get()
 
@@ -94,7 +99,9 @@ def run_reduce(op: Op, case: Case) -> np.ndarray:
 def unflatten(k: KernelBuilder, flat: Val, shape: tuple[int, ...]) -> At:
     """The index tuple of a row-major position; of an empty shape, any."""
     strides = row_strides(shape)
-    return tuple(flat // max(stride, 1) % max(size, 1) for stride, size in zip(strides, shape, strict=True))
+    return tuple(
+        flat // max(stride, 1) % max(size, 1) for stride, size in zip(strides, shape, strict=True)
+    )
 
 
 Body = Callable[[KernelBuilder, Val, At, list[Reader]], Val]
@@ -106,11 +113,18 @@ def _run(op: Op, case: Case, body: Body, kind: ArrayType | None = None) -> np.nd
 
 
 def run_kernel(
-    name: str, args: tuple[Any, ...], shapes: list[Shape], kind: ArrayType, dims: dict[str, int], body: Body
+    name: str,
+    args: tuple[Any, ...],
+    shapes: list[Shape],
+    kind: ArrayType,
+    dims: dict[str, int],
+    body: Body,
 ) -> np.ndarray:
     """Evaluate `body` for every element of a result of type `kind`."""
     k = KernelBuilder(name)
-    buffers = [k.buffer(f"x{i}", as_dtype(a.dtype), count=a.size or None) for i, a in enumerate(args)]
+    buffers = [
+        k.buffer(f"x{i}", as_dtype(a.dtype), count=a.size or None) for i, a in enumerate(args)
+    ]
     shape = tuple(bind(n, dims) for n in kind.shape)
     count = int(np.prod(shape))
     result = k.buffer("result", kind.dtype, "write", count)
@@ -121,7 +135,9 @@ def run_kernel(
         k.store(result, flat, k.cast(value, kind.dtype))
     program = k.finish()
     verify(program)
-    memory = {b.name: np.ascontiguousarray(a).reshape(-1) for b, a in zip(buffers, args, strict=True)}
+    memory = {
+        b.name: np.ascontiguousarray(a).reshape(-1) for b, a in zip(buffers, args, strict=True)
+    }
     memory["result"] = np.empty(count, kind.dtype.np)
     evaluate(program, memory, {}, (-(-count // 16), 1, 1), races=True)
     return memory["result"].reshape(shape)

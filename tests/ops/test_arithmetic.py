@@ -38,7 +38,9 @@ def test_integer_powers_wrap(base, exponent) -> None:
 
 def test_negative_integer_exponents() -> None:
     x, y = I32([2, 1]), I32([3, -1])
-    with pytest.raises(BadInputs, match=r"pow: exponents of i32 must not be negative, got -1 at position \[1\]"):
+    with pytest.raises(
+        BadInputs, match=r"pow: exponents of i32 must not be negative, got -1 at position \[1\]"
+    ):
         pow_(x, y)
 
 
@@ -50,10 +52,16 @@ def test_negative_integer_exponents_are_errors_in_compiled_code_too(dtype) -> No
     power[70] = -2
     name = as_dtype(dtype)
     for call in (run, lambda x, y: td.pow(td.asarray(x), td.asarray(y)), td.vmap(td.pow)):
-        with pytest.raises(BadInputs, match=rf"pow: exponents of {name} must not be negative, got -2"):
+        with pytest.raises(
+            BadInputs, match=rf"pow: exponents of {name} must not be negative, got -2"
+        ):
             call(base, power)
-    for call in (td.jit(lambda x: x**-2), lambda x: td.asarray(x) ** -2):  # a Python number, known when traced
-        with pytest.raises(BadInputs, match=rf"exponents of {name} must not be negative, got -2(.|\n)*test_arithmetic"):
+    # a Python number, known when traced
+    for call in (td.jit(lambda x: x**-2), lambda x: td.asarray(x) ** -2):
+        with pytest.raises(
+            BadInputs,
+            match=rf"exponents of {name} must not be negative, got -2(.|\n)*test_arithmetic",
+        ):
             call(base)
     assert td.jit(lambda x, y: x ** td.abs(y))(base, power)[70] == base[70] ** 2
 

@@ -24,20 +24,28 @@ def test_false_is_below_true() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32])
 def test_shifts_by_the_width_and_beyond_lose_every_bit(dtype) -> None:
     width = np.dtype(dtype).itemsize * 8
-    counts = [0, 1, width - 1, width, width + 1, 100] + ([-1] if np.dtype(dtype).kind == "i" else [])
+    counts = [0, 1, width - 1, width, width + 1, 100] + (
+        [-1] if np.dtype(dtype).kind == "i" else []
+    )
     y = np.array(counts, dtype)
     for value in [np.iinfo(dtype).min, np.iinfo(dtype).max, 5]:
         x = np.full(len(counts), value, dtype)
         for op, exact in ((bitwise_left_shift, value << 200), (bitwise_right_shift, value >> 200)):
             got = op(x, y)
             assert_close(run_elementwise(op, Case((x, y))), got)
-            assert got[3:].tolist() == [0 if op is bitwise_left_shift else exact] * (len(counts) - 3)
+            assert got[3:].tolist() == [0 if op is bitwise_left_shift else exact] * (
+                len(counts) - 3
+            )
 
 
 @pytest.mark.parametrize(
     ("types", "error", "text"),
     [
-        ([(f32, (2,)), (f32, (2,)), (f32, (2,))], DtypeError, "where: the condition must be bool, got f32[2]"),
+        (
+            [(f32, (2,)), (f32, (2,)), (f32, (2,))],
+            DtypeError,
+            "where: the condition must be bool, got f32[2]",
+        ),
         (
             [(bool_, (3,)), (f32, (2,)), (f32, (2,))],
             ShapeError,

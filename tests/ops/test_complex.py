@@ -1,4 +1,5 @@
-"""Complex numbers as users meet them: vectors of the specification, errors, parts, derivatives; eager and compiled."""
+"""Complex numbers as users meet them: vectors of the specification, errors, parts, derivatives;
+eager and compiled."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ BOTH = pytest.mark.parametrize("how", [lambda f: f, td.jit], ids=["eager", "jit"
 DTYPES = pytest.mark.parametrize("dtype", [c64, c128], ids=str)
 
 
-# -- the vectors of the specification ---------------------------------------------------------------------------------
+# -- the vectors of the specification --------------------------------------------------------------
 
 VECTORS: list[tuple[Function, tuple[complex, ...], complex]] = [
     (lambda x, y: x * y, (1 + 2j, 3 + 4j), -5 + 10j),
@@ -67,7 +68,8 @@ def test_the_sign_of_zero_chooses_the_root(how: Function) -> None:
 @DTYPES
 def test_functions_are_those_of_python(dtype: Any, how: Function) -> None:
     names = [
-        "exp", "log", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+        "exp", "log", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+        "asinh", "acosh",
         "atanh", "log10",
     ]  # fmt: skip
     numbers = [0.3 - 0.7j, -1.5 + 0.2j, 2.5 + 3j, -0.1 - 4j]
@@ -77,22 +79,32 @@ def test_functions_are_those_of_python(dtype: Any, how: Function) -> None:
         assert np.allclose(got, want, rtol=1e-6 if dtype is c64 else 1e-14), name
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 def test_promotion_with_python_numbers() -> None:
     x, d, n = td.asarray([1.0, 2.0]), td.asarray([1.0], dtype="float64"), td.asarray([3])
     assert [(a * 1j).dtype for a in (x, d, n, td.asarray([True]))] == [c64, c128, c64, c64]
     assert ((x + 1j) * 2.5).dtype is c64 and (d * (x[0] + 1j)).dtype is c128
-    assert td.asarray([1, 2.5, 1j]).dtype is c64 and td.asarray(1j, dtype="complex128").dtype is c128
+    assert (
+        td.asarray([1, 2.5, 1j]).dtype is c64 and td.asarray(1j, dtype="complex128").dtype is c128
+    )
 
 
 def test_parts_of_arrays() -> None:
     z = td.asarray([1 + 2j, 3 - 4j])
-    assert z.real.tolist() == [1, 3] and z.imag.tolist() == [2, -4] and z.conj().tolist() == [1 - 2j, 3 + 4j]
+    assert (
+        z.real.tolist() == [1, 3]
+        and z.imag.tolist() == [2, -4]
+        and z.conj().tolist() == [1 - 2j, 3 + 4j]
+    )
     assert td.complex(z.real, 1).tolist() == [1 + 1j, 3 + 1j]
     assert td.complex(td.asarray([1, 2]), td.asarray([0.5], dtype="float16")).dtype is c64
-    assert (complex(z[0]), z[0].item(), td.isdtype(z.dtype, "complex floating")) == (1 + 2j, 1 + 2j, True)
+    assert (complex(z[0]), z[0].item(), td.isdtype(z.dtype, "complex floating")) == (
+        1 + 2j,
+        1 + 2j,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,12 +119,16 @@ def test_parts_of_arrays() -> None:
 )
 def test_what_needs_an_order_is_refused(what: str, function: Function) -> None:
     for how in (lambda f: f, td.jit):
-        with pytest.raises(DtypeError, match=f"^{what}\n(.|\n)*hint: complex numbers have no order"):
+        with pytest.raises(
+            DtypeError, match=f"^{what}\n(.|\n)*hint: complex numbers have no order"
+        ):
             how(function)(td.asarray([1 + 2j]))
 
 
 def test_a_complex_number_is_no_real_one() -> None:
-    with pytest.raises(DtypeError, match=r"cast: a complex number is no f32(.|\n)*hint: take td.real"):
+    with pytest.raises(
+        DtypeError, match=r"cast: a complex number is no f32(.|\n)*hint: take td.real"
+    ):
         td.asarray([1j]).astype("float32")
     with pytest.raises(DtypeError, match=r"the number 1j does not fit f32"):
         td.full((2,), 1j, dtype="float32")
@@ -120,7 +136,7 @@ def test_a_complex_number_is_no_real_one() -> None:
         td.complex(td.asarray([1.0]), 2j)
 
 
-# -- statistics, linear algebra ---------------------------------------------------------------------------------------
+# -- statistics, linear algebra --------------------------------------------------------------------
 
 
 @BOTH
@@ -143,10 +159,12 @@ def test_reductions_and_products_are_those_of_numpy(dtype: Any, how: Function) -
     ]
     for function, want in cases:
         got = np.asarray(how(function)(a, b))
-        assert got.dtype == want.dtype and np.allclose(got, want, rtol=2e-4 if dtype is c64 else 1e-12, atol=1e-4)
+        assert got.dtype == want.dtype and np.allclose(
+            got, want, rtol=2e-4 if dtype is c64 else 1e-12, atol=1e-4
+        )
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 @BOTH
@@ -156,27 +174,45 @@ def test_gradients_follow_jax(how: Function) -> None:
         assert abs(how(td.grad(function))(z).item() - (6 - 8j)) < 1e-5
     assert abs(how(td.grad(td.angle))(z).item() - (-4 / 25 - 3j / 25)) < 1e-6
     assert abs(how(td.grad(lambda z: td.imag(z) + 2 * td.real(z)))(z).item() - (2 - 1j)) < 1e-6
-    assert abs(how(td.grad(lambda z: z * z * z, holomorphic=True))(z).item() - 3 * (3 + 4j) ** 2) < 1e-4
+    assert (
+        abs(how(td.grad(lambda z: z * z * z, holomorphic=True))(z).item() - 3 * (3 + 4j) ** 2)
+        < 1e-4
+    )
 
 
 def test_derivatives_of_parts_are_finite_differences() -> None:
     rng = np.random.default_rng(1)
     z, t = (rng.standard_normal(7) + 1j * rng.standard_normal(7) for _ in range(2))
-    for function in (td.abs, td.angle, td.real, td.imag, td.conj, lambda z: td.complex(td.imag(z), td.real(z) ** 2)):
+    for function in (
+        td.abs,
+        td.angle,
+        td.real,
+        td.imag,
+        td.conj,
+        lambda z: td.complex(td.imag(z), td.real(z) ** 2),
+    ):
         _, change = td.jvp(function, (td.asarray(z),), (td.asarray(t),))
         step = 1e-6
         ends = [np.asarray(function(td.asarray(z + s * step * t))) for s in (1, -1)]
-        assert np.allclose(np.asarray(change), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-6)
+        assert np.allclose(
+            np.asarray(change), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-6
+        )
 
 
 def test_batches_of_parts() -> None:
     z = td.asarray(random_array(np.random.default_rng(2), c64, (3, 5), special=0))
-    for function in (td.abs, td.angle, td.conj, lambda z: td.complex(td.real(z), td.imag(z)), td.prod):
+    for function in (
+        td.abs,
+        td.angle,
+        td.conj,
+        lambda z: td.complex(td.real(z), td.imag(z)),
+        td.prod,
+    ):
         want = np.stack([np.asarray(function(row)) for row in z])
         assert np.allclose(np.asarray(td.vmap(function)(z)), want, rtol=1e-5)
 
 
-# -- ops of compiled programs -----------------------------------------------------------------------------------------
+# -- ops of compiled programs ----------------------------------------------------------------------
 
 
 @DTYPES
@@ -186,11 +222,19 @@ def test_part_and_join_are_memory(dtype: Any) -> None:
     for shape in ((), (1,), (15,), (16,), (17,), (3, 65), (2, 0)):
         z = random_array(rng, dtype, shape, special=0.5)
         x = make_parameter(ArrayType(dtype, shape), 0)
-        graph = make_graph("parts", [x], [part(x, which=0), part(x, which=1), join(part(x, which=1), part(x, which=0))])
+        graph = make_graph(
+            "parts",
+            [x],
+            [part(x, which=0), part(x, which=1), join(part(x, which=1), part(x, which=0))],
+        )
         got = evaluate_lowered(graph, [z])
-        for found, want in zip(got, (z.real, z.imag, joined(z.imag.copy(), z.real.copy())), strict=True):
+        for found, want in zip(
+            got, (z.real, z.imag, joined(z.imag.copy(), z.real.copy())), strict=True
+        ):
             assert difference(found, np.ascontiguousarray(want).reshape(shape)) is None
-        assert [difference(a, b) for a, b in zip(got, evaluate(graph, [z]), strict=True)] == [None] * 3
+        assert [difference(a, b) for a, b in zip(got, evaluate(graph, [z]), strict=True)] == [
+            None
+        ] * 3
 
 
 def test_part_is_of_a_complex_number() -> None:
@@ -238,7 +282,11 @@ def test_beside_a_pole(how: Function) -> None:
 
 @BOTH
 def test_what_is_not_a_number_has_no_angle(how: Function) -> None:
-    got = np.asarray(how(td.atanh)(td.asarray([complex(np.nan, 1e300), complex(np.nan, np.inf)], dtype="complex128")))
+    got = np.asarray(
+        how(td.atanh)(
+            td.asarray([complex(np.nan, 1e300), complex(np.nan, np.inf)], dtype="complex128")
+        )
+    )
     assert np.isnan(got[0].imag) and got[1].imag == np.pi / 2
 
 
@@ -246,12 +294,34 @@ def test_what_is_not_a_number_has_no_angle(how: Function) -> None:
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_expm1_of_infinities_and_zeros(dtype: str, how: Function) -> None:
     inf, nan = np.inf, np.nan
-    given = [(-inf, inf), (-inf, nan), (inf, inf), (inf, nan), (-0.0, 0.0), (0.0, 0.0), (0.0, -0.0), (1.0, inf)]
-    want = [(-1, 0), (-1, 0), (inf, nan), (inf, nan), (0.0, 0.0), (0.0, 0.0), (0.0, -0.0), (nan, nan)]
+    given = [
+        (-inf, inf),
+        (-inf, nan),
+        (inf, inf),
+        (inf, nan),
+        (-0.0, 0.0),
+        (0.0, 0.0),
+        (0.0, -0.0),
+        (1.0, inf),
+    ]
+    want = [
+        (-1, 0),
+        (-1, 0),
+        (inf, nan),
+        (inf, nan),
+        (0.0, 0.0),
+        (0.0, 0.0),
+        (0.0, -0.0),
+        (nan, nan),
+    ]
     got = np.asarray(how(td.expm1)(td.asarray([complex(*z) for z in given], dtype=dtype)))
     np.testing.assert_array_equal(got.real, [re for re, _ in want])
     np.testing.assert_array_equal(got.imag, [im for _, im in want])
-    assert not np.signbit(got.real[4:7]).any() and np.signbit(got.imag[4:7]).tolist() == [False, False, True]
+    assert not np.signbit(got.real[4:7]).any() and np.signbit(got.imag[4:7]).tolist() == [
+        False,
+        False,
+        True,
+    ]
 
 
 @BOTH
@@ -267,4 +337,6 @@ def test_expm1_is_finite_where_the_exponential_is(how: Function) -> None:
 def test_rounding_goes_part_by_part(how: Function) -> None:
     z = np.array([1.5 - 2.5j, 0.4 + 0.6j, complex(np.inf, -0.5)])
     for dtype in ("complex64", "complex128"):
-        np.testing.assert_array_equal(np.asarray(how(td.round)(td.asarray(z, dtype=dtype))), [2 - 2j, 1j, np.inf - 0j])
+        np.testing.assert_array_equal(
+            np.asarray(how(td.round)(td.asarray(z, dtype=dtype))), [2 - 2j, 1j, np.inf - 0j]
+        )

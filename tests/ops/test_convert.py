@@ -1,4 +1,5 @@
-"""ops.convert: every pair of types, against exact arithmetic where NumPy's own conversion is not the meaning."""
+"""ops.convert: every pair of types, against exact arithmetic where NumPy's own conversion is not
+the meaning."""
 
 from __future__ import annotations
 
@@ -30,12 +31,18 @@ def both(x: np.ndarray, dtype) -> np.ndarray:
 
 
 def nearest(value: Fraction, half) -> np.ndarray:
-    """The float of a small format nearest to an exact number, ties to even, by looking at its neighbours."""
+    """The float of a small format nearest to an exact number, ties to even, by looking at its
+    neighbours."""
     guess = np.array(float(value)).astype(half.np)
     bits = guess.view(np.uint16)
-    around = np.array([max(int(bits) - 1, 0), bits, min(int(bits) + 1, 0xFFFF)], np.uint16).view(half.np)
+    around = np.array([max(int(bits) - 1, 0), bits, min(int(bits) + 1, 0xFFFF)], np.uint16).view(
+        half.np
+    )
     finite = [c for c in around if np.isfinite(c)]
-    return min(finite, key=lambda c: (abs(Fraction(float(c)) - value), int(np.array(c).view(np.uint16)) & 1))
+    return min(
+        finite,
+        key=lambda c: (abs(Fraction(float(c)) - value), int(np.array(c).view(np.uint16)) & 1),
+    )
 
 
 @HALVES
@@ -57,7 +64,8 @@ def test_i64_to_bf16_rounds_once(n) -> None:
 
 
 @pytest.mark.parametrize(
-    "n", [(1 << 30) + (1 << 22) + 1, (1 << 62) + (1 << 54) + 1, -(1 << 62) - (1 << 54) - 1, 2**31 - 1]
+    "n",
+    [(1 << 30) + (1 << 22) + 1, (1 << 62) + (1 << 54) + 1, -(1 << 62) - (1 << 54) - 1, 2**31 - 1],
 )
 def test_integers_just_above_a_tie_of_bf16(n) -> None:
     assert_close(both(np.array([n]), bf16), np.array([nearest(Fraction(n), bf16)], bf16.np))

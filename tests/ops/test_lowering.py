@@ -19,8 +19,11 @@ from tetrad.core.types import ArrayType
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 RUN = {"elementwise": run_elementwise, "movement": run_movement, "reduce": run_reduce}
-LOWERED = [o for o in OPS if o.kind in RUN and o.name not in ("reshape", "complex")]  # no kernel holds a complex value
-EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in LOWERED for d in o.dtypes if not d.is_complex]
+# no kernel holds a complex value
+LOWERED = [o for o in OPS if o.kind in RUN and o.name not in ("reshape", "complex")]
+EACH = [
+    pytest.param(o, d, id=f"{o.name}-{d}") for o in LOWERED for d in o.dtypes if not d.is_complex
+]
 CASES = 3
 ROOT = Path(__file__).parents[1]
 OWN_TESTS = {
@@ -36,9 +39,13 @@ OWN_TESTS = {
     "expert_matmul": "ops/quantized_matmul/test_experts.py",
     "row_matmul": "ops/matmul/test_linear.py",
     **dict.fromkeys(
-        ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det"), "ops/linalg/test_small_systems.py"
+        ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det"),
+        "ops/linalg/test_small_systems.py",
     ),
-    **dict.fromkeys(("qr", "eig", "eigvals", "eigh", "eigvalsh", "svd", "svdvals"), "ops/linalg/test_small_systems.py"),
+    **dict.fromkeys(
+        ("qr", "eig", "eigvals", "eigh", "eigvalsh", "svd", "svdvals"),
+        "ops/linalg/test_small_systems.py",
+    ),
     "after": "ops/test_movement.py",
     "part": "ops/test_complex.py",
     "join": "ops/test_complex.py",
@@ -52,9 +59,15 @@ def drawn(op: Op, dtype: DType, count: int) -> list[Case]:
     """Cases of the op with data of the dtype; the first operand of `where` is no data."""
     rng = np.random.default_rng(zlib.crc32(f"{op.name} {dtype}".encode()))
     cases = (op.cases(rng) for _ in range(2000))
-    cases = (c for c in cases if "dtype" not in c.params or dtype.is_complex or not c.params["dtype"].is_complex)
+    cases = (
+        c
+        for c in cases
+        if "dtype" not in c.params or dtype.is_complex or not c.params["dtype"].is_complex
+    )
     which = 1 if op.name == "where" else 0
-    return list(itertools.islice((c for c in cases if as_dtype(c.args[which].dtype) is dtype), count))
+    return list(
+        itertools.islice((c for c in cases if as_dtype(c.args[which].dtype) is dtype), count)
+    )
 
 
 def results(op: Op, case: Case) -> tuple[np.ndarray, ...]:
@@ -73,7 +86,9 @@ def test_lowering_agrees_with_the_reference(op: Op, dtype: DType) -> None:
     assert cases
     for case in cases:
         want = reference(op, case)
-        assert_close(RUN[op.kind](op, case), want, op.ulps.get(as_dtype(want.dtype), 0), case.params)
+        assert_close(
+            RUN[op.kind](op, case), want, op.ulps.get(as_dtype(want.dtype), 0), case.params
+        )
 
 
 @pytest.mark.parametrize("op", [o for o in OPS if o.cases is not None], ids=lambda op: op.name)
@@ -82,12 +97,15 @@ def test_types_agree_with_the_reference(op: Op) -> None:
     for _ in range(30):
         case = op.cases(rng)
         kinds, arrays = result_type(op, case), results(op, case)
-        for kind, array in zip(kinds if isinstance(kinds, tuple) else (kinds,), arrays, strict=True):
+        for kind, array in zip(
+            kinds if isinstance(kinds, tuple) else (kinds,), arrays, strict=True
+        ):
             assert (kind.dtype, kind.shape) == (as_dtype(array.dtype), array.shape), case.params
 
 
 def test_ops_without_random_cases_have_a_file_of_tests() -> None:
-    """Their operands are quantised, or places in a cache: the cases of other ops do not describe those."""
+    """Their operands are quantised, or places in a cache: the cases of other ops do not describe
+    those."""
     for op in OPS:
         if op.cases is None:
             assert op.name in (ROOT / OWN_TESTS[op.name]).read_text()
@@ -101,8 +119,13 @@ ELEMENTWISE = [o for o in OPS if o.kind == "elementwise" and o.cases is not None
 def test_a_dtype_that_is_not_compiled_is_a_clear_error(op: Op) -> None:
     case = op.cases(np.random.default_rng(0))
     for dtype in set(REAL_DTYPES) - set(op.dtypes):
-        types = [ArrayType(bool_ if op.name == "where" and i == 0 else dtype, ()) for i in range(len(case.args))]
-        with pytest.raises(DtypeError, match=rf"^{op.name}: takes {op.dtypes[0]}.*, got {dtype}\n  hint: "):
+        types = [
+            ArrayType(bool_ if op.name == "where" and i == 0 else dtype, ())
+            for i in range(len(case.args))
+        ]
+        with pytest.raises(
+            DtypeError, match=rf"^{op.name}: takes {op.dtypes[0]}.*, got {dtype}\n  hint: "
+        ):
             op.type(*types, **case.params)
 
 

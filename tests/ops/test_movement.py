@@ -24,7 +24,7 @@ def type_(*shape, dtype=f32) -> ArrayType:
     return ArrayType(dtype, shape)
 
 
-# -- symbolic sizes ---------------------------------------------------------------------------------------------------
+# -- symbolic sizes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,9 @@ def type_(*shape, dtype=f32) -> ArrayType:
 def test_read_rules_take_symbolic_sizes(op, params) -> None:
     args = (X, np.array([-1, 0, 5])) if op is gather else (X, X) if op is concat else (X,)
     shapes = [(seq,), (3,) if op is gather else (seq,)][: len(args)]
-    kinds = [ArrayType(f32, (seq,)), type_(3, dtype=i32) if op is gather else type_(seq)][: len(args)]
+    kinds = [ArrayType(f32, (seq,)), type_(3, dtype=i32) if op is gather else type_(seq)][
+        : len(args)
+    ]
     known = {name: bound(value) for name, value in params.items()}
     got = run_kernel(
         op.name,
@@ -63,7 +65,10 @@ def bound(value):
 
 def test_a_slice_must_lie_inside_for_every_value_of_a_dim() -> None:
     assert slice_.type(type_(seq), starts=(1,), sizes=(seq - 1,), steps=(1,)) == type_(seq - 1)
-    with pytest.raises(ShapeError, match=r"slice: 3 elements from 0 in steps of 1 leave axis 0 of f32\[seq\]\n  hint:"):
+    with pytest.raises(
+        ShapeError,
+        match=r"slice: 3 elements from 0 in steps of 1 leave axis 0 of f32\[seq\]\n  hint:",
+    ):
         slice_.type(type_(seq), starts=(0,), sizes=(3,), steps=(1,))
 
 
@@ -74,7 +79,7 @@ def test_sizes_add_and_multiply() -> None:
     assert gather.type(type_(seq, 4), type_(2, 5, dtype=u8), axis=1) == type_(seq, 2, 5)
 
 
-# -- indices ----------------------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64])
@@ -95,7 +100,7 @@ def test_an_index_out_of_range_stops_eager_and_compiled_code(index) -> None:
     assert (caught.value.code, caught.value.value) == (TRAP, index)
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def test_a_fill_value_is_rounded_to_the_type() -> None:
@@ -117,7 +122,7 @@ def test_parts_may_be_empty() -> None:
     assert_close(run_movement(pad, case), np.int32([4, 4, 4]))
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,13 @@ def test_parts_may_be_empty() -> None:
             r"perm [0, 0] is not a permutation of the 2 axes of f32[2,3]",
         ),
         (reshape, [type_(2, 3)], {"shape": (4,)}, ShapeError, "f32[2,3] has 6 elements, [4] has 4"),
-        (reshape, [type_(0)], {"shape": (-1, 0)}, ShapeError, "sizes must not be negative, got [-1,0]"),
+        (
+            reshape,
+            [type_(0)],
+            {"shape": (-1, 0)},
+            ShapeError,
+            "sizes must not be negative, got [-1,0]",
+        ),
         (expand, [type_(2, 3)], {"shape": (3,)}, ShapeError, "f32[2,3] does not broadcast to [3]"),
         (expand, [type_(3)], {"shape": (seq,)}, ShapeError, "f32[3] does not broadcast to [seq]"),
         (
@@ -141,12 +152,42 @@ def test_parts_may_be_empty() -> None:
             ShapeError,
             "got 0 starts, 1 sizes, 1 steps",
         ),
-        (slice_, [type_(4)], {"starts": (0,), "sizes": (2,), "steps": (0,)}, ShapeError, "steps must not be 0"),
-        (slice_, [type_(4)], {"starts": (0,), "sizes": (-1,), "steps": (1,)}, ShapeError, "sizes not negative"),
-        (slice_, [type_(4)], {"starts": (-1,), "sizes": (1,), "steps": (1,)}, ShapeError, "1 elements from -1"),
-        (slice_, [type_(4)], {"starts": (1,), "sizes": (3,), "steps": (-1,)}, ShapeError, "leave axis 0 of f32[4]"),
+        (
+            slice_,
+            [type_(4)],
+            {"starts": (0,), "sizes": (2,), "steps": (0,)},
+            ShapeError,
+            "steps must not be 0",
+        ),
+        (
+            slice_,
+            [type_(4)],
+            {"starts": (0,), "sizes": (-1,), "steps": (1,)},
+            ShapeError,
+            "sizes not negative",
+        ),
+        (
+            slice_,
+            [type_(4)],
+            {"starts": (-1,), "sizes": (1,), "steps": (1,)},
+            ShapeError,
+            "1 elements from -1",
+        ),
+        (
+            slice_,
+            [type_(4)],
+            {"starts": (1,), "sizes": (3,), "steps": (-1,)},
+            ShapeError,
+            "leave axis 0 of f32[4]",
+        ),
         (concat, [], {"axis": 0}, ShapeError, "needs at least one array"),
-        (concat, [type_(2), type_(2, dtype=f64)], {"axis": 0}, DtypeError, "different dtypes: f32[2], f64[2]"),
+        (
+            concat,
+            [type_(2), type_(2, dtype=f64)],
+            {"axis": 0},
+            DtypeError,
+            "different dtypes: f32[2], f64[2]",
+        ),
         (
             concat,
             [type_(2, 3), type_(2, 4)],
@@ -155,7 +196,13 @@ def test_parts_may_be_empty() -> None:
             "equal except along axis 0, got f32[2,3], f32[2,4]",
         ),
         (concat, [type_(2), type_(2, 1)], {"axis": 0}, ShapeError, "got f32[2], f32[2,1]"),
-        (concat, [type_(2)], {"axis": 1}, ShapeError, "axis 1 is out of range for f32[2], which has axes 0 to 0"),
+        (
+            concat,
+            [type_(2)],
+            {"axis": 1},
+            ShapeError,
+            "axis 1 is out of range for f32[2], which has axes 0 to 0",
+        ),
         (
             pad,
             [type_(2)],
@@ -163,13 +210,49 @@ def test_parts_may_be_empty() -> None:
             ShapeError,
             "must not be negative, got [-1] and [0]",
         ),
-        (pad, [type_(2)], {"low": (1,), "high": (), "value": 0}, ShapeError, "got 1 before and 0 after"),
-        (pad, [type_(2, dtype=u8)], {"low": (1,), "high": (0,), "value": 256}, DtypeError, "256 is not one of u8"),
-        (pad, [type_(2, dtype=u8)], {"low": (1,), "high": (0,), "value": np.nan}, DtypeError, "nan is not one of u8"),
-        (pad, [type_(2, dtype=bool_)], {"low": (1,), "high": (0,), "value": 2}, DtypeError, "2 is not one of bool"),
+        (
+            pad,
+            [type_(2)],
+            {"low": (1,), "high": (), "value": 0},
+            ShapeError,
+            "got 1 before and 0 after",
+        ),
+        (
+            pad,
+            [type_(2, dtype=u8)],
+            {"low": (1,), "high": (0,), "value": 256},
+            DtypeError,
+            "256 is not one of u8",
+        ),
+        (
+            pad,
+            [type_(2, dtype=u8)],
+            {"low": (1,), "high": (0,), "value": np.nan},
+            DtypeError,
+            "nan is not one of u8",
+        ),
+        (
+            pad,
+            [type_(2, dtype=bool_)],
+            {"low": (1,), "high": (0,), "value": 2},
+            DtypeError,
+            "2 is not one of bool",
+        ),
         (gather, [type_(2), type_(2)], {"axis": 0}, DtypeError, "indices must be integers"),
-        (gather, [type_(2), type_(2, dtype=i32)], {"axis": 1}, ShapeError, "axis 1 is out of range for f32[2]"),
-        (gather, [type_(0), type_(2, dtype=i32)], {"axis": 0}, ShapeError, "axis 0 of f32[0] is empty"),
+        (
+            gather,
+            [type_(2), type_(2, dtype=i32)],
+            {"axis": 1},
+            ShapeError,
+            "axis 1 is out of range for f32[2]",
+        ),
+        (
+            gather,
+            [type_(0), type_(2, dtype=i32)],
+            {"axis": 0},
+            ShapeError,
+            "axis 0 of f32[0] is empty",
+        ),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

@@ -34,7 +34,14 @@ def test_halves_accumulate_in_f32(half) -> None:
 
 
 def test_accumulation_types() -> None:
-    assert [SUM.accumulate(d) for d in (f16, bf16, i8, u8, f32, i64)] == [f32, f32, i32, u8, f32, i64]
+    assert [SUM.accumulate(d) for d in (f16, bf16, i8, u8, f32, i64)] == [
+        f32,
+        f32,
+        i32,
+        u8,
+        f32,
+        i64,
+    ]
 
 
 def test_integers_keep_their_type_and_wrap() -> None:
@@ -60,7 +67,13 @@ def test_nan_is_the_extreme_and_the_first_of_equals_wins(dtype) -> None:
 @pytest.mark.parametrize(
     ("op", "kind", "params", "error", "text"),
     [
-        (reduce_sum, ArrayType(f32, (2,)), {"axes": (1,)}, ShapeError, "axis 1 is out of range for f32[2]"),
+        (
+            reduce_sum,
+            ArrayType(f32, (2,)),
+            {"axes": (1,)},
+            ShapeError,
+            "axis 1 is out of range for f32[2]",
+        ),
         (
             reduce_sum,
             ArrayType(f32, ()),
@@ -69,12 +82,36 @@ def test_nan_is_the_extreme_and_the_first_of_equals_wins(dtype) -> None:
             "axis 0 is out of range for f32[], which has no axes",
         ),
         (reduce_sum, ArrayType(f32, (2,)), {"axes": ()}, ShapeError, "axes must be one or more"),
-        (reduce_sum, ArrayType(f32, (2, 2)), {"axes": (1, 0)}, ShapeError, "different and ascending, got [1, 0]"),
+        (
+            reduce_sum,
+            ArrayType(f32, (2, 2)),
+            {"axes": (1, 0)},
+            ShapeError,
+            "different and ascending, got [1, 0]",
+        ),
         (reduce_sum, ArrayType(bool_, (2,)), {"axes": (0,)}, DtypeError, "got bool"),
         (reduce_any, ArrayType(f32, (2,)), {"axes": (0,)}, DtypeError, "takes bool, got f32"),
-        (reduce_max, ArrayType(i32, (2, 0)), {"axes": (1,)}, ShapeError, "i32[2,0] has no elements along axes [1]"),
-        (argmax, ArrayType(f32, (2, 0)), {"axis": 1}, ShapeError, "f32[2,0] has no elements along axis 1"),
-        (argmin, ArrayType(f32, (2,)), {"axis": -1}, ShapeError, "axis -1 is out of range for f32[2]"),
+        (
+            reduce_max,
+            ArrayType(i32, (2, 0)),
+            {"axes": (1,)},
+            ShapeError,
+            "i32[2,0] has no elements along axes [1]",
+        ),
+        (
+            argmax,
+            ArrayType(f32, (2, 0)),
+            {"axis": 1},
+            ShapeError,
+            "f32[2,0] has no elements along axis 1",
+        ),
+        (
+            argmin,
+            ArrayType(f32, (2,)),
+            {"axis": -1},
+            ShapeError,
+            "axis -1 is out of range for f32[2]",
+        ),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

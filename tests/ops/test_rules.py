@@ -36,7 +36,9 @@ def test_precise_computes_in_f64() -> None:
 
 
 def test_floats_do_not_warn() -> None:
-    assert_close(ieee(np.divide)(np.array([1.0, 0.0]), np.array([0.0, 0.0])), np.array([np.inf, np.nan]))
+    assert_close(
+        ieee(np.divide)(np.array([1.0, 0.0]), np.array([0.0, 0.0])), np.array([np.inf, np.nan])
+    )
 
 
 def test_scalars_stay_arrays() -> None:
@@ -62,7 +64,13 @@ def test_errors_of_types_name_op_and_operands() -> None:
 
 def test_lowest_value_of_a_size() -> None:
     seq = Dim("seq", max=10)
-    assert (lowest(3), lowest(seq), lowest(2 * seq - 1), lowest(7 - seq), lowest(seq * seq)) == (3, 1, 1, -3, 1)
+    assert (lowest(3), lowest(seq), lowest(2 * seq - 1), lowest(7 - seq), lowest(seq * seq)) == (
+        3,
+        1,
+        1,
+        -3,
+        1,
+    )
 
 
 def test_indices_count_from_the_end_and_stay_inside() -> None:

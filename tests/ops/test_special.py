@@ -42,7 +42,9 @@ def test_types_of_products() -> None:
 @HALVES
 def test_running_sums_of_halves_accumulate_in_f32(half) -> None:
     x = np.array([2048, 1, 1, 1, 1], half)
-    assert_close(cumsum(x, axis=0), np.array([2048, 2049, 2050, 2051, 2052], np.float32).astype(half))
+    assert_close(
+        cumsum(x, axis=0), np.array([2048, 2049, 2050, 2051, 2052], np.float32).astype(half)
+    )
 
 
 def test_running_sums_of_integers_wrap() -> None:
@@ -71,15 +73,26 @@ def test_scattered_rows_stay_inside() -> None:
     [
         (matmul, [type_(8, 64), type_(32, 16)], {}, ShapeError,
          "inner sizes differ: lhs f32[8,64] contracts 64, rhs f32[32,16] contracts 32"),
-        (matmul, [type_(8, 4), type_(4)], {}, ShapeError, "equal rank, at least 2, got f32[8,4] and f32[4]"),
+        (matmul, [type_(8, 4), type_(4)], {}, ShapeError, "equal rank, at least 2, got f32[8,4] "
+"and "
+"f32[4]"),
         (matmul, [type_(4), type_(4)], {}, ShapeError, "equal rank, at least 2"),
-        (matmul, [type_(2, 2), type_(2, 2, dtype=f64)], {}, DtypeError, "different dtypes: f32[2,2], f64[2,2]"),
+        (matmul, [type_(2, 2), type_(2, 2, dtype=f64)], {}, DtypeError, "different dtypes: "
+"f32[2,2], "
+"f64[2,2]"),
         (matmul, [type_(2, 2, dtype=index)] * 2, {}, DtypeError, "got index"),
-        (matmul, [type_(2, 3, 3), type_(4, 3, 3)], {}, ShapeError, "shapes do not broadcast: f32[2] and f32[4]"),
+        (matmul, [type_(2, 3, 3), type_(4, 3, 3)], {}, ShapeError, "shapes do not broadcast: "
+"f32[2] "
+"and "
+"f32[4]"),
         (cumsum, [type_(2)], {"axis": 1}, ShapeError, "axis 1 is out of range for f32[2]"),
-        (scatter_add, [type_(3), type_(2, dtype=i32)], {"size": 4}, ShapeError, "updates f32[3], indices i32[2]"),
+        (scatter_add, [type_(3), type_(2, dtype=i32)], {"size": 4}, ShapeError, "updates f32[3], "
+"indices "
+"i32[2]"),
         (scatter_add, [type_(3), type_(3)], {"size": 4}, DtypeError, "indices must be integers"),
-        (scatter_add, [type_(3), type_(3, dtype=i32)], {"size": -1}, ShapeError, "size must not be negative, got -1"),
+        (scatter_add, [type_(3), type_(3, dtype=i32)], {"size": -1}, ShapeError, "size must not be "
+"negative, "
+"got -1"),
     ],
     ids=lambda value: getattr(value, "name", None),
 )  # fmt: skip

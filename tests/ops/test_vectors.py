@@ -1,7 +1,8 @@
 """The vectors of the specification (core, sections 2 to 6), at the level of ops.
 
-Where another standard wins (docs/numerics.md), the value here is ours and the line says so. Broadcasting is the expand
-op; relu, gelu and the like are compositions, tested where they are composed.
+Where another standard wins (docs/numerics.md), the value here is ours and the line says so.
+Broadcasting is the expand op; relu, gelu and the like are compositions, tested where they are
+composed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from tests.ops.close import assert_close
 from tetrad.core.dtypes import bool_, f32, i32, i64
 from tetrad.core.errors import BoundsError, ShapeError
 from tetrad.core.types import ArrayType
-from tetrad.ops.arithmetic import abs_, add, maximum, minimum, multiply, pow_, round_, rsqrt, subtract
+from tetrad.ops.arithmetic import (
+    abs_,
+    add,
+    maximum,
+    minimum,
+    multiply,
+    pow_,
+    round_,
+    rsqrt,
+    subtract,
+)
 from tetrad.ops.compare import greater, greater_equal, less, not_equal, where
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
@@ -30,7 +41,7 @@ MATRIX = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 CUBE = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 2)
 
 
-# -- conversions ------------------------------------------------------------------------------------------------------
+# -- conversions -----------------------------------------------------------------------------------
 
 
 def test_cast_1_float_to_int_truncates_and_saturates() -> None:
@@ -50,7 +61,7 @@ def test_cast_4_bool_to_int() -> None:
     assert_close(cast(x, dtype=i32), np.int32([0, 1, 1]))
 
 
-# -- functions --------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -82,17 +93,25 @@ def test_act_7_maximum_with_zero_is_relu_and_keeps_nan() -> None:
     assert_close(maximum(F32([nan, -1, 2]), F32([0, 0, 0])), F32([nan, 0, 2]))
 
 
-# -- binary -----------------------------------------------------------------------------------------------------------
+# -- binary ----------------------------------------------------------------------------------------
 
 
 def test_bc_1_to_4_broadcast() -> None:
     column, row = np.array([[1], [2], [3]]), np.array([10, 20])
     shape = (3, 2)
-    assert_close(add(expand(column, shape=shape), expand(row, shape=shape)), np.array([[11, 21], [12, 22], [13, 23]]))
-    left, right = expand(np.array([[1], [2]]), shape=(2, 3)), expand(np.array([[10, 20, 30]]), shape=(2, 3))
+    assert_close(
+        add(expand(column, shape=shape), expand(row, shape=shape)),
+        np.array([[11, 21], [12, 22], [13, 23]]),
+    )
+    left, right = (
+        expand(np.array([[1], [2]]), shape=(2, 3)),
+        expand(np.array([[10, 20, 30]]), shape=(2, 3)),
+    )
     assert_close(multiply(left, right), np.array([[10, 20, 30], [20, 40, 60]]))
     square = np.array([[1, 2], [3, 4]])
-    assert_close(subtract(square, expand(np.array(5), shape=(2, 2))), np.array([[-4, -3], [-2, -1]]))
+    assert_close(
+        subtract(square, expand(np.array(5), shape=(2, 2))), np.array([[-4, -3], [-2, -1]])
+    )
     x, y = np.array([[1, 2, 3], [4, 5, 6]]), expand(np.array([10, 20, 30]), shape=(2, 3))
     assert_close(add(x, y), np.array([[11, 22, 33], [14, 25, 36]]))
 
@@ -123,14 +142,16 @@ def test_bin_3_pow() -> None:
     assert_close(pow_(F32([2, 0, -8, 1]), F32([3, 0, 1 / 3, nan])), F32([8, 1, nan, 1]))
 
 
-# -- comparisons, choice ----------------------------------------------------------------------------------------------
+# -- comparisons, choice ---------------------------------------------------------------------------
 
 
 def test_cmp_1_to_5() -> None:
     assert_close(less(F32([1, 2, nan]), F32([2, 2, 1])), np.array([True, False, False]))
     assert_close(not_equal(F32([nan, 0]), F32([nan, -0.0])), np.array([True, False]))
     assert_close(greater(np.array([-1, 2**40]), np.array([0, 2**40 - 1])), np.array([False, True]))
-    assert_close(greater_equal(np.array([1.0, 2.0]), np.array([1.0, 2.0000000001])), np.array([True, False]))
+    assert_close(
+        greater_equal(np.array([1.0, 2.0]), np.array([1.0, 2.0000000001])), np.array([True, False])
+    )
     assert_close(less(np.int8([-1]), np.int8([1])), np.array([True]))
 
 
@@ -138,11 +159,14 @@ def test_wh_1_to_3() -> None:
     t, f = F32([1, 2, 3]), F32([9, 8, 7])
     assert_close(where(cast(np.uint8([1, 0, 2]), dtype=bool_), t, f), F32([1, 8, 3]))
     assert_close(where(cast(F32([0, -0.0, nan]), dtype=bool_), t, f), F32([9, 8, 3]))
-    cond, on_true = expand(np.array([[True], [False]]), shape=(2, 2)), expand(F32([1, 2]), shape=(2, 2))
+    cond, on_true = (
+        expand(np.array([[True], [False]]), shape=(2, 2)),
+        expand(F32([1, 2]), shape=(2, 2)),
+    )
     assert_close(where(cond, on_true, expand(F32(0), shape=(2, 2))), F32([[1, 2], [0, 0]]))
 
 
-# -- movement ---------------------------------------------------------------------------------------------------------
+# -- movement --------------------------------------------------------------------------------------
 
 
 def test_reshape_and_transpose() -> None:
@@ -190,7 +214,7 @@ def test_scatter_add() -> None:
     assert_close(scatter_add(updates, rows, size=3), F32([[3, 4], [6, 8], [0, 0]]))
 
 
-# -- reductions -------------------------------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------------
 
 
 def test_red_1_3_4_5() -> None:
@@ -209,7 +233,9 @@ def test_red_6_7_8_extremes() -> None:
     assert_close(reduce_max(np.array([[1, 2], [3, 4]]), axes=(1,)), np.array([2, 4]))
 
 
-@pytest.mark.parametrize("op", [reduce_sum, reduce_prod, reduce_max, reduce_min], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [reduce_sum, reduce_prod, reduce_max, reduce_min], ids=lambda op: op.name
+)
 def test_a_reduction_over_nothing_gives_the_neutral_element(op) -> None:
     want = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": -inf, "reduce_min": inf}[op.name]
     assert_close(op(np.zeros((2, 0), np.float32), axes=(1,)), F32([want, want]))

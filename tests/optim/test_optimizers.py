@@ -21,7 +21,7 @@ PARAMS = {"w": RNG.standard_normal((3, 4)), "b": [RNG.standard_normal(5)]}
 GRADIENTS = [tree_map(lambda p: RNG.standard_normal(p.shape), PARAMS) for _ in range(STEPS)]
 
 
-# -- by hand ----------------------------------------------------------------------------------------------------------
+# -- by hand ---------------------------------------------------------------------------------------
 
 
 def sgd_by_hand(momentum: float = 0.0, nesterov: bool = False) -> Step:
@@ -36,7 +36,12 @@ def sgd_by_hand(momentum: float = 0.0, nesterov: bool = False) -> Step:
 
 
 def adam_by_hand(
-    b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, root: float = 0.0, decay: float = 0.0, nesterov: bool = False
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    root: float = 0.0,
+    decay: float = 0.0,
+    nesterov: bool = False,
 ) -> Step:
     m: Any = 0.0
     v: Any = 0.0
@@ -67,7 +72,11 @@ def lion_by_hand(decay: float) -> Step:
 
 
 def rmsprop_by_hand(
-    centered: bool = False, momentum: float = 0.0, nesterov: bool = False, inside: bool = True, start: float = 0.0
+    centered: bool = False,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    inside: bool = True,
+    start: float = 0.0,
 ) -> Step:
     m: Any = 0.0
     v: Any = start
@@ -111,7 +120,8 @@ CASES: dict[str, tuple[Any, Callable[[str], Step]]] = {
         lambda name: adam_by_hand(decay=0.3 if name == "['w']" else 0.0),
     ),
     "adamw mask by shape": (
-        optim.adamw(RATE, weight_decay=0.3, mask=lambda params: tree_map(lambda p: len(p.shape) > 1, params)),
+        optim.adamw(RATE, weight_decay=0.3, mask=lambda params: tree_map(lambda p: len(p.shape) > 1,
+        params)),
         lambda name: adam_by_hand(decay=0.3 if name == "['w']" else 0.0),
     ),
     "lion": (optim.lion(RATE), lambda _: lion_by_hand(1e-3)),
@@ -153,7 +163,9 @@ def one_step(optimiser: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(td.float64, 1e-12), (td.float32, 3e-6)], ids=["f64", "f32"])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(td.float64, 1e-12), (td.float32, 3e-6)], ids=["f64", "f32"]
+)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 def test_steps(name: str, dtype: Any, tolerance: float, compiled: bool) -> None:
     optimiser, make = CASES[name]
@@ -195,7 +207,10 @@ def test_state_has_the_dtype_of_the_parameters(dtype: Any) -> None:
 
 def test_moments_in_another_dtype() -> None:
     params = td.zeros(3)
-    for optimiser in (td.optim.adam(1.0, mu_dtype="bfloat16"), td.optim.lion(1.0, mu_dtype=td.bfloat16)):
+    for optimiser in (
+        td.optim.adam(1.0, mu_dtype="bfloat16"),
+        td.optim.lion(1.0, mu_dtype=td.bfloat16),
+    ):
         state = optimiser.init(params)
         updates, after = optimiser.update(td.ones(3), state, params)
         assert state[0].mu.dtype is after[0].mu.dtype is td.bfloat16
@@ -222,11 +237,14 @@ def test_a_rate_may_be_a_schedule_or_a_traced_array() -> None:
         optimiser = td.optim.sgd(rate)
         return optimiser.update(gradient, optimiser.init(gradient))[0]
 
-    assert step(0.5, td.ones(2)).tolist() == [-0.5, -0.5] and step(2.0, td.ones(2)).tolist() == [-2, -2]
+    assert step(0.5, td.ones(2)).tolist() == [-0.5, -0.5] and step(2.0, td.ones(2)).tolist() == [
+        -2,
+        -2,
+    ]
     assert step.compiles == 1
 
 
-# -- the training step ------------------------------------------------------------------------------------------------
+# -- the training step -----------------------------------------------------------------------------
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
@@ -237,10 +255,16 @@ def loss(params: Any, x: Any, y: Any) -> Any:
 def layers() -> Any:
     rng = np.random.default_rng(1)
     shapes = {"w1": (8, 32), "b1": (32,), "w2": (32, 4)}
-    return {name: td.asarray(0.3 * rng.standard_normal(shape, np.float32)) for name, shape in shapes.items()}
+    return {
+        name: td.asarray(0.3 * rng.standard_normal(shape, np.float32))
+        for name, shape in shapes.items()
+    }
 
 
-BATCH = RNG.standard_normal((16, 8)).astype(np.float32), RNG.standard_normal((16, 4)).astype(np.float32)
+BATCH = (
+    RNG.standard_normal((16, 8)).astype(np.float32),
+    RNG.standard_normal((16, 4)).astype(np.float32),
+)
 RATES = optim.warmup_cosine_decay_schedule(0.0, 0.05, 5, 60)
 TRAINED = optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(RATES, weight_decay=1e-3))
 
@@ -278,7 +302,11 @@ def test_training_eagerly_agrees_with_the_compiled_step() -> None:
 
 def test_state_has_names() -> None:
     state = td.optim.adam(1.0).init({"w": td.zeros(2)})
-    assert list(flatten(state)[1].leaf_names("state")) == ["state[0].count", "state[0].mu['w']", "state[0].nu['w']"]
+    assert list(flatten(state)[1].leaf_names("state")) == [
+        "state[0].count",
+        "state[0].mu['w']",
+        "state[0].nu['w']",
+    ]
     assert isinstance(state[0], td.optim.AdamState) and math.prod(state[0].count.shape) == 1
 
 

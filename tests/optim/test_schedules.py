@@ -26,7 +26,8 @@ CASES: list[tuple[Any, Formula]] = [
     (optim.polynomial_schedule(1.0, 0.1, 2.0, 5), lambda t: 0.9 * (1 - min(t, 5) / 5) ** 2 + 0.1),
     (optim.exponential_decay(1.0, 3, 0.5), lambda t: 0.5 ** (t / 3)),
     (optim.exponential_decay(1.0, 3, 0.5, staircase=True), lambda t: 0.5 ** (t // 3)),
-    (optim.exponential_decay(1.0, 3, 0.5, 4, end_value=0.4), lambda t: max(0.4, 0.5 ** (max(t - 4, 0) / 3))),
+    (optim.exponential_decay(1.0, 3, 0.5, 4, end_value=0.4), lambda t: max(0.4, 0.5 ** (max(t - 4,
+    0) / 3))),
     (optim.exponential_decay(1.0, 3, 2.0, end_value=5.0), lambda t: min(5.0, 2.0 ** (t / 3))),
     (optim.cosine_decay_schedule(2.0, 7), lambda t: 2 * cosine(t, 7)),
     (optim.cosine_decay_schedule(2.0, 7, 0.1, 2.0), lambda t: 2 * (0.9 * cosine(t, 7) ** 2 + 0.1)),
@@ -41,7 +42,8 @@ CASES: list[tuple[Any, Formula]] = [
     ),
     (optim.piecewise_constant_schedule(0.3), lambda t: 0.3),
     (
-        optim.join_schedules([lambda t: 1, optim.linear_schedule(1.0, 0.0, 4), lambda t: 7 + t], [2, 8]),
+        optim.join_schedules([lambda t: 1, optim.linear_schedule(1.0, 0.0, 4), lambda t: 7 + t], [2,
+        8]),
         lambda t: 1.0 if t < 2 else 1 - min(t - 2, 4) / 4 if t < 8 else 7.0 + t - 8,
     ),
 ]  # fmt: skip
@@ -79,7 +81,9 @@ def test_one_boundary_less_than_schedules() -> None:
 
 def test_without_a_warmup_a_schedule_begins_at_its_peak() -> None:
     both = optim.warmup_cosine_decay_schedule(0.0, 1.0, 0, 4), optim.cosine_decay_schedule(1.0, 4)
-    assert [float(both[0](step)) for step in range(6)] == [float(both[1](step)) for step in range(6)]
+    assert [float(both[0](step)) for step in range(6)] == [
+        float(both[1](step)) for step in range(6)
+    ]
     with pytest.raises(ShapeError, match="warmup_steps must be positive"):
         optim.warmup_cosine_decay_schedule(0.0, 1.0, -1, 4)
 
@@ -103,7 +107,9 @@ def test_updates_in_f64_get_rates_in_f64(name: str) -> None:
     step = optim.scale_by_learning_rate(schedule)
     state = step.init(td.ones(1))
     for count in range(8):
-        wide, _ = step.update({"x": td.ones(2, dtype=td.float64), "h": td.ones(1, dtype=td.float16)}, state)
+        wide, _ = step.update(
+            {"x": td.ones(2, dtype=td.float64), "h": td.ones(1, dtype=td.float16)}, state
+        )
         narrow, state = step.update(td.ones(1), state)
         np.testing.assert_allclose(np.asarray(wide["x"]), -by_hand(count), rtol=1e-14)
         assert wide["h"].dtype == td.float16 and narrow.dtype == td.float32
@@ -111,6 +117,9 @@ def test_updates_in_f64_get_rates_in_f64(name: str) -> None:
 
 def test_a_schedule_of_a_user_is_given_whole_numbers() -> None:
     table = td.asarray([0.5, 0.25])
-    for schedule in (lambda n: table[n], optim.join_schedules([optim.constant_schedule(1.0), lambda n: table[n]], [0])):
+    for schedule in (
+        lambda n: table[n],
+        optim.join_schedules([optim.constant_schedule(1.0), lambda n: table[n]], [0]),
+    ):
         step = optim.scale_by_schedule(schedule)
         assert step.update(td.ones(1, dtype=td.float64), step.init(td.ones(1)))[0].tolist() == [0.5]

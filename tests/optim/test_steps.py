@@ -19,7 +19,10 @@ optim = td.optim
 def updated(step: Any, updates: Any, params: Any = None) -> Any:
     """The updates, once at once and once compiled: the same."""
     state = step.init(updates if params is None else params)
-    eager, compiled = step.update(updates, state, params)[0], td.jit(step.update)(updates, state, params)[0]
+    eager, compiled = (
+        step.update(updates, state, params)[0],
+        td.jit(step.update)(updates, state, params)[0],
+    )
     for a, b in zip(flatten(eager)[0], flatten(compiled)[0], strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6)
     return eager
@@ -31,7 +34,10 @@ def test_clip() -> None:
 
 @pytest.mark.parametrize("length", [0.0, 0.5, 1.0, 1.5, 10.0, 1e20])
 def test_clip_by_global_norm(length: float) -> None:
-    tree = {"w": td.asarray([[0.6 * length]], dtype=td.float64), "b": td.asarray([0.8 * length], dtype=td.float64)}
+    tree = {
+        "w": td.asarray([[0.6 * length]], dtype=td.float64),
+        "b": td.asarray([0.8 * length], dtype=td.float64),
+    }
     got = updated(optim.clip_by_global_norm(1.0), tree)
     factor = 1.0 if length <= 1 else 1 / length
     np.testing.assert_allclose(np.asarray(got["w"]), [[0.6 * length * factor]], rtol=1e-14)
@@ -47,11 +53,15 @@ def test_below_the_bound_nothing_changes_not_even_a_bit() -> None:
 
 def test_global_norm() -> None:
     rng = np.random.default_rng(0)
-    tree = {"a": rng.standard_normal((7, 3)), "b": [rng.standard_normal(5), rng.standard_normal(())]}
+    tree = {
+        "a": rng.standard_normal((7, 3)),
+        "b": [rng.standard_normal(5), rng.standard_normal(())],
+    }
     want = math.sqrt(sum(float((x**2).sum()) for x in (tree["a"], *tree["b"])))
     assert float(optim.global_norm(tree)) == pytest.approx(want, rel=1e-14)
     assert float(optim.global_norm({})) == 0
-    assert float(optim.global_norm(td.full(4, 300.0, dtype=td.float16))) == 600  # its squares are beyond f16
+    # its squares are beyond f16
+    assert float(optim.global_norm(td.full(4, 300.0, dtype=td.float16))) == 600
 
 
 def test_not_a_number_stays_not_a_number() -> None:
@@ -98,7 +108,7 @@ def test_rss_is_zero_where_nothing_was_seen() -> None:
     assert updated(step, td.asarray([0.0, 2.0])).tolist() == pytest.approx([0, 1], rel=1e-6)
 
 
-# -- masks ------------------------------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 
 PARAMS = {"layer": {"w": td.ones((2, 2)), "b": td.ones(2)}, "norm": [td.ones(2), td.ones(3)]}
@@ -132,13 +142,16 @@ def test_masks_that_do_not_fit() -> None:
         optim.masked(optim.scale(1.0), 1).init(PARAMS)
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def test_trees_that_do_not_match() -> None:
     optimiser = optim.adam(1.0)
     state = optimiser.init({"w": td.zeros(2), "b": td.zeros(2)})
-    with pytest.raises(TraceError, match=r"scale_by_adam: gradients have the leaves tree\['w'\]; .* tree\['b'\], tree"):
+    with pytest.raises(
+        TraceError,
+        match=r"scale_by_adam: gradients have the leaves tree\['w'\]; .* tree\['b'\], tree",
+    ):
         optimiser.update({"w": td.zeros(2)}, state)
     with pytest.raises(TraceError, match="apply_updates"):
         optim.apply_updates([td.zeros(2)], (td.zeros(2),))
@@ -165,15 +178,30 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: td.optim.adam("a"), "learning_rate: expected a number, got 'a'"),  # type: ignore[arg-type]
     (lambda: td.optim.sgd(float("nan")), "sgd: learning_rate: expected a number, got nan"),
     (lambda: td.optim.adamw("1e-3"), "adamw: learning_rate: .*(.|\n)*or a schedule"),  # type: ignore[arg-type]
-    (lambda: td.optim.scale_by_learning_rate([]), "scale_by_learning_rate: learning_rate: .*(.|\n)*or a schedule"),  # type: ignore[arg-type]
-    (lambda: td.optim.sgd(0.1, momentum=2.0), r"decay \(momentum\): expected a number from 0 to 1, got 2.0"),
-    (lambda: td.optim.adam(1e-3, b1=1.5), "scale_by_adam: b1: expected a number of at least 0 and below 1, got 1.5"),
+    (
+        lambda: td.optim.scale_by_learning_rate([]),
+        "scale_by_learning_rate: learning_rate: .*(.|\n)*or a schedule",
+    ),  # type: ignore[arg-type]
+    (
+        lambda: td.optim.sgd(0.1, momentum=2.0),
+        r"decay \(momentum\): expected a number from 0 to 1, got 2.0",
+    ),
+    (
+        lambda: td.optim.adam(1e-3, b1=1.5),
+        "scale_by_adam: b1: expected a number of at least 0 and below 1, got 1.5",
+    ),
     (lambda: td.optim.adamw(1e-3, b2=-0.1), "b2: expected .* got -0.1"),
     (lambda: td.optim.adam(1e-3, eps=-1), "eps: expected a number of at least 0, got -1"),
-    (lambda: td.optim.adamw(1e-3, weight_decay=-1.0), "weight_decay: expected a number of at least 0"),
+    (
+        lambda: td.optim.adamw(1e-3, weight_decay=-1.0),
+        "weight_decay: expected a number of at least 0",
+    ),
     (lambda: td.optim.lion(0.1, b2=1), "scale_by_lion: b2: .* below 1, got 1"),
     (lambda: td.optim.rmsprop(0.1, decay=1.5), "scale_by_rms: decay"),
-    (lambda: td.optim.rmsprop(0.1, centered=True, initial_scale=-1), "scale_by_stddev: initial_scale"),
+    (
+        lambda: td.optim.rmsprop(0.1, centered=True, initial_scale=-1),
+        "scale_by_stddev: initial_scale",
+    ),
     (lambda: td.optim.adagrad(0.1, initial_accumulator_value=-1), "initial_accumulator_value"),
     (lambda: td.optim.clip(0), "clip: max_delta: expected a number above 0, got 0"),
     (lambda: td.optim.clip_by_global_norm(-1.0), "max_norm: expected a number above 0"),
@@ -193,15 +221,22 @@ def test_settings_are_checked_when_a_step_is_made(case: tuple[Callable[[], Any],
 def test_rates_that_are_arrays_or_negative_are_fine() -> None:
     up = td.optim.sgd(-0.5)
     assert up.update(td.ones(1), up.init(td.ones(1)))[0].tolist() == [0.5]
-    moved = td.jit(lambda rate: td.optim.sgd(rate).update(td.ones(1), td.optim.sgd(rate).init(td.ones(1)))[0])
+    moved = td.jit(
+        lambda rate: td.optim.sgd(rate).update(td.ones(1), td.optim.sgd(rate).init(td.ones(1)))[0]
+    )
     assert moved(td.asarray(0.25)).tolist() == [-0.25]
 
 
 def test_leaves_of_other_shapes_and_other_steps_are_errors() -> None:
     optimiser, params = td.optim.adam(0.1), {"w": td.ones(3)}
-    with pytest.raises(ShapeError, match=r"scale_by_adam: tree\['w'\] is f32\[1\] .* f32\[3\](.|\n)*test_steps.py"):
+    with pytest.raises(
+        ShapeError, match=r"scale_by_adam: tree\['w'\] is f32\[1\] .* f32\[3\](.|\n)*test_steps.py"
+    ):
         optimiser.update({"w": td.ones(1)}, optimiser.init(params), params)
-    with pytest.raises(ShapeError, match=r"apply_updates: tree\['w'\] is f32\[3\] in one tree and f32\[\] in another"):
+    with pytest.raises(
+        ShapeError,
+        match=r"apply_updates: tree\['w'\] is f32\[3\] in one tree and f32\[\] in another",
+    ):
         td.optim.apply_updates(params, {"w": td.ones(())})
     with pytest.raises(TraceError, match="chain: step 1 is an int"):
         td.optim.chain(td.optim.scale(1.0), 2)  # type: ignore[arg-type]
@@ -212,7 +247,8 @@ def test_leaves_of_other_shapes_and_other_steps_are_errors() -> None:
 
 
 def test_adam_rounds_its_mean_only_for_the_state() -> None:
-    """With mu_dtype=bf16 the update of this step is that of f32; only what the next one finds has fewer digits."""
+    """With mu_dtype=bf16 the update of this step is that of f32; only what the next one finds has
+    fewer digits."""
     gradients = [td.asarray([1.2345678, -0.3333333]), td.asarray([0.7654321, 0.1111111])]
     narrow, wide = optim.scale_by_adam(mu_dtype=td.bfloat16), optim.scale_by_adam()
     first, state = narrow.update(gradients[0], narrow.init(gradients[0]))
@@ -220,7 +256,9 @@ def test_adam_rounds_its_mean_only_for_the_state() -> None:
     assert state.mu.dtype == td.bfloat16
     found = narrow.update(gradients[1], state)[0]
     mean = 0.9 * np.asarray(state.mu, np.float64) + 0.1 * np.asarray(gradients[1], np.float64)
-    squares = 0.999 * np.asarray(state.nu, np.float64) + 0.001 * np.asarray(gradients[1], np.float64) ** 2
+    squares = (
+        0.999 * np.asarray(state.nu, np.float64) + 0.001 * np.asarray(gradients[1], np.float64) ** 2
+    )
     wanted = mean / (1 - 0.9**2) / (np.sqrt(squares / (1 - 0.999**2)) + 1e-8)
     np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
 
@@ -239,7 +277,9 @@ def test_corrected_root_mean_squares(centred: bool) -> None:
         spread = squares / start - (mean / start) ** 2 if centred else squares / start
         wanted = row / (np.sqrt(np.maximum(spread, 0)) + 1e-3)
         # the first spread is a difference of equals
-        np.testing.assert_allclose(np.asarray(updates), wanted, rtol=1e-4 if centred and count == 1 else 1e-12)
+        np.testing.assert_allclose(
+            np.asarray(updates), wanted, rtol=1e-4 if centred and count == 1 else 1e-12
+        )
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lion", "rmsprop", "adagrad"])

@@ -1,4 +1,5 @@
-"""Golden files of the passes: `pytest tests/passes --rewrite-golden` writes them anew; review the diff."""
+"""Golden files of the passes: `pytest tests/passes --rewrite-golden` writes them anew; review the
+diff."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "passes"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite-golden", action="store_true", help="write golden files instead of comparing with them")
+    parser.addoption(
+        "--rewrite-golden",
+        action="store_true",
+        help="write golden files instead of comparing with them",
+    )
 
 
 @pytest.fixture

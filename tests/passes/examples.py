@@ -1,4 +1,5 @@
-"""One or more small graphs for every rule of the passes; the rule tests and the golden files walk this table."""
+"""One or more small graphs for every rule of the passes; the rule tests and the golden files walk
+this table."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from tetrad.core.sizes import Dim
 from tetrad.graph.build import make_constant
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.arithmetic import abs_, add, maximum, multiply, negative, pow_, subtract
-from tetrad.ops.compare import equal, greater, less, logical_and, logical_not, logical_or, not_equal, where
+from tetrad.ops.compare import (
+    equal,
+    greater,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    not_equal,
+    where,
+)
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
@@ -28,7 +38,9 @@ def example(rule: str) -> Callable[[Callable[[], tuple[Node, ...]]], None]:
     """The function's nodes, each as a graph of its own, are examples of the rule."""
 
     def add_examples(make: Callable[[], tuple[Node, ...]]) -> None:
-        EXAMPLES.setdefault(rule, []).extend(close(node, name=rule.partition(".")[2]) for node in make())
+        EXAMPLES.setdefault(rule, []).extend(
+            close(node, name=rule.partition(".")[2]) for node in make()
+        )
 
     return add_examples
 
@@ -53,7 +65,7 @@ def like(node: Node, value: float) -> Node:
     return full(value, node.type)
 
 
-# -- layout -----------------------------------------------------------------------------------------------------------
+# -- layout ----------------------------------------------------------------------------------------
 
 
 @example("layout.nothing_to_stop")
@@ -70,12 +82,18 @@ def _() -> tuple[Node, ...]:
 @example("layout.transpose_in_order")
 def _() -> tuple[Node, ...]:
     column = arg(0, f32, seq, 1)
-    return transpose(x(), perm=(0, 1)), transpose(x(2, 1, 3), perm=(1, 0, 2)), transpose(column, perm=(1, 0))
+    return (
+        transpose(x(), perm=(0, 1)),
+        transpose(x(2, 1, 3), perm=(1, 0, 2)),
+        transpose(column, perm=(1, 0)),
+    )
 
 
 @example("layout.compose_reshapes")
 def _() -> tuple[Node, ...]:
-    return reshape(reshape(x(), shape=(6,)), shape=(3, 2)), reshape(reshape(x(), shape=(6,)), shape=(2, 3))
+    return reshape(reshape(x(), shape=(6,)), shape=(3, 2)), reshape(
+        reshape(x(), shape=(6,)), shape=(2, 3)
+    )
 
 
 @example("layout.reshape_to_itself")
@@ -156,14 +174,15 @@ def _() -> tuple[Node, ...]:
     )
 
 
-# -- algebra ----------------------------------------------------------------------------------------------------------
+# -- algebra ---------------------------------------------------------------------------------------
 
 
 @example("algebra.neutral_element")
 def _() -> tuple[Node, ...]:
     one, zero = like(x(), 1), like(x(), 0)
     return (
-        multiply(x(), one), multiply(one, x()), divide(x(), one), subtract(x(), zero), add(x(), like(x(), -0.0)),
+        multiply(x(), one), multiply(one, x()), divide(x(), one), subtract(x(), zero), add(x(),
+        like(x(), -0.0)),
         add(like(x(), -0.0), x()), multiply(n(), like(n(), 1)),
     )  # fmt: skip
 
@@ -191,7 +210,12 @@ def _() -> tuple[Node, ...]:
 @example("algebra.negative_is_shorter")
 def _() -> tuple[Node, ...]:
     minus = like(x(), -1)
-    return multiply(x(), minus), multiply(minus, x()), subtract(like(x(), -0.0), x()), subtract(like(n(), 0), n())
+    return (
+        multiply(x(), minus),
+        multiply(minus, x()),
+        subtract(like(x(), -0.0), x()),
+        subtract(like(n(), 0), n()),
+    )
 
 
 @example("algebra.add_negative")
@@ -206,12 +230,19 @@ def _() -> tuple[Node, ...]:
 
 @example("algebra.multiply_negatives")
 def _() -> tuple[Node, ...]:
-    return multiply(negative(x()), negative(y())), multiply(negative(arg(0, u8, 9)), negative(arg(1, u8, 9)))
+    return multiply(negative(x()), negative(y())), multiply(
+        negative(arg(0, u8, 9)), negative(arg(1, u8, 9))
+    )
 
 
 @example("algebra.magnitude_has_no_sign")
 def _() -> tuple[Node, ...]:
-    return abs_(abs_(x())), abs_(negative(x())), abs_(negative(arg(0, i8, 9))), abs_(abs_(arg(0, u8, 9)))
+    return (
+        abs_(abs_(x())),
+        abs_(negative(x())),
+        abs_(negative(arg(0, i8, 9))),
+        abs_(abs_(arg(0, u8, 9))),
+    )
 
 
 @example("algebra.divide_by_power_of_two")
@@ -239,7 +270,11 @@ def _() -> tuple[Node, ...]:
 @example("algebra.choice_is_known")
 def _() -> tuple[Node, ...]:
     true, false = (full(value, x().type.with_dtype(bool_)) for value in (True, False))
-    return where(less(x(), y()), x(), x()), where(true, x(), like(x(), 1)), where(false, like(x(), 1), x())
+    return (
+        where(less(x(), y()), x(), x()),
+        where(true, x(), like(x(), 1)),
+        where(false, like(x(), 1), x()),
+    )
 
 
 @example("algebra.choice_of_the_other")
@@ -270,7 +305,12 @@ def _() -> tuple[Node, ...]:
 @example("algebra.neutral_truth")
 def _() -> tuple[Node, ...]:
     true, false = like(t(), True), like(t(), False)
-    return logical_and(t(), true), logical_and(true, t()), logical_or(t(), false), logical_or(false, t())
+    return (
+        logical_and(t(), true),
+        logical_and(true, t()),
+        logical_or(t(), false),
+        logical_or(false, t()),
+    )
 
 
 @example("algebra.and_false")
@@ -299,23 +339,31 @@ def _() -> tuple[Node, ...]:
     )
 
 
-# -- fold -------------------------------------------------------------------------------------------------------------
+# -- fold ------------------------------------------------------------------------------------------
 
 
 @example("fold.one_value_is_broadcast")
 def _() -> tuple[Node, ...]:
-    return (add(x(), make_constant(np.full((2, 3), 2, np.float32))), make_constant(np.full(5, np.nan, np.float16)))
+    return (
+        add(x(), make_constant(np.full((2, 3), 2, np.float32))),
+        make_constant(np.full(5, np.nan, np.float16)),
+    )
 
 
 @example("fold.same_bytes")
 def _() -> tuple[Node, ...]:
-    return (multiply(x(3, 2), reshape(make_constant(np.arange(6, dtype=np.float32)), shape=(3, 2))),)
+    return (
+        multiply(x(3, 2), reshape(make_constant(np.arange(6, dtype=np.float32)), shape=(3, 2))),
+    )
 
 
 @example("fold.compute_now")
 def _() -> tuple[Node, ...]:
     weights = make_constant(np.arange(6, dtype=np.float32).reshape(2, 3))
-    table, where_ = make_constant(np.array([10, 20, 30], np.int32)), make_constant(np.array([2, 0], np.int32))
+    table, where_ = (
+        make_constant(np.array([10, 20, 30], np.int32)),
+        make_constant(np.array([2, 0], np.int32)),
+    )
     return (
         add(x(3, 2), transpose(weights, perm=(1, 0))),
         multiply(weights, like(weights, 3)),

@@ -1,4 +1,5 @@
-"""Rounds: `unroll=n` gives n steps a trip of the loop, the rest after them, and the bits of one step a trip."""
+"""Rounds: `unroll=n` gives n steps a trip of the loop, the rest after them, and the bits of one
+step a trip."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from tetrad.schedule.nodes import Launch, Repeat
 
 rng = np.random.default_rng(5)
 MATRIX = (rng.standard_normal((6, 6)) * 0.4).astype(np.float32)
-START, XS = rng.standard_normal(6).astype(np.float32), rng.standard_normal((7, 6)).astype(np.float32)
+START, XS = (
+    rng.standard_normal(6).astype(np.float32),
+    rng.standard_normal((7, 6)).astype(np.float32),
+)
 
 
 def elements(c: Any, x: Any) -> Any:
@@ -51,7 +55,9 @@ def loop(body: Callable[[Any, Any], Any], unroll: int, **settings: Any) -> Any:
 
 
 def loss(run: Any) -> Any:
-    return lambda c, xs: sum(td.sum(td.astype(leaf, td.float32) ** 2) for leaf in td.tree.flatten(run(c, xs))[0])
+    return lambda c, xs: sum(
+        td.sum(td.astype(leaf, td.float32) ** 2) for leaf in td.tree.flatten(run(c, xs))[0]
+    )
 
 
 def bits(tree: Any) -> list[bytes]:
@@ -74,7 +80,9 @@ def test_rounds_have_the_bits_of_single_steps(body: Any, reverse: bool) -> None:
 @pytest.mark.parametrize("checkpoint", [None, "sqrt", ("binomial", 2)], ids=str)
 def test_rounds_of_derivatives(body: Any, checkpoint: Any) -> None:
     wanted, found = (
-        td.jit(td.value_and_grad(loss(loop(body, unroll, checkpoint=checkpoint)), argnums=(0, 1)))(START, XS)
+        td.jit(td.value_and_grad(loss(loop(body, unroll, checkpoint=checkpoint)), argnums=(0, 1)))(
+            START, XS
+        )
         for unroll in (1, 3)
     )
     assert bits(found) == bits(wanted)
@@ -106,7 +114,9 @@ def test_a_trip_has_so_many_steps() -> None:
 
 def test_rounds_of_any_length() -> None:
     n = td.Dim("n", max=8)
-    run = td.jit(lambda xs: td.scan(lambda c, x: (c * 0.5 + x, c), 0.0, xs, unroll=3), dims=({0: n},))
+    run = td.jit(
+        lambda xs: td.scan(lambda c, x: (c * 0.5 + x, c), 0.0, xs, unroll=3), dims=({0: n},)
+    )
     for count in range(1, 8):
         xs = XS[:count, 0]
         wanted = td.jit(lambda xs: td.scan(lambda c, x: (c * 0.5 + x, c), 0.0, xs))(xs)

@@ -1,4 +1,5 @@
-"""Which nodes share a kernel: what is computed at many indices gets memory, so that kernels stay small."""
+"""Which nodes share a kernel: what is computed at many indices gets memory, so that kernels stay
+small."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def test_kinds_of_groups(function: Program, kinds: list[str]) -> None:
 
 
 def test_halves_of_an_array_that_meet_again_do_not_double_the_code() -> None:
-    """A product is differentiated in pairs; read where it is needed, its last element would be computed 512 times."""
+    """A product is differentiated in pairs; read where it is needed, its last element would be
+    computed 512 times."""
     graph = td.trace(td.grad(td.prod))(td.Spec((512,)))
     programs = programs_of(Lowerer(current_target()).lower(optimise(graph)))
     assert 2 < len(programs) < 40
@@ -121,7 +123,9 @@ def test_no_kernel_holds_more_work_than_compiles_quickly(function: Program) -> N
         assert len(str(program)) < 150_000
 
 
-@pytest.mark.parametrize("function", [unrolled, row_after_row, before_a_sum, two_at_a_time], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [unrolled, row_after_row, before_a_sum, two_at_a_time], ids=lambda f: f.__name__
+)
 def test_the_cuts_change_nothing(function: Program) -> None:
     x = td.asarray(np.random.default_rng(1).random((8, 64), np.float32))
     np.testing.assert_allclose(td.jit(function)(x), function(x), rtol=2e-5)
@@ -177,7 +181,8 @@ def test_what_runs_together_is_asked_together() -> None:
 
 
 def crossed(x: td.Array) -> tuple[td.Array, td.Array]:
-    """The second product could end with what waits for the first, and the first with what waits for the second."""
+    """The second product could end with what waits for the first, and the first with what waits for
+    the second."""
     first = x @ x.mT
     turned = td.permute_dims(td.tanh(first) @ x, (1, 0))
     second = x @ (x + 1)

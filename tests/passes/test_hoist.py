@@ -47,12 +47,16 @@ def test_costly_work_on_constants_leaves_the_loop() -> None:
 
 
 def test_cheap_work_and_broadcasts_stay() -> None:
-    graph = td.trace(lambda w, c: td.scan(lambda c, _: (c + (w + 1), None), c, length=3))(numbers(), numbers(4))
+    graph = td.trace(lambda w, c: td.scan(lambda c, _: (c + (w + 1), None), c, length=3))(
+        numbers(), numbers(4)
+    )
     assert hoist(graph, simplify.apply) is graph
 
 
 def test_a_matrix_is_turned_around_once() -> None:
-    better = check(lambda w, c: td.scan(lambda c, _: (w @ c, None), c, length=3)[0], numbers(4, 4), numbers(4))
+    better = check(
+        lambda w, c: td.scan(lambda c, _: (w @ c, None), c, length=3)[0], numbers(4, 4), numbers(4)
+    )
     assert "transpose" in names(better)
     assert "transpose" not in names(loop_in(better).param("body"))
 
@@ -74,7 +78,9 @@ def test_while_loops_and_loops_inside_loops() -> None:
 
 
 def test_moved_nodes_keep_the_users_line() -> None:
-    better = check(lambda w, c: td.scan(lambda c, _: (w @ c, None), c, length=3)[0], numbers(4, 4), numbers(4))
+    better = check(
+        lambda w, c: td.scan(lambda c, _: (w @ c, None), c, length=3)[0], numbers(4, 4), numbers(4)
+    )
     (turned,) = [node for node in better.nodes() if node.op.name == "transpose"]
     assert turned.source is not None and turned.source.file.endswith("test_hoist.py")
 
@@ -95,7 +101,9 @@ def test_a_carry_that_is_handed_on_is_a_constant() -> None:
 
 def test_a_carry_of_a_while_loop_that_is_handed_on_is_a_constant() -> None:
     def f(limit: Any, x: Any) -> Any:
-        return td.while_loop(lambda s: td.sum(s[1]) < s[0], lambda s: (s[0], s[1] * 2 + s[0]), (limit, x))
+        return td.while_loop(
+            lambda s: td.sum(s[1]) < s[0], lambda s: (s[0], s[1] * 2 + s[0]), (limit, x)
+        )
 
     better = check(f, np.float64(100), np.ones(3))
     loop = loop_in(better)
@@ -109,5 +117,7 @@ def test_what_may_fail_stays_in_a_loop_that_may_not_run() -> None:
         return td.scan(lambda c, _: (c + td.sum(td.take(table, i)), None), picked, length=2)[0]
 
     better = check(f, numbers(6), np.array([0, 2]), np.ones(2))
-    bodies = [node.param("body") for node in better.nodes() if node.op.name in ("while_loop", "scan")]
+    bodies = [
+        node.param("body") for node in better.nodes() if node.op.name in ("while_loop", "scan")
+    ]
     assert ["gather" in names(body) for body in bodies] == [True, False]

@@ -66,7 +66,11 @@ def test_a_donated_array_is_changed_where_it_lies() -> None:
 def test_what_others_still_need_is_copied_first() -> None:
     def twice(keys: Array, rows: Array) -> tuple[Array, Array, Array]:
         zero = np.int32(0)
-        return put_cache(keys, rows, zero, SLOT, POSITION), put_cache(keys, -rows, zero, SLOT, POSITION), keys
+        return (
+            put_cache(keys, rows, zero, SLOT, POSITION),
+            put_cache(keys, -rows, zero, SLOT, POSITION),
+            keys,
+        )
 
     first, second, old = (np.asarray(a) for a in td.jit(twice)(caches()[0], ROWS))
     np.testing.assert_array_equal(first, -second)
@@ -77,7 +81,10 @@ def test_a_constant_and_a_reshaped_array_can_be_updated() -> None:
     _, values = caches()
     inside = td.jit(lambda rows: put_cache(td.asarray(values), rows, np.int32(1), SLOT, POSITION))
     flat = td.jit(
-        lambda v, rows: (put_cache(td.reshape(v, values.shape), rows, np.int32(1), SLOT, POSITION), v.sum()),
+        lambda v, rows: (
+            put_cache(td.reshape(v, values.shape), rows, np.int32(1), SLOT, POSITION),
+            v.sum(),
+        ),
         donate_argnums=0,
     )
     want = values.copy()
@@ -94,7 +101,9 @@ def test_an_update_can_be_reshaped_for_others() -> None:
     want[-1, ::2] = np.maximum(want[-1, ::2], 44.5)
     np.testing.assert_array_equal(np.asarray(changed), want)
 
-    solved = td.jit(lambda a, b: td.linalg.solve(a, td.zeros(6).at[1:-1].set(b)))(td.eye(6), td.ones(4))
+    solved = td.jit(lambda a, b: td.linalg.solve(a, td.zeros(6).at[1:-1].set(b)))(
+        td.eye(6), td.ones(4)
+    )
     np.testing.assert_array_equal(np.asarray(solved), [0, 1, 1, 1, 1, 0])
 
 
@@ -122,13 +131,18 @@ def test_a_cache_of_eight_bits_holds_codes_and_scales(is_interleaved: bool) -> N
     for found, want in zip((codes, scales), both(*map(td.asarray, given)), strict=True):
         np.testing.assert_array_equal(found, np.asarray(want))
     for t, (s, p) in enumerate(zip(SLOT, POSITION, strict=True)):
-        at = (1, s, slice(None), p // 16, slice(None), p % 16) if is_interleaved else (1, s, slice(None), p)
+        at = (
+            (1, s, slice(None), p // 16, slice(None), p % 16)
+            if is_interleaved
+            else (1, s, slice(None), p)
+        )
         back = codes[at].astype(np.float32) * np.repeat(scales[at].astype(np.float32), 32, axis=-1)
         assert np.abs(back - rows[t]).max() < np.abs(rows[t]).max() / 200
 
 
 def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
-    """In every step a row of the carried buffer is computed from another one; the buffer itself is never copied."""
+    """In every step a row of the carried buffer is computed from another one; the buffer itself is
+    never copied."""
 
     def fill(rows: Array) -> Array:
         def step(rows: Array, i: Array) -> tuple[Array, None]:
@@ -141,7 +155,11 @@ def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
     (loop,) = program.lowered.steps
     assert isinstance(loop, Repeat)
     assert loop.outputs[0] is loop.inputs[0]  # where it lay
-    assert not any(slot.kind == "temp" and slot.type.size == 40 for step in loop.body.steps for slot in step.writes)
+    assert not any(
+        slot.kind == "temp" and slot.type.size == 40
+        for step in loop.body.steps
+        for slot in step.writes
+    )
     want = np.repeat(2.0 ** np.arange(8) - 1, 5).reshape(8, 5)
     np.testing.assert_array_equal(np.asarray(td.jit(fill)(td.zeros((8, 5)))), want)
 
@@ -168,13 +186,16 @@ def test_loops_keep_what_they_must_not_change() -> None:
     def f(x: Array, y: Array) -> tuple[Array, ...]:
         def step(c: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
             a, b = c
-            return (dynamic_update_slice(b, td.ones(1), td.asarray([0])), a + 1), dynamic_update_slice(
-                x, a[:1], td.asarray([3])
-            )
+            return (
+                dynamic_update_slice(b, td.ones(1), td.asarray([0])),
+                a + 1,
+            ), dynamic_update_slice(x, a[:1], td.asarray([3]))
 
         (a, b), rows = td.scan(step, (x, y), length=3)
         picked = td.switch(
-            1, [lambda v: (v, v), lambda v: (dynamic_update_slice(v, td.ones(1), td.asarray([0])), v)], x
+            1,
+            [lambda v: (v, v), lambda v: (dynamic_update_slice(v, td.ones(1), td.asarray([0])), v)],
+            x,
         )
         return a, b, rows, *picked, x
 

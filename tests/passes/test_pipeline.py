@@ -1,4 +1,5 @@
-"""passes.pipeline: the whole list keeps the meaning, comes to rest, shares nested graphs, and can be watched."""
+"""passes.pipeline: the whole list keeps the meaning, comes to rest, shares nested graphs, and can
+be watched."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ def verify_between_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRAD_CHECK", "1")
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(graph=graphs(), seed=st.integers(0, 3))
 def test_random_graphs_keep_their_meaning(graph: Graph, seed: int) -> None:
     after = optimise(graph)
@@ -106,7 +110,9 @@ def test_nothing_is_printed_unasked(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_show_graph_and_passes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_graph_and_passes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TETRAD_SHOW", "graph,passes")
     optimise(scaled(5))
     printed = capsys.readouterr().err
@@ -116,7 +122,9 @@ def test_show_graph_and_passes(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 
 @pytest.mark.parametrize("name", [step.name for step in PIPELINE])
-def test_show_one_pass(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_one_pass(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TETRAD_SHOW", f"passes:{name}")
     optimise(close(arg(0, f32, 4), name="same"))
     assert capsys.readouterr().err == f"pass {name}: graph same: nothing to do\n"

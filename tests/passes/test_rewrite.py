@@ -1,4 +1,5 @@
-"""passes.rewrite: patterns match what they say, rules run to rest, and what never rests is named."""
+"""passes.rewrite: patterns match what they say, rules run to rest, and what never rests is
+named."""
 
 from __future__ import annotations
 
@@ -111,7 +112,9 @@ def test_every_place_is_rewritten_and_logged() -> None:
     after = swap_add().apply(close(add(add(a, b), negative(add(b, a)))), trace)
     assert count(after, add) == 0
     assert [f.rule.name for f in trace.fired] == ["swap.to_multiply"] * 3
-    assert str(trace.fired[0]).startswith("swap.to_multiply: add f32[7,11] -> multiply   # test_rewrite.py:")
+    assert str(trace.fired[0]).startswith(
+        "swap.to_multiply: add f32[7,11] -> multiply   # test_rewrite.py:"
+    )
 
 
 def test_a_node_can_be_rewritten_alone() -> None:

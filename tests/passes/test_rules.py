@@ -1,4 +1,5 @@
-"""passes.layout, passes.algebra, passes.fold: every rule fires on its examples, keeps the meaning, and is on file."""
+"""passes.layout, passes.algebra, passes.fold: every rule fires on its examples, keeps the meaning,
+and is on file."""
 
 from __future__ import annotations
 
@@ -10,7 +11,19 @@ import pytest
 
 from tests.graph.graphs import arg, assert_same_result, close, count, random_inputs
 from tests.passes.examples import DIMS, EXAMPLES
-from tetrad.core.dtypes import ARRAY_DTYPES, COMPILED_DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, u8
+from tetrad.core.dtypes import (
+    ARRAY_DTYPES,
+    COMPILED_DTYPES,
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    u8,
+)
 from tetrad.graph.build import constant, make_constant
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
@@ -53,7 +66,9 @@ def test_every_rule_says_what_it_does() -> None:
     assert [name for name, rule in RULES.items() if " -> " not in rule.sentence] == []
 
 
-@pytest.mark.parametrize(("rule", "before"), CASES, ids=[f"{r.name}-{i}" for i, (r, _) in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("rule", "before"), CASES, ids=[f"{r.name}-{i}" for i, (r, _) in enumerate(CASES)]
+)
 def test_the_rule_fires_and_keeps_the_meaning(rule: Rule, before: Graph) -> None:
     trace = Trace()
     after = only(rule).apply(before, trace)
@@ -64,7 +79,9 @@ def test_the_rule_fires_and_keeps_the_meaning(rule: Rule, before: Graph) -> None
             assert_same_result(before, after, seed, DIMS)
 
 
-@pytest.mark.parametrize(("rule", "before"), CASES, ids=[f"{r.name}-{i}" for i, (r, _) in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("rule", "before"), CASES, ids=[f"{r.name}-{i}" for i, (r, _) in enumerate(CASES)]
+)
 def test_all_rules_together_do_no_more_work(rule: Rule, before: Graph) -> None:
     after = simplify.apply(before)
     work = [sum(n.op.kind in ("elementwise", "reduce") for n in g.nodes()) for g in (before, after)]
@@ -93,10 +110,13 @@ def test_the_square_is_within_the_error_of_pow() -> None:
         values = [rng.standard_normal(1000).astype(dtype.np)]
         old, new = evaluate(before, values)[0], evaluate(algebra.apply(before), values)[0]
         assert count(algebra.apply(before), pow_) == 0
-        assert np.abs(old.view(f"i{dtype.nbytes}") - new.view(f"i{dtype.nbytes}")).max() <= pow_.ulps[dtype]
+        assert (
+            np.abs(old.view(f"i{dtype.nbytes}") - new.view(f"i{dtype.nbytes}")).max()
+            <= pow_.ulps[dtype]
+        )
 
 
-# -- what must stay ---------------------------------------------------------------------------------------------------
+# -- what must stay --------------------------------------------------------------------------------
 
 
 def untouched() -> list[Node]:
@@ -125,7 +145,8 @@ def untouched() -> list[Node]:
         cast(cast(n, dtype=f32), dtype=i32),  # f32 holds no 2**24 + 1
         cast(cast(arg(0, i8, 4), dtype=f32), dtype=u8),  # saturates; i8 to u8 wraps
         cast(cast(x, dtype=i32), dtype=f32),
-        exp(make_constant(np.array([1, 2], np.float32))),  # not exact: compiled code must say what it gives
+        # not exact: compiled code must say what it gives
+        exp(make_constant(np.array([1, 2], np.float32))),
         reduce_sum(make_constant(np.array([1, 2], np.float32)), axes=(0,)),
         matmul(*(make_constant(np.eye(2, dtype=np.float32)) for _ in range(2))),
     ]
@@ -138,11 +159,12 @@ def test_what_would_change_a_bit_stays(node: Node) -> None:
     assert trace.fired == []
 
 
-# -- casts ------------------------------------------------------------------------------------------------------------
+# -- casts -----------------------------------------------------------------------------------------
 
 
 def test_holds_agrees_with_numpy() -> None:
-    """np.can_cast in safe mode allows int64 to float64 and the like; for the rest it is an oracle."""
+    """np.can_cast in safe mode allows int64 to float64 and the like; for the rest it is an
+    oracle."""
     for narrow in ARRAY_DTYPES:
         for wide in ARRAY_DTYPES:
             if narrow.is_integer and wide.real.is_float:
@@ -165,13 +187,15 @@ def test_floats_hold_integers_when_the_extremes_survive(narrow: DType, wide: DTy
 @pytest.mark.parametrize("given", COMPILED_DTYPES, ids=str)
 def test_all_chains_of_two_casts(given: DType) -> None:
     for via, dtype in itertools.product(COMPILED_DTYPES, COMPILED_DTYPES):
-        if not all(b.is_complex or b is bool_ for a, b in ((given, via), (via, dtype)) if a.is_complex):
+        if not all(
+            b.is_complex or b is bool_ for a, b in ((given, via), (via, dtype)) if a.is_complex
+        ):
             continue  # an error
         before = close(cast(cast(arg(0, given, 60), dtype=via), dtype=dtype))
         assert_same_result(before, algebra.apply(before), seed=1)
 
 
-# -- folding ----------------------------------------------------------------------------------------------------------
+# -- folding ---------------------------------------------------------------------------------------
 
 
 def test_broadcasts_of_constants_take_no_memory() -> None:

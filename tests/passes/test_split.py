@@ -39,7 +39,11 @@ def assert_split(graph: Graph) -> Graph:
 
 
 def test_every_op_on_complex_numbers_has_a_rule_or_a_generator_of_its_own() -> None:
-    takes = [o for o in REGISTRY.values() if o.kind in ("elementwise", "movement", "reduce") and c64 in o.dtypes]
+    takes = [
+        o
+        for o in REGISTRY.values()
+        if o.kind in ("elementwise", "movement", "reduce") and c64 in o.dtypes
+    ]
     assert [o.name for o in takes if o.split_rule is None] == []
 
 
@@ -50,7 +54,9 @@ def test_a_program_without_complex_numbers_stays() -> None:
 
 @pytest.mark.parametrize("dtype", [c64, c128], ids=str)
 def test_a_chain_is_one_kernel(dtype: object) -> None:
-    graph = td.trace(lambda z, w: td.exp(z * w) / (z + 1j) + td.conj(w))(*(td.Spec((9, 20), dtype) for _ in range(2)))
+    graph = td.trace(lambda z, w: td.exp(z * w) / (z + 1j) + td.conj(w))(
+        *(td.Spec((9, 20), dtype) for _ in range(2))
+    )
     assert_split(graph)
     compiled = compile_graph(graph)
     assert len(programs_of(compiled.lowered)) == 1
@@ -67,7 +73,9 @@ def test_the_meaning_stays_exactly() -> None:
     arrays = [random_array(rng, c64, shape, special=0.3) for shape in ((4, 5), (5, 4))]
     before = evaluate(graph, arrays)
     for after in (assert_split(graph), optimise(graph)):
-        assert [difference(a, b) for a, b in zip(evaluate(after, arrays), before, strict=True)] == [None] * 3
+        assert [difference(a, b) for a, b in zip(evaluate(after, arrays), before, strict=True)] == [
+            None
+        ] * 3
 
 
 def test_parts_of_what_was_joined() -> None:
@@ -115,14 +123,21 @@ def test_donated_memory_is_used_again(dtype: str) -> None:
 def test_constants(count: int) -> None:
     held = (np.arange(count) * (1 - 2j)).astype(np.complex64)
     assert np.array_equal(np.asarray(td.jit(lambda x: x * held)(np.ones(count, np.float32))), held)
-    assert np.array_equal(np.asarray(td.jit(lambda x: (x, td.full((count,), 2j)))(1.0)[1]), np.full(count, 2j))
+    assert np.array_equal(
+        np.asarray(td.jit(lambda x: (x, td.full((count,), 2j)))(1.0)[1]), np.full(count, 2j)
+    )
 
 
 def test_loops_and_branches_carry_complex_numbers() -> None:
     z = td.asarray([1 + 2j, 3 - 4j])
     total, steps = td.jit(lambda z: td.scan(lambda c, t: (c * t, c + t), td.asarray(1 + 0j), z))(z)
     assert (total.item(), steps.tolist()) == (11 + 2j, [2 + 2j, 4 - 2j])
-    grown = td.jit(lambda z: td.while_loop(lambda c: td.abs(c) < 10, lambda c: c * 2j, z))(td.asarray(1 + 1j))
+    grown = td.jit(lambda z: td.while_loop(lambda c: td.abs(c) < 10, lambda c: c * 2j, z))(
+        td.asarray(1 + 1j)
+    )
     assert grown.item() == 8 - 8j
     chosen = td.jit(lambda p, z: td.cond(p, lambda z: z * 2, td.conj, z))
-    assert chosen(True, z).tolist() == [2 + 4j, 6 - 8j] and chosen(False, z).tolist() == [1 - 2j, 3 + 4j]
+    assert chosen(True, z).tolist() == [2 + 4j, 6 - 8j] and chosen(False, z).tolist() == [
+        1 - 2j,
+        3 + 4j,
+    ]

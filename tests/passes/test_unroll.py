@@ -1,4 +1,5 @@
-"""Unrolling: the same results, step by step, and no loop left; fewer steps than there are keep the loop."""
+"""Unrolling: the same results, step by step, and no loop left; fewer steps than there are keep the
+loop."""
 
 from __future__ import annotations
 
@@ -37,11 +38,16 @@ def test_unrolled_steps_have_the_bits_of_the_loop(reverse: bool, length: int) ->
     wanted, _ = td.tree.flatten(td.jit(loop(1, reverse, length))(C, XS))
     for unroll in (length, 100, True):
         found, _ = td.tree.flatten(td.jit(loop(unroll, reverse, length))(C, XS))
-        assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(found, wanted, strict=True))
+        assert all(
+            np.asarray(a).tobytes() == np.asarray(b).tobytes()
+            for a, b in zip(found, wanted, strict=True)
+        )
 
 
 def test_only_a_whole_loop_is_unrolled() -> None:
-    loops = [names(optimise(td.trace(loop(unroll))(C, XS))).count("scan") for unroll in (1, 4, 5, True)]
+    loops = [
+        names(optimise(td.trace(loop(unroll))(C, XS))).count("scan") for unroll in (1, 4, 5, True)
+    ]
     assert loops == [1, 1, 0, 0]
     steps = compile_graph(td.trace(loop(True))(C, XS)).lowered.steps
     assert not any(step.name.startswith("scan") for step in steps)
@@ -52,7 +58,9 @@ def test_loops_without_steps_or_of_any_length_stay() -> None:
     assert final[0].tolist() == C.tolist() and ys["c"].shape == (0, 2)
     n = td.Dim("n", max=8)
     run = td.jit(lambda xs: td.scan(lambda c, x: (c + x, c), 0.0, xs, unroll=3), dims=({0: n},))
-    assert run(np.float32([1, 2, 3]))[0].item() == 6 and run(np.float32([1, 2, 3, 4]))[0].item() == 10
+    assert (
+        run(np.float32([1, 2, 3]))[0].item() == 6 and run(np.float32([1, 2, 3, 4]))[0].item() == 10
+    )
 
 
 def test_derivatives_and_inner_loops_are_unrolled_too() -> None:
@@ -67,5 +75,7 @@ def test_derivatives_and_inner_loops_are_unrolled_too() -> None:
 
     graph = optimise(td.trace(td.grad(lambda c: nested(c, True)))(td.asarray(0.3)))
     assert "scan" not in names(graph)
-    found, wanted = (td.jit(td.grad(lambda c, u=u: nested(c, u)))(td.asarray(0.3)) for u in (True, 1))
+    found, wanted = (
+        td.jit(td.grad(lambda c, u=u: nested(c, u)))(td.asarray(0.3)) for u in (True, 1)
+    )
     assert found.item() == wanted.item()

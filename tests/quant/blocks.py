@@ -61,7 +61,9 @@ def gguf_unpack(packed: U8, format: Format) -> F32:
 
 def gguf_pack(x: F32, format: Format) -> U8:
     with np.errstate(all="ignore"):
-        return gguf.quants.quantize(x, gguf.GGMLQuantizationType[format.name.upper()]).view(np.uint8)
+        return gguf.quants.quantize(x, gguf.GGMLQuantizationType[format.name.upper()]).view(
+            np.uint8
+        )
 
 
 def assert_same_bits(got: F32, want: F32) -> None:

@@ -40,7 +40,10 @@ def test_bits_are_shifted_to_their_place_in_the_code() -> None:
 def test_six_bit_pairs_are_those_of_the_layout(data: bytes) -> None:
     q = list(data)
     low = [(q[s] & 63, q[s + 4] & 63) for s in range(4)]
-    high = [((q[s + 4] & 15) | (q[s - 4] >> 6) << 4, q[s + 4] >> 4 | (q[s] >> 6) << 4) for s in range(4, 8)]
+    high = [
+        ((q[s + 4] & 15) | (q[s - 4] >> 6) << 4, q[s + 4] >> 4 | (q[s] >> 6) << 4)
+        for s in range(4, 8)
+    ]
     pairs = SixBitPairs(2)
     levels = pairs.read(np.frombuffer(b"xx" + data, np.uint8)[None])
     assert list(zip(levels[0, :8].tolist(), levels[0, 8:].tolist(), strict=True)) == low + high

@@ -17,7 +17,22 @@ from tetrad.quant.format import CHUNK
 
 EVERY = pytest.mark.parametrize("format", formats.values(), ids=lambda f: f.name)
 INTEGERS = pytest.mark.parametrize("format", INTEGER, ids=lambda f: f.name)
-NAMES = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q8_k", "f16", "bf16", "f32"}
+NAMES = {
+    "q4_0",
+    "q4_1",
+    "q5_0",
+    "q5_1",
+    "q8_0",
+    "q2_k",
+    "q3_k",
+    "q4_k",
+    "q5_k",
+    "q6_k",
+    "q8_k",
+    "f16",
+    "bf16",
+    "f32",
+}
 NAMES |= {"iq4_nl", "iq4_xs", "mxfp4"}
 
 
@@ -92,10 +107,14 @@ def test_numbers_of_any_kind_are_packed_as_f32(format: Format, dtype: Any) -> No
     np.testing.assert_array_equal(format.pack(x), format.pack(x.astype(np.float32)))
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)])
+@pytest.mark.parametrize(
+    "kind", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)]
+)
 def test_any_buffer_is_unpacked(kind: Callable[[bytes], Any]) -> None:
     data = tame(random_blocks(formats["q4_0"], 6), formats["q4_0"]).tobytes()
-    np.testing.assert_array_equal(unpack(kind(data), "q4_0", (2, 3, 32)).ravel(), unpack(data, "q4_0", [192]))
+    np.testing.assert_array_equal(
+        unpack(kind(data), "q4_0", (2, 3, 32)).ravel(), unpack(data, "q4_0", [192])
+    )
 
 
 ZERO = np.zeros(256, np.float32)
@@ -104,22 +123,51 @@ ERRORS: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (
         lambda: format_named("iq2_xxs"),
         UnsupportedError,
-        "unknown block format 'iq2_xxs'(.|\n)*known formats: bf16, f16, f32, iq4_nl, iq4_xs, mxfp4, q2_k",
+        "unknown block format 'iq2_xxs'(.|\n"
+        ")*known formats: bf16, f16, f32, iq4_nl, iq4_xs, mxfp4, q2_k",
     ),
     (lambda: format_named("Q4_K"), UnsupportedError, "unknown block format 'Q4_K'"),
     (lambda: pack(ZERO, ""), UnsupportedError, "unknown block format ''"),
-    (lambda: pack(ZERO[:100], "q4_k"), ShapeError, r"q4_k: rows of whole blocks of 256 elements .* shape \[100\]"),
-    (lambda: pack(ZERO.reshape(8, 32), "q6_k"), ShapeError, r"shape \[8, 32\](.|\n)*multiple of 256"),
+    (
+        lambda: pack(ZERO[:100], "q4_k"),
+        ShapeError,
+        r"q4_k: rows of whole blocks of 256 elements .* shape \[100\]",
+    ),
+    (
+        lambda: pack(ZERO.reshape(8, 32), "q6_k"),
+        ShapeError,
+        r"shape \[8, 32\](.|\n)*multiple of 256",
+    ),
     (lambda: pack(np.float32(1), "f32"), ShapeError, r"f32: .* shape \[\]"),
     (lambda: pack(ZERO.astype(bool), "q4_0"), DtypeError, "q4_0: numbers expected, got bool"),
-    (lambda: pack(ZERO.astype(complex), "q4_0"), DtypeError, "q4_0: numbers expected, got complex128"),
+    (
+        lambda: pack(ZERO.astype(complex), "q4_0"),
+        DtypeError,
+        "q4_0: numbers expected, got complex128",
+    ),
     (lambda: pack(["a"] * 32, "q4_0"), DtypeError, "no dtype for"),
-    (lambda: unpack(bytes(143), "q4_k", (1, 256)), ShapeError, r"shape \[1, 256\] takes 144 bytes, got 143"),
-    (lambda: unpack(bytes(145), "q4_k", (256,)), ShapeError, "takes 144 bytes, got 145(.|\n)*144 bytes hold 256"),
-    (lambda: unpack(bytes(144), "q4_k", (4, 64)), ShapeError, r"q4_k: .*blocks of 256 elements .* \[4, 64\]"),
+    (
+        lambda: unpack(bytes(143), "q4_k", (1, 256)),
+        ShapeError,
+        r"shape \[1, 256\] takes 144 bytes, got 143",
+    ),
+    (
+        lambda: unpack(bytes(145), "q4_k", (256,)),
+        ShapeError,
+        "takes 144 bytes, got 145(.|\n)*144 bytes hold 256",
+    ),
+    (
+        lambda: unpack(bytes(144), "q4_k", (4, 64)),
+        ShapeError,
+        r"q4_k: .*blocks of 256 elements .* \[4, 64\]",
+    ),
     (lambda: unpack(bytes(144), "q4_k", ()), ShapeError, r"shape \[\]"),
     (lambda: unpack(bytes(144), "q4_k", (-1, -256)), ShapeError, r"\[-1, -256\]"),
-    (lambda: formats["q4_k"].unpack(U8S[1:]), ShapeError, r"q4_k: .*blocks of 144 bytes .* \[143\](.|\n)*cut short"),
+    (
+        lambda: formats["q4_k"].unpack(U8S[1:]),
+        ShapeError,
+        r"q4_k: .*blocks of 144 bytes .* \[143\](.|\n)*cut short",
+    ),
     (lambda: formats["q4_k"].codes(U8S.reshape(2, 72)), ShapeError, r"shape \[2, 72\]"),
     (lambda: formats["q4_k"].scales(U8S[0]), ShapeError, r"shape \[\]"),
     (lambda: formats["q4_k"].mins(U8S.view(np.int8)), DtypeError, "packed bytes are u8, got int8"),
@@ -127,7 +175,9 @@ ERRORS: list[tuple[Callable[[], Any], type[TetradError], str]] = [
 
 
 @pytest.mark.parametrize(("run", "error", "text"), ERRORS, ids=range(len(ERRORS)))
-def test_what_does_not_fit_is_refused(run: Callable[[], Any], error: type[TetradError], text: str) -> None:
+def test_what_does_not_fit_is_refused(
+    run: Callable[[], Any], error: type[TetradError], text: str
+) -> None:
     with pytest.raises(error, match=text):
         run()
 
@@ -157,7 +207,9 @@ def test_numbers_too_large_are_refused(format: Format) -> None:
     elif format.name == "mxfp4":  # so is that of its powers of two, and codes have one bit more
         assert quant.unpack(format.pack(x), format.name, x.shape)[1, 7] == -12 * 2.0**124
     else:
-        with pytest.raises(DtypeError, match=rf"{format.name}: numbers as large as 3.3e\+38 do not fit"):
+        with pytest.raises(
+            DtypeError, match=rf"{format.name}: numbers as large as 3.3e\+38 do not fit"
+        ):
             format.pack(x)
 
 

@@ -1,4 +1,5 @@
-"""The interleaved layout: every bit of a file is found where docs/layouts.md draws it, and padding is empty."""
+"""The interleaved layout: every bit of a file is found where docs/layouts.md draws it, and padding
+is empty."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ class Drawn:
 def test_codes_lie_where_they_are_drawn(lanes: Lanes) -> None:
     rows, supers = 19, 2
     packed = packed_rows(lanes, rows, supers)
-    laid, codes = lanes.interleave(packed), lanes.format.codes(packed) ^ np.uint8(lanes.format.flip)  # of the file
+    # of the file
+    laid, codes = lanes.interleave(packed), lanes.format.codes(packed) ^ np.uint8(lanes.format.flip)
     for row in range(rows):
         drawn = Drawn(lanes, laid, row, supers)
         assert [drawn.code(column) for column in range(codes.shape[1])] == codes[row].tolist()
@@ -96,7 +98,9 @@ def test_scales_and_mins_lie_where_they_are_drawn(lanes: Lanes) -> None:
             drawn = Drawn(lanes, laid, row, supers)
             for side, values in enumerate(sides):
                 columns = range(0, supers * lanes.format.block, lanes.format.sub_block)
-                np.testing.assert_array_equal([drawn.factor(column, side) for column in columns], values[row])
+                np.testing.assert_array_equal(
+                    [drawn.factor(column, side) for column in columns], values[row]
+                )
 
 
 @EVERY
@@ -104,7 +108,9 @@ def test_what_nobody_reads_is_kept(lanes: Lanes) -> None:
     packed, (start, size) = packed_rows(lanes, 18, 2), lanes.format.rest
     laid = lanes.interleave(packed)
     for row in range(18):
-        np.testing.assert_array_equal(Drawn(lanes, laid, row, 2).rest(), packed[row, start : start + size])
+        np.testing.assert_array_equal(
+            Drawn(lanes, laid, row, 2).rest(), packed[row, start : start + size]
+        )
     np.testing.assert_array_equal(separate(lanes, laid, 18), packed)
 
 
@@ -122,7 +128,9 @@ def test_what_nobody_reads_is_kept(lanes: Lanes) -> None:
         ({"table": (200,) * 16}, "a code book has an entry"),
     ],
 )
-def test_formats_that_kernels_could_not_read_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_formats_that_kernels_could_not_read_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UnsupportedError, match=message):
         register(replace(formats["iq4_nl"], name="wrong", number=1000, **changes))
     assert "wrong" not in formats and "wrong" not in LANES
@@ -137,11 +145,15 @@ def test_a_name_or_a_number_is_that_of_one_format() -> None:
 @EVERY
 @settings(max_examples=20, deadline=None)
 @given(rows=st.integers(1, 40), blocks=st.integers(1, 3), seed=st.integers(0, 99))
-def test_a_row_does_not_depend_on_its_neighbours(lanes: Lanes, rows: int, blocks: int, seed: int) -> None:
+def test_a_row_does_not_depend_on_its_neighbours(
+    lanes: Lanes, rows: int, blocks: int, seed: int
+) -> None:
     packed = packed_rows(lanes, rows, blocks, seed)
     laid = lanes.interleave(packed)
     for first in range(0, rows, ROWS):
-        np.testing.assert_array_equal(laid[first : first + ROWS], lanes.interleave(packed[first : first + ROWS]))
+        np.testing.assert_array_equal(
+            laid[first : first + ROWS], lanes.interleave(packed[first : first + ROWS])
+        )
 
 
 @EVERY

@@ -24,7 +24,8 @@ def best_step(x: F32, half: int) -> float:
     return float(((codes * steps - x) ** 2).sum(axis=1).min())
 
 
-# Beside the best sum of squares: 7 % for the search alone (scales of 12 bits cost nothing), 12 % with scales rounded.
+# Beside the best sum of squares: 7 % for the search alone (scales of 12 bits cost nothing), 12 %
+# with scales rounded.
 FINE, ROUNDED = 1.07, 1.12
 LINES = [(16, 3, 15, ROUNDED), (32, 15, 63, ROUNDED), (32, 31, 63, ROUNDED)]
 LINES += [(size, top, 4095, FINE) for size, top, _, _ in LINES]
@@ -47,7 +48,9 @@ def test_steps_are_near_the_best(half: int, scale_half: int, allowed: float) -> 
     x = np.random.default_rng(0).standard_normal((4, 256)).astype(np.float32)
     with np.errstate(all="ignore"):
         fit, codes = fit_signed(x, 16, half, scale_half)
-    numbers = (codes.reshape(4, -1, 16).astype(np.float32) - half) * (fit.factor * fit.scales)[..., None]
+    numbers = (codes.reshape(4, -1, 16).astype(np.float32) - half) * (fit.factor * fit.scales)[
+        ..., None
+    ]
     error = ((numbers.reshape(4, 256) - x) ** 2).sum()
     assert error <= allowed * sum(best_step(group, half) for group in x.reshape(-1, 16))
 
@@ -57,7 +60,9 @@ def test_scales_and_codes_stay_in_their_ranges() -> None:
     with np.errstate(all="ignore"):
         fit, codes = fit_with_mins(x, 32, 15, 63)
         signed, signed_codes = fit_signed(x, 16, 4, 32)
-    assert min(fit.scales.min(), fit.mins.min()) >= 0 and max(fit.scales.max(), fit.mins.max()) <= 63
+    assert (
+        min(fit.scales.min(), fit.mins.min()) >= 0 and max(fit.scales.max(), fit.mins.max()) <= 63
+    )
     assert codes.max() <= 15
     assert signed.scales.min() >= -32 and signed.scales.max() <= 31 and signed_codes.max() <= 7
 
@@ -69,9 +74,14 @@ def test_small_numbers_keep_what_scales_of_f16_can_hold(size: float) -> None:
     with np.errstate(all="ignore"):
         fit, codes = fit_with_mins(x, 32, 15, 63)
         signed, signed_codes = fit_signed(x, 16, 32, 128)
-    numbers = codes.reshape(16, 8, 32) * (fit.factor * fit.scales)[..., None] - (fit.min_factor * fit.mins)[..., None]
+    numbers = (
+        codes.reshape(16, 8, 32) * (fit.factor * fit.scales)[..., None]
+        - (fit.min_factor * fit.mins)[..., None]
+    )
     assert np.abs(numbers.reshape(x.shape) - x).max() <= 2 * size / 15 + 2**-24
-    numbers = (signed_codes.reshape(16, 16, 16) - np.float32(32)) * (signed.factor * signed.scales)[..., None]
+    numbers = (signed_codes.reshape(16, 16, 16) - np.float32(32)) * (signed.factor * signed.scales)[
+        ..., None
+    ]
     assert np.abs(numbers.reshape(x.shape) - x).max() <= 3 * size / 32 + 2**-24
 
 
@@ -89,9 +99,12 @@ def test_numbers_that_have_codes_come_back() -> None:
 
 @pytest.mark.parametrize(("half", "scale_half"), [(4, 32), (8, 128)])
 def test_signed_numbers_that_have_codes_come_back(half: int, scale_half: int) -> None:
-    """Every code, and both ends of the scales: the greatest code and the greatest scale are one less than the least."""
+    """Every code, and both ends of the scales: the greatest code and the greatest scale are one
+    less than the least."""
     codes = np.resize(np.arange(2 * half), (1, 16, 16)).astype(np.float32)
-    scales = np.resize(np.float32([-scale_half, scale_half - 1, 1 - scale_half, scale_half - 2]), 16)
+    scales = np.resize(
+        np.float32([-scale_half, scale_half - 1, 1 - scale_half, scale_half - 2]), 16
+    )
     x = ((codes - half) * scales[None, :, None] / 64).reshape(1, 256)
     with np.errstate(all="ignore"):
         fit, found = fit_signed(x, 16, half, scale_half)

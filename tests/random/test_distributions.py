@@ -1,4 +1,5 @@
-"""Further distributions of td.random: laws against SciPy, the same bits eager and compiled, edges, derivatives."""
+"""Further distributions of td.random: laws against SciPy, the same bits eager and compiled, edges,
+derivatives."""
 
 from __future__ import annotations
 
@@ -22,10 +23,16 @@ LAWS: dict[str, tuple[Callable[..., td.Array], Any]] = {
     "cauchy": (lambda k, d: random.cauchy(k, MANY, d), stats.cauchy()),
     "maxwell": (lambda k, d: random.maxwell(k, MANY, d), stats.maxwell()),
     "rayleigh": (lambda k, d: random.rayleigh(k, 2.0, MANY, d), stats.rayleigh(scale=2)),
-    "weibull_min": (lambda k, d: random.weibull_min(k, 2.0, 1.5, MANY, d), stats.weibull_min(1.5, scale=2)),
+    "weibull_min": (
+        lambda k, d: random.weibull_min(k, 2.0, 1.5, MANY, d),
+        stats.weibull_min(1.5, scale=2),
+    ),
     "pareto": (lambda k, d: random.pareto(k, 3.0, MANY, d), stats.pareto(3)),
     "lognormal": (lambda k, d: random.lognormal(k, 0.5, MANY, d), stats.lognorm(0.5)),
-    "triangular": (lambda k, d: random.triangular(k, -1.0, 0.5, 3.0, MANY, d), stats.triang(0.375, -1, 4)),
+    "triangular": (
+        lambda k, d: random.triangular(k, -1.0, 0.5, 3.0, MANY, d),
+        stats.triang(0.375, -1, 4),
+    ),
     "gamma": (lambda k, d: random.gamma(k, 3.0, MANY, d), stats.gamma(3)),
     "gamma of a small parameter": (lambda k, d: random.gamma(k, 0.3, MANY, d), stats.gamma(0.3)),
     "loggamma": (lambda k, d: random.loggamma(k, 0.7, MANY, d), stats.loggamma(0.7)),
@@ -33,7 +40,10 @@ LAWS: dict[str, tuple[Callable[..., td.Array], Any]] = {
     "t": (lambda k, d: random.t(k, 4.0, MANY, d), stats.t(4)),
     "f": (lambda k, d: random.f(k, 5.0, 7.0, MANY, d), stats.f(5, 7)),
     "beta": (lambda k, d: random.beta(k, 2.0, 0.5, MANY, d), stats.beta(2, 0.5)),
-    "dirichlet": (lambda k, d: random.dirichlet(k, td.asarray([1.0, 2.0, 3.0]), (MANY,), d)[:, 1], stats.beta(2, 4)),
+    "dirichlet": (
+        lambda k, d: random.dirichlet(k, td.asarray([1.0, 2.0, 3.0]), (MANY,), d)[:, 1],
+        stats.beta(2, 4),
+    ),
 }
 
 
@@ -91,7 +101,11 @@ def test_gamma_numbers_at_their_edges() -> None:
 
 def test_signs_are_fair() -> None:
     signs = np.asarray(random.rademacher(KEY, (MANY,), td.int8))
-    assert set(signs.tolist()) == {-1, 1} and abs(signs.mean()) < 4 / np.sqrt(MANY) and signs.dtype == np.int8
+    assert (
+        set(signs.tolist()) == {-1, 1}
+        and abs(signs.mean()) < 4 / np.sqrt(MANY)
+        and signs.dtype == np.int8
+    )
 
 
 @pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
@@ -101,18 +115,24 @@ def test_normal_vectors(method: str) -> None:
     x = np.asarray(td.jit(lambda k: random.multivariate_normal(k, *settings, method=method))(KEY))
     np.testing.assert_allclose(x.mean(0), [1, -1], atol=0.05)
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.08)
-    batches = random.multivariate_normal(KEY, td.zeros((4, 1, 2)), td.eye(2) * td.ones((3, 1, 1)), method=method)
+    batches = random.multivariate_normal(
+        KEY, td.zeros((4, 1, 2)), td.eye(2) * td.ones((3, 1, 1)), method=method
+    )
     assert batches.shape == (4, 3, 2)
 
 
 def test_normal_vectors_of_a_singular_covariance() -> None:
-    x = np.asarray(random.multivariate_normal(KEY, td.zeros(2), td.ones((2, 2)), (5,), method="svd"))
+    x = np.asarray(
+        random.multivariate_normal(KEY, td.zeros(2), td.ones((2, 2)), (5,), method="svd")
+    )
     np.testing.assert_allclose(x[:, 0], x[:, 1], atol=1e-5)
 
 
 def test_orthogonal_matrices() -> None:
     q = np.asarray(random.orthogonal(KEY, 3, (200,), td.float64))
-    np.testing.assert_allclose(q @ q.transpose(0, 2, 1), np.broadcast_to(np.eye(3), q.shape), atol=1e-14)
+    np.testing.assert_allclose(
+        q @ q.transpose(0, 2, 1), np.broadcast_to(np.eye(3), q.shape), atol=1e-14
+    )
     assert np.abs(q.mean(0)).max() < 0.2 and 0.3 < (np.linalg.det(q) > 0).mean() < 0.7
 
 
@@ -127,8 +147,12 @@ def test_draws_are_differentiable_in_their_scales() -> None:
     assert slope.item() == pytest.approx(float(td.sum(random.rayleigh(KEY, 1.0, (3,)))), rel=1e-6)
     assert td.grad(lambda c: random.weibull_min(KEY, 1.0, c, ()))(2.0).item() != 0
     cov = td.asarray([[2.0, 0.5], [0.5, 1.0]])
-    assert td.grad(lambda c: td.sum(random.multivariate_normal(KEY, td.zeros(2), c, (3,))))(cov).shape == (2, 2)
-    with pytest.raises(UnsupportedError, match=r"no derivative in their parameter(.|\n)*test_distributions"):
+    assert td.grad(lambda c: td.sum(random.multivariate_normal(KEY, td.zeros(2), c, (3,))))(
+        cov
+    ).shape == (2, 2)
+    with pytest.raises(
+        UnsupportedError, match=r"no derivative in their parameter(.|\n)*test_distributions"
+    ):
         td.grad(lambda a: td.sum(random.gamma(KEY, a, (3,))))(2.0)
 
 

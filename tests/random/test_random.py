@@ -1,4 +1,5 @@
-"""td.random: published words, the same bits eager and compiled, distributions against SciPy, independent keys."""
+"""td.random: published words, the same bits eager and compiled, distributions against SciPy,
+independent keys."""
 
 from __future__ import annotations
 
@@ -28,9 +29,21 @@ Draw = Callable[[td.Array], td.Array]
 
 # known answers of Philox4x32-10, from the distribution of Random123: counter, key, words
 KNOWN = [
-    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 ]
 
 DRAWS: dict[str, Draw] = {
@@ -54,15 +67,23 @@ DRAWS: dict[str, Draw] = {
     "randint whole": lambda k: random.randint(k, 100, -(1 << 31), 1 << 31),
     "randint i64": lambda k: random.randint(k, 100, 0, 10**15, td.int64),
     "bernoulli": lambda k: random.bernoulli(k, 0.3, (50,)),
-    "categorical": lambda k: random.categorical(k, td.asarray([[0.0, 1, 2], [2, 1, 0]]), shape=(20, 2)),
+    "categorical": lambda k: random.categorical(
+        k, td.asarray([[0.0, 1, 2], [2, 1, 0]]), shape=(20, 2)
+    ),
     "split": lambda k: random.split(k, (2, 3)),
     "fold_in": lambda k: random.fold_in(k, 5),
     "permutation": lambda k: random.permutation(k, 300),
-    "permutation of an axis": lambda k: random.permutation(k, td.reshape(td.arange(60), (4, 15)), axis=1),
+    "permutation of an axis": lambda k: random.permutation(
+        k, td.reshape(td.arange(60), (4, 15)), axis=1
+    ),
     "choice": lambda k: random.choice(k, 7, (2, 3)),
-    "choice by chance": lambda k: random.choice(k, td.asarray([5.0, 6, 7]), 1000, p=td.asarray([0.2, 0.5, 0.3])),
+    "choice by chance": lambda k: random.choice(
+        k, td.asarray([5.0, 6, 7]), 1000, p=td.asarray([0.2, 0.5, 0.3])
+    ),
     "choice once": lambda k: random.choice(k, 10, (3,), replace=False),
-    "choice once by chance": lambda k: random.choice(k, 4, 3, replace=False, p=td.asarray([0.2, 0.1, 0.3, 0.4])),
+    "choice once by chance": lambda k: random.choice(
+        k, 4, 3, replace=False, p=td.asarray([0.2, 0.1, 0.3, 0.4])
+    ),
 }
 
 
@@ -70,7 +91,7 @@ def bits_of(x: td.Array) -> bytes:
     return np.asarray(x).tobytes()
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN)
@@ -108,7 +129,7 @@ def test_longer_draws_begin_with_the_shorter() -> None:
     assert bits_of(random.normal(KEY, 10)) == bits_of(random.normal(KEY, 1000)[:10])
 
 
-# -- keys -------------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def test_seeds_are_two_words_wherever_they_come_from() -> None:
@@ -138,7 +159,9 @@ def test_streams_of_split_keys_are_independent() -> None:
     assert stats.pearsonr(neighbours[1:], neighbours[:-1]).pvalue > UNLIKELY
 
 
-@pytest.mark.parametrize("name", ["bits", "normal", "split", "permutation", "categorical", "truncated", "randint"])
+@pytest.mark.parametrize(
+    "name", ["bits", "normal", "split", "permutation", "categorical", "truncated", "randint"]
+)
 def test_vmap_draws_what_each_key_draws_alone(name: str) -> None:
     keys = random.split(KEY, 3)
     want = np.stack([np.asarray(DRAWS[name](k)) for k in keys])
@@ -148,26 +171,35 @@ def test_vmap_draws_what_each_key_draws_alone(name: str) -> None:
 
 @pytest.mark.parametrize("bad", [7, 3.0, np.zeros(2, np.int32), np.zeros(3, np.uint32)])
 def test_what_is_no_key_is_refused(bad: object) -> None:
-    with pytest.raises(DtypeError, match=r"expected a key, u32\[2\](.|\n)*hint: make one with td.random.key"):
+    with pytest.raises(
+        DtypeError, match=r"expected a key, u32\[2\](.|\n)*hint: make one with td.random.key"
+    ):
         random.normal(bad, 3)
 
 
 def test_several_keys_where_one_is_needed() -> None:
     keys = random.split(KEY, 3)
-    with pytest.raises(DtypeError, match=r"normal: expected a key, u32\[2\], got u32\[3,2\](.|\n)*keys\[0\].*td\.vmap"):
+    with pytest.raises(
+        DtypeError,
+        match=r"normal: expected a key, u32\[2\], got u32\[3,2\](.|\n)*keys\[0\].*td\.vmap",
+    ):
         random.normal(keys, (2,))
     assert random.normal(keys[0], (2,)).shape == (2,)
     assert td.vmap(lambda key: random.normal(key, (2,)))(keys).shape == (3, 2)
 
 
-@pytest.mark.parametrize("name", ["bits", "normal", "uniform", "split", "gumbel", "laplace", "cauchy", "rademacher"])
+@pytest.mark.parametrize(
+    "name", ["bits", "normal", "uniform", "split", "gumbel", "laplace", "cauchy", "rademacher"]
+)
 def test_the_key_comes_first(name: str) -> None:
     for way in (lambda f: f, td.jit):
-        with pytest.raises(ShapeError, match=r"expected a shape, got u32\[2\], which is a key(.|\n)*the key comes"):
+        with pytest.raises(
+            ShapeError, match=r"expected a shape, got u32\[2\], which is a key(.|\n)*the key comes"
+        ):
             way(lambda key: getattr(random, name)((3,), key))(KEY)
 
 
-# -- distributions ----------------------------------------------------------------------------------------------------
+# -- distributions ---------------------------------------------------------------------------------
 
 
 LAWS = [
@@ -177,12 +209,22 @@ LAWS = [
     ("gumbel", lambda k, d: random.gumbel(k, MANY, d), stats.gumbel_r()),
     ("laplace", lambda k, d: random.laplace(k, MANY, d), stats.laplace()),
     ("logistic", lambda k, d: random.logistic(k, MANY, d), stats.logistic()),
-    ("truncated", lambda k, d: random.truncated_normal(k, -0.5, 2.0, MANY, d), stats.truncnorm(-0.5, 2)),
-    ("lower tail", lambda k, d: random.truncated_normal(k, -7.0, -6.0, MANY, d), stats.truncnorm(-7, -6)),
+    (
+        "truncated",
+        lambda k, d: random.truncated_normal(k, -0.5, 2.0, MANY, d),
+        stats.truncnorm(-0.5, 2),
+    ),
+    (
+        "lower tail",
+        lambda k, d: random.truncated_normal(k, -7.0, -6.0, MANY, d),
+        stats.truncnorm(-7, -6),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("draw", "law"), [case[1:] for case in LAWS], ids=[case[0] for case in LAWS])
+@pytest.mark.parametrize(
+    ("draw", "law"), [case[1:] for case in LAWS], ids=[case[0] for case in LAWS]
+)
 @pytest.mark.parametrize("dtype", [td.float32, td.float64], ids=str)
 def test_distributions(draw: Callable[..., td.Array], law: object, dtype: td.DType) -> None:
     x = np.asarray(draw(KEY, dtype)).astype(np.float64)
@@ -202,7 +244,9 @@ def test_normal_numbers_have_tails() -> None:
 
 
 def test_normal_numbers_are_the_inverse_of_the_distribution_function() -> None:
-    words = np.concatenate([np.random.default_rng(0).integers(0, 1 << 32, 5000), [0, 1, (1 << 31) - 1, 1 << 31]])
+    words = np.concatenate(
+        [np.random.default_rng(0).integers(0, 1 << 32, 5000), [0, 1, (1 << 31) - 1, 1 << 31]]
+    )
     m = (words & 0x7FFFFFFF).astype(np.float64)
     exact = -special.ndtri((m + 0.5) * 2.0**-32) * np.where(words >> 31, -1, 1)
     assert np.allclose(REGISTRY["normal_bits"](words.astype(np.uint32)), exact, rtol=5e-7, atol=0)
@@ -257,7 +301,9 @@ def test_integers_over_the_whole_range_and_an_empty_one() -> None:
     x = np.asarray(random.randint(KEY, MANY, -(1 << 31), 1 << 31)).astype(np.float64)
     assert stats.kstest(x, stats.uniform(-(2.0**31), 2.0**32).cdf).pvalue > UNLIKELY
     assert np.asarray(random.randint(KEY, 3, 5, 5)).tolist() == [5, 5, 5]
-    per_column = np.asarray(random.randint(KEY, (1000, 2), td.asarray([0, 10]), td.asarray([2, 13])))
+    per_column = np.asarray(
+        random.randint(KEY, (1000, 2), td.asarray([0, 10]), td.asarray([2, 13]))
+    )
     assert [set(c) for c in per_column.T.tolist()] == [{0, 1}, {10, 11, 12}]
     with pytest.raises(DtypeError, match="minval 300 is out of range for u8"):
         random.randint(KEY, 3, 300, 400, td.uint8)
@@ -267,8 +313,13 @@ def test_integers_over_the_whole_range_and_an_empty_one() -> None:
 def test_wide_integers_fill_ranges_longer_than_their_dtype(low: int) -> None:
     high = (1 << 63) - 1
     x = np.asarray(random.randint(KEY, MANY, low, high, td.int64))
-    assert (np.asarray(td.jit(lambda k: random.randint(k, MANY, low, high, td.int64))(KEY)) == x).all()
-    assert stats.kstest(x.astype(np.float64), stats.uniform(low, float(high) - low).cdf).pvalue > UNLIKELY
+    assert (
+        np.asarray(td.jit(lambda k: random.randint(k, MANY, low, high, td.int64))(KEY)) == x
+    ).all()
+    assert (
+        stats.kstest(x.astype(np.float64), stats.uniform(low, float(high) - low).cdf).pvalue
+        > UNLIKELY
+    )
 
 
 def test_small_probabilities_in_halves_are_kept() -> None:
@@ -299,7 +350,9 @@ def test_bernoulli_and_categorical_draw_by_their_probabilities() -> None:
     for axis, given in ((-1, logits), (0, logits.T)):
         drawn = np.asarray(random.categorical(KEY, given, axis=axis, shape=(MANY, 2)))
         for row, p in zip(drawn.T, ([0.1, 0.2, 0.7], [0.5, 0.25, 0.25]), strict=True):
-            assert stats.chisquare(np.bincount(row, minlength=3), np.array(p) * MANY).pvalue > UNLIKELY
+            assert (
+                stats.chisquare(np.bincount(row, minlength=3), np.array(p) * MANY).pvalue > UNLIKELY
+            )
 
 
 def test_a_category_that_is_impossible_is_never_drawn() -> None:
@@ -310,7 +363,9 @@ def test_a_category_that_is_impossible_is_never_drawn() -> None:
 
 
 def test_permutations_are_fair() -> None:
-    orders = np.asarray(td.jit(td.vmap(lambda k: random.permutation(k, 4)))(random.split(KEY, 6000)))
+    orders = np.asarray(
+        td.jit(td.vmap(lambda k: random.permutation(k, 4)))(random.split(KEY, 6000))
+    )
     assert (np.sort(orders, axis=1) == np.arange(4)).all()
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert len(counts) == 24
@@ -330,7 +385,7 @@ def test_choice_without_drawing_again() -> None:
         random.choice(KEY, 3, 4, replace=False)
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def test_draws_are_differentiable_in_their_settings() -> None:
@@ -338,14 +393,18 @@ def test_draws_are_differentiable_in_their_settings() -> None:
     low = td.grad(lambda a: td.sum(random.uniform(KEY, 5, td.float32, a, 2.0)))(0.5)
     assert float(low) == pytest.approx((1 - unit).sum(), rel=1e-6)
     z = np.asarray(random.normal(KEY, 5))
-    mean, scale = td.grad(lambda m, s: td.sum(td.square(m + s * random.normal(KEY, 5))), argnums=(0, 1))(1.0, 2.0)
+    mean, scale = td.grad(
+        lambda m, s: td.sum(td.square(m + s * random.normal(KEY, 5))), argnums=(0, 1)
+    )(1.0, 2.0)
     assert float(mean) == pytest.approx(2 * (1 + 2 * z).sum(), rel=1e-5)
     assert float(scale) == pytest.approx((2 * (1 + 2 * z) * z).sum(), rel=1e-5)
 
 
 def test_truncated_draws_follow_their_bounds() -> None:
     def f(a: td.Array) -> td.Array:
-        return td.sum(random.truncated_normal(KEY, a, td.asarray(2.0, dtype=td.float64), (50,), td.float64))
+        return td.sum(
+            random.truncated_normal(KEY, a, td.asarray(2.0, dtype=td.float64), (50,), td.float64)
+        )
 
     at, step = td.asarray(-0.5, dtype=td.float64), 1e-6
     apart = (float(f(at + step)) - float(f(at - step))) / (2 * step)
@@ -353,17 +412,25 @@ def test_truncated_draws_follow_their_bounds() -> None:
 
 
 def test_a_long_row_of_words_conforms() -> None:
-    conformance.conforms(REGISTRY["random_bits"], Case((np.array([3, 9], np.uint32),), {"shape": (2, 2100)}))
+    conformance.conforms(
+        REGISTRY["random_bits"], Case((np.array([3, 9], np.uint32),), {"shape": (2, 2100)})
+    )
 
 
-# -- the ends of dtypes and of distributions --------------------------------------------------------------------------
+# -- the ends of dtypes and of distributions -------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "int16", "uint8"])
 def test_integers_reach_the_ends_of_their_dtype(dtype: str) -> None:
     info = np.iinfo(dtype)
     least, most = int(info.min), int(info.max)
-    for low, high in ((least, most + 1), (most - 1, most + 1), (least, least + 2), (most // 3, most), (least, least)):
+    for low, high in (
+        (least, most + 1),
+        (most - 1, most + 1),
+        (least, least + 2),
+        (most // 3, most),
+        (least, least),
+    ):
 
         def draw(key: td.Array, low: int = low, high: int = high) -> td.Array:
             return td.random.randint(key, (400,), low, high, dtype)
@@ -392,8 +459,12 @@ def test_bounds_of_u64_are_compared_without_a_sign() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("bounds", [(11.5, 12.0), (37.0, 38.0), (-40.0, -39.0), (50.0, np.inf)], ids=str)
-def test_truncated_numbers_where_probabilities_are_too_small(bounds: tuple[float, float], dtype: str) -> None:
+@pytest.mark.parametrize(
+    "bounds", [(11.5, 12.0), (37.0, 38.0), (-40.0, -39.0), (50.0, np.inf)], ids=str
+)
+def test_truncated_numbers_where_probabilities_are_too_small(
+    bounds: tuple[float, float], dtype: str
+) -> None:
     def draw(key: td.Array) -> td.Array:
         return td.random.truncated_normal(key, *bounds, (20000,), dtype)
 
@@ -404,7 +475,9 @@ def test_truncated_numbers_where_probabilities_are_too_small(bounds: tuple[float
     exceeded = np.exp(special.log_ndtr(-np.abs(np.asarray(x, np.float64))) - log_near)
     whole = np.exp(log_far - log_near)
     assert stats.kstest((exceeded - whole) / (1 - whole), "uniform").pvalue > 1e-3
-    given = td.random.truncated_normal(KEY, *(td.asarray(b, dtype=dtype) for b in bounds), (20000,), dtype)
+    given = td.random.truncated_normal(
+        KEY, *(td.asarray(b, dtype=dtype) for b in bounds), (20000,), dtype
+    )
     np.testing.assert_allclose(np.asarray(given), np.asarray(x), rtol=4 * np.finfo(dtype).eps)
 
 
@@ -417,7 +490,11 @@ def test_no_dtype_is_the_default_one() -> None:
     assert td.random.normal(KEY, (2,), None).dtype is td.float32
     assert td.random.gamma(KEY, 1.0, (2,), None).dtype is td.float32
     assert td.random.randint(KEY, (2,), 0, 3, None).dtype is td.int32
-    assert td.random.poisson(KEY, 1.0, (2,), None).dtype is td.random.rademacher(KEY, (2,), None).dtype is td.int32
+    assert (
+        td.random.poisson(KEY, 1.0, (2,), None).dtype
+        is td.random.rademacher(KEY, (2,), None).dtype
+        is td.int32
+    )
     assert td.random.bits(KEY, (2,), None).dtype is td.uint32
 
 
@@ -442,7 +519,10 @@ def test_choices_from_any_number_have_the_same_bits() -> None:
 
 def test_words_of_64_bits_are_two_words() -> None:
     high, low = np.asarray(td.random.bits(KEY, (2, 5))).astype(np.uint64)
-    assert np.asarray(td.random.bits(KEY, (5,), "uint64")).tolist() == (high << np.uint64(32) | low).tolist()
+    assert (
+        np.asarray(td.random.bits(KEY, (5,), "uint64")).tolist()
+        == (high << np.uint64(32) | low).tolist()
+    )
 
 
 def test_complex_normal_numbers() -> None:
@@ -468,7 +548,9 @@ def test_categories_that_are_drawn_once() -> None:
     chances = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
     logits = td.asarray(np.log(chances), dtype="float32")
     keys = td.random.split(KEY, 20000)
-    x = np.asarray(td.vmap(lambda k: td.random.categorical(k, logits, shape=(2, 2), replace=False))(keys))
+    x = np.asarray(
+        td.vmap(lambda k: td.random.categorical(k, logits, shape=(2, 2), replace=False))(keys)
+    )
     assert (x[:, 0] != x[:, 1]).all()
     for row in range(2):
         found = np.bincount(x[:, 0, row], minlength=3)

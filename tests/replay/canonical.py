@@ -1,6 +1,8 @@
-"""Replay, canonical: text of a kernel or of LLVM in, the same text with every name that people choose numbered, out.
+"""Replay, canonical: text of a kernel or of LLVM in, the same text with every name that people
+choose numbered, out.
 
-Two texts that differ only in such names become equal. Names of instructions, types and intrinsics stay.
+Two texts that differ only in such names become equal. Names of instructions, types and intrinsics
+stay.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from collections.abc import Iterable
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|%?[A-Za-z_][\w.]*')
-_HEADS = re.compile(r'^(?:buffer (?P<buffer>[\w.]+):|dim (?P<dim>[\w.]+) |args (?P<args>.*)$)', re.M)
+_HEADS = re.compile(
+    r"^(?:buffer (?P<buffer>[\w.]+):|dim (?P<dim>[\w.]+) |args (?P<args>.*)$)", re.M
+)
 _LLVM_NAME = re.compile(r'[@%](?:"[^"]*"|[\w.$-]+)|^[\w.$-]+(?=:)', re.M)
 
 
@@ -37,7 +41,8 @@ def canonical_line(line: str, names: Numbered) -> str:
 
 
 def canonical_llvm(text: str) -> str:
-    """A module with functions, values and labels numbered in order of appearance; declarations sorted."""
+    """A module with functions, values and labels numbered in order of appearance; declarations
+    sorted."""
     declared = sorted(line for line in text.splitlines() if line.startswith("declare"))
     rest = "\n".join(line for line in text.splitlines() if not line.startswith("declare"))
     labels, names = set(re.findall(r"^([\w.$-]+):", rest, re.M)), Numbered()

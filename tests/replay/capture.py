@@ -1,8 +1,9 @@
-"""Replay, capture: `python -m tests.replay.capture FILE` writes what this revision's compiler makes of every program.
+"""Replay, capture: `python -m tests.replay.capture FILE` writes what this revision's compiler makes
+of every program.
 
-A line of the file is a program for one processor, in a form that outlives changes of the compiler's own classes: the
-text of its kernels, their LLVM text, and its schedule as the entries that native code runs. Nothing is compiled to
-machine code, so any machine can replay any processor's programs.
+A line of the file is a program for one processor, in a form that outlives changes of the compiler's
+own classes: the text of its kernels, their LLVM text, and its schedule as the entries that native
+code runs. Nothing is compiled to machine code, so any machine can replay any processor's programs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
 from tetrad.backends.cpu.encode import Constants, Scheduler
 from tetrad.backends.cpu.isa import LEVELS
-from tetrad.backends.cpu.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
+from tetrad.backends.cpu.table import (
+    BranchEntry,
+    CallEntry,
+    Entry,
+    KernelEntry,
+    LoopEntry,
+    Table,
+    Word,
+)
 from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import programs_of
 from tetrad.core.machine import Target
@@ -60,12 +69,19 @@ def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]
-    labels = {addresses[kernel]: digest(text.encode()) for kernel, text in zip(kernels, texts, strict=True)}
+    labels = {
+        addresses[kernel]: digest(text.encode())
+        for kernel, text in zip(kernels, texts, strict=True)
+    }
     return {
         "program": f"{name} [{target.name}]",
         "kernels": sorted(texts),
-        "llvm": sorted(canonical_llvm(emit_module({"kernel": kernel}, target)) for kernel in kernels),
-        "schedule": [line for size in sizes_of(graph) for line in scheduled(lowered, addresses, labels, size)],
+        "llvm": sorted(
+            canonical_llvm(emit_module({"kernel": kernel}, target)) for kernel in kernels
+        ),
+        "schedule": [
+            line for size in sizes_of(graph) for line in scheduled(lowered, addresses, labels, size)
+        ],
     }
 
 
@@ -78,7 +94,10 @@ def scheduled(
     lowered: Lowered, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
 ) -> Iterator[str]:
     made = Scheduler(addresses, LabelledConstants(labels)).schedule(lowered, dims)
-    yield f"arena {made.arena_bytes} moved {made.bytes_moved} flops {made.flops} at {sorted(dims.values())}"
+    yield (
+        f"arena {made.arena_bytes} moved {made.bytes_moved} flops {made.flops} at "
+        f"{sorted(dims.values())}"
+    )
     yield from lines_of(made.table, labels, "")
 
 
@@ -89,18 +108,27 @@ def lines_of(table: Table, labels: Labels, indent: str) -> Iterator[str]:
 
 
 def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
-    """An entry by its numbers: which kernel, by its text; where each address points; how it is split."""
+    """An entry by its numbers: which kernel, by its text; where each address points; how it is
+    split."""
     match entry:
         case KernelEntry():
             words = " ".join(word_text(word, labels) for word in entry.words)
-            how = f"{entry.groups} {entry.slice} {entry.serial:d}{entry.barrier:d}{entry.calls_out:d}{entry.shared:d}"
+            how = (
+                f"{entry.groups} {entry.slice} "
+                f"{entry.serial:d}{entry.barrier:d}{entry.calls_out:d}{entry.shared:d}"
+            )
             yield f"{indent}kernel {labels[entry.function]} [{how}] {words}"
         case CallEntry():
             yield f"{indent}call {' '.join(word_text(word, labels) for word in entry.bases)}"
             yield from lines_of(entry.table, labels, indent)
         case LoopEntry():
-            bases = " ".join(f"{word_text(base.word, labels)}{base.stride:+}" for base in entry.bases)
-            yield f"{indent}loop {entry.trips} {entry.counter} {entry.until} alone={entry.alone} {bases}"
+            bases = " ".join(
+                f"{word_text(base.word, labels)}{base.stride:+}" for base in entry.bases
+            )
+            yield (
+                f"{indent}loop {entry.trips} {entry.counter} {entry.until} alone={entry.alone} "
+                f"{bases}"
+            )
             yield f"{indent}  {entry.carries}"
             inner = (entry.body,) if isinstance(entry.body, Table) else (Table(entry.body),)
             yield from (line for table in inner for line in lines_of(table, labels, indent))

@@ -1,4 +1,5 @@
-"""Replay, compare: two captured files in, where they differ out, as a diff of the first programs that do."""
+"""Replay, compare: two captured files in, where they differ out, as a diff of the first programs
+that do."""
 
 from __future__ import annotations
 
@@ -20,8 +21,11 @@ def read(path: str) -> Captured:
         return {made["program"]: made for made in map(json.loads, file)}
 
 
-def differences(before: Captured, after: Captured, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, str]]:
-    """(program, diff) for every program of which these parts are not the same, or that is only on one side."""
+def differences(
+    before: Captured, after: Captured, parts: Sequence[str] = PARTS
+) -> Iterator[tuple[str, str]]:
+    """(program, diff) for every program of which these parts are not the same, or that is only on
+    one side."""
     for name in dict.fromkeys([*before, *after]):
         if name not in after or name not in before:
             yield name, f"only {'before' if name in before else 'after'}\n"
@@ -30,12 +34,15 @@ def differences(before: Captured, after: Captured, parts: Sequence[str] = PARTS)
 
 
 def diff_of(before: dict[str, Any], after: dict[str, Any], parts: Sequence[str]) -> Iterator[str]:
-    """Of each part what is only on one side; kernels and modules that both have do not count, wherever they stand."""
+    """Of each part what is only on one side; kernels and modules that both have do not count,
+    wherever they stand."""
     for part in parts:
         left, right = before[part], after[part]
         if part != "schedule":
             left, right = without(left, right), without(right, left)
-        lines = difflib.unified_diff(flat(left), flat(right), f"before/{part}", f"after/{part}", n=2, lineterm="")
+        lines = difflib.unified_diff(
+            flat(left), flat(right), f"before/{part}", f"after/{part}", n=2, lineterm=""
+        )
         for number, line in enumerate(lines):
             if number == MOST_LINES:
                 yield "  ...\n"

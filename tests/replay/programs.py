@@ -1,7 +1,9 @@
-"""Replay, programs: names and graphs that stand for all that the compiler is asked to do. The same list every time.
+"""Replay, programs: names and graphs that stand for all that the compiler is asked to do. The same
+list every time.
 
-Every conformance case of every op; what the benches measure; derivatives, loops, transforms of Fourier, sorts, systems
-of equations; products of every low-bit format; the steps of a model of every architecture.
+Every conformance case of every op; what the benches measure; derivatives, loops, transforms of
+Fourier, sorts, systems of equations; products of every low-bit format; the steps of a model of
+every architecture.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def conformance() -> Named:
                 yield f"{op.name} {dtype} {i}", graph_of(op, case)
 
 
-# -- what the benches measure -----------------------------------------------------------------------------------------
+# -- what the benches measure ----------------------------------------------------------------------
 
 
 def matmul(m: int, k: int, n: int) -> tuple[Any, ...]:
@@ -85,13 +87,18 @@ BENCHED: dict[str, tuple[Any, ...]] = {
     "matmul 1x4096x4096": matmul(1, 4096, 4096),
     "matmul 64x4096x4096": matmul(64, 4096, 4096),
     "matmul of any rows": (td.matmul, S((ROWS, 256)), S((256, 384))),
-    "matmul, bias, gelu": (lambda x, w, b: td.nn.gelu(x @ w + b), S((512, 512)), S((512, 512)), S((512,))),
+    "matmul, bias, gelu": (
+        lambda x, w, b: td.nn.gelu(x @ w + b),
+        S((512, 512)),
+        S((512, 512)),
+        S((512,)),
+    ),
     "twelve layers": (layers, S((32, 64)), *[S((64, 64))] * 12),
     "training step": (training_step, PARAMS, PARAMS, PARAMS, S((1024, 784)), S((1024,))),
 }
 
 
-# -- derivatives, batches, loops --------------------------------------------------------------------------------------
+# -- derivatives, batches, loops -------------------------------------------------------------------
 
 
 def rnn(w: Any, u: Any, xs: Any) -> Any:
@@ -107,7 +114,11 @@ def recurrence(x: Any, xs: Any) -> Any:
 
 
 def newton(x: Any) -> Any:
-    return td.while_loop(lambda s: td.abs(s[0] * s[0] - x) > 1e-5, lambda s: ((s[0] + x / s[0]) / 2, s[1] + 1), (x, 0))
+    return td.while_loop(
+        lambda s: td.abs(s[0] * s[0] - x) > 1e-5,
+        lambda s: ((s[0] + x / s[0]) / 2, s[1] + 1),
+        (x, 0),
+    )
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -128,15 +139,27 @@ TRANSFORMED: dict[str, tuple[Any, ...]] = {
     "grad of a perceptron": (td.grad(loss), PARAMS, S((32, 784)), S((32,))),
     "hessian": (td.hessian(lambda x: td.sum(td.sin(x) * x**3)), S((9,))),
     "jacfwd": (td.jacfwd(lambda x: td.cumulative_sum(td.exp(x))), S((12,))),
-    "grad per example": (td.vmap(td.grad(loss), in_axes=(None, 0, 0)), PARAMS, S((8, 784)), S((8,))),
+    "grad per example": (
+        td.vmap(td.grad(loss), in_axes=(None, 0, 0)),
+        PARAMS,
+        S((8, 784)),
+        S((8,)),
+    ),
     "scan": (rnn, S((32, 32)), S((16, 32)), S((24, 4, 16))),
     "grad of a scan": (td.grad(rnn, argnums=(0, 1)), S((32, 32)), S((16, 32)), S((24, 4, 16))),
     "scalar scan": (recurrence, S(()), S((1000,))),
-    "grad of a scalar scan": (td.grad(lambda x, xs: td.sum(recurrence(x, xs)[1])), S(()), S((1000,))),
+    "grad of a scalar scan": (
+        td.grad(lambda x, xs: td.sum(recurrence(x, xs)[1])),
+        S(()),
+        S((1000,)),
+    ),
     "batched scan": (td.vmap(recurrence), S((17,)), S((17, 50))),
     "while": (newton, S(())),
     "cond": (lambda p, x: td.cond(p, td.sin, td.cos, x), S((), td.bool), S((33,))),
-    "checkpoint": (td.grad(lambda x: td.sum(td.checkpoint(lambda y: td.sin(td.exp(y)))(x))), S((40,))),
+    "checkpoint": (
+        td.grad(lambda x: td.sum(td.checkpoint(lambda y: td.sin(td.exp(y)))(x))),
+        S((40,)),
+    ),
     "attention": (attention, *HEADS),
     "grad of attention": (td.grad(attention_loss, argnums=(0, 1, 2)), *HEADS),
     "grad of layer norm": (td.grad(norm_loss), S((6, 70)), S((70,)), S((70,))),
@@ -147,7 +170,7 @@ TRANSFORMED: dict[str, tuple[Any, ...]] = {
 }
 
 
-# -- ops with kernels of their own ------------------------------------------------------------------------------------
+# -- ops with kernels of their own -----------------------------------------------------------------
 
 SPECIAL: dict[str, tuple[Any, ...]] = {
     **{f"fft {n}": (td.fft.fft, S((3, n), td.complex64)) for n in (8, 60, 97, 1024, 5000)},
@@ -163,7 +186,11 @@ SPECIAL: dict[str, tuple[Any, ...]] = {
     "take along": (lambda x, i: td.take_along_axis(x, i, axis=1), S((5, 18)), S((5, 7), td.int64)),
     "solve small": (td.linalg.solve, S((20, 4, 4)), S((20, 4, 1))),
     "solve large": (td.linalg.solve, S((2, 40, 40), td.float64), S((2, 40, 3), td.float64)),
-    "grad of a solve": (td.grad(lambda a, b: td.sum(td.linalg.solve(a, b))), S((3, 12, 12)), S((3, 12, 2))),
+    "grad of a solve": (
+        td.grad(lambda a, b: td.sum(td.linalg.solve(a, b))),
+        S((3, 12, 12)),
+        S((3, 12, 2)),
+    ),
     "cholesky": (td.linalg.cholesky, S((3, 20, 20))),
     "qr": (td.linalg.qr, S((2, 12, 7))),
     "svd": (td.linalg.svd, S((2, 9, 7))),
@@ -179,7 +206,8 @@ SPECIAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-# These share one generator, in turn; every other format has numbers of its own, so that a new one changes none.
+# These share one generator, in turn; every other format has numbers of its own, so that a new one
+# changes none.
 IN_TURN = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
 
 
@@ -197,16 +225,23 @@ def product_with(weight: Any) -> Callable[[Any], Any]:
     return lambda x: x @ weight.dequantize().mT
 
 
-CACHES = {"f32": (td.float16, td.float32), "low-bit": (td.float16, td.int8)}  # i8 needs heads of 32 channels
+# i8 needs heads of 32 channels
+CACHES = {"f32": (td.float16, td.float32), "low-bit": (td.float16, td.int8)}
 
 
 def model_steps() -> Named:
-    """One token, and any number of them, of every architecture; floats and low-bit weights, both kinds of caches."""
+    """One token, and any number of them, of every architecture; floats and low-bit weights, both
+    kinds of caches."""
     for arch in TINY:
         for stored in ("f32", "low-bit"):
             parts = loaded(arch, stored).parts
             for cache in CACHES[stored]:
                 caches = [S(c.shape, c.dtype) for c in parts.programs.state(SLOTS, CONTEXT, cache)]
                 for count in (1, Dim("tokens", max=512)):
-                    numbers = [S((count,), td.int32)] * 3 + [S((count if count == 1 else ROWS,), td.int32)]
-                    yield f"{arch} {stored} {cache} {count}", td.trace(parts.programs.step.step)(*numbers, *caches)
+                    numbers = [S((count,), td.int32)] * 3 + [
+                        S((count if count == 1 else ROWS,), td.int32)
+                    ]
+                    yield (
+                        f"{arch} {stored} {cache} {count}",
+                        td.trace(parts.programs.step.step)(*numbers, *caches),
+                    )

@@ -38,7 +38,9 @@ def renamed(text: str, *pairs: tuple[str, str]) -> str:
 
 
 def test_names_do_not_count() -> None:
-    kernel = renamed(KERNEL, ("first", "second"), ("args n", "args m"), ('"n"', '"m"'), ("loop", "steps"))
+    kernel = renamed(
+        KERNEL, ("first", "second"), ("args n", "args m"), ('"n"', '"m"'), ("loop", "steps")
+    )
     kernel = renamed(kernel, ("buffer x", "buffer read_me"), ("load(x", "load(read_me"))
     llvm = renamed(LLVM, ("@k1", "@other"), ("%x", "%p.x"), ("%t1", "%v9"), ("entry", "start"))
     assert canonical_kernel(kernel) == canonical_kernel(KERNEL)
@@ -47,13 +49,20 @@ def test_names_do_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("load(x", "load(y"), ("store(y, %0", "store(y, %1"), ("f32 read", "f16 read"), ("16 1 1", "8 1 1")],
+    [
+        ("load(x", "load(y"),
+        ("store(y, %0", "store(y, %1"),
+        ("f32 read", "f16 read"),
+        ("16 1 1", "8 1 1"),
+    ],
 )
 def test_the_rest_of_a_kernel_counts(old: str, new: str) -> None:
     assert canonical_kernel(renamed(KERNEL, (old, new))) != canonical_kernel(KERNEL)
 
 
-@pytest.mark.parametrize(("old", "new"), [("fabs", "sqrt"), ("(float %t1)", "(float %t2)"), ("load float", "load i32")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("fabs", "sqrt"), ("(float %t1)", "(float %t2)"), ("load float", "load i32")]
+)
 def test_the_rest_of_a_module_counts(old: str, new: str) -> None:
     assert canonical_llvm(renamed(LLVM, (old, new))) != canonical_llvm(LLVM)
 

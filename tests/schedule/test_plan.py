@@ -1,4 +1,5 @@
-"""The memory plan against its rules: random lives, planted faults, in-place chains, packing and speed."""
+"""The memory plan against its rules: random lives, planted faults, in-place chains, packing and
+speed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SIZES = st.sampled_from([0, 1, 63, 64, 65, 100, 128, 1000, 4096, 1 << 20])
 
 @st.composite
 def random_lives(draw: st.DrawFn) -> list[Life]:
-    """Buffers in order of birth; `reuse` names both buffers that may be taken over and some that may not."""
+    """Buffers in order of birth; `reuse` names both buffers that may be taken over and some that
+    may not."""
     lives: list[Life] = []
     step = 0
     for i in range(draw(st.integers(0, 24))):
@@ -32,13 +34,21 @@ def random_lives(draw: st.DrawFn) -> list[Life]:
 
 
 def brute_force_faults(lives: list[Life], got: Plan) -> bool:
-    """The rules once more, byte by line of 64 bytes and step by step, with nothing of the checker in it."""
+    """The rules once more, byte by line of 64 bytes and step by step, with nothing of the checker
+    in it."""
     owners: dict[tuple[int, int], list[int]] = {}
     for i, life in enumerate(lives):
         lines = range(got.offsets[i] // ALIGNMENT, -(-(got.offsets[i] + life.nbytes) // ALIGNMENT))
-        for key in ((step, line) for step in range(life.first, life.last + 1) for line in lines if life.nbytes):
+        for key in (
+            (step, line)
+            for step in range(life.first, life.last + 1)
+            for line in lines
+            if life.nbytes
+        ):
             owners.setdefault(key, []).append(i)
-    return any(not permitted(lives, got, step, who) for (step, _), who in owners.items() if len(who) > 1)
+    return any(
+        not permitted(lives, got, step, who) for (step, _), who in owners.items() if len(who) > 1
+    )
 
 
 def permitted(lives: list[Life], got: Plan, step: int, who: list[int]) -> bool:
@@ -62,7 +72,13 @@ def test_plans_keep_the_rules(lives: list[Life]) -> None:
 
 
 small_lives = st.lists(
-    st.builds(Life, st.just("b"), st.sampled_from([0, 1, 64, 100, 200]), st.integers(0, 3), st.integers(3, 6)),
+    st.builds(
+        Life,
+        st.just("b"),
+        st.sampled_from([0, 1, 64, 100, 200]),
+        st.integers(0, 3),
+        st.integers(3, 6),
+    ),
     max_size=8,
 )
 
@@ -91,13 +107,18 @@ def accepts(lives: list[Life], got: Plan) -> bool:
 
 @given(random_lives(), st.data())
 def test_a_planted_overlap_is_found(lives: list[Life], data: st.DataObject) -> None:
-    """Moves one buffer onto another that is alive at the same time and may not be replaced by it."""
+    """Moves one buffer onto another that is alive at the same time and may not be replaced by
+    it."""
     got = plan(lives)
     pairs = [
         (i, j)
         for j, new in enumerate(lives)
         for i, old in enumerate(lives[:j])
-        if old.nbytes and new.nbytes and old.first <= new.last and new.first <= old.last and i not in new.reuse
+        if old.nbytes
+        and new.nbytes
+        and old.first <= new.last
+        and new.first <= old.last
+        and i not in new.reuse
     ]
     if pairs:
         i, j = data.draw(st.sampled_from(pairs))
@@ -143,7 +164,9 @@ def test_impossible_lives_are_refused(life: Life, message: str) -> None:
 
 
 def chain(layers: int, nbytes: int, *, in_place: bool) -> list[Life]:
-    return [Life(f"h{i}", nbytes, i, i + 1, (i - 1,) if in_place and i else ()) for i in range(layers)]
+    return [
+        Life(f"h{i}", nbytes, i, i + 1, (i - 1,) if in_place and i else ()) for i in range(layers)
+    ]
 
 
 def test_twelve_elementwise_layers_use_one_buffer() -> None:
@@ -178,7 +201,8 @@ def test_storage_is_taken_over_once() -> None:
     [
         (Life("old", 64, 0, 2), Life("new", 64, 1, 3, (0,))),  # still read later
         (Life("old", 64, 1, 1), Life("new", 64, 1, 3, (0,))),  # written by the very same kernel
-        (Life("old", 64, 0, 1), Life("new", 65, 1, 3, (0,))),  # larger, though of no more lines than 128
+        # larger, though of no more lines than 128
+        (Life("old", 64, 0, 1), Life("new", 65, 1, 3, (0,))),
         (Life("old", 64, 0, 1), Life("new", 64, 1, 3)),  # not permitted by the kernel
     ],
 )
@@ -196,7 +220,12 @@ def test_in_place_needs_the_same_offset() -> None:
 
 
 def test_buffers_of_no_bytes_cost_nothing() -> None:
-    lives = [Life("x", 64, 0, 1), Life("none", 0, 0, 5), Life("y", 0, 1, 2, (0,)), Life("z", 64, 1, 2, (2,))]
+    lives = [
+        Life("x", 64, 0, 1),
+        Life("none", 0, 0, 5),
+        Life("y", 0, 1, 2, (0,)),
+        Life("z", 64, 1, 2, (2,)),
+    ]
     assert plan(lives) == Plan((0, 0, 0, 64), 128)
     assert plan([]) == Plan((), 0)
     assert plan([Life("none", 0, 0, 0)]) == Plan((0,), 0)
@@ -206,7 +235,11 @@ def test_in_order_of_time_neighbouring_gaps_join_and_the_last_one_grows() -> Non
     joined_before = [Life("x", 64, 0, 0), Life("y", 64, 0, 1), Life("z", 128, 2, 3)]
     joined_behind = [Life("x", 64, 0, 1), Life("y", 64, 0, 0), Life("z", 128, 2, 3)]
     grown = [Life("x", 64, 0, 1), Life("y", 128, 2, 3)]
-    assert [next(packings(lives)).total for lives in (joined_before, joined_behind, grown)] == [128, 128, 128]
+    assert [next(packings(lives)).total for lives in (joined_before, joined_behind, grown)] == [
+        128,
+        128,
+        128,
+    ]
 
 
 def test_every_packing_fills_gaps_that_fit_exactly() -> None:
@@ -220,14 +253,17 @@ def test_of_two_results_the_larger_takes_over() -> None:
 
 @st.composite
 def shrinking_chains(draw: st.DrawFn) -> list[Life]:
-    """Chains of results in place, each no larger than the one before, that are alive beside one another."""
+    """Chains of results in place, each no larger than the one before, that are alive beside one
+    another."""
     lives: list[Life] = []
     for c in range(draw(st.integers(2, 6))):
         step = draw(st.integers(0, 6))
         sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
         for k, lines in enumerate(sorted(sizes, reverse=True)):
             last = step + draw(st.integers(1, 4))
-            lives.append(Life(f"c{c}.{k}", lines * ALIGNMENT, step, last, (len(lives) - 1,) if k else ()))
+            lives.append(
+                Life(f"c{c}.{k}", lines * ALIGNMENT, step, last, (len(lives) - 1,) if k else ())
+            )
             step = last
     return lives
 
@@ -237,11 +273,16 @@ def shrinking_chains(draw: st.DrawFn) -> list[Life]:
 def test_chains_that_shrink_stay_at_one_offset_and_meet_nobody(lives: list[Life]) -> None:
     for got in packings(lives):
         check_plan(lives, got)
-        assert all(got.offsets[i] == got.offsets[life.reuse[0]] for i, life in enumerate(lives) if life.reuse)
+        assert all(
+            got.offsets[i] == got.offsets[life.reuse[0]]
+            for i, life in enumerate(lives)
+            if life.reuse
+        )
 
 
 def residual_network(layers: int) -> list[Life]:
-    """Per layer: a norm, a wide hidden state, its activation in place, and a sum in place of the residual stream."""
+    """Per layer: a norm, a wide hidden state, its activation in place, and a sum in place of the
+    residual stream."""
     lives = [Life("x", 4096, 0, 4)]
     for layer in range(layers):
         step, stream = 1 + 4 * layer, len(lives) - 1
@@ -263,7 +304,12 @@ def training_step(layers: int) -> list[Life]:
 
 @pytest.mark.parametrize(
     "lives",
-    [chain(50, 1000, in_place=True), chain(50, 1000, in_place=False), residual_network(12), training_step(40)],
+    [
+        chain(50, 1000, in_place=True),
+        chain(50, 1000, in_place=False),
+        residual_network(12),
+        training_step(40),
+    ],
     ids=["in place", "chain", "residual", "training"],
 )
 def test_ordinary_programs_need_no_more_than_the_bound(lives: list[Life]) -> None:
@@ -275,7 +321,9 @@ def test_ordinary_programs_need_no_more_than_the_bound(lives: list[Life]) -> Non
 def scattered(count: int, span: int, seed: int = 0) -> list[Life]:
     """Lives with no pattern to exploit: any size up to a megabyte, up to `span` steps long."""
     rng = random.Random(seed)
-    return [Life(f"b{i}", 64 + rng.randrange(1 << 20), i, i + rng.randrange(span)) for i in range(count)]
+    return [
+        Life(f"b{i}", 64 + rng.randrange(1 << 20), i, i + rng.randrange(span)) for i in range(count)
+    ]
 
 
 @pytest.mark.parametrize("span", [4, 20, 300])
@@ -310,4 +358,5 @@ def test_two_thousand_buffers_are_planned_while_nobody_waits() -> None:
         plan(lives)
         return time.process_time() - start
 
-    assert min(seconds() for _ in range(5)) < 0.2  # 0.04 on an idle machine; a shared one may be several times slower
+    # 0.04 on an idle machine; a shared one may be several times slower
+    assert min(seconds() for _ in range(5)) < 0.2

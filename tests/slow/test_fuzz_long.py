@@ -1,4 +1,5 @@
-"""A long campaign of random programs, from seeds never used before; the seed is printed, so any failure comes back."""
+"""A long campaign of random programs, from seeds never used before; the seed is printed, so any
+failure comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Compiled functions on 16 million points each: those tests/kernel/math/test_points.py leaves out, and all in f64."""
+"""Compiled functions on 16 million points each: those tests/kernel/math/test_points.py leaves out,
+and all in f64."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, OFTEN, many, many_pairs, worst_compiled
+from tests.kernel.ulps import (
+    BINARY,
+    CASES,
+    HAS_WIDE_OF_F64,
+    OFTEN,
+    many,
+    many_pairs,
+    worst_compiled,
+)
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.kernel.math import exponential as km
 
@@ -17,7 +26,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("name", "dtype"), REST, ids=str)
-def test_error_on_16_million_points(name: str, dtype: DType, record_property: Callable[[str, object], None]) -> None:
+def test_error_on_16_million_points(
+    name: str, dtype: DType, record_property: Callable[[str, object], None]
+) -> None:
     if dtype is f64 and not HAS_WIDE_OF_F64:
         pytest.skip("longdouble is no wider than f64 here: no oracle")
     operands = many_pairs(dtype, HARD) if name in BINARY else (many(dtype, HARD),)

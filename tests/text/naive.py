@@ -15,7 +15,11 @@ def naive_bpe(word: str, merges: list[str]) -> list[str]:
     ranks = {line: rank for rank, line in reversed(list(enumerate(merges)))}
     parts = list(word)
     while True:
-        found = [(ranks[f"{a} {b}"], i) for i, (a, b) in enumerate(pairwise(parts)) if f"{a} {b}" in ranks]
+        found = [
+            (ranks[f"{a} {b}"], i)
+            for i, (a, b) in enumerate(pairwise(parts))
+            if f"{a} {b}" in ranks
+        ]
         if not found:
             return parts
         _, i = min(found)
@@ -23,7 +27,8 @@ def naive_bpe(word: str, merges: list[str]) -> list[str]:
 
 
 def naive_scores(text: str, scores: dict[str, float]) -> list[str]:
-    """Merge the neighbours whose join has the best score, leftmost first, until no join is a piece."""
+    """Merge the neighbours whose join has the best score, leftmost first, until no join is a
+    piece."""
     parts = list(text)
     while True:
         found = [(-scores[a + b], i) for i, (a, b) in enumerate(pairwise(parts)) if a + b in scores]
@@ -34,7 +39,8 @@ def naive_scores(text: str, scores: dict[str, float]) -> list[str]:
 
 
 def naive_unigram(text: str, scores: dict[str, float]) -> tuple[float, list[str]]:
-    """Best sum of scores over all segmentations; an unknown character costs ten more than the worst piece."""
+    """Best sum of scores over all segmentations; an unknown character costs ten more than the worst
+    piece."""
     unknown = min(scores.values()) - 10
     best: list[tuple[float, list[str]]] = [(0.0, [])]
     for stop in range(1, len(text) + 1):
@@ -60,10 +66,14 @@ def naive_wordpiece(word: str, pieces: set[str]) -> list[str] | None:
     return parts
 
 
-def byte_level_metadata(merges: list[str], special: tuple[str, ...] = (), **more: object) -> Metadata:
+def byte_level_metadata(
+    merges: list[str], special: tuple[str, ...] = (), **more: object
+) -> Metadata:
     """All 256 bytes, what the merges make, then control tokens."""
     made = dict.fromkeys(line.replace(" ", "") for line in merges)
-    normal = list(BYTE_TO_CHAR.values()) + [text for text in made if text not in BYTE_TO_CHAR.values()]
+    normal = list(BYTE_TO_CHAR.values()) + [
+        text for text in made if text not in BYTE_TO_CHAR.values()
+    ]
     metadata: Metadata = {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",

@@ -33,7 +33,8 @@ def both(vocabulary: Vocabulary, pre: PreTokenizer, text: str) -> tuple[list[int
 
 @st.composite
 def vocabularies(draw: st.DrawFn) -> dict[str, Any]:
-    """Merges that build on each other in several ways, tokens twice, merges twice, bytes without a token."""
+    """Merges that build on each other in several ways, tokens twice, merges twice, bytes without a
+    token."""
     chance = random.Random(draw(st.integers(0, 10_000)))
     alphabet = byte_level_text("ab é".encode())
     merges = random_merges(chance.randrange(1000), alphabet, draw(st.integers(0, 40)))
@@ -52,7 +53,9 @@ def vocabularies(draw: st.DrawFn) -> dict[str, Any]:
         for gone in chance.sample(sorted(set(BYTE_TO_CHAR.values()) - set(alphabet)), 40):
             tokens[tokens.index(gone)] = f"gone {gone}"
     if draw(st.booleans()):
-        data["tokenizer.ggml.unknown_token_id"] = chance.choice([tokens.index("<unk>"), tokens.index("a")])
+        data["tokenizer.ggml.unknown_token_id"] = chance.choice(
+            [tokens.index("<unk>"), tokens.index("a")]
+        )
     return data
 
 
@@ -74,7 +77,8 @@ def test_the_same_ids_as_the_library(data: dict[str, Any], text: str, ignore_mer
 def test_the_same_as_the_definition(seed: int, word: str) -> None:
     merges = random_merges(seed, "abc", 30)
     made = [line.replace(" ", "") for line in merges]
-    assume(len(set(made)) == len(made))  # else the library takes a candidate for another that makes the same
+    # else the library takes a candidate for another that makes the same
+    assume(len(set(made)) == len(made))
     words = Words(read_vocabulary(byte_level_metadata(merges)), ignore_merges=False)
     tokens = words.vocabulary.tokens
     assert [tokens[i] for i in words.encode([word.encode()])] == naive_bpe(word, merges)
@@ -107,7 +111,9 @@ def test_bytes_without_a_token_become_the_unknown_one_whatever_its_kind() -> Non
 @pytest.mark.parametrize("line", ["b", "a  b", " b", "", "ab c", b"\xff b", "<s> a"])
 def test_a_line_that_is_no_merge_is_named(line: str) -> None:
     data = byte_level_metadata(["a b"], ("<s>", "<s>a")) | {"tokenizer.ggml.merges": ["a b", line]}
-    with pytest.raises(FileFormatError, match=r"merges\[1\]: expected (two tokens|a string of valid UTF-8)"):
+    with pytest.raises(
+        FileFormatError, match=r"merges\[1\]: expected (two tokens|a string of valid UTF-8)"
+    ):
         tokenizer_from_gguf(data)
 
 
@@ -115,7 +121,9 @@ def test_the_library_is_made_when_there_is_much_to_do(monkeypatch: pytest.Monkey
     made = []
     original = bpe.library_encoder
     monkeypatch.setattr(bpe, "library_encoder", lambda *args: made.append(args) or original(*args))
-    encoder = SmallFirst(read_vocabulary(byte_level_metadata(random_merges(3, "abĠ", 40))), pre_tokenizer("gpt-2"))
+    encoder = SmallFirst(
+        read_vocabulary(byte_level_metadata(random_merges(3, "abĠ", 40))), pre_tokenizer("gpt-2")
+    )
     short, long = "ab ba abba ", "ab ba abba " * 1000
     first = encoder([short])
     assert not made
@@ -123,13 +131,16 @@ def test_the_library_is_made_when_there_is_much_to_do(monkeypatch: pytest.Monkey
     assert encoder([short]) == first and len(made) == 1
 
 
-# -- a real vocabulary ------------------------------------------------------------------------------------------------
+# -- a real vocabulary -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def smollm() -> tuple[Words, Any, Any]:
     if not SMOLLM.exists():
-        pytest.skip("needs the model that `tetrad pull smollm2` fetches; other vocabularies are tried without it")
+        pytest.skip(
+            "needs the model that `tetrad pull smollm2` fetches; other vocabularies are tried "
+            "without it"
+        )
     with gguf.open_file(SMOLLM) as file:
         vocabulary = read_vocabulary(file.metadata)
     pre = pre_tokenizer("smollm")

@@ -21,10 +21,19 @@ HI = [{"role": "user", "content": "Hi"}]
 CHAT = [
     {"role": "system", "content": "Be <b>brief</b> & kind."},
     {"role": "user", "content": "  Wetter in Zürich?  "},
-    {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, None]}}}]},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, None]}}}],
+    },
     {"role": "tool", "content": '{"t": 20}'},
 ]
-TOOLS = [{"type": "function", "function": {"name": "f", "description": "ä & <x>", "parameters": {"type": "object"}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "f", "description": "ä & <x>", "parameters": {"type": "object"}},
+    }
+]
 
 REAL = {
     "chatml": """{% for message in messages %}
@@ -51,7 +60,9 @@ def plainly(source: str, **variables: Any) -> str:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = lambda x, indent=None: json.dumps(x, ensure_ascii=False, indent=indent)
+    environment.filters["tojson"] = lambda x, indent=None: json.dumps(
+        x, ensure_ascii=False, indent=indent
+    )
     source = source.replace("{% generation %}{% set text = 1 %}G{% endgeneration %}", "G")
     return environment.from_string(source).render(**variables)
 
@@ -63,13 +74,20 @@ def test_templates_render_as_in_jinja2(name: str) -> None:
 
 
 def test_json_is_not_escaped_for_html() -> None:
-    assert ChatTemplate("{{ messages[0].content|tojson }}").render(CHAT) == '"Be <b>brief</b> & kind."'
+    assert (
+        ChatTemplate("{{ messages[0].content|tojson }}").render(CHAT) == '"Be <b>brief</b> & kind."'
+    )
     assert ChatTemplate("{{ 'ü'|tojson(ensure_ascii=True) }}").render(HI) == '"\\u00fc"'
 
 
 def test_variables_of_the_template() -> None:
-    source = "{{ bos_token }}{{ eos_token }}{{ add_generation_prompt }}{{ tools }}{{ enable_thinking }}"
-    assert ChatTemplate(source, "<s>", "</s>").render(HI, False, enable_thinking=True) == "<s></s>FalseNoneTrue"
+    source = (
+        "{{ bos_token }}{{ eos_token }}{{ add_generation_prompt }}{{ tools }}{{ enable_thinking }}"
+    )
+    assert (
+        ChatTemplate(source, "<s>", "</s>").render(HI, False, enable_thinking=True)
+        == "<s></s>FalseNoneTrue"
+    )
 
 
 def test_the_time_can_be_asked() -> None:
@@ -92,7 +110,9 @@ def test_long_chats_fit() -> None:
 
 def test_threads_have_budgets_of_their_own() -> None:
     template, results = ChatTemplate("{% for i in range(50000) %}{% endfor %}x"), []
-    threads = [threading.Thread(target=lambda: results.append(template.render(HI))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: results.append(template.render(HI))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -100,9 +120,12 @@ def test_threads_have_budgets_of_their_own() -> None:
     assert results == ["x"] * 8
 
 
-# -- bombs ------------------------------------------------------------------------------------------------------------
+# -- bombs -----------------------------------------------------------------------------------------
 
-GROW = "{%% set ns = namespace(s=%s) %%}{%% for i in range(60) %%}{%% set ns.s = %s %%}{%% endfor %%}{{ ns.s|string }}"
+GROW = (
+    "{%% set ns = namespace(s=%s) %%}{%% for i in range(60) %%}{%% set ns.s = %s %%}{%% endfor "
+    "%%}{{ ns.s|string }}"
+)
 NESTED = "{% for a in range(100000) %}" * 3 + "{% endfor %}" * 3
 BOMBS = [
     NESTED,
@@ -194,11 +217,13 @@ def test_python_is_out_of_reach(source: str) -> None:
         print(ChatTemplate(source).render(HI))
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def test_a_template_can_refuse() -> None:
-    with pytest.raises(TemplateError, match=r"it refuses these messages: no system \(line 2 of the template\)"):
+    with pytest.raises(
+        TemplateError, match=r"it refuses these messages: no system \(line 2 of the template\)"
+    ):
         ChatTemplate("\n{{ raise_exception('no system') }}").render(HI)
 
 
@@ -213,14 +238,26 @@ def test_errors_name_the_line() -> None:
 
 MESSAGES = {
     "text": ("hi", "messages: expected a list of messages, got str"),
-    "a message": ({"role": "user", "content": "x"}, "messages: expected a list of messages, got dict"),
+    "a message": (
+        {"role": "user", "content": "x"},
+        "messages: expected a list of messages, got dict",
+    ),
     "strings": (["hi"], r"messages\[0\]: expected a mapping, got str"),
-    "no role": ([{"content": "x"}], r"messages\[0\]: role: expected a name such as 'user', got nothing"),
+    "no role": (
+        [{"content": "x"}],
+        r"messages\[0\]: role: expected a name such as 'user', got nothing",
+    ),
     "role": ([{"role": 1, "content": "x"}], "role: expected a name such as 'user', got 1"),
     "no content": ([*HI, {"role": "user"}], r"messages\[1\]: content: expected text, got nothing"),
     "None": ([{"role": "user", "content": None}], "content: expected text, got None"),
-    "content": ([{"role": "user", "content": 5}], "content: expected text or a list of parts, got int"),
-    "object": ([{"role": "user", "content": [object()]}], r"messages\[0\].content\[0\]: expected text, a number"),
+    "content": (
+        [{"role": "user", "content": 5}],
+        "content: expected text or a list of parts, got int",
+    ),
+    "object": (
+        [{"role": "user", "content": [object()]}],
+        r"messages\[0\].content\[0\]: expected text, a number",
+    ),
     "keys": ([{"role": "user", "content": "x", 1: 2}], "expected text as keys"),
 }
 

@@ -11,7 +11,11 @@ from tetrad.formats.strings import Strings
 from tetrad.text import lookup
 from tetrad.text.lookup import Lookup, spans, spans_of
 
-texts = st.text("ab\0é", max_size=4) | st.text("ab", min_size=7, max_size=17) | st.text("a", max_size=130)
+texts = (
+    st.text("ab\0é", max_size=4)
+    | st.text("ab", min_size=7, max_size=17)
+    | st.text("a", max_size=130)
+)
 tables = st.lists(texts, max_size=60)
 
 
@@ -28,7 +32,9 @@ def test_finds_what_a_dictionary_finds(table: list[str], wanted: list[str]) -> N
 
 @given(st.lists(st.tuples(texts, texts), max_size=30), tables)
 @settings(max_examples=200)
-def test_strings_with_a_gap_are_those_without_it(pairs: list[tuple[str, str]], others: list[str]) -> None:
+def test_strings_with_a_gap_are_those_without_it(
+    pairs: list[tuple[str, str]], others: list[str]
+) -> None:
     whole = spans_of(Strings.of(f"{left} {right}" for left, right in pairs))
     gaps = np.array([len(left.encode()) for left, _ in pairs], np.int64)
     made = spans(whole.data, whole.starts, whole.lengths - 1, gaps)
@@ -40,11 +46,15 @@ def test_strings_with_a_gap_are_those_without_it(pairs: list[tuple[str, str]], o
 
 @given(tables, tables)
 def test_every_place_of_some_strings(table: list[str], wanted: list[str]) -> None:
-    assert Lookup(spans_of(Strings.of(table))).places(wanted) == [i for i, text in enumerate(table) if text in wanted]
+    assert Lookup(spans_of(Strings.of(table))).places(wanted) == [
+        i for i, text in enumerate(table) if text in wanted
+    ]
 
 
 @pytest.mark.parametrize("bits", [0, 1, 7])
-def test_strings_of_the_same_hash_are_told_apart(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_of_the_same_hash_are_told_apart(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = np.uint64((1 << bits) - 1)
     whole = lookup.hashes
     monkeypatch.setattr(lookup, "hashes", lambda some: whole(some) & few)

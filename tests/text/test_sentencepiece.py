@@ -13,7 +13,9 @@ from tetrad.text.sentencepiece import ScoreEncoder, ranks_of, substrings, word_b
 from tetrad.text.tokenizer import tokenizer_from_gguf
 from tetrad.text.vocabulary import read_vocabulary
 
-pieces = st.dictionaries(st.text("ab▁é", min_size=1, max_size=5), st.integers(-4, 4).map(float), max_size=30)
+pieces = st.dictionaries(
+    st.text("ab▁é", min_size=1, max_size=5), st.integers(-4, 4).map(float), max_size=30
+)
 texts = st.text("abc é中😀", max_size=30)
 
 
@@ -56,7 +58,10 @@ def test_ranks_are_in_the_order_of_scores(scores: list[float]) -> None:
         assert ((got[better] < got) == (array[better] > array)).all()
 
 
-@given(st.lists(st.text("ab▁é中\n\0", min_size=1, max_size=5), max_size=12), st.text("ab▁é中c\n\0", max_size=20))
+@given(
+    st.lists(st.text("ab▁é中\n\0", min_size=1, max_size=5), max_size=12),
+    st.text("ab▁é中c\n\0", max_size=20),
+)
 def test_no_piece_reaches_over_a_border(some: list[str], text: str) -> None:
     words = word_borders(spans_of(Strings.of(some))).split(text)
     assert "".join(words) == text

@@ -41,8 +41,14 @@ def test_text_that_continues_keeps_its_space() -> None:
     assert StreamDecoder(SPM, continues=True).feed(259) == " a"
 
 
-@given(st.text("abc", max_size=20), st.lists(st.text("abc", min_size=1, max_size=4), max_size=3), st.data())
-def test_stop_strings_are_found_however_the_text_is_cut(text: str, stops: list[str], data: st.DataObject) -> None:
+@given(
+    st.text("abc", max_size=20),
+    st.lists(st.text("abc", min_size=1, max_size=4), max_size=3),
+    st.data(),
+)
+def test_stop_strings_are_found_however_the_text_is_cut(
+    text: str, stops: list[str], data: st.DataObject
+) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
     parts = [text[i:j] for i, j in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     finder = StopStrings(stops)
@@ -52,7 +58,11 @@ def test_stop_strings_are_found_however_the_text_is_cut(text: str, stops: list[s
         assert shown + finder.flush() == text
         assert finder.reached is None
     else:
-        assert shown + finder.flush() == text[:first] or finder.reached is not None and text.startswith(shown)
+        assert (
+            shown + finder.flush() == text[:first]
+            or finder.reached is not None
+            and text.startswith(shown)
+        )
         assert finder.reached in stops
 
 

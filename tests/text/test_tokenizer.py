@@ -1,4 +1,5 @@
-"""Tokenisers against slow ones written from the definitions, and the rules that hold for all of them."""
+"""Tokenisers against slow ones written from the definitions, and the rules that hold for all of
+them."""
 
 from __future__ import annotations
 
@@ -33,15 +34,55 @@ MERGES = random_merges(1, "abcĠ", 60)
 BYTES = byte_level_metadata(MERGES, ("<|im_start|>", "<|im_end|>", "<|im_end|>x"), eos_token_id=256)
 BPE = tokenizer_from_gguf(BYTES)
 
-PIECES = ["▁", "a", "b", "ab", "▁▁", "aa", "▁▁▁", "▁a", "aaa", "ba", "▁ab", "bb", "é▁", "éa", "aab", "▁▁▁▁", "abab"]
+PIECES = [
+    "▁",
+    "a",
+    "b",
+    "ab",
+    "▁▁",
+    "aa",
+    "▁▁▁",
+    "▁a",
+    "aaa",
+    "ba",
+    "▁ab",
+    "bb",
+    "é▁",
+    "éa",
+    "aab",
+    "▁▁▁▁",
+    "abab",
+]
 SCORES = {piece: -float(i // 2) for i, piece in enumerate(PIECES)}
 SPM = tokenizer_from_gguf(score_metadata(SCORES))
 UNIGRAM_PIECES = ["▁a", "ab", "b", "a", "▁", "aab", "ba", "▁ab", "bb", "▁b"]
 UNIGRAM_SCORES = {piece: -1.5 - 0.37 * i for i, piece in enumerate(UNIGRAM_PIECES)}
 UNIGRAM = tokenizer_from_gguf(
-    score_metadata(UNIGRAM_SCORES, "t5", add_space_prefix=True, remove_extra_whitespaces=True, add_eos_token=True)
+    score_metadata(
+        UNIGRAM_SCORES,
+        "t5",
+        add_space_prefix=True,
+        remove_extra_whitespaces=True,
+        add_eos_token=True,
+    )
 )
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un", "▁a", "▁b", "a", "b", "ab", "aff", "able", "▁,", "▁é", "▁e"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "▁un",
+    "▁a",
+    "▁b",
+    "a",
+    "b",
+    "ab",
+    "aff",
+    "able",
+    "▁,",
+    "▁é",
+    "▁e",
+]
 BERT_DATA: dict[str, Any] = {
     "tokenizer.ggml.model": "bert",
     "tokenizer.ggml.tokens": WORDS,
@@ -60,7 +101,7 @@ def names(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return [tokenizer.token_text(i) for i in ids]
 
 
-# -- against the definitions ------------------------------------------------------------------------------------------
+# -- against the definitions -----------------------------------------------------------------------
 
 
 @given(st.text("abc ", max_size=24))
@@ -96,16 +137,25 @@ def test_wordpiece_takes_the_longest(words: list[str]) -> None:
     assert names(BERT, BERT.encode(" ".join(words), add_special=False)) == want
 
 
-@given(st.text("ab", max_size=40), st.dictionaries(st.text("ab", min_size=2, max_size=5), st.integers(0, 6)))
+@given(
+    st.text("ab", max_size=40),
+    st.dictionaries(st.text("ab", min_size=2, max_size=5), st.integers(0, 6)),
+)
 def test_merging_with_equal_scores(word: str, ranks: dict[str, int]) -> None:
-    assert merge(word, ranks) == naive_scores(word, {piece: -float(rank) for piece, rank in ranks.items()})
+    assert merge(word, ranks) == naive_scores(
+        word, {piece: -float(rank) for piece, rank in ranks.items()}
+    )
 
 
-# -- rules that hold for all ------------------------------------------------------------------------------------------
+# -- rules that hold for all -----------------------------------------------------------------------
 
 
 # "▁" is how pieces spell a space, and "<s>" in a text is a control token for those that have it.
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40).filter(lambda t: "▁" not in t and "s>" not in t))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40).filter(
+        lambda t: "▁" not in t and "s>" not in t
+    )
+)
 def test_decoding_undoes_encoding(text: str) -> None:
     for tokenizer in (BPE, SPM):
         assert tokenizer.decode(tokenizer.encode(text), skip_special=True) == text
@@ -120,7 +170,9 @@ def test_ids_are_in_range(tokenizer: Tokenizer, text: str) -> None:
 @pytest.mark.parametrize("tokenizer", ALL.values(), ids=ALL)
 @given(text=texts)
 def test_users_cannot_write_control_tokens(tokenizer: Tokenizer, text: str) -> None:
-    every = "".join(tokenizer.token_text(i) for i in range(tokenizer.vocab_size) if tokenizer.is_special(i))
+    every = "".join(
+        tokenizer.token_text(i) for i in range(tokenizer.vocab_size) if tokenizer.is_special(i)
+    )
     ids = tokenizer.encode(every + text, add_special=False, parse_special=False)
     assert [i for i in ids if tokenizer.is_special(i) and i != tokenizer.unk] == []
 
@@ -159,7 +211,11 @@ def test_the_end_of_a_message_is_no_stop_where_turns_go_on() -> None:
 
 def test_phi_3_swallows_the_space_after_special_tokens() -> None:
     data = score_metadata(SCORES) | {"general.name": "Phi3"}
-    assert tokenizer_from_gguf(data).encode("</s>\n a") == [1, 2, *SPM.encode("a", add_special=False)]
+    assert tokenizer_from_gguf(data).encode("</s>\n a") == [
+        1,
+        2,
+        *SPM.encode("a", add_special=False),
+    ]
 
 
 def test_unknown_text_without_byte_tokens_is_the_unknown_token() -> None:
@@ -171,7 +227,7 @@ def test_unknown_text_without_byte_tokens_is_the_unknown_token() -> None:
     assert tokenizer_from_gguf(data).encode("中", add_special=False) == [1, 0]
 
 
-# -- pre-tokenisers ---------------------------------------------------------------------------------------------------
+# -- pre-tokenisers --------------------------------------------------------------------------------
 
 CUTS = {
     "gpt-2": ["Hello", " it", "'s", " 12345", "  ", " x中文", "!?"],
@@ -205,7 +261,7 @@ def test_numbers_are_grouped_unless_a_letter_follows() -> None:
     assert list(group_digits("1234a", Digits.GROUPED)) == ["1", "234", "a"]
 
 
-# -- speed ------------------------------------------------------------------------------------------------------------
+# -- speed -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", ["a", "^", " ", "\n", "1", "😀", "e\u0301", "<|"])
@@ -220,7 +276,7 @@ def test_time_grows_with_the_text(name: str, unit: str) -> None:
     assert seconds(40_000) <= 16 * max(seconds(10_000), 0.01)
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_surrogates_are_refused() -> None:
@@ -239,7 +295,9 @@ def test_ids_out_of_range_are_refused(i: Any) -> None:
 
 @pytest.mark.parametrize("tokenizer", ALL.values(), ids=ALL)
 def test_bytes_of_all_tokens(tokenizer: Tokenizer) -> None:
-    assert tokenizer.every_bytes() == [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
+    assert tokenizer.every_bytes() == [
+        tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)
+    ]
 
 
 def test_numpy_ids_are_ids() -> None:
@@ -260,21 +318,55 @@ def test_bytes_without_a_token_are_refused() -> None:
 BAD = {
     "tokenizer 'rwkv'": ({"tokenizer.ggml.model": "rwkv"}, UnsupportedError, "supported are gpt2"),
     "pre": ({"tokenizer.ggml.pre": "nonsense"}, UnsupportedError, "known are .*smollm"),
-    "no tokens": ({"tokenizer.ggml.tokens": None}, FileFormatError, "tokenizer.ggml.tokens: expected an array"),
+    "no tokens": (
+        {"tokenizer.ggml.tokens": None},
+        FileFormatError,
+        "tokenizer.ggml.tokens: expected an array",
+    ),
     "empty": ({"tokenizer.ggml.tokens": []}, FileFormatError, "expected 1 to"),
-    "bytes": ({"tokenizer.ggml.tokens": ["a", b"\xff"]}, FileFormatError, r"tokens\[1\]: expected a string of valid"),
-    "types": ({"tokenizer.ggml.token_type": [1]}, FileFormatError, "token_type: expected 259 numbers"),
-    "scores": ({"tokenizer.ggml.scores": [float("nan")] * 259}, FileFormatError, r"scores\[0\]: expected a finite"),
-    "merge": ({"tokenizer.ggml.merges": ["a b"]}, FileFormatError, r"merges\[0\]: expected two tokens"),
-    "merge of one": ({"tokenizer.ggml.merges": ["ab"]}, FileFormatError, r"merges\[0\]: expected two tokens"),
-    "bos": ({"tokenizer.ggml.bos_token_id": 9999}, FileFormatError, "bos_token_id: expected an id below"),
-    "bos type": ({"tokenizer.ggml.bos_token_id": "1"}, FileFormatError, "expected a value of type int"),
+    "bytes": (
+        {"tokenizer.ggml.tokens": ["a", b"\xff"]},
+        FileFormatError,
+        r"tokens\[1\]: expected a string of valid",
+    ),
+    "types": (
+        {"tokenizer.ggml.token_type": [1]},
+        FileFormatError,
+        "token_type: expected 259 numbers",
+    ),
+    "scores": (
+        {"tokenizer.ggml.scores": [float("nan")] * 259},
+        FileFormatError,
+        r"scores\[0\]: expected a finite",
+    ),
+    "merge": (
+        {"tokenizer.ggml.merges": ["a b"]},
+        FileFormatError,
+        r"merges\[0\]: expected two tokens",
+    ),
+    "merge of one": (
+        {"tokenizer.ggml.merges": ["ab"]},
+        FileFormatError,
+        r"merges\[0\]: expected two tokens",
+    ),
+    "bos": (
+        {"tokenizer.ggml.bos_token_id": 9999},
+        FileFormatError,
+        "bos_token_id: expected an id below",
+    ),
+    "bos type": (
+        {"tokenizer.ggml.bos_token_id": "1"},
+        FileFormatError,
+        "expected a value of type int",
+    ),
     "add_bos": ({"tokenizer.ggml.add_bos_token": True}, FileFormatError, "bos_token_id is missing"),
 }
 
 
 @pytest.mark.parametrize("change,error,match", BAD.values(), ids=BAD)
-def test_bad_tables_are_refused(change: dict[str, object], error: type[TetradError], match: str) -> None:
+def test_bad_tables_are_refused(
+    change: dict[str, object], error: type[TetradError], match: str
+) -> None:
     data = byte_level_metadata([], ("<a>", "<b>", "<c>"))
     with pytest.raises(error, match=match):
         tokenizer_from_gguf(data | change)
@@ -290,7 +382,7 @@ def test_a_missing_pre_tokeniser_is_said() -> None:
         tokenizer_from_gguf(byte_level_metadata([]) | {"tokenizer.ggml.pre": None})
 
 
-# -- the table of replacements ----------------------------------------------------------------------------------------
+# -- the table of replacements ---------------------------------------------------------------------
 
 
 def charsmap(key: int, target: bytes) -> bytes:

@@ -31,7 +31,10 @@ def test_only_memory_that_nobody_can_write_to_is_shared() -> None:
     assert np.shares_memory(np.asarray(td.asarray(fixed)), fixed)
     assert np.shares_memory(np.asarray(td.asarray(fixed, copy=False)), fixed)
     assert not np.shares_memory(np.asarray(td.asarray(fixed, copy=True)), fixed)
-    with pytest.raises(CopyError, match=r"asarray: copy=False, but somebody may write to the memory of this f32\[3\]"):
+    with pytest.raises(
+        CopyError,
+        match=r"asarray: copy=False, but somebody may write to the memory of this f32\[3\]",
+    ):
         td.asarray(source, copy=False)
 
 
@@ -43,13 +46,24 @@ def test_dlpack_round_trip() -> None:
 
 
 def compiled_or_not() -> list[td.Array]:
-    return [td.asarray([1.0, 2.0]), td.ones(2) + 0, td.jit(lambda x: x + 1)(np.ones(2)), td.broadcast_to(1.0, (2,))]
+    return [
+        td.asarray([1.0, 2.0]),
+        td.ones(2) + 0,
+        td.jit(lambda x: x + 1)(np.ones(2)),
+        td.broadcast_to(1.0, (2,)),
+    ]
 
 
 @pytest.mark.parametrize("which", range(4))
 def test_exports_are_read_only_for_good(which: int) -> None:
     x = compiled_or_not()[which]
-    for seen in (np.asarray(x), np.from_dlpack(x), np.asarray(x)[:1], np.asarray(x).view().base, x.__buffer__(0)):
+    for seen in (
+        np.asarray(x),
+        np.from_dlpack(x),
+        np.asarray(x)[:1],
+        np.asarray(x).view().base,
+        x.__buffer__(0),
+    ):
         array = np.asarray(seen)
         assert not array.flags.writeable
         with pytest.raises(ValueError, match="WRITEABLE"):
@@ -70,8 +84,12 @@ def test_consumers_of_dlpack_that_know_no_read_only_memory_get_a_copy() -> None:
     for x in compiled_or_not():
         taken = np.from_dlpack(Old(x))  # type: ignore[arg-type]
         assert not np.shares_memory(taken, np.asarray(x)) and taken.tolist() == x.tolist()
-        assert np.from_dlpack(x, copy=True).flags.writeable and np.shares_memory(np.from_dlpack(x), np.asarray(x))
-        with pytest.raises(CopyError, match=r"copy=False, but a consumer below DLPack 1\.0 may write to f"):
+        assert np.from_dlpack(x, copy=True).flags.writeable and np.shares_memory(
+            np.from_dlpack(x), np.asarray(x)
+        )
+        with pytest.raises(
+            CopyError, match=r"copy=False, but a consumer below DLPack 1\.0 may write to f"
+        ):
             x.__dlpack__(copy=False)
 
 
@@ -86,7 +104,9 @@ def test_from_dlpack_copies_what_is_not_ours() -> None:
 
 
 def test_another_dtype_is_a_copy() -> None:
-    with pytest.raises(ValueError, match=r"__array__: copy=False, but f32\[2\] has to become float64"):
+    with pytest.raises(
+        ValueError, match=r"__array__: copy=False, but f32\[2\] has to become float64"
+    ):
         td.ones(2).__array__(np.float64, copy=False)
 
 
@@ -96,7 +116,12 @@ def test_what_numpy_saw_comes_back_without_a_copy() -> None:
 
 
 def test_a_pickle_is_its_own_whatever_it_is_read_from() -> None:
-    for x in (td.asarray([1.0, 2.0]), td.zeros((0, 3)), td.ones((2, 3), dtype="bfloat16").T, td.asarray(True)):
+    for x in (
+        td.asarray([1.0, 2.0]),
+        td.zeros((0, 3)),
+        td.ones((2, 3), dtype="bfloat16").T,
+        td.asarray(True),
+    ):
         buffers: list[pickle.PickleBuffer] = []
         data = pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
         found = pickle.loads(data, buffers=[bytearray(b) for b in buffers])
@@ -117,7 +142,10 @@ def test_the_namespace_is_the_package() -> None:
 def test_python_numbers() -> None:
     assert int(td.asarray(3)) == 3 and float(td.asarray(2.5)) == 2.5 and bool(td.asarray([True]))
     assert [10, 20][td.asarray(1)] == 20
-    assert td.asarray([4]).item() == 4 and td.asarray(td.asarray(0.5).astype(td.bfloat16)).item() == 0.5
+    assert (
+        td.asarray([4]).item() == 4
+        and td.asarray(td.asarray(0.5).astype(td.bfloat16)).item() == 0.5
+    )
     assert f"{td.asarray(0.125):.2f}" == "0.12"
 
 
@@ -181,7 +209,11 @@ def test_operators_refuse_what_is_no_operand() -> None:
 
 def test_numpy_functions_take_values_and_ask_for_shapes() -> None:
     x = td.asarray([[1.0, 2.0], [3.0, 4.0]])
-    assert np.sum(x) == 10 and np.mean(x, axis=0).tolist() == [2, 3] and np.concatenate([x, x]).shape == (4, 2)
+    assert (
+        np.sum(x) == 10
+        and np.mean(x, axis=0).tolist() == [2, 3]
+        and np.concatenate([x, x]).shape == (4, 2)
+    )
     assert td.jit(lambda x: x * np.ndim(x))(x).tolist() == [[2, 4], [6, 8]]
     with pytest.raises(TraceError, match="keep to td functions"):
         td.jit(lambda x: np.sum(x))(x)
@@ -189,15 +221,31 @@ def test_numpy_functions_take_values_and_ask_for_shapes() -> None:
 
 def test_an_axis_may_be_positional() -> None:
     x = td.asarray([[1.0, 2.0], [3.0, 5.0]])
-    for name in ("sum", "prod", "max", "min", "mean", "var", "std", "any", "all", "argmax", "argmin"):
+    for name in (
+        "sum",
+        "prod",
+        "max",
+        "min",
+        "mean",
+        "var",
+        "std",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+    ):
         want = getattr(np, name)(np.asarray(x), 1)
         np.testing.assert_array_equal(getattr(td, name)(x, 1), want)
         np.testing.assert_array_equal(getattr(x, name)(1), want)
     assert td.stack([x, x], 2).shape == (2, 2, 2) and td.expand_dims(x, 1).shape == (2, 1, 2)
-    assert td.roll(x, 1, 1).tolist() == [[2, 1], [5, 3]] and td.take(x, td.asarray([1]), 1).tolist() == [[2], [5]]
+    assert td.roll(x, 1, 1).tolist() == [[2, 1], [5, 3]] and td.take(
+        x, td.asarray([1]), 1
+    ).tolist() == [[2], [5]]
 
 
-@pytest.mark.parametrize("dtype", [td.float32, td.bfloat16, td.complex64, td.bool, td.uint16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [td.float32, td.bfloat16, td.complex64, td.bool, td.uint16], ids=str
+)
 def test_arrays_are_copied_and_pickled_by_value(dtype: td.DType) -> None:
     x = td.jit(lambda x: x + x)(td.ones((2, 3), dtype=td.float32)).astype(dtype)
     x = td.jit(lambda x: x)(x)  # memory of compiled code
@@ -238,10 +286,14 @@ def test_quantised_arrays_are_pickled_with_their_type() -> None:
 
 
 KEEPING = {
-    "reshape": lambda x: td.reshape(x, (2, 2)), "astype": lambda x: td.astype(x, td.int32), "squeeze": td.squeeze,
-    "broadcast_to": lambda x: td.broadcast_to(x, (3, 4)), "transpose": lambda x: td.transpose(x), "flip": td.flip,
-    "concat": lambda x: td.concat([x]), "floor": td.floor, "sum over nothing": lambda x: td.sum(x, axis=()),
-    "einsum": lambda x: td.einsum("i->i", x), "roll": lambda x: td.roll(x, 0), "expand_dims": td.expand_dims,
+    "reshape": lambda x: td.reshape(x, (2, 2)), "astype": lambda x: td.astype(x, td.int32),
+    "squeeze": td.squeeze,
+    "broadcast_to": lambda x: td.broadcast_to(x, (3, 4)), "transpose": lambda x: td.transpose(x),
+    "flip": td.flip,
+    "concat": lambda x: td.concat([x]), "floor": td.floor, "sum over nothing": lambda x: td.sum(x,
+    axis=()),
+    "einsum": lambda x: td.einsum("i->i", x), "roll": lambda x: td.roll(x, 0),
+    "expand_dims": td.expand_dims,
     "moveaxis": lambda x: td.moveaxis(x, 0, 0), "real": td.real, "positive": td.positive,
     "broadcast_arrays": td.broadcast_arrays,
     "clip": lambda x: td.clip(x), "getitem": lambda x: td.expand_dims(x, axis=0)[0],

@@ -1,4 +1,5 @@
-"""Loops as users write them, against Python's own loops: at once, traced and evaluated, compiled."""
+"""Loops as users write them, against Python's own loops: at once, traced and evaluated,
+compiled."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def same(got: Any, want: Any) -> None:
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-12, atol=1e-15)
 
 
-# -- scan -------------------------------------------------------------------------------------------------------------
+# -- scan ------------------------------------------------------------------------------------------
 
 
 @ways
@@ -59,7 +60,9 @@ def test_scan_without_rows_counts_steps(way: Any) -> None:
 
 @ways
 def test_scan_of_no_steps(way: Any) -> None:
-    final, ys = way(lambda c, x: td.scan(lambda c, x: (c + x, c), c, x))(np.ones(3), np.zeros((0, 3)))
+    final, ys = way(lambda c, x: td.scan(lambda c, x: (c + x, c), c, x))(
+        np.ones(3), np.zeros((0, 3))
+    )
     same((final, ys), (np.ones(3), np.zeros((0, 3))))
 
 
@@ -102,7 +105,9 @@ def test_scan_inside_scan(way: Any) -> None:
     ],
 )
 @ways
-def test_numbers_take_the_dtype_that_the_body_gives(way: Any, init: Any, xs: Any, dtype: str) -> None:
+def test_numbers_take_the_dtype_that_the_body_gives(
+    way: Any, init: Any, xs: Any, dtype: str
+) -> None:
     final, _ = way(lambda x: td.scan(lambda c, x: (c + x, None), init, x))(np.ones(3, xs))
     assert final.item() == 3 and final.dtype.long_name == dtype
 
@@ -124,7 +129,9 @@ def test_vectors_of_the_specification(way: Any) -> None:
     grow = way(lambda c: td.scan(lambda c, _: (c + 0.1 * c, None), c, length=10)[0])
     np.testing.assert_allclose(np.asarray(grow(np.ones(3))), 1.1**10, rtol=1e-12)
     add = way(lambda c, x: td.scan(lambda c, x: (c + x, None), c, x)[0])
-    np.testing.assert_array_equal(np.asarray(add(np.zeros(3), np.arange(1.0, 13).reshape(4, 3))), [22, 26, 30])
+    np.testing.assert_array_equal(
+        np.asarray(add(np.zeros(3), np.arange(1.0, 13).reshape(4, 3))), [22, 26, 30]
+    )
     inverse, driven = inverse_of(3, 0.1), np.zeros((4, 3))
     driven[0, 0] = 1
     euler = way(lambda m, c, x: td.scan(lambda c, x: (m @ (c + x), None), c, x)[0])
@@ -145,13 +152,15 @@ def inverse_of(n: int, dt: float) -> np.ndarray:
     return np.linalg.inv(np.eye(n) * (1 + 2 * dt) - dt * (np.eye(n, k=1) + np.eye(n, k=-1)))
 
 
-# -- while, for, branches ---------------------------------------------------------------------------------------------
+# -- while, for, branches --------------------------------------------------------------------------
 
 
 @ways
 def test_while_loop(way: Any) -> None:
     def run(x: Any, limit: Any) -> Any:
-        return td.while_loop(lambda s: s["x"] < limit, lambda s: {"x": s["x"] * 2, "n": s["n"] + 1}, {"x": x, "n": 0})
+        return td.while_loop(
+            lambda s: s["x"] < limit, lambda s: {"x": s["x"] * 2, "n": s["n"] + 1}, {"x": x, "n": 0}
+        )
 
     got = way(run)(np.float64(3), np.float64(100))
     assert (got["x"].item(), got["n"].item()) == (192, 6)
@@ -161,13 +170,18 @@ def test_while_loop(way: Any) -> None:
 @ways
 def test_fori_loop_with_known_and_traced_bounds(way: Any) -> None:
     known = way(lambda x: td.fori_loop(2, 6, lambda i, v: v * i + x, x))(np.float64(0.5))
-    open_ = way(lambda x, n: td.fori_loop(2, n, lambda i, v: v * i + x, x))(np.float64(0.5), np.int32(6))
+    open_ = way(lambda x, n: td.fori_loop(2, n, lambda i, v: v * i + x, x))(
+        np.float64(0.5), np.int32(6)
+    )
     want = 0.5
     for i in range(2, 6):
         want = want * i + 0.5
     assert known.item() == open_.item() == want
     assert way(lambda x: td.fori_loop(3, 1, lambda i, v: v + 1, x))(np.float64(7)).item() == 7
-    same(way(lambda x: td.fori_loop(2, 6, lambda i, v: v * i + x, x, unroll=3))(np.float64(0.5)), np.asarray(known))
+    same(
+        way(lambda x: td.fori_loop(2, 6, lambda i, v: v * i + x, x, unroll=3))(np.float64(0.5)),
+        np.asarray(known),
+    )
 
 
 @ways
@@ -203,15 +217,21 @@ def test_a_condition_may_be_a_number() -> None:
         assert td.cond(number, lambda: 1, lambda: 0).item() == 0
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def test_errors_name_the_leaf_both_types_and_the_line() -> None:
     init = {"h": td.zeros((2,)), "n": td.asarray(0)}
-    with pytest.raises(ShapeError, match=r"carry\['h'\] is f32\[2\] before a step and f32\[4\] after it") as caught:
-        td.scan(lambda c, x: ({"h": td.concat([c["h"], c["h"]]), "n": c["n"]}, None), init, td.zeros(3))
+    with pytest.raises(
+        ShapeError, match=r"carry\['h'\] is f32\[2\] before a step and f32\[4\] after it"
+    ) as caught:
+        td.scan(
+            lambda c, x: ({"h": td.concat([c["h"], c["h"]]), "n": c["n"]}, None), init, td.zeros(3)
+        )
     assert "test_loops.py" in str(caught.value)
-    with pytest.raises(DtypeError, match=r"carry\['n'\] is i32\[\] before a step and f32\[\] after it"):
+    with pytest.raises(
+        DtypeError, match=r"carry\['n'\] is i32\[\] before a step and f32\[\] after it"
+    ):
         td.scan(lambda c, x: ({"h": c["h"], "n": c["n"] + x}, None), init, td.zeros(3))
     with pytest.raises(DtypeError, match=r"while_loop: carry is i32\[\] before a step and f32\[\]"):
         td.while_loop(lambda c: c < 3, lambda c: c * 0.5, td.asarray(1))
@@ -233,7 +253,9 @@ def test_errors_of_structure() -> None:
         td.scan(lambda c, x: c, 0.0, td.zeros(3))
     with pytest.raises(TraceError, match=r"the carry is \*, <lambda> returns \(\*, \*\) for it"):
         td.scan(lambda c, x: ((c, c), None), 0.0, td.zeros(3))
-    with pytest.raises(TraceError, match=r"\(\*, \{'a': \*\}\), <lambda> returns \[\*, \{'a': \*\}\]"):
+    with pytest.raises(
+        TraceError, match=r"\(\*, \{'a': \*\}\), <lambda> returns \[\*, \{'a': \*\}\]"
+    ):
         td.scan(lambda c, x: ([c[0], c[1]], None), (0.0, {"a": 0.0}), td.zeros(3))
     with pytest.raises(TraceError, match="arrays and numbers, not a str"):
         td.scan(lambda c, x: (c, "y"), 0.0, td.zeros(3))
@@ -246,7 +268,9 @@ def test_errors_of_structure() -> None:
 def test_errors_of_branches_and_conditions() -> None:
     with pytest.raises(ShapeError, match=r"cond: result is f32\[4\] in .* and f32\[2\] in"):
         td.cond(True, lambda x: x, lambda x: td.concat([x, x]), td.zeros(2))
-    with pytest.raises(TraceError, match=r"false_fun <lambda> returns \*, true_fun <lambda> returns \(\*, \*\)"):
+    with pytest.raises(
+        TraceError, match=r"false_fun <lambda> returns \*, true_fun <lambda> returns \(\*, \*\)"
+    ):
         td.cond(True, lambda x: (x, x), lambda x: x, td.zeros(2))
     with pytest.raises(DtypeError, match=r"one bool without axes, got f32\[2\]"):
         td.cond(td.zeros(2), lambda: 1, lambda: 2)
@@ -267,27 +291,73 @@ def test_operands_in_every_form(way: Callable[..., Any]) -> None:
     for choice in (True, False):
         want = x + 1 if choice else x - 1
         same(way(lambda p, x: td.cond(p, up, down, operand=x))(choice, x), want)
-        same(way(lambda p, x: td.cond(p, lambda _: x + 1.0, lambda _: x - 1.0, operand=None))(choice, x), want)
-        same(way(lambda p, x: td.cond(p, x, up, 2 * x, down))(choice, x), want if choice else 2 * x - 1)
+        same(
+            way(lambda p, x: td.cond(p, lambda _: x + 1.0, lambda _: x - 1.0, operand=None))(
+                choice, x
+            ),
+            want,
+        )
+        same(
+            way(lambda p, x: td.cond(p, x, up, 2 * x, down))(choice, x),
+            want if choice else 2 * x - 1,
+        )
         same(way(lambda p, x: td.switch(p + 0, [down, up], operand=x))(np.int32(choice), x), want)
 
 
 NO_FUNCTIONS: list[tuple[Callable[[Any], Any], str, str]] = [
-    (lambda x: td.scan(x, lambda c, x: (c, x), 0.0), r"scan: f: expected a function, got f32", "td.scan(f, init, xs)"),
-    (lambda x: td.cond(True, x, abs, x), r"cond: true_fun: expected a function, got f32", "td.cond(pred, true_fun"),
-    (lambda x: td.cond(True, abs, 1, x), "cond: false_fun: expected a function, got an int", "td.cond(pred, true_fun"),
-    (lambda x: td.switch(9.5, [abs, x], x), r"switch: branch 1: expected a function, got f32", "[f, g], *operands"),
-    (lambda x: td.switch(0, x, abs), r"switch: the branches must be a list .* got f32\[3\]", "[f, g], *operands"),
-    (lambda x: td.while_loop(x, abs, abs), r"while_loop: cond_fun: expected a function, got f32", "td.while_loop(cond"),
-    (lambda x: td.while_loop(abs, x, abs), r"while_loop: body_fun: expected a function, got f32", "td.while_loop(cond"),
-    (lambda x: td.fori_loop(0, 3, x, abs), r"fori_loop: body_fun: expected a function, got f32", "lower, upper, body"),
+    (
+        lambda x: td.scan(x, lambda c, x: (c, x), 0.0),
+        r"scan: f: expected a function, got f32",
+        "td.scan(f, init, xs)",
+    ),
+    (
+        lambda x: td.cond(True, x, abs, x),
+        r"cond: true_fun: expected a function, got f32",
+        "td.cond(pred, true_fun",
+    ),
+    (
+        lambda x: td.cond(True, abs, 1, x),
+        "cond: false_fun: expected a function, got an int",
+        "td.cond(pred, true_fun",
+    ),
+    (
+        lambda x: td.switch(9.5, [abs, x], x),
+        r"switch: branch 1: expected a function, got f32",
+        "[f, g], *operands",
+    ),
+    (
+        lambda x: td.switch(0, x, abs),
+        r"switch: the branches must be a list .* got f32\[3\]",
+        "[f, g], *operands",
+    ),
+    (
+        lambda x: td.while_loop(x, abs, abs),
+        r"while_loop: cond_fun: expected a function, got f32",
+        "td.while_loop(cond",
+    ),
+    (
+        lambda x: td.while_loop(abs, x, abs),
+        r"while_loop: body_fun: expected a function, got f32",
+        "td.while_loop(cond",
+    ),
+    (
+        lambda x: td.fori_loop(0, 3, x, abs),
+        r"fori_loop: body_fun: expected a function, got f32",
+        "lower, upper, body",
+    ),
     (lambda x: td.map(x, abs), r"map: f: expected a function, got f32\[3\]", "td.map(f, xs)"),
-    (lambda x: td.associative_scan(x, abs), r"associative_scan: fn: expected a function, got f32", "(fn, elems)"),
+    (
+        lambda x: td.associative_scan(x, abs),
+        r"associative_scan: fn: expected a function, got f32",
+        "(fn, elems)",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("call", "message", "hint"), NO_FUNCTIONS, ids=range(len(NO_FUNCTIONS)))
-def test_what_is_no_function_is_said_first(call: Callable[[Any], Any], message: str, hint: str) -> None:
+def test_what_is_no_function_is_said_first(
+    call: Callable[[Any], Any], message: str, hint: str
+) -> None:
     for way in (lambda f: f, td.jit):
         with pytest.raises(TraceError, match=f"^{message}") as caught:
             way(call)(td.ones(3))
@@ -296,11 +366,15 @@ def test_what_is_no_function_is_said_first(call: Callable[[Any], Any], message: 
 
 
 def test_errors_name_the_function_that_was_called() -> None:
-    with pytest.raises(ShapeError, match=r"fori_loop: carry is f32\[3\] before a step and f32\[2\] after it"):
+    with pytest.raises(
+        ShapeError, match=r"fori_loop: carry is f32\[3\] before a step and f32\[2\] after it"
+    ):
         td.fori_loop(0, 3, lambda i, c: c[:2], td.zeros(3))
     with pytest.raises(ShapeError, match="fori_loop: unroll is -1"):
         td.fori_loop(0, 3, lambda i, c: c, 0.0, unroll=-1)
-    with pytest.raises(TraceError, match="switch: the branches must be a list of functions, got a function"):
+    with pytest.raises(
+        TraceError, match="switch: the branches must be a list of functions, got a function"
+    ):
         td.switch(1, lambda x: x, 1.0)
     with pytest.raises(TraceError, match="cond: operand= beside 1 other operands"):
         td.cond(True, lambda x: x, lambda x: x, 1.0, operand=2.0)

@@ -1,4 +1,5 @@
-"""Tracing: what the graph holds, what is captured from outside, what happens to values that escape."""
+"""Tracing: what the graph holds, what is captured from outside, what happens to values that
+escape."""
 
 from __future__ import annotations
 
@@ -43,9 +44,13 @@ def test_shapes_without_running() -> None:
     assert isinstance(y, td.Spec) and y.shape == (n, 4) and y.dtype is td.float64
     assert repr(more) == "{'best': Spec(i64[n]), 'mean': Spec(f64[]), 'none': None}"
     assert repr(td.eval_shape(lambda x: x + 1, 2)) == "Spec(i32[])"
-    again = td.eval_shape(td.grad(lambda p, x: td.sum(f(p, x)[0]), argnums=1), params, np.zeros((5, 3), np.float32))
+    again = td.eval_shape(
+        td.grad(lambda p, x: td.sum(f(p, x)[0]), argnums=1), params, np.zeros((5, 3), np.float32)
+    )
     assert again.shape == (5, 3) and again.dtype is td.float32
-    inside = td.jit(lambda x: td.zeros(td.eval_shape(lambda x: x[1:], x).shape))(np.zeros(4, np.float32))
+    inside = td.jit(lambda x: td.zeros(td.eval_shape(lambda x: x[1:], x).shape))(
+        np.zeros(4, np.float32)
+    )
     assert inside.shape == (3,)
     with pytest.raises(td.errors.ShapeError, match="matmul: inner sizes differ"):
         td.eval_shape(f, params, td.Spec((2, 2)))
@@ -57,7 +62,8 @@ def test_equal_functions_give_one_graph() -> None:
 
     graph = td.trace(body)(td.Spec((4,)))
     assert td.trace(body)(td.Spec((4,))) is graph
-    assert sum(node.op.name == "exp" for node in graph.nodes()) == 1  # common subexpressions are one node
+    # common subexpressions are one node
+    assert sum(node.op.name == "exp" for node in graph.nodes()) == 1
 
 
 def test_nodes_know_the_users_line() -> None:
@@ -184,8 +190,14 @@ def test_a_leaked_value_is_named() -> None:
         return x
 
     td.trace(f)(td.Spec((2,)))
-    for use in (lambda: kept[0] + 1, lambda: jit(lambda y: y + kept[0])(np.zeros(2)), lambda: jit(f)(kept[0])):
-        with pytest.raises(TraceError, match=r"(?s)f32\[2\] was used after the tracing of f had ended.*return it"):
+    for use in (
+        lambda: kept[0] + 1,
+        lambda: jit(lambda y: y + kept[0])(np.zeros(2)),
+        lambda: jit(f)(kept[0]),
+    ):
+        with pytest.raises(
+            TraceError, match=r"(?s)f32\[2\] was used after the tracing of f had ended.*return it"
+        ):
             use()
 
 

@@ -1,14 +1,14 @@
-"""Compares derivatives, batches and loops with JAX: every case is written once and run by both. Run by hand, from the
-root of the repository:
+"""Compares derivatives, batches and loops with JAX: every case is written once and run by both. Run
+by hand, from the root of the repository:
 
     python -m venv peer && peer/bin/pip install jax
     PYTHONPATH=. peer/bin/python tests/transforms/against_jax.py
 
-One line a case: the largest difference of all results, beside the largest number of each, in single precision (the
-oracle is JAX in double precision on the same numbers), eager and compiled; then how far JAX's own single precision is
-from that oracle; then double precision, eager and compiled. Where terms cancel, single precision may be as far off as
-three times what JAX is. Known differences are left out: at 0 the derivative of abs is 0 here and 1 there, and JAX has
-none for pmax.
+One line a case: the largest difference of all results, beside the largest number of each, in single
+precision (the oracle is JAX in double precision on the same numbers), eager and compiled; then how
+far JAX's own single precision is from that oracle; then double precision, eager and compiled. Where
+terms cancel, single precision may be as far off as three times what JAX is. Known differences are
+left out: at 0 the derivative of abs is 0 here and 1 there, and JAX has none for pmax.
 """
 
 from __future__ import annotations
@@ -34,24 +34,32 @@ TOLERANCE = {"f32": 1e-6, "f64": 1e-12}
 RNG = np.random.default_rng(2)
 
 TETRAD = SimpleNamespace(
-    np=td, nn=td.nn, linalg=td.linalg, fft=td.fft, index_add=lambda x, i, size: td.scatter_add(x, i, size),
+    np=td, nn=td.nn, linalg=td.linalg, fft=td.fft, index_add=lambda x, i, size: td.scatter_add(x, i,
+    size),
     **{name: getattr(td, name) for name in (
-        "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev", "hessian", "checkpoint",
-        "custom_jvp", "custom_vjp", "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan",
-        "stop_gradient", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "pshuffle", "all_to_all",
-        "psum_scatter", "dynamic_slice", "dynamic_update_slice", "linear_transpose", "checkpoint_policies",
+        "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev",
+        "hessian", "checkpoint",
+        "custom_jvp", "custom_vjp", "scan", "cond", "switch", "while_loop", "fori_loop", "map",
+        "associative_scan",
+        "stop_gradient", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute",
+        "pshuffle", "all_to_all",
+        "psum_scatter", "dynamic_slice", "dynamic_update_slice", "linear_transpose",
+        "checkpoint_policies",
     )},
 )  # fmt: skip
 JAX = SimpleNamespace(
     np=jnp, nn=jax.nn, linalg=jnp.linalg, fft=jnp.fft,
     index_add=lambda x, i, size: jnp.zeros((size, *x.shape[1:]), x.dtype).at[i].add(x),
     **{name: getattr(jax, name) for name in (
-        "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev", "hessian", "checkpoint",
+        "grad", "value_and_grad", "vjp", "jvp", "linearize", "vmap", "jit", "jacfwd", "jacrev",
+        "hessian", "checkpoint",
         "custom_jvp", "custom_vjp", "linear_transpose", "checkpoint_policies",
     )},
     **{name: getattr(jax.lax, name) for name in (
-        "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan", "stop_gradient", "psum",
-        "pmean", "pmax", "all_gather", "axis_index", "ppermute", "pshuffle", "all_to_all", "psum_scatter",
+        "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan",
+        "stop_gradient", "psum",
+        "pmean", "pmax", "all_gather", "axis_index", "ppermute", "pshuffle", "all_to_all",
+        "psum_scatter",
         "dynamic_slice", "dynamic_update_slice",
     )},
 )  # fmt: skip
@@ -79,11 +87,25 @@ def summed(L: Any, f: Callable[..., Any], *shape: int) -> Callable[..., Any]:
     return lambda *xs: L.grad(loss, argnums=tuple(range(len(xs))))(*xs)
 
 
-# -- functions of elements, at ordinary points and at edges -----------------------------------------------------------
+# -- functions of elements, at ordinary points and at edges ----------------------------------------
 
 X, Y, P = normal(3, 4), normal(3, 4), np.abs(normal(3, 4)) + 0.2
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0])
-for name in ("sin", "cos", "tan", "tanh", "sinh", "cosh", "exp", "expm1", "atan", "asinh", "square", "sign", "floor"):
+for name in (
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sinh",
+    "cosh",
+    "exp",
+    "expm1",
+    "atan",
+    "asinh",
+    "square",
+    "sign",
+    "floor",
+):
     case(name, lambda L, n=name: summed(L, getattr(L.np, n)), X)
 for name in ("log", "log2", "log10", "log1p", "sqrt", "reciprocal"):
     case(name, lambda L, n=name: summed(L, getattr(L.np, n)), P)
@@ -93,44 +115,101 @@ case("acosh", lambda L: summed(L, L.np.acosh), P + 1)
 for name in ("sqrt", "log", "asin"):
     case(f"{name} at edges", lambda L, n=name: summed(L, getattr(L.np, n)), EDGES)
 case("pow", lambda L: summed(L, lambda x, y: x**y), P, Y)
-case("pow at zero", lambda L: summed(L, lambda x, y: x**y), [0.0, 0.0, 0.0, 2.0, 1.0], [2.0, 1.0, 3.0, 0.0, 0.0])
+case(
+    "pow at zero",
+    lambda L: summed(L, lambda x, y: x**y),
+    [0.0, 0.0, 0.0, 2.0, 1.0],
+    [2.0, 1.0, 3.0, 0.0, 0.0],
+)
 case("cube", lambda L: summed(L, lambda x: x**3), EDGES)
 case("atan2", lambda L: summed(L, L.np.atan2), X, Y)
 case("divide", lambda L: summed(L, lambda x, y: x / y), X, P)
 case("remainder", lambda L: summed(L, L.np.remainder), 5 * X, P)
-case("maximum and minimum with ties", lambda L: summed(L, lambda x, y: L.np.maximum(x, y) * L.np.minimum(y, 0 * x)),
+case("maximum and minimum with ties", lambda L: summed(L, lambda x, y: L.np.maximum(x,
+y) * L.np.minimum(y, 0 * x)),
      [1.0, 2.0, 0.0], [1.0, 1.0, 0.0])  # fmt: skip
 case("clip at its ends", lambda L: summed(L, lambda x: L.np.clip(x, -1.0, 0.5)), X)
 case("where", lambda L: summed(L, lambda x, y: L.np.where(x > y, L.np.sin(x), y**2)), X, Y)
 for name in ("relu", "sigmoid", "silu", "softplus", "gelu", "softmax", "log_softmax", "elu"):
     case(f"nn.{name}", lambda L, n=name: summed(L, getattr(L.nn, n)), X)
 case("nn.relu at zero", lambda L: summed(L, L.nn.relu), EDGES)
-case("logsumexp", lambda L: summed(L, lambda x: (L.nn.logsumexp if L is TETRAD else jax.nn.logsumexp)(x, axis=0)), X)
+case(
+    "logsumexp",
+    lambda L: summed(L, lambda x: (L.nn.logsumexp if L is TETRAD else jax.nn.logsumexp)(x, axis=0)),
+    X,
+)
 
-# -- shapes, sums, elements -------------------------------------------------------------------------------------------
+# -- shapes, sums, elements ------------------------------------------------------------------------
 
-case("mean, var, std", lambda L: summed(L, lambda x: L.np.mean(x, axis=0) * L.np.var(x, axis=0) + L.np.std(x)), X)
-case("max and min of rows with ties", lambda L: summed(L, lambda x: L.np.max(x, axis=1) - L.np.min(x, axis=1)),
+case(
+    "mean, var, std",
+    lambda L: summed(L, lambda x: L.np.mean(x, axis=0) * L.np.var(x, axis=0) + L.np.std(x)),
+    X,
+)
+case("max and min of rows with ties", lambda L: summed(L, lambda x: L.np.max(x,
+axis=1) - L.np.min(x, axis=1)),
      [[1.0, 1.0, 0.0], [2.0, 3.0, 2.0]])  # fmt: skip
 case("product", lambda L: summed(L, lambda x: L.np.prod(x, axis=1)), X)
-case("product with zeros", lambda L: summed(L, lambda x: L.np.prod(x, axis=1)), [[0.0, 2.0, 3.0], [0.0, 0.0, 4.0]])
-case("second derivative of a product with zeros", lambda L: L.hessian(L.np.prod), [0.0, 2.0, 0.0, 3.0, 5.0])
+case(
+    "product with zeros",
+    lambda L: summed(L, lambda x: L.np.prod(x, axis=1)),
+    [[0.0, 2.0, 3.0], [0.0, 0.0, 4.0]],
+)
+case(
+    "second derivative of a product with zeros",
+    lambda L: L.hessian(L.np.prod),
+    [0.0, 2.0, 0.0, 3.0, 5.0],
+)
 case("cumulative sum", lambda L: summed(L, lambda x: L.np.cumulative_sum(x, axis=1) ** 2), X)
 case("sort", lambda L: summed(L, lambda x: L.np.sort(x, axis=0) ** 2), X)
 case("slices", lambda L: summed(L, lambda x: x[::-1, 1:] * x[:, :-1] + x[1, ::2][:, None][0]), X)
-case("take, twice the same", lambda L: summed(L, lambda x: L.np.take(x, L.np.asarray([1, 1, -1, 0]), axis=1) ** 2), X)
+case(
+    "take, twice the same",
+    lambda L: summed(L, lambda x: L.np.take(x, L.np.asarray([1, 1, -1, 0]), axis=1) ** 2),
+    X,
+)
 case("take along an axis",
-     lambda L: summed(L, lambda x: L.np.take_along_axis(x, L.np.argsort(x, axis=1), axis=1) ** 2), X)  # fmt: skip
-case("scattered sum", lambda L: summed(L, lambda x: L.index_add(x, L.np.asarray([2, 0, 2]), 3) ** 2), X)
+     lambda L: summed(L, lambda x: L.np.take_along_axis(x, L.np.argsort(x, axis=1), axis=1) ** 2),
+     X)  # fmt: skip
+case(
+    "scattered sum",
+    lambda L: summed(L, lambda x: L.index_add(x, L.np.asarray([2, 0, 2]), 3) ** 2),
+    X,
+)
 case("movement",
-     lambda L: summed(L, lambda x: L.np.flip(L.np.roll(L.np.tile(x, (2, 1)).T, 1, axis=0)) ** 2), X)  # fmt: skip
-case("joined", lambda L: summed(L, lambda x, y: L.np.concat([x, y[:1]]) ** 2 @ L.np.stack([x[0], y[1]], axis=1)), X, Y)
-case("broadcasting", lambda L: summed(L, lambda a, b: (a[:, None] * b) ** 2 / (1 + a[0] ** 2)), normal(3), normal(4))
-case("products", lambda L: summed(L, lambda a, b: (a @ b) ** 2), normal(2, 1, 3, 4), normal(3, 4, 2))
-case("einsum", lambda L: summed(L, lambda a, b: L.np.einsum("ijk,kj->i", a, b) ** 2), normal(2, 3, 4), normal(4, 3))
-case("tensordot", lambda L: summed(L, lambda a, b: L.np.tensordot(a, b, axes=2)), normal(2, 3, 4), normal(3, 4, 5))
+     lambda L: summed(L, lambda x: L.np.flip(L.np.roll(L.np.tile(x, (2, 1)).T, 1, axis=0)) ** 2),
+     X)  # fmt: skip
+case(
+    "joined",
+    lambda L: summed(
+        L, lambda x, y: L.np.concat([x, y[:1]]) ** 2 @ L.np.stack([x[0], y[1]], axis=1)
+    ),
+    X,
+    Y,
+)
+case(
+    "broadcasting",
+    lambda L: summed(L, lambda a, b: (a[:, None] * b) ** 2 / (1 + a[0] ** 2)),
+    normal(3),
+    normal(4),
+)
+case(
+    "products", lambda L: summed(L, lambda a, b: (a @ b) ** 2), normal(2, 1, 3, 4), normal(3, 4, 2)
+)
+case(
+    "einsum",
+    lambda L: summed(L, lambda a, b: L.np.einsum("ijk,kj->i", a, b) ** 2),
+    normal(2, 3, 4),
+    normal(4, 3),
+)
+case(
+    "tensordot",
+    lambda L: summed(L, lambda a, b: L.np.tensordot(a, b, axes=2)),
+    normal(2, 3, 4),
+    normal(3, 4, 5),
+)
 
-# -- transforms of transforms -----------------------------------------------------------------------------------------
+# -- transforms of transforms ----------------------------------------------------------------------
 
 W = normal(4, 4)
 
@@ -140,25 +219,64 @@ def energy(L: Any) -> Callable[[Any], Any]:
 
 
 case("hessian", lambda L: L.hessian(energy(L)), normal(4))
-case("jacfwd of jacrev", lambda L: L.jacfwd(L.jacrev(lambda x: L.np.sin(x) * L.np.sum(x**2))), normal(4))
-case("jacrev of jacfwd", lambda L: L.jacrev(L.jacfwd(lambda x: L.np.sin(x) * L.np.sum(x**2))), normal(4))
-case("jvp of grad", lambda L: lambda x, v: L.jvp(L.grad(energy(L)), (x,), (v,)), normal(4), normal(4))
-case("grad of jvp", lambda L: L.grad(lambda x, v: L.jvp(energy(L), (x,), (v,))[1]), normal(4), normal(4))
+case(
+    "jacfwd of jacrev",
+    lambda L: L.jacfwd(L.jacrev(lambda x: L.np.sin(x) * L.np.sum(x**2))),
+    normal(4),
+)
+case(
+    "jacrev of jacfwd",
+    lambda L: L.jacrev(L.jacfwd(lambda x: L.np.sin(x) * L.np.sum(x**2))),
+    normal(4),
+)
+case(
+    "jvp of grad", lambda L: lambda x, v: L.jvp(L.grad(energy(L)), (x,), (v,)), normal(4), normal(4)
+)
+case(
+    "grad of jvp",
+    lambda L: L.grad(lambda x, v: L.jvp(energy(L), (x,), (v,))[1]),
+    normal(4),
+    normal(4),
+)
 case("vjp of grad", lambda L: lambda x, v: L.vjp(L.grad(energy(L)), x)[1](v), normal(4), normal(4))
 case("linearize", lambda L: lambda x, v: L.linearize(energy(L), x)[1](v), normal(4), normal(4))
-case("third derivative", lambda L: L.grad(L.grad(L.grad(lambda x: L.np.sin(x) * L.np.exp(x) * x**2))), 0.7)
+case(
+    "third derivative",
+    lambda L: L.grad(L.grad(L.grad(lambda x: L.np.sin(x) * L.np.exp(x) * x**2))),
+    0.7,
+)
 case("vmap of grad", lambda L: L.vmap(L.grad(energy(L))), normal(5, 4))
 case("grad of vmap", lambda L: L.grad(lambda x: L.np.sum(L.vmap(energy(L))(x) ** 2)), normal(5, 4))
-case("vmap of hessian", lambda L: L.vmap(L.hessian(energy(L)), in_axes=1, out_axes=-1), normal(4, 3))
-case("vmap of vmap", lambda L: L.vmap(L.vmap(lambda a, b: a @ b, (None, 0)), (0, None), 1), normal(3, 4), normal(2, 4))
+case(
+    "vmap of hessian", lambda L: L.vmap(L.hessian(energy(L)), in_axes=1, out_axes=-1), normal(4, 3)
+)
+case(
+    "vmap of vmap",
+    lambda L: L.vmap(L.vmap(lambda a, b: a @ b, (None, 0)), (0, None), 1),
+    normal(3, 4),
+    normal(2, 4),
+)
 case("jit inside", lambda L: L.grad(lambda x: L.jit(energy(L))(x) ** 2), normal(4))
 case("checkpoint", lambda L: L.hessian(L.checkpoint(energy(L))), normal(4))
-case("stopped gradient", lambda L: L.grad(lambda x: L.np.sum(x**2 * L.stop_gradient(L.np.sin(x)))), normal(4))
+case(
+    "stopped gradient",
+    lambda L: L.grad(lambda x: L.np.sum(x**2 * L.stop_gradient(L.np.sin(x)))),
+    normal(4),
+)
 case("psum and pmean",
-     lambda L: summed(L, L.vmap(lambda x: L.psum(x**2, "i") * x - L.pmean(x**3, "i"), axis_name="i")), X)  # fmt: skip
+     lambda L: summed(L, L.vmap(lambda x: L.psum(x**2, "i") * x - L.pmean(x**3, "i"),
+     axis_name="i")), X)  # fmt: skip
 case("pmax", lambda L: L.vmap(lambda x: L.pmax(x, "i") * x, axis_name="i"), X)
-case("all_gather", lambda L: summed(L, L.vmap(lambda x: L.np.sum(L.all_gather(x, "i") ** 3) * x, axis_name="i")), X)
-case("grad inside psum", lambda L: L.vmap(L.grad(lambda x: L.psum(L.np.sum(x**2), "i") * x[0]), axis_name="i"), X)
+case(
+    "all_gather",
+    lambda L: summed(L, L.vmap(lambda x: L.np.sum(L.all_gather(x, "i") ** 3) * x, axis_name="i")),
+    X,
+)
+case(
+    "grad inside psum",
+    lambda L: L.vmap(L.grad(lambda x: L.psum(L.np.sum(x**2), "i") * x[0]), axis_name="i"),
+    X,
+)
 
 
 def with_jvp(L: Any) -> Callable[[Any], Any]:
@@ -177,7 +295,7 @@ case("custom jvp", lambda L: L.vmap(L.grad(L.grad(with_jvp(L)))), normal(4))
 case("custom vjp", lambda L: L.vmap(L.grad(with_vjp(L))), normal(4))
 
 
-# -- loops ------------------------------------------------------------------------------------------------------------
+# -- loops -----------------------------------------------------------------------------------------
 
 
 def cell(L: Any) -> Callable[..., Any]:
@@ -194,36 +312,62 @@ def cell(L: Any) -> Callable[..., Any]:
 
 LOOP = normal(3, 3) / 2, normal(3), normal(6, 3)
 case("scan", lambda L: L.grad(cell(L), argnums=(0, 1, 2)), *LOOP)
-case("scan, second derivative", lambda L: L.hessian(lambda c, w, xs: cell(L)(w, c, xs)), LOOP[1], LOOP[0], LOOP[2])
+case(
+    "scan, second derivative",
+    lambda L: L.hessian(lambda c, w, xs: cell(L)(w, c, xs)),
+    LOOP[1],
+    LOOP[0],
+    LOOP[2],
+)
 case("scan, vmap of grad",
-     lambda L: L.vmap(L.grad(cell(L), argnums=1), (None, 0, None)), LOOP[0], normal(4, 3), LOOP[2])  # fmt: skip
+     lambda L: L.vmap(L.grad(cell(L), argnums=1), (None, 0, None)), LOOP[0], normal(4, 3),
+     LOOP[2])  # fmt: skip
 case("scan in reverse",
-     lambda L: L.grad(lambda c, xs: L.scan(lambda c, x: (c * x + L.np.sin(c), c), c, xs, reverse=True)[0]),
+     lambda L: L.grad(lambda c, xs: L.scan(lambda c, x: (c * x + L.np.sin(c), c), c, xs,
+     reverse=True)[0]),
      0.4, normal(5))  # fmt: skip
-case("fori_loop", lambda L: L.grad(lambda x: L.fori_loop(0, 5, lambda i, c: L.np.sin(c) * x + c, x)), 0.3)
+case(
+    "fori_loop",
+    lambda L: L.grad(lambda x: L.fori_loop(0, 5, lambda i, c: L.np.sin(c) * x + c, x)),
+    0.3,
+)
 case("while_loop, jvp",
-     lambda L: lambda x: L.jvp(lambda x: L.while_loop(lambda c: c < 50.0, lambda c: c * c + x, x), (x,), (x,)),
+     lambda L: lambda x: L.jvp(lambda x: L.while_loop(lambda c: c < 50.0, lambda c: c * c + x, x),
+     (x,), (x,)),
      1.7)  # fmt: skip
-case("cond", lambda L: L.vmap(L.grad(lambda x: L.cond(x > 0, L.np.sin, lambda x: x**3, x))), normal(5))
+case(
+    "cond",
+    lambda L: L.vmap(L.grad(lambda x: L.cond(x > 0, L.np.sin, lambda x: x**3, x))),
+    normal(5),
+)
+
 
 def root_or_line(L: Any) -> Callable[[Any], Any]:
     return lambda x: L.cond(x > 0, lambda x: L.np.sqrt(x) + L.np.log(x), lambda x: 2 * x, x)
 
 
 case("cond, branches that are not chosen have infinite slopes",
-     lambda L: L.grad(lambda x: L.np.sum(L.vmap(root_or_line(L))(x))), [-1.0, 0.0, 2.0])  # fmt: skip
-case("switch", lambda L: L.vmap(L.grad(lambda x, i: L.switch(i, [L.np.sin, lambda x: x**3, L.np.exp], x))),
+     lambda L: L.grad(lambda x: L.np.sum(L.vmap(root_or_line(L))(x))), [-1.0, 0.0,
+     2.0])  # fmt: skip
+case("switch", lambda L: L.vmap(L.grad(lambda x, i: L.switch(i, [L.np.sin, lambda x: x**3,
+L.np.exp], x))),
      normal(5), np.array([0, 1, 2, 7, -3], np.int32))  # fmt: skip
-case("map", lambda L: L.grad(lambda xs: L.np.sum(L.map(lambda x: L.np.sum(x) ** 3, xs))), normal(9, 2))
+case(
+    "map",
+    lambda L: L.grad(lambda xs: L.np.sum(L.map(lambda x: L.np.sum(x) ** 3, xs))),
+    normal(9, 2),
+)
 case("associative scan",
      lambda L: L.grad(lambda xs: L.np.sum(
-         L.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (L.np.cos(xs), xs), reverse=True)[1] ** 2)),
+         L.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (L.np.cos(xs), xs),
+         reverse=True)[1] ** 2)),
      normal(9))  # fmt: skip
 case("elements set and added",
-     lambda L: L.grad(lambda x, v: L.np.sum(x.at[1].set(v).at[:, ::2].add(v[::2]) ** 2), argnums=(0, 1)),
+     lambda L: L.grad(lambda x, v: L.np.sum(x.at[1].set(v).at[:, ::2].add(v[::2]) ** 2), argnums=(0,
+     1)),
      normal(3, 4), normal(4))  # fmt: skip
 
-# -- programs ---------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def kalman(L: Any) -> Callable[..., Any]:
@@ -239,7 +383,11 @@ def kalman(L: Any) -> Callable[..., Any]:
             return (m + gain @ v, p - gain @ s @ gain.T, total), m
 
         n = f.shape[0]
-        start = L.np.zeros(n, dtype=f.dtype), L.np.eye(n, dtype=f.dtype), L.np.zeros((), dtype=f.dtype)
+        start = (
+            L.np.zeros(n, dtype=f.dtype),
+            L.np.eye(n, dtype=f.dtype),
+            L.np.zeros((), dtype=f.dtype),
+        )
         return L.scan(step, start, zs)[0][2]
 
     return L.value_and_grad(likelihood, argnums=(0, 1, 2, 3, 4))
@@ -268,65 +416,107 @@ def attention(L: Any) -> Callable[..., Any]:
     def attend(q: Any, k: Any, v: Any) -> Any:
         scores = L.np.einsum("hid,hjd->hij", q, k) / 2
         past = L.np.asarray(np.tril(np.ones((q.shape[1],) * 2, bool)))
-        return L.np.einsum("hij,hjd->hid", L.nn.softmax(L.np.where(past, scores, -L.np.inf), axis=-1), v)
+        return L.np.einsum(
+            "hij,hjd->hid", L.nn.softmax(L.np.where(past, scores, -L.np.inf), axis=-1), v
+        )
 
     return summed(L, lambda *x: attend(*x) ** 2)
 
 
-case("Kalman filter", kalman, np.eye(3) * 0.9 + normal(3, 3) / 20, normal(2, 3), np.eye(3) / 10, np.eye(2) / 5,
+case("Kalman filter", kalman, np.eye(3) * 0.9 + normal(3, 3) / 20, normal(2, 3), np.eye(3) / 10,
+np.eye(2) / 5,
      normal(12, 2))  # fmt: skip
-case("neural differential equation", orbit, normal(2, 8) / 2, normal(8, 2) / 2, normal(2), normal(20, 2))
+case(
+    "neural differential equation",
+    orbit,
+    normal(2, 8) / 2,
+    normal(8, 2) / 2,
+    normal(2),
+    normal(20, 2),
+)
 case("causal attention", attention, normal(2, 5, 4), normal(2, 5, 4), normal(2, 5, 4))
 case("log(exp + exp) and lengths",
-     lambda L: L.hessian(lambda x: L.np.sum(L.np.logaddexp(x, x[::-1]) * L.np.hypot(x, L.np.ones_like(x)))),
+     lambda L: L.hessian(lambda x: L.np.sum(L.np.logaddexp(x, x[::-1]) * L.np.hypot(x,
+     L.np.ones_like(x)))),
      normal(5))  # fmt: skip
-case("softplus, second derivative", lambda L: L.vmap(L.hessian(L.nn.softplus)), [-20.0, -1.0, 0.0, 1.0, 20.0])
-case("running products with zeros", lambda L: L.grad(lambda x: L.np.sum(L.np.cumulative_prod(x, axis=0) ** 2)),
+case(
+    "softplus, second derivative",
+    lambda L: L.vmap(L.hessian(L.nn.softplus)),
+    [-20.0, -1.0, 0.0, 1.0, 20.0],
+)
+case("running products with zeros", lambda L: L.grad(lambda x: L.np.sum(L.np.cumulative_prod(x,
+axis=0) ** 2)),
      [[1.0, 0.0, 2.0], [0.0, 3.0, -1.0], [2.0, 2.0, 0.0]])  # fmt: skip
 
-# -- complex numbers, transforms of signals, linear algebra -----------------------------------------------------------
+# -- complex numbers, transforms of signals, linear algebra ----------------------------------------
 
 Z = normal(4) + 1j * normal(4)
 case("z, absolute value", lambda L: L.grad(lambda z: L.np.sum(L.np.abs(z) ** 3)), Z)
-case("z, real part of a product", lambda L: L.grad(lambda z: L.np.sum(L.np.real(z * z * L.np.conj(z[::-1])))), Z)
+case(
+    "z, real part of a product",
+    lambda L: L.grad(lambda z: L.np.sum(L.np.real(z * z * L.np.conj(z[::-1])))),
+    Z,
+)
 case("z, holomorphic", lambda L: L.grad(lambda z: L.np.sum(L.np.exp(z) / z), holomorphic=True), Z)
-case("z, functions", lambda L: L.grad(lambda z: L.np.sum(L.np.imag(L.np.sin(z) * L.np.sqrt(z) + L.np.log(z)))), Z)
-case("z, product of matrices", lambda L: L.grad(lambda z: L.np.sum(L.np.abs(z @ z) ** 2)), Z.reshape(2, 2))
-case("fft", lambda L: L.grad(lambda x: L.np.sum(L.np.abs(L.fft.fft(x * (1 + 0j))) ** 2 * L.np.arange(6))), normal(6))
+case(
+    "z, functions",
+    lambda L: L.grad(lambda z: L.np.sum(L.np.imag(L.np.sin(z) * L.np.sqrt(z) + L.np.log(z)))),
+    Z,
+)
+case(
+    "z, product of matrices",
+    lambda L: L.grad(lambda z: L.np.sum(L.np.abs(z @ z) ** 2)),
+    Z.reshape(2, 2),
+)
+case(
+    "fft",
+    lambda L: L.grad(lambda x: L.np.sum(L.np.abs(L.fft.fft(x * (1 + 0j))) ** 2 * L.np.arange(6))),
+    normal(6),
+)
 case("rfft and irfft",
-     lambda L: L.grad(lambda x: L.np.sum(L.fft.irfft(L.fft.rfft(x) ** 2, n=6) * L.np.sin(x))), normal(6))  # fmt: skip
+     lambda L: L.grad(lambda x: L.np.sum(L.fft.irfft(L.fft.rfft(x) ** 2, n=6) * L.np.sin(x))),
+     normal(6))  # fmt: skip
 S = normal(3, 3)
 POSITIVE = S @ S.T + 3 * np.eye(3)
 case("solve", lambda L: summed(L, L.linalg.solve), POSITIVE, normal(3, 2))
 case("inverse", lambda L: summed(L, lambda a: L.linalg.inv(a) ** 2), POSITIVE)
 case("determinant", lambda L: L.grad(L.linalg.det), S)
 case("determinant of a singular matrix", lambda L: L.grad(L.linalg.det),
-     [[1.0, 2.0, 3.0, 4.0], [2.0, 4.0, 6.0, 8.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 3.0]])  # fmt: skip
+     [[1.0, 2.0, 3.0, 4.0], [2.0, 4.0, 6.0, 8.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0,
+     3.0]])  # fmt: skip
 case("cholesky", lambda L: summed(L, lambda a: L.linalg.cholesky(a @ a.T)), POSITIVE)
 case("eigenvalues", lambda L: summed(L, lambda a: L.linalg.eigvalsh(a + a.T)), S)
-case("eigenvalues of any matrix", lambda L: summed(L, lambda a: L.np.abs(L.linalg.eigvals(a)) ** 3), S)
+case(
+    "eigenvalues of any matrix",
+    lambda L: summed(L, lambda a: L.np.abs(L.linalg.eigvals(a)) ** 3),
+    S,
+)
 case("singular values", lambda L: summed(L, lambda a: L.linalg.svdvals(a)), normal(3, 2))
-case("vmap of grad of solve", lambda L: L.vmap(L.grad(lambda a, b: L.np.sum(L.linalg.solve(a, b) ** 2)), (0, None)),
+case("vmap of grad of solve", lambda L: L.vmap(L.grad(lambda a, b: L.np.sum(L.linalg.solve(a,
+b) ** 2)), (0, None)),
      np.stack([POSITIVE, POSITIVE + 1]), normal(3))  # fmt: skip
 
-# -- arguments in every form ------------------------------------------------------------------------------------------
+# -- arguments in every form -----------------------------------------------------------------------
 
 
 def clipped(L: Any) -> Callable[..., Any]:
     """A custom rule with a setting in the middle, and one argument without a cotangent."""
     f = L.custom_vjp(lambda x, limits, s: x * s["by"], nondiff_argnums=(1,))
     f.defvjp(lambda x, limits, s: (x * s["by"], (x, s)),
-             lambda limits, kept, ct: (L.np.clip(ct * kept[1]["by"], *limits), {"by": None}))  # fmt: skip
+             lambda limits, kept, ct: (L.np.clip(ct * kept[1]["by"], *limits),
+             {"by": None}))  # fmt: skip
     return lambda x: L.np.sum(f(10 * x, (-1, 2), {"by": x}) ** 2)
 
 
 def fixed_point(L: Any) -> Callable[..., Any]:
-    """A root by iteration, differentiated through what holds there (as in JAX's documentation, another function)."""
+    """A root by iteration, differentiated through what holds there (as in JAX's documentation,
+    another function)."""
 
     def step(a: Any, x: Any) -> Any:
         return 0.5 * (x + a / x)
 
-    f = L.custom_vjp(lambda a: L.while_loop(lambda s: L.np.abs(s[0] - s[1]) > 1e-6, lambda s: (s[1], step(a, s[1])),
+    f = L.custom_vjp(lambda a: L.while_loop(lambda s: L.np.abs(s[0] - s[1]) > 1e-6, lambda s: (s[1],
+    step(a, s[1])),
                                             (a, step(a, a)))[1])  # fmt: skip
 
     def back(kept: Any, ct: Any) -> Any:
@@ -347,8 +537,13 @@ def data_parallel(L: Any) -> Callable[..., Any]:
 
 
 def tensor_parallel(L: Any) -> Callable[..., Any]:
-    layer = L.vmap(lambda x, v, w: L.psum(L.np.tanh(x @ v) @ w, "model"), (None, 1, 0), None, axis_name="model")
-    return L.grad(lambda x, v, w: L.np.sum(layer(x, v.reshape(3, 2, 4), w.reshape(2, 4, 3)) ** 2), argnums=(0, 1, 2))
+    layer = L.vmap(
+        lambda x, v, w: L.psum(L.np.tanh(x @ v) @ w, "model"), (None, 1, 0), None, axis_name="model"
+    )
+    return L.grad(
+        lambda x, v, w: L.np.sum(layer(x, v.reshape(3, 2, 4), w.reshape(2, 4, 3)) ** 2),
+        argnums=(0, 1, 2),
+    )
 
 
 def ring(L: Any) -> Callable[..., Any]:
@@ -373,54 +568,138 @@ case("data parallel step", data_parallel, normal(3), normal(2, 4, 3), normal(2, 
 case("tensor parallel layer", tensor_parallel, normal(5, 3), normal(3, 8), normal(8, 3))
 case("ring attention", ring, normal(3, 4, 2), normal(3, 4, 2), normal(3, 4, 2))
 case("two names together", lambda L: summed(L, L.vmap(L.vmap(
-    lambda a: L.np.sin(a) / L.psum(a**2, ("i", "j")) + L.pmean(a, "i") * L.axis_index(("i", "j")), axis_name="j"),
+    lambda a: L.np.sin(a) / L.psum(a**2, ("i", "j")) + L.pmean(a, "i") * L.axis_index(("i", "j")),
+    axis_name="j"),
     axis_name="i")), X)  # fmt: skip
-case("exchanged parts", lambda L: summed(L, L.vmap(
-    lambda a: L.all_to_all(a**2, "i", 0, 1) * L.psum_scatter(a, "i")[:, None], axis_name="i")), normal(3, 3, 2))
-case("shuffled", lambda L: summed(L, L.vmap(lambda a: L.pshuffle(a**2, "i", [2, 0, 1]) * a, axis_name="i")), X)
+case(
+    "exchanged parts",
+    lambda L: summed(
+        L,
+        L.vmap(
+            lambda a: L.all_to_all(a**2, "i", 0, 1) * L.psum_scatter(a, "i")[:, None], axis_name="i"
+        ),
+    ),
+    normal(3, 3, 2),
+)
+case(
+    "shuffled",
+    lambda L: summed(L, L.vmap(lambda a: L.pshuffle(a**2, "i", [2, 0, 1]) * a, axis_name="i")),
+    X,
+)
 case("tiled gather",
-     lambda L: summed(L, L.vmap(lambda a: L.all_gather(a**2, "i", axis=0, tiled=True), axis_name="i")), X)  # fmt: skip
-case("size of an axis", lambda L: L.vmap(lambda a: a * L.np.ones(L.psum(1, "i")), axis_name="i"), X[0])
+     lambda L: summed(L, L.vmap(lambda a: L.all_gather(a**2, "i", axis=0, tiled=True),
+     axis_name="i")), X)  # fmt: skip
+case(
+    "size of an axis",
+    lambda L: L.vmap(lambda a: a * L.np.ones(L.psum(1, "i")), axis_name="i"),
+    X[0],
+)
 case("trees of axes", lambda L: lambda x, y: L.vmap(
-    lambda p, q: {"r": p["a"] * q, "s": L.np.sum(p["b"])}, ({"a": 0, "b": 1}, None), {"r": 1, "s": 0})(
+    lambda p, q: {"r": p["a"] * q, "s": L.np.sum(p["b"])}, ({"a": 0, "b": 1}, None), {"r": 1,
+    "s": 0})(
     {"a": x, "b": y}, 2.0), X, normal(4, 3))  # fmt: skip
 case("jacobian of trees, aux, argnums", lambda L: lambda a, b: L.jacrev(
-    lambda p, q: ({"u": p["a"] * L.np.sum(q), "v": L.np.sum(p["b"] ** 2)}, {"z": q}), argnums=(1, 0), has_aux=True)(
+    lambda p, q: ({"u": p["a"] * L.np.sum(q), "v": L.np.sum(p["b"] ** 2)}, {"z": q}), argnums=(1,
+    0), has_aux=True)(
     {"a": a, "b": b}, a), normal(3), normal(2))  # fmt: skip
-case("hessian of trees", lambda L: lambda a, b: L.hessian(lambda p: L.np.sum(p["a"] ** 2 * p["b"][0]))(
+case("hessian of trees", lambda L: lambda a,
+b: L.hessian(lambda p: L.np.sum(p["a"] ** 2 * p["b"][0]))(
     {"a": a, "b": (b, None)}), normal(3), normal(3))  # fmt: skip
-case("third derivative of a jacobian", lambda L: L.jacfwd(L.jacrev(L.jacfwd(lambda a: L.np.sum(a**4) * a))), normal(3))
-case("third derivative through a scan of solves", lambda L: L.vmap(L.grad(L.jacfwd(L.grad(lambda t: L.np.sum(L.scan(
-    lambda c, _: (L.linalg.solve(L.np.asarray(POSITIVE).astype(t.dtype) + c[0] * t, c * t + 1), None),
+case(
+    "third derivative of a jacobian",
+    lambda L: L.jacfwd(L.jacrev(L.jacfwd(lambda a: L.np.sum(a**4) * a))),
+    normal(3),
+)
+case("third derivative through a scan of solves",
+lambda L: L.vmap(L.grad(L.jacfwd(L.grad(lambda t: L.np.sum(L.scan(
+    lambda c, _: (L.linalg.solve(L.np.asarray(POSITIVE).astype(t.dtype) + c[0] * t, c * t + 1),
+    None),
     L.np.stack([t, 2 * t, -t]), None, length=3)[0]))))), [0.7, 0.2])  # fmt: skip
-case("operand by name", lambda L: L.vmap(L.grad(lambda x: L.cond(x > 0, L.np.sin, L.np.exp, operand=x))), X[0])
+case(
+    "operand by name",
+    lambda L: L.vmap(L.grad(lambda x: L.cond(x > 0, L.np.sin, L.np.exp, operand=x))),
+    X[0],
+)
 case("no steps", lambda L: lambda x: (L.scan(lambda c, e: (c * e, c), x[0], x[:0]),
      L.grad(lambda x: L.scan(lambda c, e: (c * e, c), x[0] ** 2, x[:0])[0])(x)), X[0])  # fmt: skip
-case("carries that change places", lambda L: L.grad(lambda x: (lambda c: 2 * c[0] + 3 * c[1] + c[2])(
-    L.scan(lambda c, _: ((c[1], c[2], c[0]), None), (x, x**2, x**3), None, length=4)[0])), 1.2)  # fmt: skip
-case("policies", lambda L: L.grad(lambda w, x: L.np.sum(L.checkpoint(
-    lambda w, x: L.np.sin(L.np.tanh(x @ w) @ w), policy=L.checkpoint_policies.checkpoint_dots)(w, x) ** 2)), W, X)
+case("carries that change places",
+lambda L: L.grad(lambda x: (lambda c: 2 * c[0] + 3 * c[1] + c[2])(
+    L.scan(lambda c, _: ((c[1], c[2], c[0]), None), (x, x**2, x**3), None, length=4)[0])),
+    1.2)  # fmt: skip
+case(
+    "policies",
+    lambda L: L.grad(
+        lambda w, x: L.np.sum(
+            L.checkpoint(
+                lambda w, x: L.np.sin(L.np.tanh(x @ w) @ w),
+                policy=L.checkpoint_policies.checkpoint_dots,
+            )(w, x)
+            ** 2
+        )
+    ),
+    W,
+    X,
+)
 case("checkpointed steps, second derivative", lambda L: L.hessian(lambda c: L.np.sum(L.scan(
     L.checkpoint(lambda c, x: (L.np.tanh(L.np.asarray(W).astype(c.dtype) @ c + x), None)), c,
     L.np.asarray(X).astype(c.dtype))[0])), normal(4))  # fmt: skip
-case("out of range, dropped and filled", lambda L: L.grad(lambda x, v: L.np.sum(
-    x.at[L.np.asarray([1, 9, -7]), :2].set(v, mode="drop") ** 2 + L.np.sum(
-        x.at[L.np.asarray([0, 5])].get(mode="fill", fill_value=2.0) ** 3)), argnums=(0, 1)), X, normal(3, 2))
+case(
+    "out of range, dropped and filled",
+    lambda L: L.grad(
+        lambda x, v: L.np.sum(
+            x.at[L.np.asarray([1, 9, -7]), :2].set(v, mode="drop") ** 2
+            + L.np.sum(x.at[L.np.asarray([0, 5])].get(mode="fill", fill_value=2.0) ** 3)
+        ),
+        argnums=(0, 1),
+    ),
+    X,
+    normal(3, 2),
+)
 case("a linear loop turned around", lambda L: lambda x: L.linear_transpose(
     lambda x: L.scan(lambda c, e: (0.5 * c + e, c), x[0], x), x)((x[0], x)), X[0])  # fmt: skip
-case("z, jacobians of a holomorphic function", lambda L: lambda z: [
-    jacobian(lambda z: z * z * L.np.sum(z), holomorphic=True)(z) for jacobian in (L.jacfwd, L.jacrev, L.grad)[:2]], Z)
-case("z, changes and cotangents", lambda L: lambda z: (
-    L.jvp(lambda z: z * L.np.conj(z) * z, (z,), (1j * z,)), L.vjp(lambda z: z * L.np.conj(z) * z, z)[1](z)), Z)
-case("z, through a scan", lambda L: L.grad(lambda z: L.np.sum(L.np.abs(
-    L.scan(lambda c, e: (L.np.sin(c) * e + L.np.conj(c), c), z, L.np.asarray([0.5, 0.2]).astype(z.dtype))[1]) ** 2)), Z)
+case(
+    "z, jacobians of a holomorphic function",
+    lambda L: (
+        lambda z: [
+            jacobian(lambda z: z * z * L.np.sum(z), holomorphic=True)(z)
+            for jacobian in (L.jacfwd, L.jacrev, L.grad)[:2]
+        ]
+    ),
+    Z,
+)
+case(
+    "z, changes and cotangents",
+    lambda L: (
+        lambda z: (
+            L.jvp(lambda z: z * L.np.conj(z) * z, (z,), (1j * z,)),
+            L.vjp(lambda z: z * L.np.conj(z) * z, z)[1](z),
+        )
+    ),
+    Z,
+)
+case(
+    "z, through a scan",
+    lambda L: L.grad(
+        lambda z: L.np.sum(
+            L.np.abs(
+                L.scan(
+                    lambda c, e: (L.np.sin(c) * e + L.np.conj(c), c),
+                    z,
+                    L.np.asarray([0.5, 0.2]).astype(z.dtype),
+                )[1]
+            )
+            ** 2
+        )
+    ),
+    Z,
+)
 
 for seed in range(80):
     name, program = drawn(seed)
     case(name, program, [0.3, -0.8, 0.5])
 
 
-# -- running ----------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 
 def leaves(tree: Any) -> list[np.ndarray]:
@@ -433,7 +712,8 @@ def typed(a: np.ndarray, bits: str) -> np.ndarray:
 
 
 def apart(got: list[np.ndarray], want: list[np.ndarray]) -> float:
-    """The largest difference, beside the largest finite number of each result; infinities and NaN must be the same."""
+    """The largest difference, beside the largest finite number of each result; infinities and NaN
+    must be the same."""
     worst = 0.0
     for x, y in zip(got, want, strict=True):
         if x.shape != y.shape or not np.array_equal(np.isfinite(x), np.isfinite(y)):
@@ -447,12 +727,16 @@ def apart(got: list[np.ndarray], want: list[np.ndarray]) -> float:
     return worst
 
 
-def answer(library: Any, function: Callable[..., Any], arguments: list[np.ndarray], jit: bool) -> list[np.ndarray]:
+def answer(
+    library: Any, function: Callable[..., Any], arguments: list[np.ndarray], jit: bool
+) -> list[np.ndarray]:
     run = library.jit(function) if jit else function
     return leaves(run(*(library.np.asarray(a) for a in arguments)))
 
 
-def differences(function: Callable[[Any], Any], arguments: list[np.ndarray], bits: str) -> tuple[list[float], float]:
+def differences(
+    function: Callable[[Any], Any], arguments: list[np.ndarray], bits: str
+) -> tuple[list[float], float]:
     """Of Tetrad, eager and compiled, and of JAX itself, from JAX in double precision."""
     given = [typed(a, bits) for a in arguments]
     want = answer(JAX, function(JAX), [typed(a, "f64") for a in given], True)
@@ -471,7 +755,10 @@ def main() -> int:
             wrong |= not max(ours) <= max(within, 3 * own)
             largest[bits] = max(largest[bits], *ours)
         failures += wrong
-        print(f"{'DIFFERS' if wrong else '':8}{name:45}{' '.join(f'{d:8.1e}' for d in shown)}", flush=True)
+        print(
+            f"{'DIFFERS' if wrong else '':8}{name:45}{' '.join(f'{d:8.1e}' for d in shown)}",
+            flush=True,
+        )
     listed = ", ".join(f"{bits} {value:.1e}" for bits, value in largest.items())
     print(f"{len(CASES)} cases, {failures} differ; largest differences: {listed}")
     return failures

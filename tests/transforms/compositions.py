@@ -1,7 +1,8 @@
 """Random programs for JAX and Tetrad alike: pieces inside pieces, with transforms around them.
 
-A piece is written once, for a library L, and makes a function of three numbers that returns three. `drawn(seed)` puts
-pieces into loops, branches, batches, custom rules and derivatives, and a transform around the whole.
+A piece is written once, for a library L, and makes a function of three numbers that returns three.
+`drawn(seed)` puts pieces into loops, branches, batches, custom rules and derivatives, and a
+transform around the whole.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def rows(L: Any, x: Any) -> Any:
     return x[:, None] * like(L, M, x) + x
 
 
-# -- pieces without pieces inside -------------------------------------------------------------------------------------
+# -- pieces without pieces inside ------------------------------------------------------------------
 
 SIMPLE: dict[str, Piece] = {
     "sine": lambda L: lambda x: L.np.sin(x) * x + 0.3,
@@ -45,7 +46,8 @@ SIMPLE: dict[str, Piece] = {
     "set": lambda L: lambda x: x.at[1].set(x[0] * x[2]).at[:2].multiply(0.7),
     "added twice": lambda L: lambda x: x.at[L.np.asarray(np.array([0, 0, 2]))].add(L.np.sin(x)),
     "dropped": lambda L: lambda x: x.at[L.np.asarray(np.array([0, 5, -9]))].add(x * x, mode="drop"),
-    "filled": lambda L: lambda x: x.at[L.np.asarray(np.array([2, 3, 0]))].get(mode="fill", fill_value=0.5) * x,
+    "filled": lambda L: lambda x: x.at[L.np.asarray(np.array([2, 3, 0]))].get(mode="fill",
+    fill_value=0.5) * x,
     "bell": lambda L: lambda x: L.np.exp(-(x**2)) + 0.4 * x,
     "chosen": lambda L: lambda x: L.np.where(x > like(L, V, x), x**2, L.np.cos(x)),
     "stopped": lambda L: lambda x: x * L.stop_gradient(L.np.sin(x)),
@@ -60,7 +62,7 @@ SIMPLE: dict[str, Piece] = {
 }  # fmt: skip
 
 
-# -- pieces around pieces ---------------------------------------------------------------------------------------------
+# -- pieces around pieces --------------------------------------------------------------------------
 
 
 def scanned(L: Any, f: Function, **settings: Any) -> Function:
@@ -77,7 +79,10 @@ def scanned(L: Any, f: Function, **settings: Any) -> Function:
 
 def scanned_tree(L: Any, f: Function) -> Function:
     def step(s: Any, x: Any) -> Any:
-        return {"p": (L.np.tanh(f(s["p"][0])), s["p"][0]), "k": s["k"] + 1, "n": None}, (s["p"][1] * x["u"], None)
+        return {"p": (L.np.tanh(f(s["p"][0])), s["p"][0]), "k": s["k"] + 1, "n": None}, (
+            s["p"][1] * x["u"],
+            None,
+        )
 
     def run(x: Any) -> Any:
         last, (ys, _) = L.scan(step, {"p": (x, 0.5 * x), "k": 0, "n": None}, {"u": x})
@@ -99,19 +104,25 @@ def one_of_three(L: Any, f: Function) -> Function:
 
 def with_jvp(L: Any, f: Function) -> Function:
     made: Any = L.custom_jvp(f)
-    made.defjvp(lambda primals, tangents: (made(*primals), (1 + primals[0] ** 2) * tangents[0] * 0.7))
+    made.defjvp(
+        lambda primals, tangents: (made(*primals), (1 + primals[0] ** 2) * tangents[0] * 0.7)
+    )
     return lambda x: made(x)
 
 
 def with_vjp(L: Any, f: Function) -> Function:
     made: Any = L.custom_vjp(f)
-    made.defvjp(lambda x: (f(x), (x, L.np.sin(x))), lambda kept, ct: (ct * kept[0] * 0.6 + kept[1],))
+    made.defvjp(
+        lambda x: (f(x), (x, L.np.sin(x))), lambda kept, ct: (ct * kept[0] * 0.6 + kept[1],)
+    )
     return lambda x: made(x)
 
 
 def with_aux(L: Any, f: Function) -> Function:
     def run(x: Any) -> Any:
-        loss = L.value_and_grad(lambda p, q: (L.np.sum(f(p) * q), {"u": 2 * p, "z": None}), (0, -1), has_aux=True)
+        loss = L.value_and_grad(
+            lambda p, q: (L.np.sum(f(p) * q), {"u": 2 * p, "z": None}), (0, -1), has_aux=True
+        )
         (value, aux), (by_p, by_q) = loss(x, L.np.cos(x))
         return value * by_p + by_q * aux["u"]
 
@@ -122,7 +133,9 @@ def running(L: Any, f: Function) -> Function:
     def join(p: Any, q: Any) -> Any:
         return p[0] * q[0], q[0] * p[1] + q[1]
 
-    return lambda x: L.np.sum(L.associative_scan(join, (L.np.tanh(rows(L, f(x))), rows(L, x)))[1], axis=0)
+    return lambda x: L.np.sum(
+        L.associative_scan(join, (L.np.tanh(rows(L, f(x))), rows(L, x)))[1], axis=0
+    )
 
 
 def among_rows(L: Any, f: Function, tell: Callable[[Any, Any], Any]) -> Function:
@@ -139,7 +152,8 @@ NESTED: dict[str, Callable[[Any, Function], Function]] = {
     "branches in a loop": branches_in_a_loop,
     "cond": lambda L, f: lambda x: L.cond(L.np.sum(x) > 0.1, f, lambda x: x * 2, x),
     "switch": one_of_three,
-    "fori_loop": lambda L, f: lambda x: L.fori_loop(0, 3, lambda i, c: L.np.tanh(f(c)) + x * i * 0.1, x),
+    "fori_loop": lambda L, f: lambda x: L.fori_loop(0, 3, lambda i,
+    c: L.np.tanh(f(c)) + x * i * 0.1, x),
     "checkpoint": lambda L, f: L.checkpoint(f),
     "jit": lambda L, f: L.jit(f),
     "custom jvp": with_jvp,
@@ -154,9 +168,11 @@ NESTED: dict[str, Callable[[Any, Function], Function]] = {
     "jacrev": lambda L, f: lambda x: L.jacrev(f)(x) @ x,
     "associative scan": running,
     "psum": lambda L, f: among_rows(L, f, lambda L, u: L.psum(u, "rows") + L.pmean(u * u, "rows")),
-    "all_gather": lambda L, f: among_rows(L, f, lambda L, u: L.all_gather(u, "rows")[1] * (L.axis_index("rows") + 1)),
+    "all_gather": lambda L, f: among_rows(L, f, lambda L, u: L.all_gather(u,
+    "rows")[1] * (L.axis_index("rows") + 1)),
     "ppermute": lambda L, f: among_rows(L, f, lambda L, u: L.ppermute(u, "rows", NEXT)),
-    "linear_transpose": lambda L, f: lambda x: L.linear_transpose(lambda u: f(x)[:, None] * like(L, M, x) @ u, x)(x)[0],
+    "linear_transpose": lambda L, f: lambda x: L.linear_transpose(lambda u: f(x)[:, None] * like(L,
+    M, x) @ u, x)(x)[0],
 }  # fmt: skip
 PUSHED: dict[str, Callable[[Any, Function], Function]] = {
     "jvp": lambda L, f: lambda x: L.jvp(f, (x,), (L.np.sin(x),))[1],
@@ -166,7 +182,9 @@ PUSHED: dict[str, Callable[[Any, Function], Function]] = {
 AROUND: dict[str, Callable[[Any, Function], Function]] = {
     "grad": lambda L, f: L.grad(weighted(L, f)),
     "vmap": lambda L, f: lambda x: L.vmap(f)(rows(L, x)),
-    "vmap of grad": lambda L, f: lambda x: L.vmap(L.grad(weighted(L, f)), in_axes=1, out_axes=-1)(rows(L, x)),
+    "vmap of grad": lambda L, f: (
+        lambda x: L.vmap(L.grad(weighted(L, f)), in_axes=1, out_axes=-1)(rows(L, x))
+    ),
     "grad of vmap": lambda L, f: L.grad(lambda x: L.np.sum(L.vmap(f)(rows(L, x)) ** 2)),
     "jacrev": lambda L, f: L.jacrev(f),
     "jacfwd": lambda L, f: L.jacfwd(f),
@@ -180,7 +198,9 @@ def drawn(seed: int) -> tuple[str, Piece]:
     """The name of a program, and the program."""
     choose = random.Random(seed)
     around = choose.choice(list(AROUND))
-    name, piece = pieces(choose, choose.choice((1, 2, 2, 3)) - (around == "hessian"), around not in FORWARD)
+    name, piece = pieces(
+        choose, choose.choice((1, 2, 2, 3)) - (around == "hessian"), around not in FORWARD
+    )
     return f"{around}: {name}", lambda L: AROUND[around](L, piece(L))
 
 

@@ -1,8 +1,8 @@
 """Operands to test derivatives and batching with, for every op of the registry that draws cases.
 
-`smooth` gives operands inside the domain of the op, away from kinks, ties and jumps, so that differences mean
-something; `wild` gives what the op draws itself, for laws that hold for every value. Shapes and settings are those of
-the cases.
+`smooth` gives operands inside the domain of the op, away from kinks, ties and jumps, so that
+differences mean something; `wild` gives what the op draws itself, for laws that hold for every
+value. Shapes and settings are those of the cases.
 """
 
 from __future__ import annotations
@@ -69,9 +69,14 @@ def small_cases(op: Op, rng: Rng, largest: int = LARGEST, tries: int = TRIES) ->
 
 
 def smooth(op: Op, dtype: DType, count: int) -> list[Case]:
-    """Cases whose floats (or complex numbers) are of this type; of different shapes, the largest and the smallest."""
+    """Cases whose floats (or complex numbers) are of this type; of different shapes, the largest
+    and the smallest."""
     by_size = all_smooth(op, dtype)
-    return [*by_size[: count - 1], *by_size[-1:]] if 1 < count < len(by_size) else list(by_size[:count])
+    return (
+        [*by_size[: count - 1], *by_size[-1:]]
+        if 1 < count < len(by_size)
+        else list(by_size[:count])
+    )
 
 
 @cache
@@ -82,12 +87,18 @@ def all_smooth(op: Op, dtype: DType) -> tuple[Case, ...]:
         types = [k.dtype for k in kinds(case.args)]
         if not is_differentiable_case(op, case) or not keeps_precision(op, case):
             continue
-        if not any(d is dtype for d in types) or any(is_smooth(d) and d not in (dtype, dtype.real) for d in types):
+        if not any(d is dtype for d in types) or any(
+            is_smooth(d) and d not in (dtype, dtype.real) for d in types
+        ):
             continue
-        found.setdefault(tuple(np.shape(a) for a in case.args), Case(tame(op, case, rng), case.params))
+        found.setdefault(
+            tuple(np.shape(a) for a in case.args), Case(tame(op, case, rng), case.params)
+        )
         if len(found) == SHAPES:
             break
-    return tuple(sorted(found.values(), key=lambda c: -min((np.size(a) for a in c.args), default=0)))
+    return tuple(
+        sorted(found.values(), key=lambda c: -min((np.size(a) for a in c.args), default=0))
+    )
 
 
 def wild(op: Op, count: int, largest: int = LARGEST) -> list[Case]:
@@ -100,7 +111,7 @@ def wild(op: Op, count: int, largest: int = LARGEST) -> list[Case]:
     return list(found.values())
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def tame(op: Op, case: Case, rng: Rng) -> tuple[Array, ...]:
@@ -108,7 +119,10 @@ def tame(op: Op, case: Case, rng: Rng) -> tuple[Array, ...]:
     if op.name in TOGETHER:
         return TOGETHER[op.name](rng, *case.args)
     draw = ALONE.get(op.name, away_from_zero)
-    return tuple(draw(rng, np.asarray(a)) if is_smooth(as_dtype(np.asarray(a).dtype)) else a for a in case.args)
+    return tuple(
+        draw(rng, np.asarray(a)) if is_smooth(as_dtype(np.asarray(a).dtype)) else a
+        for a in case.args
+    )
 
 
 def away_from_zero(rng: Rng, like: Array) -> Array:
@@ -119,7 +133,8 @@ def away_from_zero(rng: Rng, like: Array) -> Array:
 
 
 def between(low: float, high: float) -> Callable[[Rng, Array], Array]:
-    """Floats in an interval; complex numbers with a small imaginary part beside it, away from branch cuts."""
+    """Floats in an interval; complex numbers with a small imaginary part beside it, away from
+    branch cuts."""
 
     def draw(rng: Rng, like: Array) -> Array:
         values: Array = rng.uniform(low, high, like.shape)
@@ -133,7 +148,9 @@ def between(low: float, high: float) -> Callable[[Rng, Array], Array]:
 def between_steps(rng: Rng, like: Array) -> Array:
     """A quarter or so above or below a whole number."""
     whole = rng.integers(-3, 4, like.shape)
-    return np.asarray(whole + rng.choice((-1, 1), like.shape) * rng.uniform(0.15, 0.35, like.shape)).astype(like.dtype)
+    return np.asarray(
+        whole + rng.choice((-1, 1), like.shape) * rng.uniform(0.15, 0.35, like.shape)
+    ).astype(like.dtype)
 
 
 def all_different(rng: Rng, like: Array) -> Array:

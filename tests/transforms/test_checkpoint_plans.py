@@ -1,4 +1,5 @@
-"""Plans of checkpointed scans: the numbers that are published for each strategy, and that every plan is sound."""
+"""Plans of checkpointed scans: the numbers that are published for each strategy, and that every
+plan is sound."""
 
 from __future__ import annotations
 
@@ -8,11 +9,20 @@ import pytest
 
 from tetrad.transforms.checkpoint_plans import ADVANCE, LEAF, Plan, checkpoint_indices, plan
 
-STRATEGIES = ["sqrt", "none", ("every", 1), ("every", 3), ("bisect", 4), ("binomial", 1), ("binomial", 3)]
+STRATEGIES = [
+    "sqrt",
+    "none",
+    ("every", 1),
+    ("every", 3),
+    ("bisect", 4),
+    ("binomial", 1),
+    ("binomial", 3),
+]
 
 
 def run(made: Plan) -> list[int]:
-    """Carry out a plan on states that are numbers of steps done: in which order are steps walked back?"""
+    """Carry out a plan on states that are numbers of steps done: in which order are steps walked
+    back?"""
     slots: dict[int, int] = {0: 0} | {i + 1: step + 1 for i, step in enumerate(made.stored)}
     state, walked = -1, []
     for action in made.actions:
@@ -30,7 +40,9 @@ def run(made: Plan) -> list[int]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-def test_every_step_is_walked_back_once_from_the_last_to_the_first(strategy: str | tuple[str, int]) -> None:
+def test_every_step_is_walked_back_once_from_the_last_to_the_first(
+    strategy: str | tuple[str, int],
+) -> None:
     for length in (0, 1, 2, 3, 4, 5, 7, 16, 33, 100):
         assert run(plan(length, strategy)) == list(reversed(range(length)))
 
@@ -51,7 +63,21 @@ def test_where_evenly_spaced_states_lie(length: int, count: int, wanted: list[in
     assert checkpoint_indices(length, count) == wanted
 
 
-HALVED = {1: 0, 2: 1, 3: 2, 4: 3, 5: 5, 8: 10, 10: 15, 16: 28, 32: 72, 64: 176, 100: 312, 256: 960, 1000: 4700}
+HALVED = {
+    1: 0,
+    2: 1,
+    3: 2,
+    4: 3,
+    5: 5,
+    8: 10,
+    10: 15,
+    16: 28,
+    32: 72,
+    64: 176,
+    100: 312,
+    256: 960,
+    1000: 4700,
+}
 
 
 @pytest.mark.parametrize("length", HALVED)
@@ -60,7 +86,8 @@ def test_computations_of_a_segment_that_is_halved(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "count", "wanted"), [(100, 10, 150), (1000, 31, 2248), (1000, 10, 3120), (10000, 100, 31200)]
+    ("length", "count", "wanted"),
+    [(100, 10, 150), (1000, 31, 2248), (1000, 10, 3120), (10000, 100, 31200)],
 )
 def test_computations_and_states_of_halved_segments(length: int, count: int, wanted: int) -> None:
     made = plan(length, ("bisect", count))
@@ -91,4 +118,6 @@ def test_binomial_plans_are_the_best_there_are() -> None:
             assert made.recomputations == fewest(length, states)
             assert made.slots <= states
     published = {(10, 3): 15, (20, 3): 45, (35, 3): 105, (35, 4): 84, (56, 5): 140}
-    assert {key: plan(key[0], ("binomial", key[1])).recomputations for key in published} == published
+    assert {
+        key: plan(key[0], ("binomial", key[1])).recomputations for key in published
+    } == published

@@ -1,4 +1,5 @@
-"""What examples of a batch hand to each other, against NumPy; alone, nested, differentiated, compiled."""
+"""What examples of a batch hand to each other, against NumPy; alone, nested, differentiated,
+compiled."""
 
 from __future__ import annotations
 
@@ -22,30 +23,48 @@ def mapped(f: Any) -> Any:
 def test_permuted_examples(way: Any) -> None:
     found = way(mapped(lambda x: td.ppermute({"x": x}, "i", [(0, 2), (2, 1)])["x"]))(X)
     np.testing.assert_array_equal(found, np.stack([0 * X[0], X[2], X[0]]))
-    slope = way(td.grad(lambda x: td.sum(mapped(lambda x: td.ppermute(x, "i", [(0, 1)]) * x)(x))))(X)
+    slope = way(td.grad(lambda x: td.sum(mapped(lambda x: td.ppermute(x, "i", [(0, 1)]) * x)(x))))(
+        X
+    )
     np.testing.assert_allclose(slope, np.stack([X[1], X[0], 0 * X[0]]))
-    rows = way(mapped(td.vmap(lambda x: td.ppermute(x, "j", [(n, (n + 1) % 6) for n in range(6)]), axis_name="j")))(X)
+    rows = way(
+        mapped(
+            td.vmap(
+                lambda x: td.ppermute(x, "j", [(n, (n + 1) % 6) for n in range(6)]), axis_name="j"
+            )
+        )
+    )(X)
     np.testing.assert_array_equal(rows, np.roll(X, 1, axis=1))
 
 
 @WAYS
 def test_exchanged_parts(way: Any) -> None:
     x = X[:, :3]  # [giver, part, ...]
-    np.testing.assert_array_equal(way(mapped(lambda x: td.all_to_all(x, "i", 0, 0)))(x), x.transpose(1, 0, 2))
-    np.testing.assert_array_equal(way(mapped(lambda x: td.all_to_all(x, "i", 0, 1)))(x), x.transpose(1, 2, 0))
+    np.testing.assert_array_equal(
+        way(mapped(lambda x: td.all_to_all(x, "i", 0, 0)))(x), x.transpose(1, 0, 2)
+    )
+    np.testing.assert_array_equal(
+        way(mapped(lambda x: td.all_to_all(x, "i", 0, 1)))(x), x.transpose(1, 2, 0)
+    )
     parts = X.reshape(3, 3, 2, 2)  # of two rows each
     joined = way(mapped(lambda x: td.all_to_all(x, "i", 0, -1, tiled=True)))(X)
-    want = np.stack([np.concatenate([parts[giver, taker] for giver in range(3)], axis=1) for taker in range(3)])
+    want = np.stack(
+        [np.concatenate([parts[giver, taker] for giver in range(3)], axis=1) for taker in range(3)]
+    )
     np.testing.assert_array_equal(joined, want)
 
 
 @WAYS
 def test_scattered_sums(way: Any) -> None:
     total = X.sum(0)
-    np.testing.assert_allclose(way(mapped(lambda x: td.psum_scatter(x[:3], "i")))(X), total[:3], rtol=1e-12)
+    np.testing.assert_allclose(
+        way(mapped(lambda x: td.psum_scatter(x[:3], "i")))(X), total[:3], rtol=1e-12
+    )
     tiled = way(mapped(lambda x: td.psum_scatter(x, "i", tiled=True)))(X)
     np.testing.assert_allclose(tiled, total.reshape(3, 2, 2), rtol=1e-12)
-    slope = way(td.grad(lambda x: td.sum(mapped(lambda x: td.psum_scatter(x, "i", tiled=True))(x) ** 2)))(X)
+    slope = way(
+        td.grad(lambda x: td.sum(mapped(lambda x: td.psum_scatter(x, "i", tiled=True))(x) ** 2))
+    )(X)
     np.testing.assert_allclose(slope, np.broadcast_to(2 * total, X.shape), rtol=1e-12)
 
 
@@ -60,12 +79,28 @@ def test_the_smallest_of_every_type(way: Any, dtype: str) -> None:
 
 def test_errors() -> None:
     for call, error, message in (
-        (lambda x: td.ppermute(x, "j", [(0, 1)]), TraceError, "ppermute: there is no axis named 'j'"),
-        (lambda x: td.ppermute(x, "i", [(0, 1), (2, 1)]), ShapeError, "must pair each of 3 examples"),
+        (
+            lambda x: td.ppermute(x, "j", [(0, 1)]),
+            TraceError,
+            "ppermute: there is no axis named 'j'",
+        ),
+        (
+            lambda x: td.ppermute(x, "i", [(0, 1), (2, 1)]),
+            ShapeError,
+            "must pair each of 3 examples",
+        ),
         (lambda x: td.ppermute(x, "i", [(0, 3)]), ShapeError, "must pair each of 3 examples"),
         (lambda x: td.all_to_all(x, "i", 1, 0), ShapeError, "an axis of 2 has no 3 equal parts"),
-        (lambda x: td.all_to_all(x, "i", 0, 0), ShapeError, r"parts of 2 keep their axis(.|\n)*tiled=True"),
-        (lambda x: td.psum_scatter(x, "i"), ShapeError, r"parts of 2 keep their axis(.|\n)*test_collectives\.py"),
+        (
+            lambda x: td.all_to_all(x, "i", 0, 0),
+            ShapeError,
+            r"parts of 2 keep their axis(.|\n)*tiled=True",
+        ),
+        (
+            lambda x: td.psum_scatter(x, "i"),
+            ShapeError,
+            r"parts of 2 keep their axis(.|\n)*test_collectives\.py",
+        ),
     ):
         with pytest.raises(error, match=message):
             mapped(call)(X)
@@ -73,7 +108,9 @@ def test_errors() -> None:
 
 @WAYS
 def test_shuffled_examples(way: Any) -> None:
-    np.testing.assert_array_equal(way(mapped(lambda x: td.pshuffle(x, "i", [2, 0, 1])))(X), X[[2, 0, 1]])
+    np.testing.assert_array_equal(
+        way(mapped(lambda x: td.pshuffle(x, "i", [2, 0, 1])))(X), X[[2, 0, 1]]
+    )
     with pytest.raises(ShapeError, match=r"pshuffle: \[0, 0, 1\] is no order of 3 examples"):
         way(mapped(lambda x: td.pshuffle(x, "i", [0, 0, 1])))(X)
 

@@ -35,7 +35,9 @@ def by_forward_over_forward(loss: Callable[[Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("way", [by_forward_over_reverse, by_reverse_over_reverse, by_forward_over_forward])
+@pytest.mark.parametrize(
+    "way", [by_forward_over_reverse, by_reverse_over_reverse, by_forward_over_forward]
+)
 def test_second_derivatives(name: str, way: Callable[..., Any]) -> None:
     function, want = LOSSES[name]
     np.testing.assert_allclose(way(lambda x: td.sum(function(x))), want, rtol=1e-12)

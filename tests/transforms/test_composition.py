@@ -1,4 +1,5 @@
-"""Transforms of transforms: any order, any depth, jit inside and outside; closures, trees, names of axes; networks.
+"""Transforms of transforms: any order, any depth, jit inside and outside; closures, trees, names of
+axes; networks.
 
 Oracles are closed forms, difference quotients in double precision and NumPy loops.
 """
@@ -41,7 +42,8 @@ def near(got: Any, want: Any, within: float = 1e-12) -> None:
 
 
 def slope(f: Function, x: Any, step: float = 1e-3) -> np.ndarray:
-    """All partial derivatives of a function that returns one number, by differences of four points."""
+    """All partial derivatives of a function that returns one number, by differences of four
+    points."""
     x = np.asarray(x, np.float64)
     found = np.zeros(x.shape)
     for place in np.ndindex(*x.shape):
@@ -54,7 +56,7 @@ def slope(f: Function, x: Any, step: float = 1e-3) -> np.ndarray:
     return found
 
 
-# -- the derivative of a function of one number, in many ways ---------------------------------------------------------
+# -- the derivative of a function of one number, in many ways --------------------------------------
 
 
 def one_like(x: td.Array) -> td.Array:
@@ -72,7 +74,9 @@ WAYS: dict[str, Callable[[Function], Function]] = {
     "jit outside": lambda f: td.jit(td.grad(f)),
     "jit inside": lambda f: td.grad(td.jit(f)),
     "vmap outside": lambda f: lambda x: td.vmap(td.grad(f))(td.stack([x, x + 1]))[0],
-    "vmap inside": lambda f: td.grad(lambda x: td.sum(td.vmap(f)(td.stack([x, 2 * td.stop_gradient(x)])))),
+    "vmap inside": lambda f: td.grad(
+        lambda x: td.sum(td.vmap(f)(td.stack([x, 2 * td.stop_gradient(x)])))
+    ),
     "checkpoint": lambda f: td.grad(td.checkpoint(f)),
 }
 
@@ -82,14 +86,17 @@ def wave(x: td.Array) -> td.Array:
 
 
 def wave_slope(order: int, x: float) -> float:
-    """The derivative is the imaginary part of (1/2 + i)^n e^((1/2 + i) x), plus that of the cube."""
+    """The derivative is the imaginary part of (1/2 + i)^n e^((1/2 + i) x), plus that of the
+    cube."""
     power = (0.5 + 1j) ** order * np.exp((0.5 + 1j) * x)
     return float(power.imag + [x**3, 3 * x**2, 6 * x, 6.0, 0.0][order])
 
 
 def test_the_oracle_itself() -> None:
     for order in range(3):
-        near(slope(lambda x, n=order: wave_slope(n, float(x)), 0.7), wave_slope(order + 1, 0.7), 1e-9)
+        near(
+            slope(lambda x, n=order: wave_slope(n, float(x)), 0.7), wave_slope(order + 1, 0.7), 1e-9
+        )
 
 
 @pytest.mark.parametrize("pair", list(itertools.product(WAYS, WAYS)), ids=" of ".join)
@@ -102,7 +109,9 @@ THREE = list(itertools.product(WAYS, WAYS, WAYS))
 EAGER = [names for names in THREE if not any("jit" in name for name in names)]
 
 
-@pytest.mark.parametrize("names", [*EAGER[::40], *[n for n in THREE if n not in EAGER][::60]], ids=" of ".join)
+@pytest.mark.parametrize(
+    "names", [*EAGER[::40], *[n for n in THREE if n not in EAGER][::60]], ids=" of ".join
+)
 def test_third_derivatives_in_many_orders(names: tuple[str, ...]) -> None:
     first, second, third = (WAYS[name] for name in names)
     near(first(second(third(wave)))(wide(0.7)), wave_slope(3, 0.7))
@@ -112,7 +121,7 @@ def test_fourth_derivative_compiled() -> None:
     near(td.jit(td.grad(td.grad(td.grad(td.grad(wave)))))(wide(0.7)), wave_slope(4, 0.7))
 
 
-# -- many numbers -----------------------------------------------------------------------------------------------------
+# -- many numbers ----------------------------------------------------------------------------------
 
 A = normal(4, 4)
 
@@ -171,7 +180,7 @@ def test_argnums_of_matrices() -> None:
     near(mixed[0][0], np.zeros((2, 2)))
 
 
-# -- closures ---------------------------------------------------------------------------------------------------------
+# -- closures --------------------------------------------------------------------------------------
 
 
 def test_inner_and_outer_changes_are_not_confused() -> None:
@@ -206,7 +215,10 @@ def test_python_may_ask_for_values_in_eager_derivatives() -> None:
     near(td.grad(steps)(wide(3.0)), 8 * 3.0**7)
     near(td.grad(td.grad(steps))(wide(3.0)), 56 * 3.0**6)
     near(td.jvp(steps, (wide(3.0),), (wide(1.0),))[1], 8 * 3.0**7)
-    for transformed, x in ((td.jit(td.grad(steps)), wide(3.0)), (td.vmap(td.grad(steps)), wide([3.0]))):
+    for transformed, x in (
+        (td.jit(td.grad(steps)), wide(3.0)),
+        (td.vmap(td.grad(steps)), wide([3.0])),
+    ):
         with pytest.raises(td.errors.TraceError, match=r"has no values yet(.|\n)*td\.where"):
             transformed(x)
     with pytest.raises(td.errors.TraceError, match="has no values yet"):
@@ -226,11 +238,19 @@ def test_python_may_ask_for_values_in_eager_derivatives() -> None:
     ],
 )
 def test_what_would_be_missing_in_a_derivative_is_refused(f: Any) -> None:
-    """NumPy and Python's floats would make a constant of it, and the derivative would be wrong without a word."""
+    """NumPy and Python's floats would make a constant of it, and the derivative would be wrong
+    without a word."""
     x = wide([1.0, 2.0])
-    tried = (lambda: td.grad(f)(x), lambda: td.jvp(f, (x,), (x,)), lambda: td.vjp(f, x), lambda: td.linearize(f, x))
+    tried = (
+        lambda: td.grad(f)(x),
+        lambda: td.jvp(f, (x,), (x,)),
+        lambda: td.vjp(f, x),
+        lambda: td.linearize(f, x),
+    )
     for derivative in tried:
-        with pytest.raises(td.errors.TraceError, match=r"being differentiated: f64(.|\n)*test_composition\.py"):
+        with pytest.raises(
+            td.errors.TraceError, match=r"being differentiated: f64(.|\n)*test_composition\.py"
+        ):
             derivative()
 
 
@@ -253,12 +273,17 @@ def test_stopped_gradients() -> None:
     near(td.vmap(td.grad(lambda x: x * td.stop_gradient(x)))(x), x)
     near(td.grad(lambda x: td.sum(td.stop_gradient({"a": x, "b": 2 * x})["b"] * x))(x), 2 * x)
     # the same expression with and without: neither is taken for the other
-    near(td.grad(lambda x: td.sum(td.sin(x) * td.stop_gradient(td.sin(x))))(x), np.cos(x) * np.sin(x))
+    near(
+        td.grad(lambda x: td.sum(td.sin(x) * td.stop_gradient(td.sin(x))))(x), np.cos(x) * np.sin(x)
+    )
 
 
-@pytest.mark.parametrize("dtype", [d for d in ARRAY_DTYPES if not d.is_quantized and not d.storage_only], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [d for d in ARRAY_DTYPES if not d.is_quantized and not d.storage_only], ids=str
+)
 def test_copies_move_whole_elements_of_every_type(dtype: DType) -> None:
-    """A reference moved four bytes for each element of stop_gradient, reshape and concat, whatever the type."""
+    """A reference moved four bytes for each element of stop_gradient, reshape and concat, whatever
+    the type."""
     x = td.asarray(np.arange(7) % 2 == 0).astype(dtype)
 
     def copies(x: td.Array) -> td.Array:
@@ -269,7 +294,7 @@ def test_copies_move_whole_elements_of_every_type(dtype: DType) -> None:
     assert difference(np.asarray(td.jit(copies)(x)), want) is None
 
 
-# -- what goes in and comes out ---------------------------------------------------------------------------------------
+# -- what goes in and comes out --------------------------------------------------------------------
 
 
 def test_trees_go_in_and_come_out() -> None:
@@ -280,7 +305,9 @@ def test_trees_go_in_and_come_out() -> None:
 
     x = normal(3)
     gradient = td.grad(loss)(weights, x)
-    assert set(gradient) == {"w", "b", "rest"} and gradient["b"][1] is None and gradient["rest"] == []
+    assert (
+        set(gradient) == {"w", "b", "rest"} and gradient["b"][1] is None and gradient["rest"] == []
+    )
     inner = float(td.sum(weights["w"] * x))
     near(gradient["w"], 2 * inner * x)
     near(gradient["b"][0], td.sum(x))
@@ -338,13 +365,16 @@ def test_what_the_value_does_not_depend_on_has_zero_gradient() -> None:
 
 
 def test_an_input_may_have_any_name() -> None:
-    """A reference knew seeds by the names of inputs, so that a user's input could be taken for one."""
+    """A reference knew seeds by the names of inputs, so that a user's input could be taken for
+    one."""
 
     def f(d_output: td.Array, tangent_x: td.Array, x: td.Array) -> td.Array:
         return td.sum(d_output * tangent_x**2 * x)
 
     a, b, c = normal(2), normal(2), normal(2)
-    for got, want in zip(td.grad(f, argnums=(0, 1, 2))(a, b, c), (b**2 * c, 2 * a * b * c, a * b**2), strict=True):
+    for got, want in zip(
+        td.grad(f, argnums=(0, 1, 2))(a, b, c), (b**2 * c, 2 * a * b * c, a * b**2), strict=True
+    ):
         near(got, want)
     twice = td.grad(lambda t: td.sum(td.grad(f)(a, t, c)))(b)
     near(twice, 2 * b * c)
@@ -356,10 +386,13 @@ def test_integer_arguments_take_no_part() -> None:
     by_x, by_i = back(td.ones_like(y))
     near(by_x, [1.0, 0.0, 2.0, 0.0])
     near(by_i, [0, 0, 0])
-    near(td.grad(lambda x, i: td.sum(td.take(x, i)), argnums=(0, 1), allow_int=True)(x, i)[1], [0, 0, 0])
+    near(
+        td.grad(lambda x, i: td.sum(td.take(x, i)), argnums=(0, 1), allow_int=True)(x, i)[1],
+        [0, 0, 0],
+    )
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 def test_vector_times_matrix_in_batches() -> None:
@@ -371,18 +404,26 @@ def test_vector_times_matrix_in_batches() -> None:
     near(td.vmap(loss)(xs), [loss(xs[i]) for i in range(4)])
 
 
-@pytest.mark.parametrize(("left", "right"), [(0, 0), (0, None), (None, 0), (1, 2), (2, None), (None, 1)])
+@pytest.mark.parametrize(
+    ("left", "right"), [(0, 0), (0, None), (None, 0), (1, 2), (2, None), (None, 1)]
+)
 def test_products_with_either_side_in_batches(left: int | None, right: int | None) -> None:
     """A reference computed only the first slice of a matrix times a batch of matrices."""
     a, b = normal(3, 3, 3), normal(3, 3, 3)
     a, b = a if left is not None else a[0], b if right is not None else b[0]
     sides = ((a, left), (b, right))
-    lefts, rights = ([x if axis is None else np.take(x, i, axis) for i in range(3)] for x, axis in sides)
+    lefts, rights = (
+        [x if axis is None else np.take(x, i, axis) for i in range(3)] for x, axis in sides
+    )
     rows = [np.asarray(x) @ np.asarray(y) for x, y in zip(lefts, rights, strict=True)]
     product = td.vmap(lambda a, b: a @ b, in_axes=(left, right))
     near(product(a, b), np.stack(rows))
     near(td.jit(product)(a, b), np.stack(rows))
-    near(td.grad(lambda a: td.sum(td.sin(product(a, b))))(a), slope(lambda a: td.sum(td.sin(product(a, b))), a), 1e-8)
+    near(
+        td.grad(lambda a: td.sum(td.sin(product(a, b))))(a),
+        slope(lambda a: td.sum(td.sin(product(a, b))), a),
+        1e-8,
+    )
 
 
 def test_gradients_of_a_shared_parameter_come_row_by_row() -> None:
@@ -401,7 +442,8 @@ def test_gradients_of_a_shared_parameter_come_row_by_row() -> None:
 
 def test_batches_of_batches() -> None:
     a, b = normal(2, 3, 4), normal(5, 4)
-    pairs = td.vmap(td.vmap(lambda x, y: td.sum(x * y), in_axes=(None, 0)), in_axes=(0, None))  # [j,k], [l,k]
+    # [j,k], [l,k]
+    pairs = td.vmap(td.vmap(lambda x, y: td.sum(x * y), in_axes=(None, 0)), in_axes=(0, None))
     blocks = td.vmap(pairs, in_axes=(0, None), out_axes=-1)
     near(blocks(a, b), np.einsum("ijk,lk->jli", a, b))
     near(td.jit(blocks)(a, b), blocks(a, b))
@@ -413,8 +455,12 @@ def test_trees_of_axes() -> None:
     def f(t: Any, *, k: td.Array) -> Any:
         return {"sum": t["a"] + k, "rest": (td.sum(t["b"][0]), t["b"][1])}
 
-    out = td.vmap(f, in_axes=({"a": 1, "b": [0, None]},), out_axes={"sum": -1, "rest": (0, None)})(tree, k=normal(3))
-    assert out["sum"].shape == (2, 3) and out["rest"][0].shape == (3,) and out["rest"][1].shape == (5,)
+    out = td.vmap(f, in_axes=({"a": 1, "b": [0, None]},), out_axes={"sum": -1, "rest": (0, None)})(
+        tree, k=normal(3)
+    )
+    assert (
+        out["sum"].shape == (2, 3) and out["rest"][0].shape == (3,) and out["rest"][1].shape == (5,)
+    )
     near(out["rest"][0], td.sum(tree["b"][0], axis=1))
     near(out["rest"][1], tree["b"][1])
 
@@ -444,7 +490,9 @@ def test_empty_batches() -> None:
 def test_symbolic_sizes() -> None:
     """One program for every size, of gradients and batches too."""
     rows = td.Dim("rows", max=64)
-    gradient = td.jit(td.grad(lambda x, w: td.sum(nn.softmax(x @ w) ** 2), argnums=(0, 1)), dims={"x": {0: rows}})
+    gradient = td.jit(
+        td.grad(lambda x, w: td.sum(nn.softmax(x @ w) ** 2), argnums=(0, 1)), dims={"x": {0: rows}}
+    )
     batch = td.jit(td.vmap(lambda x: td.sum(td.cumulative_sum(x) * x)), dims={"x": {0: rows}})
     w = normal(3, 4)
     for count in (1, 5, 33):
@@ -487,15 +535,22 @@ def test_results_of_symbolic_size_that_depend_on_no_values(name: str) -> None:
     compiled = td.jit(FLAT[name], dims=({0: td.Dim("rows", max=16)},))
     for rows in (2, 5):
         x = td.asarray(np.arange(3.0 * rows).reshape(rows, 3).astype(np.float32))
-        for got, want in zip(td.tree.leaves(compiled(x)), td.tree.leaves(FLAT[name](x)), strict=True):
+        for got, want in zip(
+            td.tree.leaves(compiled(x)), td.tree.leaves(FLAT[name](x)), strict=True
+        ):
             np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
 
 
 def test_what_needs_a_known_size_is_told_at_the_users_line() -> None:
     dims = ({0: td.Dim("rows", max=16)},)
-    with pytest.raises(UnsupportedError, match=r"reduce_prod(.|\n)*symbolic size(.|\n)*test_composition.py line"):
+    with pytest.raises(
+        UnsupportedError, match=r"reduce_prod(.|\n)*symbolic size(.|\n)*test_composition.py line"
+    ):
         td.jit(td.grad(lambda x: td.sum(td.prod(x, axis=0))), dims=dims)(td.ones((2, 3)))
-    with pytest.raises(UnsupportedError, match=r"linspace(.|\n)*got rows(.|\n)*test_composition.py line(.|\n)*arange"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"linspace(.|\n)*got rows(.|\n)*test_composition.py line(.|\n)*arange",
+    ):
         td.jit(lambda x: td.linspace(0, 1, x.shape[0]), dims=dims)(td.ones((2, 3)))
 
 
@@ -512,7 +567,7 @@ def test_batches_of_indices_into_tables_of_symbolic_size() -> None:
         near(found, [picked(x[n], td.asarray(i[n])) for n in range(count)])
 
 
-# -- names of axes ----------------------------------------------------------------------------------------------------
+# -- names of axes ---------------------------------------------------------------------------------
 
 
 def test_sums_means_and_extremes_over_the_batch() -> None:
@@ -523,7 +578,9 @@ def test_sums_means_and_extremes_over_the_batch() -> None:
     near(td.vmap(lambda x: td.pmax(x, "i"), axis_name="i", out_axes=None)(x), values.max(0))
     near(td.vmap(lambda x: td.pmin(x, "i"), axis_name="i", out_axes=None)(x), values.min(0))
     near(td.vmap(lambda x: td.all_gather(x, "i"), axis_name="i")(x)[2], values)
-    near(td.vmap(lambda x: td.axis_index("i") * x, axis_name="i")(x), np.arange(4)[:, None] * values)
+    near(
+        td.vmap(lambda x: td.axis_index("i") * x, axis_name="i")(x), np.arange(4)[:, None] * values
+    )
     near(td.vmap(lambda x: x * td.axis_size("i"), axis_name="i")(x), 4 * values)
     near(td.vmap(lambda x: td.psum(1, "i") * x, axis_name="i")(x), 4 * values)
     near(td.jit(td.vmap(lambda x: x / td.psum(x, "i"), axis_name="i"))(x), values / values.sum(0))
@@ -541,7 +598,10 @@ def test_nested_names_of_axes() -> None:
     near(nested(lambda x: td.psum(x, ("outer", "inner"))), np.full((2, 3), values.sum()))
     counted = nested(lambda x: td.psum(x * td.axis_index("inner"), "outer"))
     near(counted, np.broadcast_to(values.sum(0) * np.arange(3), (2, 3)))
-    near(nested(lambda x: td.psum(td.psum(x, "inner") ** 2, "outer")), np.full((2, 3), (values.sum(1) ** 2).sum()))
+    near(
+        nested(lambda x: td.psum(td.psum(x, "inner") ** 2, "outer")),
+        np.full((2, 3), (values.sum(1) ** 2).sum()),
+    )
 
 
 COLLECTIVES: dict[str, Function] = {
@@ -574,11 +634,13 @@ def test_derivatives_inside_a_named_batch() -> None:
     x = wide([1.0, 2.0, 3.0])
     inside = td.vmap(td.grad(lambda x: td.psum(x**2, "i")), axis_name="i")(x)
     near(inside, 3 * 2 * np.asarray(x))
-    change = td.vmap(lambda x: td.jvp(lambda x: td.psum(x**2, "i"), (x,), (td.ones_like(x),))[1], axis_name="i")(x)
+    change = td.vmap(
+        lambda x: td.jvp(lambda x: td.psum(x**2, "i"), (x,), (td.ones_like(x),))[1], axis_name="i"
+    )(x)
     near(change, np.full(3, 12.0))
 
 
-# -- the same bits ----------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 
 
 def test_cotangents_are_added_in_a_fixed_order() -> None:
@@ -605,7 +667,7 @@ def test_a_row_of_a_compiled_batch_has_the_bits_it_has_alone() -> None:
         assert difference(np.asarray(f(xs[i])), rows[i]) is None
 
 
-# -- quantised weights ------------------------------------------------------------------------------------------------
+# -- quantised weights -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["q4_0", "q8_0", "q4_k"])
@@ -625,7 +687,7 @@ def test_gradients_pass_through_quantised_weights(name: str) -> None:
     near(td.reshape(rows, (3, 256)), want, 1e-5)
 
 
-# -- networks ---------------------------------------------------------------------------------------------------------
+# -- networks --------------------------------------------------------------------------------------
 
 ROWS = RNG.standard_normal((4, 5))
 LABELS = np.arange(4) % 5
@@ -649,10 +711,13 @@ def test_cross_entropy_forward() -> None:
 
 
 ACTIVATIONS: dict[str, Function] = {
-    "sigmoid": nn.sigmoid, "tanh": td.tanh, "silu": nn.silu, "gelu": lambda x: nn.gelu(x, approximate=False),
+    "sigmoid": nn.sigmoid, "tanh": td.tanh, "silu": nn.silu, "gelu": lambda x: nn.gelu(x,
+    approximate=False),
     "gelu tanh": nn.gelu, "exp": td.exp, "log": lambda x: td.log(td.abs(x) + 0.5), "relu": nn.relu,
-    "sqrt": lambda x: td.sqrt(td.abs(x) + 0.5), "rsqrt": lambda x: (td.abs(x) + 0.5) ** -0.5, "neg": lambda x: -x,
-    "softplus": nn.softplus, "elu": nn.elu, "leaky relu": nn.leaky_relu, "log_softmax": nn.log_softmax,
+    "sqrt": lambda x: td.sqrt(td.abs(x) + 0.5), "rsqrt": lambda x: (td.abs(x) + 0.5) ** -0.5,
+    "neg": lambda x: -x,
+    "softplus": nn.softplus, "elu": nn.elu, "leaky relu": nn.leaky_relu,
+    "log_softmax": nn.log_softmax,
     "softmax": nn.softmax, "layer_norm": nn.layer_norm, "rms_norm": nn.rms_norm,
 }  # fmt: skip
 
@@ -663,7 +728,9 @@ def test_activations(name: str, dtype: DType) -> None:
     x, dy = (RNG.standard_normal(32) for _ in range(2))
     x = np.where(np.abs(x) < 0.01, 0.5, x)  # away from kinks
     want = slope(lambda x: td.sum(ACTIVATIONS[name](x) * wide(dy)), x, 1e-4)
-    (found,) = td.vjp(ACTIVATIONS[name], td.asarray(x).astype(dtype))[1](td.asarray(dy).astype(dtype))
+    (found,) = td.vjp(ACTIVATIONS[name], td.asarray(x).astype(dtype))[1](
+        td.asarray(dy).astype(dtype)
+    )
     assert found.dtype is dtype
     near(found, want, 1e-4 if dtype is f32 else 1e-7)
 
@@ -673,8 +740,14 @@ def mean(x: td.Array) -> td.Array:
 
 
 NETWORKS: dict[str, tuple[Function, list[np.ndarray]]] = {
-    "cross entropy": (lambda x: td.sum(cross_entropy(x, LABELS) * wide([0.3, -1, 2, 0.7]).astype(x.dtype)), [ROWS]),
-    "batched product": (lambda a, b: td.sum(a @ b), [RNG.standard_normal((2, 3, 4)), RNG.standard_normal((2, 4, 5))]),
+    "cross entropy": (
+        lambda x: td.sum(cross_entropy(x, LABELS) * wide([0.3, -1, 2, 0.7]).astype(x.dtype)),
+        [ROWS],
+    ),
+    "batched product": (
+        lambda a, b: td.sum(a @ b),
+        [RNG.standard_normal((2, 3, 4)), RNG.standard_normal((2, 4, 5))],
+    ),
     "softmax of rows": (lambda x: td.sum(nn.softmax(x)), [RNG.standard_normal((3, 5))]),
     "layer norm": (
         lambda x, g, b: td.sum(td.sin(nn.layer_norm(x, g, b, eps=1e-5))),
@@ -707,17 +780,25 @@ def test_gradients_of_networks(name: str, dtype: DType) -> None:
         others = [wide(a) for a in arguments]
         want = slope(lambda z, i=i, o=others: f(*o[:i], z, *o[i + 1 :]), arguments[i])
         near(found, want, 1e-4 if dtype is f32 else 1e-8)
-    for found, want in zip(td.jit(td.grad(f, argnums=tuple(range(len(given)))))(*given), gradients, strict=True):
+    for found, want in zip(
+        td.jit(td.grad(f, argnums=tuple(range(len(given)))))(*given), gradients, strict=True
+    ):
         near(found, want, 1e-5 if dtype is f32 else 1e-12)
 
 
 def test_losses_in_batches_fold_into_rows() -> None:
-    """A reference compiled nothing for a loss of a rank it did not know, and left the output as it was."""
+    """A reference compiled nothing for a loss of a rank it did not know, and left the output as it
+    was."""
     logits, labels = normal(6, 4, 5), np.arange(24).reshape(6, 4) % 5
     found = td.vmap(cross_entropy)(logits, td.asarray(labels))
     near(found, [cross_entropy(logits[i], labels[i]) for i in range(6)])
-    gradients = td.jit(td.vmap(td.grad(lambda x, n: td.sum(cross_entropy(x, n)))))(logits, td.asarray(labels))
-    near(gradients, [td.grad(lambda x, i=i: td.sum(cross_entropy(x, labels[i])))(logits[i]) for i in range(6)])
+    gradients = td.jit(td.vmap(td.grad(lambda x, n: td.sum(cross_entropy(x, n)))))(
+        logits, td.asarray(labels)
+    )
+    near(
+        gradients,
+        [td.grad(lambda x, i=i: td.sum(cross_entropy(x, labels[i])))(logits[i]) for i in range(6)],
+    )
 
 
 def test_a_slice_with_two_readers_keeps_its_values() -> None:
@@ -726,7 +807,9 @@ def test_a_slice_with_two_readers_keeps_its_values() -> None:
 
     def f(x: td.Array) -> td.Array:
         part = x[1:4]
-        return td.sum(part @ td.ones((5, 2), dtype=f64)) * td.sum(td.cumulative_sum(part, axis=0) * part)
+        return td.sum(part @ td.ones((5, 2), dtype=f64)) * td.sum(
+            td.cumulative_sum(part, axis=0) * part
+        )
 
     near(td.jit(td.grad(f))(x), slope(f, x), 1e-8)
     near(td.grad(f)(x), slope(f, x), 1e-8)
@@ -747,7 +830,8 @@ def apply_all(functions: Sequence[Function], x: Any) -> Any:
 
 
 def test_nested_calls_are_derived_once_for_each_pattern() -> None:
-    """Thirty equal layers: the graph of the gradient holds one derived layer, called thirty times."""
+    """Thirty equal layers: the graph of the gradient holds one derived layer, called thirty
+    times."""
     layer = td.jit(lambda x: td.tanh(x @ A) / 10 + x)
 
     def deep(x: td.Array) -> td.Array:

@@ -1,4 +1,5 @@
-"""Custom derivatives, checkpoints and stopped gradients: published cases, both modes, and wrong rules."""
+"""Custom derivatives, checkpoints and stopped gradients: published cases, both modes, and wrong
+rules."""
 
 from __future__ import annotations
 
@@ -114,7 +115,9 @@ def test_rows_of_a_batch() -> None:
     per_row = td.vmap(td.grad(f, argnums=(0, 1)), in_axes=(0, None))(rows, 5.0)
     close(per_row[0], [5, 5])
     close(per_row[1], [1, 2])
-    by_rows, by_shared = td.grad(lambda a, b: td.sum(td.vmap(f, in_axes=(0, None))(a, b)), argnums=(0, 1))(rows, 5.0)
+    by_rows, by_shared = td.grad(
+        lambda a, b: td.sum(td.vmap(f, in_axes=(0, None))(a, b)), argnums=(0, 1)
+    )(rows, 5.0)
     close(by_rows, [5, 5])
     close(by_shared, 3)
 
@@ -146,12 +149,21 @@ def test_a_function_without_a_rule() -> None:
 @pytest.mark.parametrize(
     ("bwd", "message"),
     [
-        (lambda _, ct: ct, r"a tuple of 2, one for each argument, it returned f32\[\](.|\n)*for one"),
+        (
+            lambda _, ct: ct,
+            r"a tuple of 2, one for each argument, it returned f32\[\](.|\n)*for one",
+        ),
         (lambda _, ct: [ct], r"a tuple of 2, one for each argument, it returned a list of 1"),
         (lambda _, ct: (ct,), r"a tuple of 2, one for each argument, it returned 1"),
         (lambda _, ct: (ct, [ct]), r"must return the tree of argument 1"),
-        (lambda _, ct: (td.ones(3), ct), r"returned f32\[3\] for an argument leaf that is f32\[\](.|\n)*td.sum"),
-        (lambda _, ct: (ct.astype(td.float64), ct), r"returned f64\[\] for an argument leaf that is f32(.|\n)*astype"),
+        (
+            lambda _, ct: (td.ones(3), ct),
+            r"returned f32\[3\] for an argument leaf that is f32\[\](.|\n)*td.sum",
+        ),
+        (
+            lambda _, ct: (ct.astype(td.float64), ct),
+            r"returned f64\[\] for an argument leaf that is f32(.|\n)*astype",
+        ),
     ],
 )
 def test_backward_rules_of_the_wrong_form(bwd: Any, message: str) -> None:
@@ -164,23 +176,37 @@ def test_backward_rules_of_the_wrong_form(bwd: Any, message: str) -> None:
 def test_forward_rules_of_the_wrong_form() -> None:
     f = td.custom_vjp(lambda a: a)
     f.defvjp(lambda a: a, lambda _, ct: (ct,))
-    with pytest.raises(TraceError, match=r"forward rule of .* must return a pair .*, it returned f32") as caught:
+    with pytest.raises(
+        TraceError, match=r"forward rule of .* must return a pair .*, it returned f32"
+    ) as caught:
         td.grad(f)(1.0)
     assert caught.value.hint == "return value, None if it needs nothing"
     g = td.custom_jvp(lambda a: a)
     g.defjvp(lambda p, t: (p[0], td.ones(2)))
-    with pytest.raises(TraceError, match=r"returned a tangent of f32\[2\], it must be f32\[\](.|\n)*a tangent has"):
+    with pytest.raises(
+        TraceError, match=r"returned a tangent of f32\[2\], it must be f32\[\](.|\n)*a tangent has"
+    ):
         td.grad(g)(1.0)
 
 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (lambda p, t: p[0], r"must return a pair \(value, tangent\), it returned f32\[\](.|\n)*return value, tangent"),
+        (
+            lambda p, t: p[0],
+            r"must return a pair \(value, tangent\), it returned f32\[\](.|\n"
+            r")*return value, tangent",
+        ),
         (lambda p, t: None, r"must return a pair \(value, tangent\), it returned a NoneType"),
         (lambda p, t: (p[0], t[0], t[0]), r"must return a pair \(value, tangent\), it returned 3"),
-        (lambda p, t: (p[0], t[0].astype(td.float64)), r"a tangent of f64\[\], it must be f32(.|\n)*astype"),
-        (lambda p, t: (p[0], t), r"a tangent with the tree of what <lambda> returns, \*, it returned \(\*,\)"),
+        (
+            lambda p, t: (p[0], t[0].astype(td.float64)),
+            r"a tangent of f64\[\], it must be f32(.|\n)*astype",
+        ),
+        (
+            lambda p, t: (p[0], t),
+            r"a tangent with the tree of what <lambda> returns, \*, it returned \(\*,\)",
+        ),
     ],
 )
 def test_forward_derivatives_of_the_wrong_form(rule: Any, message: str) -> None:
@@ -192,7 +218,10 @@ def test_forward_derivatives_of_the_wrong_form(rule: Any, message: str) -> None:
 
 def test_a_forward_rule_may_call_its_function_in_a_batch() -> None:
     f = td.custom_vjp(lambda x, k: td.sin(x) * k)
-    f.defvjp(lambda x, k: (f(x, k), (td.cos(x), k)), lambda kept, ct: (3 * ct * kept[0] * kept[1], td.sum(ct) * 5))
+    f.defvjp(
+        lambda x, k: (f(x, k), (td.cos(x), k)),
+        lambda kept, ct: (3 * ct * kept[0] * kept[1], td.sum(ct) * 5),
+    )
 
     def loss(rows: Any, k: Any) -> Any:
         return td.sum(td.vmap(td.vmap(lambda x: f(x, k)))(rows))
@@ -218,7 +247,7 @@ def named_product(a: Any, b: Any = 2.0) -> Any:
     return a * b
 
 
-# -- computed again, or not at all ------------------------------------------------------------------------------------
+# -- computed again, or not at all -----------------------------------------------------------------
 
 
 def test_checkpoints_change_no_value() -> None:
@@ -242,14 +271,20 @@ def test_checkpoint_keeps_only_the_arguments() -> None:
     def deep(x: Any) -> Any:
         return td.sin(td.sin(td.sin(td.sin(x))))
 
-    assert np.asarray(td.vjp(td.checkpoint(deep), 0.5)[1](1.0)[0]) == pytest.approx(float(td.grad(deep)(0.5)), abs=1e-6)
-    with pytest.raises(TraceError, match=r"there is no policy 'dots'(.|\n)*test_custom.py(.|\n)*dots_saveable"):
+    assert np.asarray(td.vjp(td.checkpoint(deep), 0.5)[1](1.0)[0]) == pytest.approx(
+        float(td.grad(deep)(0.5)), abs=1e-6
+    )
+    with pytest.raises(
+        TraceError, match=r"there is no policy 'dots'(.|\n)*test_custom.py(.|\n)*dots_saveable"
+    ):
         td.checkpoint(deep, policy="dots")
 
 
 def products(graph: Any) -> int:
     """Matrix products in a graph and in the graphs it calls, each as often as it is called."""
-    inner = [node.param("graph") for node in graph.nodes() if node.op.name in ("call", "checkpoint_call")]
+    inner = [
+        node.param("graph") for node in graph.nodes() if node.op.name in ("call", "checkpoint_call")
+    ]
     return sum(node.op.name == "matmul" for node in graph.nodes()) + sum(map(products, inner))
 
 
@@ -258,7 +293,10 @@ def test_policies_keep_products() -> None:
         inner = td.jit(lambda x: td.sin(x @ w))  # a call inside is looked into
         return td.sum(td.tanh(inner(x) @ w) ** 2)
 
-    x, w = td.asarray(np.linspace(-1, 1, 6).reshape(2, 3)), td.asarray(np.linspace(0, 1, 9).reshape(3, 3))
+    x, w = (
+        td.asarray(np.linspace(-1, 1, 6).reshape(2, 3)),
+        td.asarray(np.linspace(0, 1, 9).reshape(3, 3)),
+    )
     wanted = [np.asarray(g) for g in td.grad(f, argnums=(0, 1))(x, w)]
     counts = {}
     for policy in (None, *vars(td.checkpoint_policies).values()):
@@ -274,16 +312,22 @@ def test_policies_keep_products() -> None:
     rows = td.stack([x, x + 1]), td.stack([w, w * 2])
     found = []
     for policy in ("everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable"):
-        kept = td.value_and_grad(lambda x, w, p=policy: td.sum(td.checkpoint(batched, policy=p)(x, w)))
+        kept = td.value_and_grad(
+            lambda x, w, p=policy: td.sum(td.checkpoint(batched, policy=p)(x, w))
+        )
         found.append(products(td.trace(kept)(*rows)))
     assert found == [found[0], found[0], found[0] + 2]
     twice = td.hessian(td.checkpoint(lambda x: f(x, w), policy="dots_saveable"))
     close(twice(x), np.asarray(td.hessian(lambda x: f(x, w))(x)))
-    rowwise = td.vmap(td.grad(td.checkpoint(f, policy="dots_saveable")), (0, None))(td.stack([x, x + 1]), w)
+    rowwise = td.vmap(td.grad(td.checkpoint(f, policy="dots_saveable")), (0, None))(
+        td.stack([x, x + 1]), w
+    )
     close(rowwise, np.stack([np.asarray(td.grad(f)(row, w)) for row in (x, x + 1)]))
 
 
-@pytest.mark.parametrize("name", ["grad", "value_and_grad", "vmap", "checkpoint", "jacfwd", "jacrev", "hessian", "jit"])
+@pytest.mark.parametrize(
+    "name", ["grad", "value_and_grad", "vmap", "checkpoint", "jacfwd", "jacrev", "hessian", "jit"]
+)
 def test_what_is_no_function_is_refused_at_once(name: str) -> None:
     with pytest.raises(TraceError, match=r"expected a function, got an? int(.|\n)*test_custom.py"):
         getattr(td, name)(3)
@@ -293,9 +337,12 @@ def test_bodies_that_are_no_functions_are_refused() -> None:
     x = td.zeros(2)
     for call in (
         lambda: td.scan(3, 0.0, x), lambda: td.cond(True, 3, 4), lambda: td.while_loop(3, 4, x),
-        lambda: td.fori_loop(0, 2, 3, x), lambda: td.custom_vjp(3), lambda: td.custom_jvp(3), lambda: td.wirtinger(3),
+        lambda: td.fori_loop(0, 2, 3, x), lambda: td.custom_vjp(3), lambda: td.custom_jvp(3),
+        lambda: td.wirtinger(3),
     ):  # fmt: skip
-        with pytest.raises(TraceError, match=r"expected a function, got an int(.|\n)*test_custom.py"):
+        with pytest.raises(
+            TraceError, match=r"expected a function, got an int(.|\n)*test_custom.py"
+        ):
             call()
 
 
@@ -324,7 +371,10 @@ def test_forward_rules_that_ask_what_changes(way: Any) -> None:
         return scaled({"a": x["a"].value}, count.value), count.value
 
     scaled.defvjp(forward, lambda count, ct: ({"a": 10.0 * ct}, None), symbolic_zeros=True)
-    close(way(td.grad(lambda a: td.sum(scaled({"a": a}, td.asarray(3)))))(td.asarray([1.0, 2.0])), [10, 10])
+    close(
+        way(td.grad(lambda a: td.sum(scaled({"a": a}, td.asarray(3)))))(td.asarray([1.0, 2.0])),
+        [10, 10],
+    )
     assert set(seen) == {(True, False)}
 
 
@@ -347,7 +397,10 @@ def test_custom_functions_use_arrays_from_outside(kind: str, count: int) -> None
     for found in (slope(x), td.jit(slope)(x), td.vmap(slope)(td.stack([x, x]))[1]):
         close(found, 2 * factor)
     close(
-        td.grad(lambda x: td.sum(td.scan(lambda c, _: (doubling(kind, factor)(c), 0), x, None, 2)[0]))(x), 4 * factor**2
+        td.grad(
+            lambda x: td.sum(td.scan(lambda c, _: (doubling(kind, factor)(c), 0), x, None, 2)[0])
+        )(x),
+        4 * factor**2,
     )
 
 
@@ -374,7 +427,8 @@ def test_custom_functions_use_traced_values_from_outside(kind: str) -> None:
 def test_values_from_outside_that_change_are_refused(kind: str) -> None:
     x, s = td.asarray([1.0, 2.0]), td.asarray([3.0, 5.0])
     with pytest.raises(
-        td.errors.UnsupportedError, match=r"from outside that changes too(.|\n)*test_custom\.py(.|\n)*argument"
+        td.errors.UnsupportedError,
+        match=r"from outside that changes too(.|\n)*test_custom\.py(.|\n)*argument",
     ):
         td.grad(lambda s: td.sum(doubling(kind, s)(x)))(s)
 
@@ -390,12 +444,15 @@ def test_values_from_outside_that_change_are_refused(kind: str) -> None:
         return td.grad(lambda x: td.sum(f(x)))(x)
 
     with pytest.raises(
-        TraceError, match=r"the rule of f uses a traced value from outside(.|\n)*pass it as an argument"
+        TraceError,
+        match=r"the rule of f uses a traced value from outside(.|\n)*pass it as an argument",
     ):
         td.jit(run)(x, s)
 
 
-@pytest.mark.parametrize("settings", [{"nondiff_argnums": -1}, {"nondiff_argnames": "how"}, {"nondiff_argnums": [1]}])
+@pytest.mark.parametrize(
+    "settings", [{"nondiff_argnums": -1}, {"nondiff_argnames": "how"}, {"nondiff_argnums": [1]}]
+)
 def test_settings_by_place_from_the_end_and_by_name(settings: Any) -> None:
     f = td.custom_vjp(lambda x, how: how(x), **settings)
     f.defvjp(lambda x, how: (how(x), x), lambda how, x, ct: (10 * how(x) * ct,))
@@ -406,7 +463,9 @@ def test_settings_by_place_from_the_end_and_by_name(settings: Any) -> None:
 
 
 def test_settings_that_are_no_arguments() -> None:
-    with pytest.raises(TraceError, match="nondiff_argnums has 5, there are 1 positional parameters"):
+    with pytest.raises(
+        TraceError, match="nondiff_argnums has 5, there are 1 positional parameters"
+    ):
         td.custom_vjp(lambda x: x, nondiff_argnums=5)
     with pytest.raises(TraceError, match="static_argnums has 7, there are 1 positional parameters"):
         td.checkpoint(lambda x: x, static_argnums=7)
@@ -433,23 +492,34 @@ def test_none_stands_for_zeros_of_any_part(zeros: Any) -> None:
 def test_rules_return_numbers_and_lists() -> None:
     f = td.custom_jvp(lambda x, y: x * y)
     f.defjvp(lambda primals, tangents: [f(*primals), 0.0])
-    assert td.jvp(f, (td.asarray(np.float64(2.0)), 3.0), (td.asarray(np.float64(1.0)), 1.0))[1].dtype == td.float64
+    assert (
+        td.jvp(f, (td.asarray(np.float64(2.0)), 3.0), (td.asarray(np.float64(1.0)), 1.0))[1].dtype
+        == td.float64
+    )
     f.defjvps(lambda t, value, x, y: t)
-    with pytest.raises(TraceError, match="defjvps got 1 rules, <lambda> was called with 2 arguments"):
+    with pytest.raises(
+        TraceError, match="defjvps got 1 rules, <lambda> was called with 2 arguments"
+    ):
         td.grad(f)(1.0, 2.0)
 
 
 def test_a_cotangent_of_another_tree_shows_both() -> None:
     f = td.custom_vjp(lambda p: p["w"])
     f.defvjp(lambda p: (p["w"], None), lambda _, ct: ([ct],))
-    with pytest.raises(TraceError, match=r"the tree of argument 0, \{'w': \*\}, it returned \[\*\]"):
+    with pytest.raises(
+        TraceError, match=r"the tree of argument 0, \{'w': \*\}, it returned \[\*\]"
+    ):
         td.grad(f)({"w": 1.0})
 
 
 def test_arguments_that_are_no_arrays_are_told_where_to_go() -> None:
     f = td.custom_jvp(lambda x, how: x)
     f.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
-    with pytest.raises(TraceError, match=r"the argument how is a str(.|\n)*nondiff_argnums or nondiff_argnames"):
+    with pytest.raises(
+        TraceError, match=r"the argument how is a str(.|\n)*nondiff_argnums or nondiff_argnames"
+    ):
         td.grad(lambda x: f(x, "relu"))(1.0)
-    with pytest.raises(TraceError, match=r"the argument how is a str(.|\n)*list it in static_argnums$"):
+    with pytest.raises(
+        TraceError, match=r"the argument how is a str(.|\n)*list it in static_argnums$"
+    ):
         td.grad(lambda x: td.checkpoint(lambda x, how: x)(x, "relu"))(1.0)

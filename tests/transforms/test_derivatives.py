@@ -1,4 +1,5 @@
-"""Derivatives as users call them: what goes wrong is said in their words, at their line. Laws are in tests/transforms.
+"""Derivatives as users call them: what goes wrong is said in their words, at their line. Laws are
+in tests/transforms.
 
 Results of every function on simple cases are in the docstrings of `transforms.derivatives`.
 """
@@ -36,25 +37,65 @@ def pair(x: td.Array) -> dict[str, Any]:
 
 WRONG: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     # what a gradient is of
-    (lambda: td.grad(square)(X), ShapeError, r"square must return one number, it returns f32\[3\](.|\n)*td\.jacrev"),
+    (
+        lambda: td.grad(square)(X),
+        ShapeError,
+        r"square must return one number, it returns f32\[3\](.|\n)*td\.jacrev",
+    ),
     (lambda: td.grad(pair)(X), TraceError, "grad: pair must return one number, it returns a dict"),
-    (lambda: td.grad(lambda x: None)(X), TraceError, "must return one number, it returns a NoneType"),
+    (
+        lambda: td.grad(lambda x: None)(X),
+        TraceError,
+        "must return one number, it returns a NoneType",
+    ),
     (lambda: td.grad(lambda x: "no")(X), TraceError, "returns arrays and numbers, not a str"),
-    (lambda: td.grad(lambda x: td.argmax(x))(X), DtypeError, r"must return a float, it returns i64\[\]"),
-    (lambda: td.grad(total, has_aux=True)(X), TraceError, "has_aux is set, so total must return a pair"),
+    (
+        lambda: td.grad(lambda x: td.argmax(x))(X),
+        DtypeError,
+        r"must return a float, it returns i64\[\]",
+    ),
+    (
+        lambda: td.grad(total, has_aux=True)(X),
+        TraceError,
+        "has_aux is set, so total must return a pair",
+    ),
     (lambda: td.vjp(total, X, has_aux=True), TraceError, "vjp: has_aux is set"),
     (lambda: td.jvp(total, (X,), (X,), has_aux=True), TraceError, "jvp: has_aux is set"),
     (lambda: td.linearize(total, X, has_aux=True), TraceError, "linearize: has_aux is set"),
     # by what
-    (lambda: td.grad(total)(INTS), DtypeError, r"grad: the argument x is i32\[3\], only floats(.|\n)*astype"),
+    (
+        lambda: td.grad(total)(INTS),
+        DtypeError,
+        r"grad: the argument x is i32\[3\], only floats(.|\n)*astype",
+    ),
     (lambda: td.grad(total)(3), DtypeError, r"the argument x is i32\[\]"),
     (lambda: td.grad(lambda x: x)(True), DtypeError, r"the argument x is bool\[\]"),
-    (lambda: td.grad(lambda p: p["w"][0])({"w": [INTS]}), DtypeError, r"the argument p\['w'\]\[0\] is i32"),
-    (lambda: td.grad(total, argnums=2)(X), ShapeError, "argnums has 2, total was called with 1 argument"),
+    (
+        lambda: td.grad(lambda p: p["w"][0])({"w": [INTS]}),
+        DtypeError,
+        r"the argument p\['w'\]\[0\] is i32",
+    ),
+    (
+        lambda: td.grad(total, argnums=2)(X),
+        ShapeError,
+        "argnums has 2, total was called with 1 argument",
+    ),
     (lambda: td.grad(total, argnums=-2)(X), ShapeError, "argnums has -2"),
-    (lambda: td.grad(total)(x=X), ShapeError, r"called with 0 arguments(.|\n)*by name are not differentiated"),
-    (lambda: td.grad(total, argnums="x")(X), TraceError, "argnums must be an int or several, got 'x'"),
-    (lambda: td.grad(total, argnums=())(X), TraceError, r"argnums must be an int or several, got \(\)"),
+    (
+        lambda: td.grad(total)(x=X),
+        ShapeError,
+        r"called with 0 arguments(.|\n)*by name are not differentiated",
+    ),
+    (
+        lambda: td.grad(total, argnums="x")(X),
+        TraceError,
+        "argnums must be an int or several, got 'x'",
+    ),
+    (
+        lambda: td.grad(total, argnums=())(X),
+        TraceError,
+        r"argnums must be an int or several, got \(\)",
+    ),
     (lambda: td.grad(total)("words"), TraceError, "the argument x is a str"),
     (lambda: td.jacfwd(square)(INTS), DtypeError, r"jacfwd: argument 0 is i32\[3\]"),
     (lambda: td.jacrev(square)(INTS), DtypeError, r"jacrev: argument 0 is i32\[3\]"),
@@ -66,33 +107,69 @@ WRONG: list[tuple[Callable[[], Any], type[TetradError], str]] = [
     (lambda: td.hessian(total)(X * 1j), DtypeError, "^hessian: an argument is c64"),
     (lambda: td.hessian(X), TraceError, r"^hessian: expected a function, got f32\[3\]"),
     # tangents and cotangents
-    (lambda: td.jvp(square, (X,), (td.ones(4),)), ShapeError, r"of square\[0\]: expected f32\[3\], got f32\[4\]"),
-    (lambda: td.jvp(square, (X,), (WIDE,)), DtypeError, r"expected f32\[3\], got f64\[3\](.|\n)*astype"),
+    (
+        lambda: td.jvp(square, (X,), (td.ones(4),)),
+        ShapeError,
+        r"of square\[0\]: expected f32\[3\], got f32\[4\]",
+    ),
+    (
+        lambda: td.jvp(square, (X,), (WIDE,)),
+        DtypeError,
+        r"expected f32\[3\], got f64\[3\](.|\n)*astype",
+    ),
     (lambda: td.jvp(square, (X,), (INTS,)), DtypeError, r"expected f32\[3\], got i32\[3\]"),
     (lambda: td.jvp(square, (X,), (X, X)), TraceError, r"expected \(\*,\), got \(\*, \*\)"),
-    (lambda: td.jvp(square, X, X), TraceError, "jvp: primals must be a tuple with one entry for each argument"),
+    (
+        lambda: td.jvp(square, X, X),
+        TraceError,
+        "jvp: primals must be a tuple with one entry for each argument",
+    ),
     (lambda: td.jvp(square, (X,), X), TraceError, "jvp: tangents must be a tuple"),
-    (lambda: td.vjp(square, X)[1](td.ones(4)), ShapeError, r"cotangents of square: expected f32\[3\], got f32\[4\]"),
+    (
+        lambda: td.vjp(square, X)[1](td.ones(4)),
+        ShapeError,
+        r"cotangents of square: expected f32\[3\], got f32\[4\]",
+    ),
     (lambda: td.vjp(square, X)[1](WIDE), DtypeError, r"expected f32\[3\], got f64\[3\]"),
     (lambda: td.vjp(pair, X)[1](X), TraceError, r"expected \{'a': \*, 'b': \(\*, \*\)\}, got \*"),
-    (lambda: td.vjp(pair, X)[1]({"a": X, "b": [X, X]}), TraceError, r"got \{'a': \*, 'b': \[\*, \*\]\}"),
+    (
+        lambda: td.vjp(pair, X)[1]({"a": X, "b": [X, X]}),
+        TraceError,
+        r"got \{'a': \*, 'b': \[\*, \*\]\}",
+    ),
     (lambda: td.linearize(square, X)[1](td.ones(2)), ShapeError, "linearize: tangents of square"),
     # complex numbers
-    (lambda: td.grad(total, holomorphic=True)(X), DtypeError, "holomorphic needs complex arguments, x is f32"),
-    (lambda: td.grad(lambda x: td.sum(x * 1j))(X), DtypeError, r"must return a float, it returns c64(.|\n)*real part"),
+    (
+        lambda: td.grad(total, holomorphic=True)(X),
+        DtypeError,
+        "holomorphic needs complex arguments, x is f32",
+    ),
+    (
+        lambda: td.grad(lambda x: td.sum(x * 1j))(X),
+        DtypeError,
+        r"must return a float, it returns c64(.|\n)*real part",
+    ),
     (lambda: td.wirtinger(total)(X), DtypeError, "wirtinger: the argument must be complex"),
     # Python between the arrays
-    (lambda: td.jit(td.grad(lambda x: x if x > 0 else -x))(1.0), TraceError, r"no values yet(.|\n)*td\.where"),
+    (
+        lambda: td.jit(td.grad(lambda x: x if x > 0 else -x))(1.0),
+        TraceError,
+        r"no values yet(.|\n)*td\.where",
+    ),
     (lambda: td.jit(td.grad(lambda x: x * float(x)))(1.0), TraceError, "has no values yet"),
 ]
 
 
 @pytest.mark.parametrize(("call", "kind", "words"), WRONG, ids=lambda v: None)
-def test_wrong_calls_are_told_at_the_users_line(call: Callable[[], Any], kind: type[TetradError], words: str) -> None:
+def test_wrong_calls_are_told_at_the_users_line(
+    call: Callable[[], Any], kind: type[TetradError], words: str
+) -> None:
     with pytest.raises(kind, match=words) as caught:
         call()
     line = inspect.getsourcelines(call)[1]
-    assert re.search(rf"in \S+, \S*test_derivatives\.py line {line}\b", str(caught.value)), str(caught.value)
+    assert re.search(rf"in \S+, \S*test_derivatives\.py line {line}\b", str(caught.value)), str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("op", ["floor", "argmax", "sign"])
@@ -104,7 +181,10 @@ def test_flat_functions_have_zero_gradients_not_errors(op: str) -> None:
 def test_an_op_without_derivative_says_why_and_where() -> None:
     w = td.quant.quantize(td.ones((16, 32)), "q8_0")
     lowbit, codes = REGISTRY["lowbit_matmul"], REGISTRY["quantize_rows"]
-    with pytest.raises(UnsupportedError, match=r"quantize_rows is not differentiable: codes(.|\n)*test_deriv\w*\.py"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"quantize_rows is not differentiable: codes(.|\n)*test_deriv\w*\.py",
+    ):
         td.grad(lambda x: td.sum(lowbit(codes(x), w)))(td.ones((1, 32)))
 
 
@@ -118,7 +198,8 @@ def test_names_and_docstrings_of_transformed_functions() -> None:
 
 
 def test_settings_are_passed_on_as_they_are() -> None:
-    """What is not differentiated and no array: a number of Python may choose the program, as anything else may."""
+    """What is not differentiated and no array: a number of Python may choose the program, as
+    anything else may."""
 
     def f(x: Any, n: int, how: Any, *, mode: str = "sum", scale: Any = 1.0) -> Any:
         assert type(n) is int and mode in ("sum", "mean") and callable(how)
@@ -149,7 +230,8 @@ def test_argnums_of_numpy_are_numbers_too() -> None:
 
 @pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "compiled"])
 def test_derivatives_where_formulas_have_seams(run: Any) -> None:
-    """log(exp(x) + exp(y)) is smooth where its operands are equal, and has slopes where they are infinite."""
+    """log(exp(x) + exp(y)) is smooth where its operands are equal, and has slopes where they are
+    infinite."""
     zero, inf = td.asarray(0.0, dtype=td.float64), np.inf
     assert run(td.grad(td.nn.softplus))(zero).item() == 0.5
     assert run(td.grad(td.grad(td.nn.softplus)))(zero).item() == 0.25
@@ -176,7 +258,10 @@ def test_running_products_with_zeros_have_derivatives(run: Any) -> None:
 def test_whole_matrices_name_the_argument_without_derivatives() -> None:
     x, n = td.ones(2), td.asarray([1, 2])
     for transform in (td.jacfwd, td.jacrev, td.hessian):
-        message = rf"^{transform.__name__}: argument 1\['n'\]\[0\] is i32\[2\], only floats(.|\n)*test_derivatives\.py"
+        message = (
+            rf"^{transform.__name__}: argument 1\['n'\]\[0\] is i32\[2\], only floats(.|\n"
+            r")*test_derivatives\.py"
+        )
         with pytest.raises(DtypeError, match=message):
             transform(lambda x, d: td.sum(x * d["n"][0]), argnums=(0, 1))(x, {"n": [n]})
 

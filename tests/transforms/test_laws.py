@@ -6,7 +6,8 @@
     vmap     a batch is its rows one after the other, for every choice of operands that have the axis, wherever it is
     jit      compiled code agrees with all of this; vmapped code gives the same bits as the rows do
 
-Difference quotients are taken in double precision with four points, at operands from `tests/transforms/examples.py`.
+Difference quotients are taken in double precision with four points, at operands from
+`tests/transforms/examples.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ COMPILING = "put in by the compiler, after batching"
 ROW_BY_ROW = {
     **dict.fromkeys(("after", "product_parts", "cumprod_parts"), COMPILING),
     **dict.fromkeys(("attention", "put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
-    **dict.fromkeys(("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING),
+    **dict.fromkeys(
+        ("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING
+    ),
     **dict.fromkeys(("dequantize", "decoded_matmul", "top_experts", "expert_matmul"), RUNNING),
 }
 # Ops that draw no cases, and the tests that prove their rules.
@@ -55,7 +58,9 @@ SYSTEMS = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det")
 LINALG = (*SYSTEMS, "qr", "eig", "eigh", "eigvalsh", "svd", "svdvals")
 ELSEWHERE = {
     **dict.fromkeys(LINALG, "tests/linalg/test_linalg.py"),
-    **dict.fromkeys(("row_matmul", "decoded_matmul"), "test_products_with_weights_as_files_hold_them"),
+    **dict.fromkeys(
+        ("row_matmul", "decoded_matmul"), "test_products_with_weights_as_files_hold_them"
+    ),
 }
 ALL_OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 
@@ -71,7 +76,8 @@ def can_change(op: Op) -> bool:
     return any(is_differentiable_case(op, case) for case in cases)
 
 
-DENIES = ("stop_gradient",)  # its derivative is not that of what it computes: tests/transforms/test_composition.py
+# its derivative is not that of what it computes: tests/transforms/test_composition.py
+DENIES = ("stop_gradient",)
 DIFFERENTIABLE = [o for o in OPS if not o.no_derivative and o.name not in DENIES and can_change(o)]
 EACH = [
     pytest.param(o, d, id=f"{o.name}-{d}")
@@ -81,7 +87,7 @@ EACH = [
 ]
 
 
-# -- the registry -----------------------------------------------------------------------------------------------------
+# -- the registry ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", ALL_OPS, ids=lambda o: o.name)
@@ -94,20 +100,25 @@ def test_an_op_has_a_derivative_or_says_why_not(op: Op) -> None:
 
 @pytest.mark.parametrize("op", [o for o in ALL_OPS if has_rule(o)], ids=lambda o: o.name)
 def test_rules_are_proved_here_or_elsewhere(op: Op) -> None:
-    assert (op.cases is not None) != (op.name in ELSEWHERE), f"{op.name}: give it cases, or list who proves its rules"
+    assert (op.cases is not None) != (op.name in ELSEWHERE), (
+        f"{op.name}: give it cases, or list who proves its rules"
+    )
 
 
 @pytest.mark.parametrize("op", ALL_OPS, ids=lambda o: o.name)
 def test_an_op_has_a_batching_rule_or_is_on_the_list(op: Op) -> None:
     is_batched = op.kind == "elementwise" or op.batch_rule is not None
-    assert is_batched != (op.name in ROW_BY_ROW), f"{op.name}: attach a batch rule, or list it with a reason"
+    assert is_batched != (op.name in ROW_BY_ROW), (
+        f"{op.name}: attach a batch rule, or list it with a reason"
+    )
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def function_of(op: Op, case: Case) -> tuple[Function, list[int]]:
-    """The op as a function of its float operands, which gives the float results; and which operands those are."""
+    """The op as a function of its float operands, which gives the float results; and which operands
+    those are."""
     places = [i for i, kind in enumerate(kinds(case.args)) if is_smooth(kind.dtype)]
     wanted = [i for i, kind in enumerate(result_types(op, case)) if is_smooth(kind.dtype)]
 
@@ -159,7 +170,9 @@ def assert_near(got: Sequence[Array], want: Sequence[Array], within: float, what
 def directions(rng: Rng, floats: Sequence[Array]) -> list[list[Array]]:
     """One that changes all operands, and for several operands those that change one of them."""
     every = [random_like(rng, x) for x in floats]
-    alone = [[t if i == j else np.zeros_like(t) for j, t in enumerate(every)] for i in range(len(every))]
+    alone = [
+        [t if i == j else np.zeros_like(t) for j, t in enumerate(every)] for i in range(len(every))
+    ]
     return [every, *(alone if len(every) > 1 else [])]
 
 
@@ -187,7 +200,9 @@ def test_one_operand_alone_changes_the_result_by_its_own_part(op: Op, dtype: DTy
         for i, x in enumerate(floats):
             t = random_like(rng, x)
 
-            def of_one(z: Array, i: int = i, floats: list[Array] = floats, function: Function = function) -> Any:
+            def of_one(
+                z: Array, i: int = i, floats: list[Array] = floats, function: Function = function
+            ) -> Any:
                 return function(*arrays(floats[:i]), z, *arrays(floats[i + 1 :]))
 
             _, change = td.jvp(of_one, arrays([x]), arrays([t]))
@@ -195,7 +210,9 @@ def test_one_operand_alone_changes_the_result_by_its_own_part(op: Op, dtype: DTy
             value, back = td.vjp(of_one, td.asarray(x))
             cotangents = [random_like(rng, y) for y in value]
             (found,) = back(arrays(cotangents))
-            np.testing.assert_allclose(inner([found], [t]), inner(cotangents, change), rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                inner([found], [t]), inner(cotangents, change), rtol=1e-9, atol=1e-9
+            )
 
 
 @pytest.mark.parametrize(("op", "dtype"), EACH)
@@ -210,7 +227,9 @@ def test_vjp_is_jvp_turned_around(op: Op, dtype: DType) -> None:
         same, back = td.vjp(function, *arrays(floats))
         found = back(arrays(cotangents))
         assert kinds(found) == kinds(floats), (op, case)
-        np.testing.assert_allclose(inner(found, direction), inner(cotangents, change), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            inner(found, direction), inner(cotangents, change), rtol=1e-9, atol=1e-9
+        )
         assert_near(same, value, 0, (op, case))
         _, linear = td.linearize(function, *arrays(floats))
         assert_near(linear(*arrays(direction)), change, 1e-12, (op, case))
@@ -218,14 +237,17 @@ def test_vjp_is_jvp_turned_around(op: Op, dtype: DType) -> None:
 
 @pytest.mark.parametrize(("op", "dtype"), EACH)
 def test_second_derivatives(op: Op, dtype: DType) -> None:
-    """Forward over reverse is the quotient of the gradient; reverse over reverse is its transpose."""
+    """Forward over reverse is the quotient of the gradient; reverse over reverse is its
+    transpose."""
     rng = rng_for("second", op, dtype)
     for case in smooth(op, dtype, 2):
         function, places = function_of(op, case)
         floats = [case.args[i] for i in places]
         cotangents = arrays([random_like(rng, y) for y in function(*arrays(floats))])
 
-        def gradient(*xs: Array, function: Function = function, cotangents: Any = cotangents) -> Any:
+        def gradient(
+            *xs: Array, function: Function = function, cotangents: Any = cotangents
+        ) -> Any:
             return td.vjp(function, *xs)[1](cotangents)
 
         direction = [random_like(rng, x) for x in floats]
@@ -233,16 +255,25 @@ def test_second_derivatives(op: Op, dtype: DType) -> None:
         assert_near(change, quotient(gradient, floats, direction), 1e-7, (op, case))
         again = [random_like(rng, x) for x in floats]
         back = td.vjp(gradient, *arrays(floats))[1](arrays(again))
-        np.testing.assert_allclose(inner(back, direction), inner(again, change), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            inner(back, direction), inner(again, change), rtol=1e-8, atol=1e-8
+        )
 
 
 QUADRANTS = np.array([x + 1j * y for x in (0.6, -0.6, 1.7, -1.7) for y in (0.8, -0.8)])
-COMPLEX_FUNCTIONS = [o for o in DIFFERENTIABLE if o.kind == "elementwise" and c128 in o.dtypes and o.promote == "float"]
+COMPLEX_FUNCTIONS = [
+    o
+    for o in DIFFERENTIABLE
+    if o.kind == "elementwise" and c128 in o.dtypes and o.promote == "float"
+]
 
 
-@pytest.mark.parametrize("op", [o for o in COMPLEX_FUNCTIONS if o.name not in ("divide", "pow")], ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "op", [o for o in COMPLEX_FUNCTIONS if o.name not in ("divide", "pow")], ids=lambda o: o.name
+)
 def test_complex_functions_on_all_sides_of_their_cuts(op: Op) -> None:
-    """A root of a product may be the negative of the product of roots: signs must be right everywhere."""
+    """A root of a product may be the negative of the product of roots: signs must be right
+    everywhere."""
     direction = [np.full(8, 0.3 - 0.4j)]
     _, changed = td.jvp(lambda z: (op(z),), arrays([QUADRANTS]), arrays(direction))
     assert_near(changed, quotient(lambda z: (op(z),), [QUADRANTS], direction), 1e-8, op)
@@ -251,18 +282,25 @@ def test_complex_functions_on_all_sides_of_their_cuts(op: Op) -> None:
 @pytest.mark.parametrize("dtype", (f32, f16, bf16, "q8_0"), ids=str)
 def test_products_with_weights_as_files_hold_them(dtype: DType | str) -> None:
     rng = np.random.default_rng(5)
-    x, ct = td.asarray(rng.standard_normal((3, 32)).astype("f")), td.asarray(rng.standard_normal((3, 16)).astype("f"))
+    x, ct = (
+        td.asarray(rng.standard_normal((3, 32)).astype("f")),
+        td.asarray(rng.standard_normal((3, 16)).astype("f")),
+    )
     floats = td.asarray(rng.standard_normal((16, 32)).astype("f"))
     w = td.quant.quantize(floats, dtype) if isinstance(dtype, str) else floats.astype(dtype)
     product = REGISTRY["decoded_matmul" if isinstance(dtype, str) else "row_matmul"]
     numbers = np.asarray(w.dequantize() if isinstance(dtype, str) else w).astype(np.float64)
     by_x = td.vjp(lambda x: product(x, w), x)[1](ct)[0]
     assert_near([by_x], [np.asarray(ct) @ numbers], 1e-6, product)
-    assert_near([td.jvp(lambda x: product(x, w), (x,), (x,))[1]], [np.asarray(x) @ numbers.T], 1e-6, product)
+    assert_near(
+        [td.jvp(lambda x: product(x, w), (x,), (x,))[1]], [np.asarray(x) @ numbers.T], 1e-6, product
+    )
     if not isinstance(dtype, str):
         by_w = td.vjp(lambda w: product(x, w), w)[1](ct)[0]
         assert by_w.dtype is dtype
-        assert_near([np.asarray(by_w).astype("f")], [np.asarray(ct).T @ np.asarray(x)], 1e-2, product)
+        assert_near(
+            [np.asarray(by_w).astype("f")], [np.asarray(ct).T @ np.asarray(x)], 1e-2, product
+        )
 
 
 @pytest.mark.parametrize("narrow", (f32, f16, bf16), ids=str)
@@ -272,7 +310,9 @@ def test_a_cast_to_fewer_bits_casts_changes_and_casts_back(narrow: DType) -> Non
     _, change = td.jvp(lambda x: x.astype(narrow), (x.astype(f64),), (t.astype(f64),))
     assert change.dtype is narrow and difference(np.asarray(change), np.asarray(narrowed)) is None
     (back,) = td.vjp(lambda x: x.astype(narrow), x.astype(f64))[1](narrowed)
-    assert back.dtype is f64 and difference(np.asarray(back), np.asarray(narrowed.astype(f64))) is None
+    assert (
+        back.dtype is f64 and difference(np.asarray(back), np.asarray(narrowed.astype(f64))) is None
+    )
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda o: o.name)
@@ -290,7 +330,9 @@ def test_single_precision_is_double_precision_rounded(op: Op) -> None:
                 continue  # a cast: the precise function is another one
             wider = Case(tuple(widened(a, narrow, wide) for a in case.args), case.params)
             precise = function_of(op, wider)[0]
-            wide_at, wide_direction = ([widened(a, narrow, wide) for a in each] for each in (floats, direction))
+            wide_at, wide_direction = (
+                [widened(a, narrow, wide) for a in each] for each in (floats, direction)
+            )
             if narrow not in case.params.values():
                 want = td.jvp(precise, arrays(wide_at), arrays(wide_direction))[1]
                 assert_near(change, want, 1e-5, (op, case))
@@ -299,14 +341,19 @@ def test_single_precision_is_double_precision_rounded(op: Op) -> None:
 def widened(a: Array, narrow: DType, wide: DType) -> Array:
     """A float, or its real part, in twice the bits; anything else as it is."""
     found = kinds([a])[0].dtype
-    return a.astype({narrow: wide, narrow.real: wide.real}[found].np) if found in (narrow, narrow.real) else a
+    return (
+        a.astype({narrow: wide, narrow.real: wide.real}[found].np)
+        if found in (narrow, narrow.real)
+        else a
+    )
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 def rows_of(op: Op, i: int, a: Array, size: int) -> list[Array]:
-    """Operands like the given one: its elements, moved on. (Ops of running models have tables that must fit.)"""
+    """Operands like the given one: its elements, moved on. (Ops of running models have tables that
+    must fit.)"""
     moves = i == 0 or op.name not in ROW_BY_ROW
     return [np.roll(np.asarray(a).reshape(-1), b * moves).reshape(np.shape(a)) for b in range(size)]
 
@@ -330,23 +377,32 @@ def looped(op: Op, case: Case, batched: Sequence[bool], size: int) -> list[Array
     found = [op.reference(*row, **case.params) for row in each_row(op, case, batched, size)]
     results = [f if isinstance(f, tuple) else (f,) for f in found]
     types = result_types(op, case)
-    return [np.stack([np.asarray(r[i]) for r in results]) if size else np.zeros((0, *t.shape), t.dtype.np)
+    return [np.stack([np.asarray(r[i]) for r in results]) if size else np.zeros((0, *t.shape),
+    t.dtype.np)
             for i, t in enumerate(types)]  # fmt: skip
 
 
-def batches(op: Op, case: Case, batched: Sequence[bool], size: int, rng: Rng) -> tuple[list[Array], list[int | None]]:
+def batches(
+    op: Op, case: Case, batched: Sequence[bool], size: int, rng: Rng
+) -> tuple[list[Array], list[int | None]]:
     """The operands with their rows along some axis, and which."""
     made, axes = [], []
     for i, (a, flag) in enumerate(zip(case.args, batched, strict=True)):
         rank = np.ndim(a) + 1
         axis = int(rng.integers(-rank, rank)) if flag else None
-        rows = np.stack(rows_of(op, i, a, size)) if size else np.zeros((0, *np.shape(a)), np.asarray(a).dtype)
+        rows = (
+            np.stack(rows_of(op, i, a, size))
+            if size
+            else np.zeros((0, *np.shape(a)), np.asarray(a).dtype)
+        )
         made.append(np.moveaxis(rows, 0, axis) if flag else np.asarray(a))  # type: ignore[arg-type]
         axes.append(axis)
     return made, axes
 
 
-def vmapped(op: Op, params: dict[str, Any], axes: Sequence[int | None], out: int) -> Callable[..., Any]:
+def vmapped(
+    op: Op, params: dict[str, Any], axes: Sequence[int | None], out: int
+) -> Callable[..., Any]:
     return td.vmap(lambda *xs: op(*xs, **params), in_axes=tuple(axes), out_axes=out)
 
 
@@ -363,12 +419,16 @@ def test_vmap_is_a_loop(op: Op) -> None:
             with np.errstate(all="ignore"):
                 found = vmapped(op, case.params, axes, out)(*arrays(made))
                 wanted = looped(op, case, batched, size)
-            for got, want in zip(found if isinstance(found, tuple) else (found,), wanted, strict=True):
+            for got, want in zip(
+                found if isinstance(found, tuple) else (found,), wanted, strict=True
+            ):
                 wrong = difference(np.moveaxis(np.asarray(got), out, 0), want)
-                assert wrong is None, f"{op} {kinds(case.args)} {case.params} {batched} {axes} {out}: {wrong}"
+                assert wrong is None, (
+                    f"{op} {kinds(case.args)} {case.params} {batched} {axes} {out}: {wrong}"
+                )
 
 
-# -- compiled ---------------------------------------------------------------------------------------------------------
+# -- compiled --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", [o for o in DIFFERENTIABLE if f32 in o.dtypes], ids=lambda o: o.name)
@@ -399,7 +459,9 @@ BATCHED_OPS = [o for o in OPS if o.batch_rule is not None and o.dtypes]
 @pytest.mark.parametrize("op", BATCHED_OPS, ids=lambda o: o.name)
 def test_compiled_batches_have_the_bits_of_their_rows(op: Op) -> None:
     rng = rng_for("compiled vmap", op)
-    case = next(c for c in wild(op, 30) if kinds(c.args)[0].dtype in op.dtypes and np.size(c.args[0]) > 2)
+    case = next(
+        c for c in wild(op, 30) if kinds(c.args)[0].dtype in op.dtypes and np.size(c.args[0]) > 2
+    )
     batched = choices(len(case.args))[int(rng.integers(len(choices(len(case.args)))))]
     made, axes = batches(op, case, batched, 3, rng)
     found = td.jit(vmapped(op, case.params, axes, 0))(*arrays(made))

@@ -1,4 +1,5 @@
-"""map and associative_scan against Python's own loops: at once and compiled, differentiated, in batches."""
+"""map and associative_scan against Python's own loops: at once and compiled, differentiated, in
+batches."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def test_rows_are_joined_in_order(way: Any, count: int, reverse: bool) -> None:
     wanted = [w[::step] for w in by_hand(a[::step], b[::step])]
     for axis in (0, 1, -1):
         turned = [np.moveaxis(v, 0, axis) for v in (a, b)]
-        run = way(lambda a, b, axis=axis: td.associative_scan(affine, {"a": a, "b": b}, reverse, axis))
+        run = way(
+            lambda a, b, axis=axis: td.associative_scan(affine, {"a": a, "b": b}, reverse, axis)
+        )
         found = run(*turned)
         for got, want in zip((found["a"], found["b"]), wanted, strict=True):
             np.testing.assert_allclose(np.moveaxis(np.asarray(got), axis, 0), want, rtol=1e-13)
@@ -44,10 +47,19 @@ def test_rows_are_joined_in_order(way: Any, count: int, reverse: bool) -> None:
 
 def test_joined_rows_have_derivatives_and_batches() -> None:
     x = td.asarray([2.0, 0.0, 3.0, -1.0])
-    assert td.grad(lambda x: td.sum(td.associative_scan(td.multiply, x)))(x).tolist() == [1, 2 + 6 - 6, 0, 0]
+    assert td.grad(lambda x: td.sum(td.associative_scan(td.multiply, x)))(x).tolist() == [
+        1,
+        2 + 6 - 6,
+        0,
+        0,
+    ]
     rows = td.asarray([[1.0, 3.0, 2.0], [5.0, 4.0, 6.0]])
     batched = td.vmap(lambda x: td.associative_scan(td.maximum, x))(rows)
-    assert batched.tolist() == td.associative_scan(td.maximum, rows, axis=1).tolist() == [[1, 3, 3], [5, 5, 6]]
+    assert (
+        batched.tolist()
+        == td.associative_scan(td.maximum, rows, axis=1).tolist()
+        == [[1, 3, 3], [5, 5, 6]]
+    )
 
 
 @WAYS
@@ -64,20 +76,33 @@ def test_map_takes_one_row_after_the_other(way: Any, batch_size: int | None) -> 
 
 
 def test_map_of_no_rows_and_its_derivative() -> None:
-    assert td.map(td.sin, td.zeros((0, 2)), batch_size=2).shape == td.map(td.sin, td.zeros((0, 2))).shape == (0, 2)
-    found = td.grad(lambda x: td.sum(td.map(lambda r: td.sum(r) ** 2, x, batch_size=2)))(td.ones((3, 2)))
+    assert (
+        td.map(td.sin, td.zeros((0, 2)), batch_size=2).shape
+        == td.map(td.sin, td.zeros((0, 2))).shape
+        == (0, 2)
+    )
+    found = td.grad(lambda x: td.sum(td.map(lambda r: td.sum(r) ** 2, x, batch_size=2)))(
+        td.ones((3, 2))
+    )
     assert found.tolist() == [[4, 4]] * 3
 
 
 def test_errors() -> None:
     x = td.ones(4)
-    with pytest.raises(TraceError, match=r"<lambda> is given elems and returns elems\[0\], elems\[1\](.|\n)*test_rows"):
+    with pytest.raises(
+        TraceError,
+        match=r"<lambda> is given elems and returns elems\[0\], elems\[1\](.|\n)*test_rows",
+    ):
         td.associative_scan(lambda a, b: (a, b), x)
-    with pytest.raises(ShapeError, match=r"elems as f32\[2\] and returns f32\[1\](.|\n)*test_rows.py"):
+    with pytest.raises(
+        ShapeError, match=r"elems as f32\[2\] and returns f32\[1\](.|\n)*test_rows.py"
+    ):
         td.associative_scan(lambda a, b: a[:1], x)
     with pytest.raises(DtypeError, match=r"elems as f32\[2\] and returns f64\[2\]"):
         td.associative_scan(lambda a, b: td.astype(a, td.float64), x)
-    with pytest.raises(ShapeError, match=r"sizes along axis 0 differ: elems\[0\] has 4, elems\[1\] has 3"):
+    with pytest.raises(
+        ShapeError, match=r"sizes along axis 0 differ: elems\[0\] has 4, elems\[1\] has 3"
+    ):
         td.associative_scan(td.add, (x, td.ones(3)))
     with pytest.raises(TraceError, match=r"elems\['k'\] is a str"):
         td.associative_scan(td.add, {"k": "text"})

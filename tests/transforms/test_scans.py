@@ -1,4 +1,5 @@
-"""Scans, differentiated and batched: published values, finite differences, and every strategy of checkpoints."""
+"""Scans, differentiated and batched: published values, finite differences, and every strategy of
+checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ import tetrad as td
 from tetrad.core.errors import UnsupportedError
 
 F64 = td.float64
-STRATEGIES: list[Any] = [None, "sqrt", "none", *[("every", k) for k in range(1, 8)], ("bisect", 2), ("bisect", 5)]
+STRATEGIES: list[Any] = [
+    None,
+    "sqrt",
+    "none",
+    *[("every", k) for k in range(1, 8)],
+    ("bisect", 2),
+    ("bisect", 5),
+]
 STRATEGIES += [("binomial", s) for s in (1, 2, 3, 7)]
 Function = Callable[..., Any]
 
@@ -51,7 +59,9 @@ D_INIT = [0.154610668443257, 0.099466173255124]
 
 
 def final(strategy: Any = None, reverse: bool = False) -> Function:
-    return lambda init, xs: td.sum(td.scan(driven, init, xs, checkpoint=strategy, reverse=reverse)[0])
+    return lambda init, xs: td.sum(
+        td.scan(driven, init, xs, checkpoint=strategy, reverse=reverse)[0]
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
@@ -92,7 +102,9 @@ def test_a_loss_of_the_whole_trajectory(strategy: Any) -> None:
 
 def rnn(strategy: Any = None) -> Function:
     def loss(w: td.Array, c0: td.Array, xs: td.Array) -> td.Array:
-        return td.sum(td.scan(lambda c, x: (td.tanh(w @ c + x), None), c0, xs, checkpoint=strategy)[0])
+        return td.sum(
+            td.scan(lambda c, x: (td.tanh(w @ c + x), None), c0, xs, checkpoint=strategy)[0]
+        )
 
     return loss
 
@@ -115,7 +127,11 @@ def test_the_gradient_of_what_a_body_captures(strategy: Any) -> None:
 def test_single_precision_agrees() -> None:
     args = [array(x, td.float32) for x in RNN]
     for f in ways(td.grad(rnn())):
-        close(f(*args), [[0.643226794481609, -0.689546137089516], [0.667046702364576, -0.721117017886786]], 1e-5)
+        close(
+            f(*args),
+            [[0.643226794481609, -0.689546137089516], [0.667046702364576, -0.721117017886786]],
+            1e-5,
+        )
 
 
 def test_forward_derivatives() -> None:
@@ -126,7 +142,9 @@ def test_forward_derivatives() -> None:
 
 
 def test_linear_bodies() -> None:
-    for f in ways(td.value_and_grad(lambda c: td.sum(td.scan(lambda c, _: (1.1 * c, None), c, length=5)[0]))):
+    for f in ways(
+        td.value_and_grad(lambda c: td.sum(td.scan(lambda c, _: (1.1 * c, None), c, length=5)[0]))
+    ):
         _, d_init = f(array([1.0, 2.0, 3.0]))
         close(d_init, [1.1**5] * 3)
 
@@ -149,7 +167,9 @@ def test_batches_of_rows_and_states() -> None:
 
 def test_only_the_rows_are_batched() -> None:
     xs = np.random.default_rng(0).standard_normal((3, 5, 2))
-    got, ys = td.vmap(lambda x: td.scan(lambda c, x: (td.sin(c) + x, c), array([0.5, 0.25]), x), in_axes=0)(array(xs))
+    got, ys = td.vmap(
+        lambda x: td.scan(lambda c, x: (td.sin(c) + x, c), array([0.5, 0.25]), x), in_axes=0
+    )(array(xs))
     for row in range(3):
         want, want_ys = td.scan(lambda c, x: (td.sin(c) + x, c), array([0.5, 0.25]), array(xs[row]))
         close(got[row], want)
@@ -160,7 +180,9 @@ def test_gradients_of_batches_with_checkpoints() -> None:
     rows = array([[0.2, -0.4], [1.0, 2.0]])
     for strategy in (None, ("every", 3)):
         per_row = td.vmap(td.grad(final(strategy)), in_axes=(0, None))(rows, array(XS))
-        whole = td.grad(lambda r, s=strategy: td.sum(td.vmap(final(s), in_axes=(0, None))(r, array(XS))))(rows)
+        whole = td.grad(
+            lambda r, s=strategy: td.sum(td.vmap(final(s), in_axes=(0, None))(r, array(XS)))
+        )(rows)
         close(per_row, whole)
         close(per_row[0], D_INIT)
 
@@ -175,7 +197,11 @@ def test_second_derivatives() -> None:
         close(hessian[i], row, 1e-6)
     close(td.jit(td.hessian(loss))(array(INIT)), hessian, 1e-12)
     twice = td.grad(lambda x: td.sum(td.grad(loss)(x) ** 2))
-    close(twice(array(INIT)), differences(lambda x: td.sum(td.grad(loss)(x) ** 2), np.asarray(INIT)), 1e-5)
+    close(
+        twice(array(INIT)),
+        differences(lambda x: td.sum(td.grad(loss)(x) ** 2), np.asarray(INIT)),
+        1e-5,
+    )
 
 
 def test_third_derivative_through_a_scan() -> None:
@@ -216,7 +242,10 @@ def test_branches() -> None:
     close(td.grad(f)(array(2.0)), 4.0)
     for g in ways(td.vmap(td.grad(f))):
         close(g(array([0.0, 2.0])), [1.0, 4.0])
-    close(td.vmap(td.grad(switch, argnums=1))(td.asarray([-1, 0, 1, 2, 9]), array([2.0] * 5)), [1, 1, 4, 12, 12])
+    close(
+        td.vmap(td.grad(switch, argnums=1))(td.asarray([-1, 0, 1, 2, 9]), array([2.0] * 5)),
+        [1, 1, 4, 12, 12],
+    )
     close(td.jit(td.grad(switch, argnums=1))(2, array(2.0)), 12)
 
 
@@ -228,12 +257,16 @@ def test_while_loops_go_forward_only() -> None:
         value, change = g(array(3.0))
         close(value, 243.0)
         close(change, 5 * 3.0**4)
-    with pytest.raises(UnsupportedError, match=r"while_loop has no reverse derivative(.|\n)*test_scans(.|\n)*td\.scan"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"while_loop has no reverse derivative(.|\n)*test_scans(.|\n)*td\.scan",
+    ):
         td.grad(f)(array(3.0))
 
 
 def test_while_loops_that_no_gradient_goes_through() -> None:
-    """A root found by halving, then one step of Newton that is differentiated: the loop itself needs no way back."""
+    """A root found by halving, then one step of Newton that is differentiated: the loop itself
+    needs no way back."""
 
     def root(a: td.Array) -> td.Array:
         def halved(s: Any) -> Any:
@@ -247,7 +280,11 @@ def test_while_loops_that_no_gradient_goes_through() -> None:
 
     a = np.array([0.5, 1.0, 2.0])
     x = np.array([max(np.roots([1, 0, n, -1]).real) for n in a])
-    for f in (root, td.checkpoint(root), lambda a: td.scan(lambda c, _: (c, root(c)), a, None, length=1)[1][0]):
+    for f in (
+        root,
+        td.checkpoint(root),
+        lambda a: td.scan(lambda c, _: (c, root(c)), a, None, length=1)[1][0],
+    ):
         for g in ways(td.vmap(td.grad(f))):
             close(g(array(a)), -x / (3 * x**2 + a), 1e-12)
 
@@ -272,10 +309,13 @@ def test_rows_of_a_while_loop_end_by_themselves() -> None:
 
 @pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
 def test_rows_that_choose_another_branch_give_no_nan(way: Any) -> None:
-    """All branches are computed where each row chooses: 0 times the infinite slope of another must not remain."""
+    """All branches are computed where each row chooses: 0 times the infinite slope of another must
+    not remain."""
 
     def root(x: td.Array, s: td.Array, v: td.Array) -> td.Array:
-        return td.cond(x > 0, lambda x: td.sqrt(x * s) + td.sum(td.log(v * x)), lambda x: x * 2 * s, x)
+        return td.cond(
+            x > 0, lambda x: td.sqrt(x * s) + td.sum(td.log(v * x)), lambda x: x * 2 * s, x
+        )
 
     x, s, v = array([-1.0, 0.0, 4.0]), array(1.0), array([1.0, 2.0])
     rows = td.vmap(root, in_axes=(0, None, None))
@@ -307,7 +347,8 @@ def test_a_second_call_gives_the_same_bits() -> None:
 
 
 def test_products_of_columns_and_rows_are_one_product_after_the_loop() -> None:
-    """The gradient of a captured matrix: the loop keeps the factors of every step, and adds nothing up."""
+    """The gradient of a captured matrix: the loop keeps the factors of every step, and adds nothing
+    up."""
     rng = np.random.default_rng(1)
     w, c0, xs = (array(rng.standard_normal(shape) / 2) for shape in ((3, 3), (3,), (5, 3)))
     graph = td.trace(td.grad(rnn()))(w, c0, xs)

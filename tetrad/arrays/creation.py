@@ -1,7 +1,8 @@
 """Tracing, creation: arrays from Python values, NumPy arrays, and nothing.
 
-Receives values, shapes and settings, returns arrays. Defaults: float32 and int32; NumPy arrays keep their dtype. While
-tracing, filled arrays are recorded, so a size may be symbolic and no constant is stored.
+Receives values, shapes and settings, returns arrays. Defaults: float32 and int32; NumPy arrays keep
+their dtype. While tracing, filled arrays are recorded, so a size may be symbolic and no constant is
+stored.
 """
 
 from __future__ import annotations
@@ -43,13 +44,16 @@ FAR = 1 << 30  # more than any axis has elements
 HOLDS = "it takes numbers, bools, nested lists of them, and arrays of other packages"
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Array:
-    """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or `__dlpack__`.
+def asarray(
+    obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None
+) -> Array:
+    """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or
+    `__dlpack__`.
 
-    Python floats become float32, complex numbers complex64, ints int32 (int64 where they need it); arrays keep their
-    dtype. Values never change: memory that somebody may still write to is copied. Only what is read-only up to its
-    owner (`bytes`, arrays of ours, and with copy=False read-only mappings) is shared; other memory cannot be, and with
-    copy=False that is an error.
+    Python floats become float32, complex numbers complex64, ints int32 (int64 where they need it);
+    arrays keep their dtype. Values never change: memory that somebody may still write to is copied.
+    Only what is read-only up to its owner (`bytes`, arrays of ours, and with copy=False read-only
+    mappings) is shared; other memory cannot be, and with copy=False that is an error.
 
     >>> asarray([[1, 2], [3, 4]])
     Array([[1, 2],
@@ -58,8 +62,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     check_device("asarray", device)
     wanted = None if dtype is None else dtype_of(dtype)
     made = _as_array(obj, wanted, copy)
-    if copy is False and (made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)):
-        fail(CopyError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out")
+    if copy is False and (
+        made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)
+    ):
+        fail(
+            CopyError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out"
+        )
     result = made if wanted is None else convert(made, wanted)
     if copy and not isinstance(result, TracedArray) and result is obj:
         return Array.from_numpy(own_copy(result.view))
@@ -81,8 +89,14 @@ def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if copy is not False or isinstance(obj, np.generic):
         return wrap(own_copy(values) if copy or not is_lasting(values) else values)
     if not is_lasting(values, or_mapped=True):
-        message = f"asarray: copy=False, but somebody may write to the memory of this {wrap(values).type}"
-        fail(CopyError, message, "leave copy out; bytes, arrays of Tetrad and read-only mappings are shared")
+        message = (
+            f"asarray: copy=False, but somebody may write to the memory of this {wrap(values).type}"
+        )
+        fail(
+            CopyError,
+            message,
+            "leave copy out; bytes, arrays of Tetrad and read-only mappings are shared",
+        )
     return wrap(values)
 
 
@@ -101,14 +115,26 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
         values = np.asarray(obj)
     except (ValueError, OverflowError, TypeError) as error:
         if "inhomogeneous" in str(error):
-            fail(ShapeError, "asarray: parts of a nested list differ in length", "pad the shorter ones")
+            fail(
+                ShapeError,
+                "asarray: parts of a nested list differ in length",
+                "pad the shorter ones",
+            )
         is_shape = isinstance(error, ValueError) and "NaN" not in str(error)
-        fail(ShapeError if is_shape else DtypeError, f"asarray: {error}", "name a dtype that holds it, or none")
+        fail(
+            ShapeError if is_shape else DtypeError,
+            f"asarray: {error}",
+            "name a dtype that holds it, or none",
+        )
     default = result_dtype(kinds) if kinds else f32
     if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:
         default = i64
         if values.max() >= 1 << 63 or values.min() < -1 << 63:
-            fail(DtypeError, "asarray: an int does not fit int64", "name the dtype: td.asarray(x, dtype=td.uint64)")
+            fail(
+                DtypeError,
+                "asarray: an int does not fit int64",
+                "name the dtype: td.asarray(x, dtype=td.uint64)",
+            )
     return Array.from_numpy(values.astype(default.np))
 
 
@@ -120,13 +146,17 @@ def _leaf_types(obj: Any) -> set[type]:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
-    """An array with the values of another library's array: a copy, since that library may write to its memory."""
+    """An array with the values of another library's array: a copy, since that library may write to
+    its memory."""
     check_device("from_dlpack", device)
     if isinstance(x, Array):
         return asarray(x, copy=copy)
     given = np.from_dlpack(x)
     if copy is False and not is_lasting(given):
-        message = f"from_dlpack: copy=False, but somebody may write to the memory of this {wrap(given).type}"
+        message = (
+            "from_dlpack: copy=False, but somebody may write to the memory of this "
+            f"{wrap(given).type}"
+        )
         fail(CopyError, message, "leave copy out")
     return wrap(own_copy(given))
 
@@ -146,11 +176,18 @@ def _full(name: str, shape: Any, fill_value: Any, dtype: Any, device: str | None
     value = as_array(fill_value) if dtype is None else convert(fill_value, dtype_of(dtype))
     sizes = check_shape(name, shape)
     if value.ndim:
-        fail(ShapeError, f"{name}: the value has no axes, got {value.type}", "td.broadcast_to repeats an array")
+        fail(
+            ShapeError,
+            f"{name}: the value has no axes, got {value.type}",
+            "td.broadcast_to repeats an array",
+        )
     if current_trace() is not None:
         return filled(value, sizes)
     if not is_static(sizes):
-        fail(ShapeError, f"{name}: the symbolic shape {list(sizes)} has no sizes outside a traced function")
+        fail(
+            ShapeError,
+            f"{name}: the symbolic shape {list(sizes)} has no sizes outside a traced function",
+        )
     return Array.from_numpy(np.full(sizes, value.view))  # type: ignore[arg-type]
 
 
@@ -195,7 +232,9 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Ar
 
 
 @guarded
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Array:
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None
+) -> Array:
     """start, start + step, ... below stop. A symbolic size is allowed as the only argument.
 
     >>> arange(2, 8, 3), arange(3, dtype=float)
@@ -203,17 +242,28 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     """
     check_device("arange", device)
     begin, end = (0, start) if stop is None else (start, stop)
-    wanted = result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
+    wanted = (
+        result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
+    )
     if isinstance(end, SizeExpr) and begin == 0 and step == 1:
         return convert(positions(end), wanted)
     if any(isinstance(v, TracedArray) for v in (begin, end, step)):
         hint = "list the argument in static_argnums, or mark an axis with a td.Dim"
-        fail(ShapeError, f"arange: its size must be known while tracing, got {begin!r} to {end!r} by {step!r}", hint)
+        fail(
+            ShapeError,
+            f"arange: its size must be known while tracing, got {begin!r} to {end!r} by {step!r}",
+            hint,
+        )
     if step == 0:
         fail(ShapeError, "arange: the step must not be 0")
     count = check_shape("arange", _steps(begin, end, step))
     values = np.arange(count[0]) * step + begin  # type: ignore[arg-type]
-    if wanted is i32 and dtype is None and count[0] and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31:
+    if (
+        wanted is i32
+        and dtype is None
+        and count[0]
+        and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31
+    ):
         wanted = i64
     return Array.from_numpy(values.astype(wanted.np))
 
@@ -225,7 +275,11 @@ def _steps(begin: Any, end: Any, step: Any) -> int:
         count: int = math.ceil((end - begin) / step)
         return max(0, count)
     except (TypeError, ValueError, OverflowError) as error:
-        fail(ShapeError, f"arange: no steps from {begin!r} to {end!r} by {step!r}: {error}", "it takes finite numbers")
+        fail(
+            ShapeError,
+            f"arange: no steps from {begin!r} to {end!r} by {step!r}: {error}",
+            "it takes finite numbers",
+        )
 
 
 def _kind(number: Any) -> type:
@@ -241,7 +295,14 @@ def positions(size: Any) -> Array:
 
 @guarded
 def linspace(
-    start: complex, stop: complex, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+    start: complex,
+    stop: complex,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    endpoint: bool = True,
 ) -> Array:
     """`num` evenly spaced numbers, which may be complex.
 
@@ -253,11 +314,17 @@ def linspace(
     wanted = default if dtype is None else dtype_of(dtype)
     (count,) = check_shape("linspace", num)
     if not isinstance(count, int):
-        fail(UnsupportedError, f"linspace: how many numbers must be known, got {count}", "start + step * td.arange(n)")
+        fail(
+            UnsupportedError,
+            f"linspace: how many numbers must be known, got {count}",
+            "start + step * td.arange(n)",
+        )
     return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
 
 
-def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None) -> Array:
+def eye(
+    n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
+) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere.
 
     >>> eye(2, 3, k=1)
@@ -309,13 +376,17 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     """
     axes = [as_array(x) for x in arrays]
     if indexing not in ("xy", "ij") or any(x.ndim > 1 for x in axes):
-        fail(ShapeError, f"meshgrid: takes arrays with one axis and indexing 'xy' or 'ij', got {indexing!r}")
+        fail(
+            ShapeError,
+            f"meshgrid: takes arrays with one axis and indexing 'xy' or 'ij', got {indexing!r}",
+        )
     order = list(range(len(axes)))
     if indexing == "xy" and len(axes) > 1:
         order[:2] = [1, 0]
     sizes = [x.size for x in axes]
     shape = tuple(sizes[i] for i in order)
-    flat = [reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape))) for j, x in enumerate(axes)]
+    flat = [
+        reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape)))
+        for j, x in enumerate(axes)
+    ]
     return tuple(expand(x, shape) for x in flat)
-
-

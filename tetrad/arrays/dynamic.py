@@ -1,7 +1,8 @@
 """Tracing, parts of arrays whose place is data: the names and arguments they have in JAX.
 
-Receives arrays, and places that may be traced; each place is clamped so that the part lies inside the array. Writing
-gives a new array, which in compiled code lies where the old one lay unless somebody still needs that.
+Receives arrays, and places that may be traced; each place is clamped so that the part lies inside
+the array. Writing gives a new array, which in compiled code lies where the old one lay unless
+somebody still needs that.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     """
     x = as_array(operand)
     return run(
-        "dynamic_slice", x, places("dynamic_slice", x, start_indices), sizes=shape_of("dynamic_slice", slice_sizes)
+        "dynamic_slice",
+        x,
+        places("dynamic_slice", x, start_indices),
+        sizes=shape_of("dynamic_slice", slice_sizes),
     )
 
 
@@ -38,20 +42,31 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
            [1., 1., 0.]], float32)
     """
     x = as_array(operand)
-    return run("dynamic_update_slice", x, updating(x, update), places("dynamic_update_slice", x, start_indices))
+    return run(
+        "dynamic_update_slice",
+        x,
+        updating(x, update),
+        places("dynamic_update_slice", x, start_indices),
+    )
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
     """`slice_size` elements along one axis, the first at `start_index`."""
     x = as_array(operand)
     axis = axis_of("dynamic_slice_in_dim", axis, x.ndim)
-    return dynamic_slice(x, along(x, start_index, axis), (*x.shape[:axis], slice_size, *x.shape[axis + 1 :]))
+    return dynamic_slice(
+        x, along(x, start_index, axis), (*x.shape[:axis], slice_size, *x.shape[axis + 1 :])
+    )
 
 
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int = 0) -> Array:
+def dynamic_update_slice_in_dim(
+    operand: Any, update: Any, start_index: Any, axis: int = 0
+) -> Array:
     """The operand with `update` from `start_index` on along one axis."""
     x = as_array(operand)
-    return dynamic_update_slice(x, update, along(x, start_index, axis_of("dynamic_update_slice_in_dim", axis, x.ndim)))
+    return dynamic_update_slice(
+        x, update, along(x, start_index, axis_of("dynamic_update_slice_in_dim", axis, x.ndim))
+    )
 
 
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
@@ -64,7 +79,9 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
     x = as_array(operand)
     axis = axis_of("dynamic_index_in_dim", axis, x.ndim)
     found = dynamic_slice_in_dim(x, index, 1, axis)
-    return found if keepdims else run("reshape", found, shape=(*x.shape[:axis], *x.shape[axis + 1 :]))
+    return (
+        found if keepdims else run("reshape", found, shape=(*x.shape[:axis], *x.shape[axis + 1 :]))
+    )
 
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
@@ -84,7 +101,11 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 def updating(x: Array, update: Any) -> Array:
     """A Python number takes the dtype of what it is written into."""
-    return convert(update, x.dtype) if isinstance(update, bool | int | float | complex) else as_array(update)
+    return (
+        convert(update, x.dtype)
+        if isinstance(update, bool | int | float | complex)
+        else as_array(update)
+    )
 
 
 def along(x: Array, index: Any, axis: int) -> list[Any]:
@@ -93,7 +114,8 @@ def along(x: Array, index: Any, axis: int) -> list[Any]:
 
 
 def places(name: str, x: Array, indices: Any) -> Array:
-    """One index for each axis, as the op takes them. Negative ones count from the end, before they are clamped."""
+    """One index for each axis, as the op takes them. Negative ones count from the end, before they
+    are clamped."""
     if is_operand(indices):
         given = as_array(indices)
         if given.shape != (x.ndim,) or not given.dtype.is_integer:

@@ -1,7 +1,7 @@
 """Tracing, einsum: any Einstein sum as transpose, reshape, multiply, matmul and sum.
 
-Receives subscripts and arrays; operands are contracted two at a time, in the order NumPy's path finder suggests;
-returns one array. Sizes may be symbolic.
+Receives subscripts and arrays; operands are contracted two at a time, in the order NumPy's path
+finder suggests; returns one array. Sizes may be symbolic.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ Term = tuple[Array, Labels]
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # a kind holds the products of those below
 
 
-def einsum(subscripts: str, /, *operands: Array, dtype: Any = None, preferred_element_type: Any = None) -> Array:
-    """The Einstein sum: axes with the same letter are matched, letters missing on the right are summed. `dtype` is that
-    of the sums and the result, if not that of the operands; JAX calls it `preferred_element_type`.
+def einsum(
+    subscripts: str, /, *operands: Array, dtype: Any = None, preferred_element_type: Any = None
+) -> Array:
+    """The Einstein sum: axes with the same letter are matched, letters missing on the right are
+    summed. `dtype` is that of the sums and the result, if not that of the operands; JAX calls it
+    `preferred_element_type`.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
@@ -45,19 +48,27 @@ def einsum(subscripts: str, /, *operands: Array, dtype: Any = None, preferred_el
         terms.append(_contract_all(chosen, needed, kind))
     x, labels = _sum_out(terms[0], set(output), kind)
     x = permuted(x, [labels.index(letter) for letter in output if letter in labels])
-    shape = tuple(sizes[letter] for letter in output)  # a letter whose every axis had size 1 was dropped on the way
+    # a letter whose every axis had size 1 was dropped on the way
+    shape = tuple(sizes[letter] for letter in output)
     ones = tuple(sizes[letter] if letter in labels else 1 for letter in output)
     return convert(expand(reshaped(x, ones), shape), kind)
 
 
-def in_dtype(name: str, operands: Sequence[Any], dtype: Any, preferred: Any) -> tuple[list[Array], DType]:
-    """Operands of one type, and the type of the result. Bytes are multiplied as they are where words are asked for."""
+def in_dtype(
+    name: str, operands: Sequence[Any], dtype: Any, preferred: Any
+) -> tuple[list[Array], DType]:
+    """Operands of one type, and the type of the result. Bytes are multiplied as they are where
+    words are asked for."""
     arrays = common(operands) if operands else []
     given = arrays[0].dtype if arrays else f32
     wanted = preferred if dtype is None else dtype
     kind = given if wanted is None else dtype_of(wanted)
     if RANKS.get(kind.kind, -1) < RANKS[given.kind]:
-        fail(DtypeError, f"{name}: dtype={kind} cannot hold products of {given}", "convert the operands with astype")
+        fail(
+            DtypeError,
+            f"{name}: dtype={kind} cannot hold products of {given}",
+            "convert the operands with astype",
+        )
     return (arrays if given is i8 and kind is i32 else [convert(x, kind) for x in arrays]), kind
 
 
@@ -73,26 +84,38 @@ def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labe
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     parts = left.split(",")
     if len(parts) != len(arrays):
-        fail(ShapeError, f"einsum: {subscripts!r} describes {len(parts)} operands, got {len(arrays)}")
+        fail(
+            ShapeError, f"einsum: {subscripts!r} describes {len(parts)} operands, got {len(arrays)}"
+        )
     used = set(subscripts)
     fresh = [c for c in string.ascii_letters if c not in used]
     inputs = [_spell(part, x, fresh, subscripts) for part, x in zip(parts, arrays, strict=True)]
-    widest = max([x.ndim - len(part) + 3 for part, x in zip(parts, arrays, strict=True) if "..." in part], default=0)
+    widest = max(
+        [x.ndim - len(part) + 3 for part, x in zip(parts, arrays, strict=True) if "..." in part],
+        default=0,
+    )
     dots = "".join(fresh[:widest][::-1])
     if not arrow:
         named = "".join(parts).replace(".", "")
-        right = ("..." if dots else "") + "".join(sorted(c for c in set(named) if named.count(c) == 1))
+        right = ("..." if dots else "") + "".join(
+            sorted(c for c in set(named) if named.count(c) == 1)
+        )
     output = right.replace("...", dots)
     _check_output(output, inputs, subscripts)
     return inputs, output
 
 
 def _spell(part: str, x: Array, fresh: Sequence[str], subscripts: str) -> Labels:
-    """The letters of one operand; ellipsis axes are lettered from the right, so that they broadcast."""
+    """The letters of one operand; ellipsis axes are lettered from the right, so that they
+    broadcast."""
     letters = part.replace("...", "")
     extra = x.ndim - len(letters)
     if not all(c in string.ascii_letters for c in letters) or part.count(".") not in (0, 3):
-        fail(ShapeError, f"einsum: cannot read {part!r} in {subscripts!r}", "letters, commas, '...' and '->'")
+        fail(
+            ShapeError,
+            f"einsum: cannot read {part!r} in {subscripts!r}",
+            "letters, commas, '...' and '->'",
+        )
     if extra < 0 or (extra and "..." not in part):
         fail(ShapeError, f"einsum: {part!r} has {len(letters)} letters for {x.type}")
     return part.replace("...", "".join(fresh[:extra][::-1]))
@@ -101,18 +124,27 @@ def _spell(part: str, x: Array, fresh: Sequence[str], subscripts: str) -> Labels
 def _check_output(output: Labels, inputs: Sequence[Labels], subscripts: str) -> None:
     known = set("".join(inputs))
     if len(set(output)) != len(output) or not set(output) <= known:
-        fail(ShapeError, f"einsum: the result {output!r} of {subscripts!r} repeats a letter or has an unknown one")
+        fail(
+            ShapeError,
+            f"einsum: the result {output!r} of {subscripts!r} repeats a letter or has an "
+            "unknown one",
+        )
 
 
 def _diagonals(x: Array, labels: Labels, subscripts: str) -> Term:
-    """A letter twice in one operand: its diagonal, by reading a flattened square with a step of n + 1."""
+    """A letter twice in one operand: its diagonal, by reading a flattened square with a step of n +
+    1."""
     for letter in labels:
         while labels.count(letter) > 1:
             first = labels.index(letter)
             second = labels.index(letter, first + 1)
             n = x.shape[first]
             if x.shape[second] != n or isinstance(n, SizeExpr):
-                fail(ShapeError, f"einsum: {letter!r} in {subscripts!r} names axes of sizes {n} and {x.shape[second]}")
+                fail(
+                    ShapeError,
+                    f"einsum: {letter!r} in {subscripts!r} names axes of sizes {n} and "
+                    f"{x.shape[second]}",
+                )
             rest = [axis for axis in range(x.ndim) if axis not in (first, second)]
             x = _diagonal(permuted(x, [first, second, *rest]), n)
             labels = letter + "".join(labels[axis] for axis in rest)
@@ -134,7 +166,9 @@ def _sizes(terms: Sequence[Term], subscripts: str) -> dict[str, Size]:
             if known == 1:
                 sizes[letter] = size
             elif size not in (1, known):
-                fail(ShapeError, f"einsum: {letter!r} in {subscripts!r} has sizes {known} and {size}")
+                fail(
+                    ShapeError, f"einsum: {letter!r} in {subscripts!r} has sizes {known} and {size}"
+                )
     return sizes
 
 
@@ -142,7 +176,10 @@ def _path(terms: Sequence[Term], output: Labels) -> list[tuple[int, ...]]:
     """Which operands to contract, step by step; each result goes to the end of the list."""
     if len(terms) < 3:
         return [tuple(range(len(terms)))] if len(terms) == 2 else []
-    stand_ins = [np.broadcast_to(np.int8(0), [n if isinstance(n, int) else n.max for n in x.shape]) for x, _ in terms]
+    stand_ins = [
+        np.broadcast_to(np.int8(0), [n if isinstance(n, int) else n.max for n in x.shape])
+        for x, _ in terms
+    ]
     text = ",".join(labels for _, labels in terms) + "->" + output
     return [tuple(step) for step in np.einsum_path(text, *stand_ins, optimize="greedy")[0][1:]]
 
@@ -161,27 +198,39 @@ def _sum_out(term: Term, needed: set[str], kind: DType) -> Term:
     axes = tuple(axis for axis, letter in enumerate(labels) if letter not in needed)
     if not axes:
         return term
-    return run("reduce_sum", convert(x, kind), axes=axes), "".join(letter for letter in labels if letter in needed)
+    return run("reduce_sum", convert(x, kind), axes=axes), "".join(
+        letter for letter in labels if letter in needed
+    )
 
 
 def _drop_ones(term: Term, other: Term) -> Term:
     """An axis of size 1 that meets a larger one is left out: the product broadcasts over it."""
     x, labels = term
     theirs = dict(zip(other[1], other[0].shape, strict=True))
-    kept = [(n, c) for n, c in zip(x.shape, labels, strict=True) if not (n == 1 and theirs.get(c, 1) != 1)]
+    kept = [
+        (n, c)
+        for n, c in zip(x.shape, labels, strict=True)
+        if not (n == 1 and theirs.get(c, 1) != 1)
+    ]
     return reshaped(x, tuple(n for n, _ in kept)), "".join(c for _, c in kept)
 
 
 def _contract(left: Term, right: Term, needed: set[str], kind: DType) -> Term:
-    """Two operands into one, by a matrix product over the letters both have and nobody else needs."""
+    """Two operands into one, by a matrix product over the letters both have and nobody else
+    needs."""
     left, right = _drop_ones(left, right), _drop_ones(right, left)
-    left, right = _sum_out(left, needed | set(right[1]), kind), _sum_out(right, needed | set(left[1]), kind)
+    left, right = (
+        _sum_out(left, needed | set(right[1]), kind),
+        _sum_out(right, needed | set(left[1]), kind),
+    )
     shared = [c for c in left[1] if c in right[1]]
     batch = "".join(c for c in shared if c in needed)
     inner = "".join(c for c in shared if c not in needed)
     rows = "".join(c for c in left[1] if c not in shared)
     columns = "".join(c for c in right[1] if c not in shared)
-    size = dict(zip(left[1], left[0].shape, strict=True)) | dict(zip(right[1], right[0].shape, strict=True))
+    size = dict(zip(left[1], left[0].shape, strict=True)) | dict(
+        zip(right[1], right[0].shape, strict=True)
+    )
     a = _grouped(left, (batch, rows, inner), size)
     b = _grouped(right, (batch, inner, columns), size)
     product_of = product_in(a, b, kind) if inner else _times(convert(a, kind), convert(b, kind))

@@ -1,7 +1,8 @@
 """The public namespace: `tetrad.<name>` for every function of the array API that the ops allow.
 
-Receives nothing; gathers the functions of `tracing` and makes one function for every public elementwise op of the
-registry, with promotion and broadcasting, so an op defined in `ops/` is public at once.
+Receives nothing; gathers the functions of `tracing` and makes one function for every public
+elementwise op of the registry, with promotion and broadcasting, so an op defined in `ops/` is
+public at once.
 """
 
 from __future__ import annotations
@@ -94,7 +95,22 @@ from tetrad.arrays.statistics import (
     sum,
     var,
 )  # fmt: skip
-from tetrad.core.dtypes import DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.dtypes import (
+    DType,
+    bool_,
+    c64,
+    c128,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.promotion import can_cast as can_cast_dtype
@@ -133,7 +149,8 @@ def public(op: Op) -> Callable[..., Array]:
 
     function.__name__ = function.__qualname__ = op.name
     function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__doc__ = (op.__doc__ or "").partition(">>>")[0].rstrip()  # the example is of the op, on NumPy arrays
+    # the example is of the op, on NumPy arrays
+    function.__doc__ = (op.__doc__ or "").partition(">>>")[0].rstrip()
     return function
 
 
@@ -223,8 +240,13 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Array:
     if x.ndim != at.ndim:
         fail(ShapeError, f"take_along_axis: {x.type} and indices {at.type} differ in rank")
     along = axis_of("take_along_axis", axis, x.ndim)
-    others = [reshape(positions(n), tuple(-1 if j == i else 1 for j in range(x.ndim))) for i, n in enumerate(x.shape)]
-    return picked(x, [at if i == along else other for i, other in enumerate(others)], "take_along_axis")
+    others = [
+        reshape(positions(n), tuple(-1 if j == i else 1 for j in range(x.ndim)))
+        for i, n in enumerate(x.shape)
+    ]
+    return picked(
+        x, [at if i == along else other for i, other in enumerate(others)], "take_along_axis"
+    )
 
 
 def scatter_add(updates: Any, indices: Any, size: Any) -> Array:
@@ -251,7 +273,9 @@ def result_type(*args: Any) -> DType:
 
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion may turn a dtype (or an array's) into another."""
-    return can_cast_dtype(from_.dtype if isinstance(from_, Array) else dtype_of(from_), dtype_of(to))
+    return can_cast_dtype(
+        from_.dtype if isinstance(from_, Array) else dtype_of(from_), dtype_of(to)
+    )
 
 
 KINDS = {
@@ -307,7 +331,9 @@ def finfo(type: Any, /) -> finfo_object:
     if not dtype.is_float:
         fail(DtypeError, f"finfo: {dtype} is not a float dtype")
     info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # NumPy's own knows no bf16
-    eps, high, low, normal = (float(v) for v in (info.eps, info.max, info.min, info.smallest_normal))
+    eps, high, low, normal = (
+        float(v) for v in (info.eps, info.max, info.min, info.smallest_normal)
+    )
     return finfo_object(dtype.bits, eps, high, low, normal, dtype)
 
 
@@ -321,7 +347,8 @@ def iinfo(type: Any, /) -> iinfo_object:
 
 
 DTYPES = {
-    "bool": bool_, "int8": i8, "int16": i16, "int32": i32, "int64": i64, "uint8": u8, "uint16": u16, "uint32": u32,
+    "bool": bool_, "int8": i8, "int16": i16, "int32": i32, "int64": i64, "uint8": u8, "uint16": u16,
+    "uint32": u32,
     "uint64": u64, "float32": f32, "float64": f64, "complex64": c64, "complex128": c128,
 }  # fmt: skip
 
@@ -344,7 +371,9 @@ class NamespaceInfo:
 
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
         check_device("__array_namespace_info__", device)
-        return {name: dtype for name, dtype in DTYPES.items() if kind is None or isdtype(dtype, kind)}
+        return {
+            name: dtype for name, dtype in DTYPES.items() if kind is None or isdtype(dtype, kind)
+        }
 
 
 def __array_namespace_info__() -> NamespaceInfo:
@@ -358,11 +387,14 @@ def __array_namespace_info__() -> NamespaceInfo:
 
 __all__ = [
     # creation
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
+    "linspace", "meshgrid",
     "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
     # manipulation
-    "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip",
-    "matrix_transpose", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile",
+    "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims",
+    "flip",
+    "matrix_transpose", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze",
+    "stack", "tile",
     "transpose", "unstack",
     # indexing
     "take", "take_along_axis", "scatter_add",
@@ -371,10 +403,12 @@ __all__ = [
     # elementwise beside the ops
     "clip", "positive", "pow",
     # statistics, searching
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean",
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff",
+    "max", "mean",
     "min", "nonzero", "prod", "std", "sum", "var",
     # sorting, sets
-    "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts", "unique_inverse",
+    "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts",
+    "unique_inverse",
     "unique_values",
     # linear algebra
     "einsum", "matmul", "tensordot", "vecdot",

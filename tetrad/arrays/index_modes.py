@@ -1,7 +1,9 @@
-"""Tracing, bounds: what `mode=` of `x.at[index]` makes of an index out of range, with the modes of JAX.
+"""Tracing, bounds: what `mode=` of `x.at[index]` makes of an index out of range, with the modes of
+JAX.
 
-Receives the items of an index; returns items that are all in range, and which of them were. An index from the end is
-counted first, as everywhere. Without a mode, and with "promise_in_bounds", an index out of range is an error.
+Receives the items of an index; returns items that are all in range, and which of them were. An
+index from the end is counted first, as everywhere. Without a mode, and with "promise_in_bounds", an
+index out of range is an error.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, elementwise, scalar, size_array
 
 MODES = (None, "promise_in_bounds", "clip", "drop", "fill")
-SETTINGS = ("mode", "indices_are_sorted", "unique_indices")  # the last two are promises of which no use is made
+# the last two are promises of which no use is made
+SETTINGS = ("mode", "indices_are_sorted", "unique_indices")
 
 
 @record(eq=False)
 class Kept:
-    """Items in range. `inside`: which were so before, of the shape that the indices have together; None: all."""
+    """Items in range. `inside`: which were so before, of the shape that the indices have together;
+    None: all."""
 
     items: list[Item]
     inside: Array | None = None
@@ -39,16 +43,28 @@ class Kept:
         first = next(i for i, item in enumerate(self.items) if is_index(item))
         # Indices that do not stand together have their axes first, as in NumPy.
         after = rank - self.inside.ndim - (first if are_together(self.items) else 0)
-        return reshaped(self.inside, (*self.inside.shape, *(1,) * after)) if self.inside.ndim else self.inside
+        return (
+            reshaped(self.inside, (*self.inside.shape, *(1,) * after))
+            if self.inside.ndim
+            else self.inside
+        )
 
 
 def mode_of(name: str, settings: Mapping[str, Any], known: Sequence[str] = SETTINGS) -> str | None:
     for key in settings:
         if key not in known:
-            fail(TraceError, f"at[...].{name}: there is no setting {key!r}", f"it takes {', '.join(known)}")
+            fail(
+                TraceError,
+                f"at[...].{name}: there is no setting {key!r}",
+                f"it takes {', '.join(known)}",
+            )
     mode: str | None = settings.get("mode")
     if mode not in MODES:
-        fail(TraceError, f"at[...].{name}: mode is {mode!r}", f"it is one of {', '.join(map(repr, MODES))}")
+        fail(
+            TraceError,
+            f"at[...].{name}: mode is {mode!r}",
+            f"it is one of {', '.join(map(repr, MODES))}",
+        )
     return None if mode == "promise_in_bounds" else mode
 
 

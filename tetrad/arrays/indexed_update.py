@@ -1,9 +1,11 @@
-"""Tracing, at: `x.at[index].set(value)` and its like: a new array with some elements changed, as in JAX.
+"""Tracing, at: `x.at[index].set(value)` and its like: a new array with some elements changed, as in
+JAX.
 
-Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of elements (ints, also
-traced ones, and slices) is a `dynamic_update_slice`, which compiled code does in place; a mask is a `where`; anything
-else goes row by row, or by the flat positions that the index selects. An index out of range is an error, as everywhere,
-unless `mode=` says what else it is (`arrays.index_modes`).
+Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of
+elements (ints, also traced ones, and slices) is a `dynamic_update_slice`, which compiled code does
+in place; a mask is a `where`; anything else goes row by row, or by the flat positions that the
+index selects. An index out of range is an error, as everywhere, unless `mode=` says what else it is
+(`arrays.index_modes`).
 """
 
 from __future__ import annotations
@@ -40,7 +42,16 @@ from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.array import kept as own
 from tetrad.tracing.loops import scan
-from tetrad.tracing.operands import as_array, convert, elementwise, expand, is_operand, kind_of, run, scalar
+from tetrad.tracing.operands import (
+    as_array,
+    convert,
+    elementwise,
+    expand,
+    is_operand,
+    kind_of,
+    run,
+    scalar,
+)
 
 # An op on an element and its value, a function of the element, or the value alone.
 Change = str | Callable[[Array], Array] | None
@@ -66,9 +77,10 @@ class Places:
 class Place:
     """`x.at[key]`. Every method gives a new array.
 
-    `mode=` says what an index out of range does: nothing said, it is an error; "drop" leaves it out, "clip" takes the
-    nearest in range, "fill" gives NaN (`get`, or its `fill_value=`), "promise_in_bounds" is an error too.
-    `indices_are_sorted=` and `unique_indices=` are JAX's, and without effect.
+    `mode=` says what an index out of range does: nothing said, it is an error; "drop" leaves it
+    out, "clip" takes the nearest in range, "fill" gives NaN (`get`, or its `fill_value=`),
+    "promise_in_bounds" is an error too. `indices_are_sorted=` and `unique_indices=` are JAX's, and
+    without effect.
     """
 
     x: Array
@@ -76,7 +88,11 @@ class Place:
 
     def get(self, *, fill_value: Any = None, **settings: Any) -> Array:
         mode = mode_of("get", settings)
-        return getitem(self.x, self.key) if mode is None else looked_up(self.x, self.key, mode, fill_value)
+        return (
+            getitem(self.x, self.key)
+            if mode is None
+            else looked_up(self.x, self.key, mode, fill_value)
+        )
 
     def set(self, values: Any, **settings: Any) -> Array:
         """The elements replaced; of several values for one element the last remains."""
@@ -124,7 +140,9 @@ class Place:
 
 def changes() -> list[str]:
     """The methods of a place, each by one name."""
-    named = [name for name, method in vars(Place).items() if callable(method) and method.__name__ == name]
+    named = [
+        name for name, method in vars(Place).items() if callable(method) and method.__name__ == name
+    ]
     return [name for name in named if not name.startswith("_")]
 
 
@@ -144,20 +162,28 @@ def may_repeat(x: Array, key: Any, mode: str | None) -> bool:
     """May an index name one element several times? Slices do not."""
     x, items = items_of(x, key)
     kept = kept_inside(x, items, mode).items
-    taking = zip((item for item in kept if item is not None and item is not Ellipsis), x.shape, strict=True)
+    taking = zip(
+        (item for item in kept if item is not None and item is not Ellipsis), x.shape, strict=True
+    )
     indices = [(item, size) for item, size in taking if is_index(item)]
     if all(isinstance(item, int) or not item.ndim for item, _ in indices):
         return False
     if any(isinstance(item, TracedArray) or not isinstance(size, int) for item, size in indices):
         return True
     try:
-        places = np.broadcast_arrays(*(as_array(item).view % max(size, 1) for item, size in indices))
+        places = np.broadcast_arrays(
+            *(as_array(item).view % max(size, 1) for item, size in indices)
+        )
     except ValueError as error:
         fail(BoundsError, f"index: {error}")
-    return bool(np.unique(np.stack([place.ravel() for place in places]), axis=1).shape[1] != places[0].size)
+    return bool(
+        np.unique(np.stack([place.ravel() for place in places]), axis=1).shape[1] != places[0].size
+    )
 
 
-def changed(x: Array, key: Any, values: Any, name: str, op: Change, settings: Mapping[str, Any]) -> Array:
+def changed(
+    x: Array, key: Any, values: Any, name: str, op: Change, settings: Mapping[str, Any]
+) -> Array:
     mode = mode_of(name, settings)
     mask = None if callable(op) else mask_of(key)
     if mask is not None and as_array(values).ndim <= x.ndim - mask.ndim:
@@ -173,7 +199,11 @@ def written(x: Array, values: Any, name: str) -> Array:
     kind = kind_of(values) if is_operand(values) else None
     if kind is None or result_dtype([x.dtype, kind]) is not x.dtype:
         came = as_array(values).type if isinstance(kind, DType) else an(type(values).__name__)
-        fail(DtypeError, f"at[...].{name}: {came} does not fit into {x.type}", "convert it with astype")
+        fail(
+            DtypeError,
+            f"at[...].{name}: {came} does not fit into {x.type}",
+            "convert it with astype",
+        )
     return convert(values, x.dtype)
 
 
@@ -188,27 +218,37 @@ def spread(values: Array, shape: Shape, name: str) -> Array:
 def joined(op: Change, before: Array, values: Array) -> Array:
     if callable(op):
         return spread(written(before, op(before), "apply"), before.shape, "apply")
-    return values if op is None else convert(elementwise(REGISTRY[op], (before, values), {}), before.dtype)
+    return (
+        values
+        if op is None
+        else convert(elementwise(REGISTRY[op], (before, values), {}), before.dtype)
+    )
 
 
-# -- masks ------------------------------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 
 def mask_of(key: Any) -> Array | None:
     """The key, if it is one mask."""
     part = key[0] if isinstance(key, tuple) and len(key) == 1 else key
-    is_one = isinstance(part, Array | np.ndarray | bool | np.bool_) and as_array(part).dtype is bool_
+    is_one = (
+        isinstance(part, Array | np.ndarray | bool | np.bool_) and as_array(part).dtype is bool_
+    )
     return as_array(part) if is_one else None
 
 
 def masked(x: Array, mask: Array, values: Array, op: Change) -> Array:
     if mask.shape != x.shape[: mask.ndim]:
-        fail(ShapeError, f"at: a mask {mask.type} for {x.type}", "a mask has the leading axes of the array")
+        fail(
+            ShapeError,
+            f"at: a mask {mask.type} for {x.type}",
+            "a mask has the leading axes of the array",
+        )
     wide = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
     return elementwise(REGISTRY["where"], (wide, joined(op, x, values), x), {})
 
 
-# -- boxes ------------------------------------------------------------------------------------------------------------
+# -- boxes -----------------------------------------------------------------------------------------
 
 
 def in_box(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
@@ -217,11 +257,15 @@ def in_box(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
     if op is not None or kept.inside is not None:
         before = dynamic_slice(x, starts, sizes) if starts else x  # type: ignore[arg-type]
         new = joined(op, before, new)
-        new = new if kept.inside is None else elementwise(REGISTRY["where"], (kept.inside, new, before), {})
+        new = (
+            new
+            if kept.inside is None
+            else elementwise(REGISTRY["where"], (kept.inside, new, before), {})
+        )
     return dynamic_update_slice(x, new, starts) if starts else new
 
 
-# -- anywhere ---------------------------------------------------------------------------------------------------------
+# -- anywhere --------------------------------------------------------------------------------------
 
 
 def scattered(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
@@ -232,7 +276,11 @@ def scattered(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Arr
         return rows_along(x, listed[0], kept, values, name, op)
     total = x.type.size
     if not isinstance(total, int):
-        fail(UnsupportedError, f"at[...].{name}: {x.type} has a symbolic size", "ints, slices and masks work")
+        fail(
+            UnsupportedError,
+            f"at[...].{name}: {x.type} has a symbolic size",
+            "ints, slices and masks work",
+        )
     picked = picked_places(x, [in_range(x, items, i, name) for i in range(len(items))], total)
     new, count, inside = spread(values, picked.shape, name), picked.size, kept.along(picked.ndim)
     flat = None if inside is None else reshaped(expand(inside, picked.shape), (count,))
@@ -248,7 +296,11 @@ def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: Ch
     index: Array = kept.items[axis]  # type: ignore[assignment]
     before, after, size = x.shape[:axis], x.shape[axis + 1 :], x.shape[axis]
     if not isinstance(size, int):
-        fail(UnsupportedError, f"at[...].{name}: axis {axis} of {x.type} is symbolic", "ints, slices and masks work")
+        fail(
+            UnsupportedError,
+            f"at[...].{name}: axis {axis} of {x.type} is symbolic",
+            "ints, slices and masks work",
+        )
     index = checked(index, size, axis, f"at[...].{name}")
     new = spread(values, (*before, *index.shape, *after), name)
     count, rest = product(index.shape), range(axis + 1, axis + 1 + len(after))
@@ -262,7 +314,8 @@ def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: Ch
 def put_inside(
     rows: Array, places: Array, updates: Array, name: str, op: Change, inside: Array | None
 ) -> Array:
-    """Rows with updates in their places; those that are not inside go to a spare row, which is cut off again."""
+    """Rows with updates in their places; those that are not inside go to a spare row, which is cut
+    off again."""
     if inside is None:
         return put(rows, places, updates, name, op)
     size = rows.shape[0]
@@ -291,7 +344,9 @@ def put(rows: Array, places: Array, updates: Array, name: str, op: Change) -> Ar
 def in_range(x: Array, items: Sequence[Item], i: int, name: str) -> Item:
     """An item whose indices are in range, or the error that names one, with the user's axis."""
     item, axis = items[i], axis_of(items, i)
-    return checked(item, x.shape[axis], axis, f"at[...].{name}") if isinstance(item, Array) else item
+    return (
+        checked(item, x.shape[axis], axis, f"at[...].{name}") if isinstance(item, Array) else item
+    )
 
 
 def picked_places(x: Array, items: Sequence[Item], total: int) -> Array:
@@ -299,7 +354,9 @@ def picked_places(x: Array, items: Sequence[Item], total: int) -> Array:
     numbers = np.arange(total, dtype=np.int32 if total < 1 << 31 else np.int64).reshape(x.shape)
     if any(isinstance(item, TracedArray) for item in items):
         return getitem(as_array(numbers), tuple(items))
-    return as_array(np.asarray(numbers[tuple(i.view if isinstance(i, Array) else i for i in items)]))
+    return as_array(
+        np.asarray(numbers[tuple(i.view if isinstance(i, Array) else i for i in items)])
+    )
 
 
 def are_apart(places: Array, size: int) -> bool:
@@ -327,7 +384,8 @@ def owners(places: Array, size: int) -> Array:
         found[places.view] = np.arange(1, len(places) + 1)
         return as_array(found)
     given = convert(places, i64 if places.dtype.bits > 32 else i32)
-    is_from_end = (given < 0) & (given >= -size)  # what is out of range stays so, for the scattered sum to find
+    # what is out of range stays so, for the scattered sum to find
+    is_from_end = (given < 0) & (given >= -size)
     given = elementwise(REGISTRY["where"], (is_from_end, given + size, given), {})
     order = convert(argsort(given, stable=True), i32)
     at = take_axis(given, order, 0)

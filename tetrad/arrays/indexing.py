@@ -1,7 +1,8 @@
 """Tracing, indexing: `x[...]` as slice, reshape, transpose and gather.
 
-Receives an array and a Python index (ints, slices, Ellipsis, None, integer arrays, masks); returns the selected part,
-with NumPy's meaning. A mask selects a number of elements that depends on data, so it works outside jit only.
+Receives an array and a Python index (ints, slices, Ellipsis, None, integer arrays, masks); returns
+the selected part, with NumPy's meaning. A mask selects a number of elements that depends on data,
+so it works outside jit only.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, convert, elementwise, is_operand, run, scalar, size_array, traced
+from tetrad.tracing.operands import (
+    as_array,
+    convert,
+    elementwise,
+    is_operand,
+    run,
+    scalar,
+    size_array,
+    traced,
+)
 
 INDICES = "index: an index is an int, a slice, None, Ellipsis or an integer array"
-Item = int | slice | None | Array | EllipsisType  # Ellipsis of no width, between indices, sets them apart
+# Ellipsis of no width, between indices, sets them apart
+Item = int | slice | None | Array | EllipsisType
 
 
 def getitem(x: Array, key: Any, /) -> Array:
@@ -46,8 +57,8 @@ class Flag:
 
 
 def items_of(x: Array, key: Any) -> tuple[Array, list[Item]]:
-    """One item per axis (and None for new axes): no masks, no lists. A mask without axes makes an axis, which the
-    array that is returned has."""
+    """One item per axis (and None for new axes): no masks, no lists. A mask without axes makes an
+    axis, which the array that is returned has."""
     parts, masks = _parts(key if isinstance(key, tuple) else (key,))
     given = sum(_takes_axis(part) for part in parts)
     if given > x.ndim:
@@ -91,8 +102,14 @@ def _with_flags(x: Array, parts: list[Any]) -> tuple[Array, list[Item]]:
     if not any(isinstance(part, Flag) for part in parts):
         return x, parts
     sizes = iter(x.shape)
-    shape = [1 if isinstance(p, Flag) else next(sizes) for p in parts if isinstance(p, Flag) or _takes_axis(p)]
-    places = [as_array(np.zeros(int(p.chosen), np.int32)) if isinstance(p, Flag) else p for p in parts]
+    shape = [
+        1 if isinstance(p, Flag) else next(sizes)
+        for p in parts
+        if isinstance(p, Flag) or _takes_axis(p)
+    ]
+    places = [
+        as_array(np.zeros(int(p.chosen), np.int32)) if isinstance(p, Flag) else p for p in parts
+    ]
     return reshaped(x, tuple(shape)), places
 
 
@@ -102,20 +119,32 @@ def is_index(item: Item) -> TypeGuard[int | Array]:
 
 
 def _check_mask(x: Array, mask: Shape, axis: int) -> None:
-    """A mask is as large as what it selects from; one without elements selects nothing, as in NumPy."""
+    """A mask is as large as what it selects from; one without elements selects nothing, as in
+    NumPy."""
     sizes = x.shape[axis : axis + len(mask)]
     if any(isinstance(n, int) and m not in (n, 0) for m, n in zip(mask, sizes, strict=True)):
-        message = f"index: a mask of shape {list(mask)} selects from axes of sizes {list(sizes)}, of {x.type}"
+        message = (
+            f"index: a mask of shape {list(mask)} selects from axes of sizes "
+            f"{list(sizes)}, of "
+            f"{x.type}"
+        )
         fail(BoundsError, message, "mask and axes must be of one size")
 
 
 def _index(part: Any) -> tuple[list[int | Array | Flag], Shape | None]:
-    """An int or integer array; a mask becomes one integer array per axis of it, and its shape is told."""
+    """An int or integer array; a mask becomes one integer array per axis of it, and its shape is
+    told."""
     if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
         return [int(part)], None
     if not is_operand(part) and not isinstance(part, list):
-        fail(DtypeError, f"{INDICES}, got {an(type(part).__name__)}", "fields with names are entries of a dict")
-    array = as_array(np.asarray(part, np.int32) if isinstance(part, list) and not part else _from_list(part))
+        fail(
+            DtypeError,
+            f"{INDICES}, got {an(type(part).__name__)}",
+            "fields with names are entries of a dict",
+        )
+    array = as_array(
+        np.asarray(part, np.int32) if isinstance(part, list) and not part else _from_list(part)
+    )
     if array.dtype is bool_:
         if isinstance(array, TracedArray):
             message = "index: how many elements a mask selects is only known when the program runs"
@@ -175,7 +204,8 @@ def _span(item: int | slice, size: Size) -> tuple[Size, Size, int]:
     except (TypeError, ValueError) as error:
         fail(BoundsError, f"index: bad slice {item}: {error}")
     count = len(range(start, stop, step))
-    return (start, count, step) if count > 1 else (start * count, count, 1)  # one spelling for what is the same
+    # one spelling for what is the same
+    return (start, count, step) if count > 1 else (start * count, count, 1)
 
 
 def _position(index: int, size: Size) -> Size:
@@ -185,18 +215,28 @@ def _position(index: int, size: Size) -> Size:
 
 
 def _symbolic_span(item: slice, size: SizeExpr) -> tuple[Size, Size, int]:
-    """Slices of an axis of symbolic size: its whole, without a first or a last part of fixed length."""
+    """Slices of an axis of symbolic size: its whole, without a first or a last part of fixed
+    length."""
     start, stop = item.start or 0, 0 if item.stop is None or item.stop == size else item.stop
-    if item.step not in (None, 1) or not isinstance(start, int) or not isinstance(stop, int) or start < 0 or stop > 0:
+    if (
+        item.step not in (None, 1)
+        or not isinstance(start, int)
+        or not isinstance(stop, int)
+        or start < 0
+        or stop > 0
+    ):
         message = f"index: the slice {item} of an axis of symbolic size {size} has no known size"
         fail(UnsupportedError, message, "x[:], x[n:], x[:-m] and x[n:-m] with n, m >= 0 work")
     return start, size - start + stop, 1
 
 
 def is_box(x: Array, items: Sequence[Item]) -> bool:
-    """Numbers, some of them traced, along several axes, and slices without gaps: one part in one piece."""
+    """Numbers, some of them traced, along several axes, and slices without gaps: one part in one
+    piece."""
     numbers = [item for item in items if is_index(item)]
-    is_traced = any(isinstance(item, TracedArray) for item in numbers) and all(isinstance(n, int) for n in x.shape)
+    is_traced = any(isinstance(item, TracedArray) for item in numbers) and all(
+        isinstance(n, int) for n in x.shape
+    )
     return len(numbers) > 1 and is_traced and is_one_piece(x, items)
 
 
@@ -208,12 +248,14 @@ def is_one_piece(x: Array, items: Sequence[Item]) -> bool:
 
 def _is_span(item: int | slice | Array, size: Size) -> bool:
     if isinstance(item, Array):
-        return not item.ndim and size != 1  # along an axis of size 1 nobody would look at the number and find it wrong
+        # along an axis of size 1 nobody would look at the number and find it wrong
+        return not item.ndim and size != 1
     return isinstance(item, int) or item.step in (None, 1)
 
 
 def box_of(x: Array, items: Sequence[Item]) -> tuple[list[Any], Shape, Shape]:
-    """Where a part begins and its sizes along all axes, and its shape without the axes that a number selects."""
+    """Where a part begins and its sizes along all axes, and its shape without the axes that a
+    number selects."""
     starts: list[Any] = []
     sizes: list[Size] = []
     shape: list[Size] = []
@@ -238,15 +280,16 @@ def _begin(item: int | slice | Array, size: Size, axis: int) -> tuple[Any, Size]
 
 
 def _at_places(x: Array, items: Sequence[Item]) -> Array:
-    """Read as one part, so that a large array which a loop carries need not be rearranged for one element."""
+    """Read as one part, so that a large array which a loop carries need not be rearranged for one
+    element."""
     starts, sizes, shape = box_of(x, items)
     each = [reshaped(traced(convert(start, i32)), (1,)) for start in starts]
     return reshaped(run("dynamic_slice", x, run("concat", *each, axis=0), sizes=sizes), shape)
 
 
 def picked(x: Array, items: Sequence[Item], what: str = "index") -> Array:
-    """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if several). `what` the
-    user called is for errors."""
+    """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if
+    several). `what` the user called is for errors."""
     together = are_together(items)
     x, plain = _with_new_axes(x, items)
     kept = _basic(x, [item if isinstance(item, slice) else slice(None) for item in plain])
@@ -255,7 +298,9 @@ def picked(x: Array, items: Sequence[Item], what: str = "index") -> Array:
     rest = [axis for axis in range(kept.ndim) if axis not in axes]
     moved = permuted(kept, [*rest[:front], *axes, *rest[front:]])
     sizes = moved.shape[front : front + len(axes)]
-    joined = reshaped(moved, (*moved.shape[:front], product(sizes), *moved.shape[front + len(axes) :]))
+    joined = reshaped(
+        moved, (*moved.shape[:front], product(sizes), *moved.shape[front + len(axes) :])
+    )
     given = [axis_of(items, i) for i, item in enumerate(items) if is_index(item)]
     indices = [as_array(plain[axis]) for axis in axes]
     if given == [front] and what == "index":
@@ -303,8 +348,10 @@ def as_indices(indices: Array) -> Array:
 
 
 def checked(indices: Array, size: Size, axis: int, what: str = "index") -> Array:
-    """Indices counted from the start of an axis; one out of range is an error that names it, and the user's axis."""
-    known = indices if isinstance(size, int) else traced(indices)  # the number of a Dim is known to the program
+    """Indices counted from the start of an axis; one out of range is an error that names it, and
+    the user's axis."""
+    # the number of a Dim is known to the program
+    known = indices if isinstance(size, int) else traced(indices)
     return run("checked_index", as_indices(known), size=size, axis=axis, what=what)
 
 
@@ -314,7 +361,9 @@ def _merge(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
     dtype = i32 if (count if isinstance(count, int) else count.max) < 1 << 31 else i64
     total = convert(indices[0], dtype)
     for at, size in zip(indices[1:], sizes[1:], strict=True):
-        total = _apply("add", _apply("multiply", total, size_array(size, dtype)), convert(at, dtype))
+        total = _apply(
+            "add", _apply("multiply", total, size_array(size, dtype)), convert(at, dtype)
+        )
     return total
 
 

@@ -1,6 +1,7 @@
 """Tracing, linear algebra: products of vectors, matrices and batches of them.
 
-Receives arrays of any rank, returns arrays: everything becomes the op `matmul` on operands of equal rank.
+Receives arrays of any rank, returns arrays: everything becomes the op `matmul` on operands of equal
+rank.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from tetrad.tracing.operands import axis_of, run
 
 
 def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: Any = None) -> Array:
-    """The matrix product over the last two axes; leading axes broadcast, a vector is a row (left) or a column (right).
+    """The matrix product over the last two axes; leading axes broadcast, a vector is a row (left)
+    or a column (right).
 
-    Integers wrap in their own type. `dtype` is that of the sums and the result, if another is wanted, which JAX calls
-    `preferred_element_type`: the product of int8 in int32 is as quick as hardware makes it.
+    Integers wrap in their own type. `dtype` is that of the sums and the result, if another is
+    wanted, which JAX calls `preferred_element_type`: the product of int8 in int32 is as quick as
+    hardware makes it.
 
     >>> import tetrad as td
     >>> td.matmul(td.asarray([[1.0, 2.0], [3.0, 4.0]]), td.asarray([1.0, -1.0]))
@@ -42,10 +45,18 @@ def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: An
 
 def _check_inner(a: Array, b: Array) -> None:
     if not a.ndim or not b.ndim:
-        fail(ShapeError, f"matmul: operands need axes, got {a.type} and {b.type}", "multiply with * instead")
+        fail(
+            ShapeError,
+            f"matmul: operands need axes, got {a.type} and {b.type}",
+            "multiply with * instead",
+        )
     inner = b.shape[0 if b.ndim == 1 else -2]
     if a.shape[-1] != inner:
-        message = f"matmul: inner sizes differ: lhs {a.type} contracts {a.shape[-1]}, rhs {b.type} contracts {inner}"
+        message = (
+            f"matmul: inner sizes differ: lhs {a.type} contracts {a.shape[-1]}, rhs "
+            f"{b.type} "
+            f"contracts {inner}"
+        )
         fail(ShapeError, message, "transpose one side (x.mT), or name the axes with td.einsum")
 
 
@@ -61,7 +72,8 @@ def _product(a: Array, b: Array, kind: DType) -> Array:
 def vecdot(
     x1: Any, x2: Any, /, axis: int = -1, *, dtype: Any = None, preferred_element_type: Any = None
 ) -> Array:
-    """The dot product along an axis, of the conjugate of x1 with x2; the others broadcast. `dtype` as in `matmul`.
+    """The dot product along an axis, of the conjugate of x1 with x2; the others broadcast. `dtype`
+    as in `matmul`.
 
     >>> import tetrad as td
     >>> td.vecdot(td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0]))
@@ -72,15 +84,17 @@ def vecdot(
     a = run("conj", a) if a.dtype.is_complex else a
     if a.shape[-1] != b.shape[-1]:
         fail(ShapeError, f"vecdot: sizes along the axis differ: {a.shape[-1]} and {b.shape[-1]}")
-    result = matmul(reshaped(a, (*a.shape[:-1], 1, a.shape[-1])), reshaped(b, (*b.shape, 1)), dtype=kind)
+    result = matmul(
+        reshaped(a, (*a.shape[:-1], 1, a.shape[-1])), reshaped(b, (*b.shape, 1)), dtype=kind
+    )
     return reshaped(result, result.shape[:-2])
 
 
 def tensordot(
     x1: Any, x2: Any, /, axes: Any = 2, *, dtype: Any = None, preferred_element_type: Any = None
 ) -> Array:
-    """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or two lists of axes. `dtype`
-    as in `matmul`.
+    """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or two
+    lists of axes. `dtype` as in `matmul`.
 
     >>> import tetrad as td
     >>> td.tensordot(td.ones((2, 3)), td.ones((3, 4)), axes=1).shape
@@ -93,9 +107,14 @@ def tensordot(
     second = [next(letters) for _ in range(b.ndim)]
     for i, j in zip(left, right, strict=True):
         if a.shape[i] != b.shape[j]:
-            fail(ShapeError, f"tensordot: axis {i} of {a.type} and axis {j} of {b.type} differ in size")
+            fail(
+                ShapeError,
+                f"tensordot: axis {i} of {a.type} and axis {j} of {b.type} differ in size",
+            )
         second[j] = first[i]
-    kept = [c for i, c in enumerate(first) if i not in left] + [c for j, c in enumerate(second) if j not in right]
+    kept = [c for i, c in enumerate(first) if i not in left] + [
+        c for j, c in enumerate(second) if j not in right
+    ]
     return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b, dtype=kind)
 
 

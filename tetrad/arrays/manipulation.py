@@ -1,7 +1,7 @@
 """Tracing, manipulation: the same elements in another arrangement.
 
-Receives arrays and static settings, returns arrays: compositions of reshape, transpose, expand, slice, concat and pad.
-Names and meaning are the array API's.
+Receives arrays and static settings, returns arrays: compositions of reshape, transpose, expand,
+slice, concat and pad. Names and meaning are the array API's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from tetrad.tracing.operands import (
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Array:
-    """The values in another dtype: floats truncate towards zero to integers, saturate, and NaN gives 0.
+    """The values in another dtype: floats truncate towards zero to integers, saturate, and NaN
+    gives 0.
 
     >>> import tetrad as td
     >>> td.astype(td.asarray([1.7, -1.7, 1e20]), td.int32)
@@ -61,7 +62,11 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
     x = as_array(x)
     sizes = shape_of("reshape", shape)
     if sizes.count(-1) > 1:
-        fail(ShapeError, f"reshape: shape {list(sizes)} leaves more than one size open", "one size may be -1")
+        fail(
+            ShapeError,
+            f"reshape: shape {list(sizes)} leaves more than one size open",
+            "one size may be -1",
+        )
     if -1 in sizes:
         sizes = _fill_in(x, sizes)
     if (total := product(check_shape("reshape", sizes))) != product(x.shape):
@@ -89,7 +94,10 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     x = as_array(x)
     order = [axis_of("permute_dims", axis, x.ndim) for axis in axes]
     if sorted(order) != list(range(x.ndim)):
-        fail(ShapeError, f"permute_dims: {tuple(axes)} is not a permutation of the {x.ndim} axes of {x.type}")
+        fail(
+            ShapeError,
+            f"permute_dims: {tuple(axes)} is not a permutation of the {x.ndim} axes of {x.type}",
+        )
     return permuted(x, order)
 
 
@@ -118,7 +126,11 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     x = as_array(x)
     sources = _axis_list(source, x.ndim)
     targets = _axis_list(destination, x.ndim)
-    if len(sources) != len(targets) or len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+    if (
+        len(sources) != len(targets)
+        or len(set(sources)) != len(sources)
+        or len(set(targets)) != len(targets)
+    ):
         fail(ShapeError, f"moveaxis: cannot move axes {source} to {destination}")
     order = [axis for axis in range(x.ndim) if axis not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
@@ -127,7 +139,9 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 def _axis_list(axis: int | Sequence[int], rank: int) -> list[int]:
-    return [axis_of("moveaxis", a, rank) for a in ([axis] if isinstance(axis, SupportsIndex) else axis)]
+    return [
+        axis_of("moveaxis", a, rank) for a in ([axis] if isinstance(axis, SupportsIndex) else axis)
+    ]
 
 
 def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Array:
@@ -182,7 +196,11 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     try:
         return common_shape("broadcast_shapes", *(ArrayType(bool_, shape) for shape in given))
     except TetradError as error:
-        fail(ShapeError, f"broadcast_shapes: {' and '.join(map(str, given))} do not broadcast", error.hint)
+        fail(
+            ShapeError,
+            f"broadcast_shapes: {' and '.join(map(str, given))} do not broadcast",
+            error.hint,
+        )
 
 
 def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
@@ -205,11 +223,16 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
 
 
 def _listed(name: str, arrays: Any, axis: Any) -> list[Any]:
-    """The arrays to join. One given where the axis belongs, or one without parts, was meant to be in a list."""
+    """The arrays to join. One given where the axis belongs, or one without parts, was meant to be
+    in a list."""
     is_one = not isinstance(arrays, Iterable) or getattr(arrays, "ndim", None) == 0
     if is_one or getattr(axis, "ndim", 0):
         second = f" and {noun_of(axis)}" if hasattr(axis, "ndim") else ""
-        fail(ShapeError, f"{name}: expected a list of arrays, got {noun_of(arrays)}{second}", f"td.{name}([x, y])")
+        fail(
+            ShapeError,
+            f"{name}: expected a list of arrays, got {noun_of(arrays)}{second}",
+            f"td.{name}([x, y])",
+        )
     return list(arrays) or fail(ShapeError, f"{name}: needs at least one array")
 
 
@@ -224,7 +247,11 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
     parts = [as_array(x) for x in _listed("stack", arrays, axis)]
     if any(part.shape != parts[0].shape for part in parts):
         shown = ", ".join(str(part.type) for part in parts)
-        fail(ShapeError, f"stack: shapes differ: {shown}", "td.pad the smaller ones, or join them with td.concat")
+        fail(
+            ShapeError,
+            f"stack: shapes differ: {shown}",
+            "td.pad the smaller ones, or join them with td.concat",
+        )
     return concat([expand_dims(part, axis=axis) for part in parts], axis=axis)
 
 
@@ -257,7 +284,9 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, axis=0), x.shape)
     axes = [axis] if isinstance(axis, SupportsIndex) else list(axis)
-    shifts = [index(n) for n in ([shift] * len(axes) if isinstance(shift, SupportsIndex) else shift)]
+    shifts = [
+        index(n) for n in ([shift] * len(axes) if isinstance(shift, SupportsIndex) else shift)
+    ]
     if len(shifts) != len(axes):
         fail(ShapeError, f"roll: {len(shifts)} shifts for {len(axes)} axes")
     rolled: Array = x
@@ -295,24 +324,39 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
         x, axis = reshape(x, (-1,)), 0
     at = axis_of("repeat", axis, x.ndim)
     if not isinstance(repeats, int) and is_operand(repeats) and as_array(repeats).ndim:
-        return take_axis(x, as_array(np.repeat(np.arange(x.shape[at]), counts_of(as_array(repeats), x.shape[at]))), at)
+        return take_axis(
+            x,
+            as_array(np.repeat(np.arange(x.shape[at]), counts_of(as_array(repeats), x.shape[at]))),
+            at,
+        )
     if not isinstance(repeats, int | np.integer) or repeats < 0:
-        fail(ShapeError, f"repeat: repeats must be an int of at least 0, or an array of such, got {repeats!r}")
+        fail(
+            ShapeError,
+            f"repeat: repeats must be an int of at least 0, or an array of such, got {repeats!r}",
+        )
     times = int(repeats)
     wide = check_shape("repeat", (*x.shape[: at + 1], times, *x.shape[at + 1 :]))
     return reshaped(
-        expand(expand_dims(x, axis=at + 1), wide), (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :])
+        expand(expand_dims(x, axis=at + 1), wide),
+        (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :]),
     )
 
 
 def counts_of(repeats: Array, size: Size) -> np.ndarray:
     """How often each place is repeated: known now, since the result has a shape."""
     if not repeats.dtype.is_integer or repeats.ndim != 1 or repeats.shape[0] not in (1, size):
-        fail(ShapeError, f"repeat: expected integers, one for each of {size} places, got {repeats.type}")
+        fail(
+            ShapeError,
+            f"repeat: expected integers, one for each of {size} places, got {repeats.type}",
+        )
     if not isinstance(size, int):
         fail(ShapeError, f"repeat: an array of repeats needs a size that is known, got {size}")
     if isinstance(repeats, TracedArray):
-        fail(ShapeError, "repeat: repeats that are traced give no shape", "pass NumPy's integers, or a static argument")
+        fail(
+            ShapeError,
+            "repeat: repeats that are traced give no shape",
+            "pass NumPy's integers, or a static argument",
+        )
     if (repeats.view < 0).any():
         fail(ShapeError, f"repeat: repeats must be at least 0, got {repeats.tolist()}")
     return np.broadcast_to(repeats.view, (size,))
@@ -337,12 +381,19 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Array:
 
 
 def pad(
-    x: Any, widths: Any, /, mode: str = "constant", *, value: float = 0, constant_values: float | None = None
+    x: Any,
+    widths: Any,
+    /,
+    mode: str = "constant",
+    *,
+    value: float = 0,
+    constant_values: float | None = None,
 ) -> Array:
     """x with a border. `widths`: an int, a pair for every axis, or one pair per axis.
 
-    Of one value, or, by `mode`, of x itself: its outermost elements ("edge"), x as in a mirror that lies on them
-    ("reflect") or beside them ("symmetric"), or x again ("wrap"). `constant_values` is NumPy's name for `value`.
+    Of one value, or, by `mode`, of x itself: its outermost elements ("edge"), x as in a mirror that
+    lies on them ("reflect") or beside them ("symmetric"), or x again ("wrap"). `constant_values` is
+    NumPy's name for `value`.
 
     >>> import tetrad as td
     >>> td.pad(td.asarray([1, 2]), (1, 2), value=9)
@@ -353,12 +404,18 @@ def pad(
     x = as_array(x)
     pairs = _pad_pairs(widths, x)
     if mode != "constant":
-        bordered: Array = reduce(lambda part, axis: _bordered(part, axis, *pairs[axis], mode), range(x.ndim), x)
+        bordered: Array = reduce(
+            lambda part, axis: _bordered(part, axis, *pairs[axis], mode), range(x.ndim), x
+        )
         return bordered
     low, high = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
     number = value if constant_values is None else constant_values
     if np.ndim(number):
-        fail(ShapeError, f"pad: expected one number for all sides, got {number!r}", "pad one side after the other")
+        fail(
+            ShapeError,
+            f"pad: expected one number for all sides, got {number!r}",
+            "pad one side after the other",
+        )
     fill = scalar(number, x.dtype).item()
     return x if not any(low + high) else run("pad", x, low=low, high=high, value=fill)
 
@@ -367,12 +424,17 @@ BORDERS = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 def _bordered(x: Array, axis: int, low: int, high: int, mode: str) -> Array:
-    """x between elements of its own. NumPy says which: it is asked for the border of the positions."""
+    """x between elements of its own. NumPy says which: it is asked for the border of the
+    positions."""
     size = x.shape[axis]
     if mode not in BORDERS:
         fail(TraceError, f"pad: there is no mode {mode!r}", f"one of {', '.join(BORDERS)}")
     if not isinstance(size, int) or (size == 0 and low + high > 0):
-        fail(ShapeError, f"pad: axis {axis} of {x.type} has no known elements to make a border of", 'mode="constant"')
+        fail(
+            ShapeError,
+            f"pad: axis {axis} of {x.type} has no known elements to make a border of",
+            'mode="constant"',
+        )
     if low + high == 0:
         return x
     places = np.pad(np.arange(size, dtype=np.int32), (low, high), mode)  # type: ignore[call-overload]
@@ -382,13 +444,25 @@ def _bordered(x: Array, axis: int, low: int, high: int, mode: str) -> Array:
 
 def _pad_pairs(widths: Any, x: Array) -> list[tuple[int, int]]:
     widths = widths.tolist() if isinstance(widths, np.ndarray | np.integer) else widths
-    pairs = [(widths, widths)] if isinstance(widths, int) else [widths] if _is_pair(widths) else list(widths)
+    pairs = (
+        [(widths, widths)]
+        if isinstance(widths, int)
+        else [widths]
+        if _is_pair(widths)
+        else list(widths)
+    )
     pairs = pairs * x.ndim if len(pairs) == 1 else pairs
     if len(pairs) != x.ndim or not all(_is_pair(pair) for pair in pairs):
-        fail(ShapeError, f"pad: {widths!r} does not describe the {x.ndim} axes of {x.type}", "one (low, high) per axis")
+        fail(
+            ShapeError,
+            f"pad: {widths!r} does not describe the {x.ndim} axes of {x.type}",
+            "one (low, high) per axis",
+        )
     return [(int(a), int(b)) for a, b in pairs]
 
 
 def _is_pair(widths: Any) -> bool:
-    numbers = isinstance(widths, tuple | list) and all(isinstance(w, int | np.integer) for w in widths)
+    numbers = isinstance(widths, tuple | list) and all(
+        isinstance(w, int | np.integer) for w in widths
+    )
     return numbers and len(widths) == 2 and min(widths) >= 0

@@ -1,6 +1,8 @@
-"""Tracing, numerical: what NumPy has besides the standard: closeness, diagonals, parts, interpolation, quantiles.
+"""Tracing, numerical: what NumPy has besides the standard: closeness, diagonals, parts,
+interpolation, quantiles.
 
-Receives arrays and settings, returns arrays: compositions of public functions, so every transform applies to them.
+Receives arrays and settings, returns arrays: compositions of public functions, so every transform
+applies to them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def _float(x: Any) -> Array:
     return convert(x, as_float(x.dtype))
 
 
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
     """Where |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN if `equal_nan`.
 
     >>> import tetrad as td
@@ -47,13 +51,16 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     return close | (_apply("isnan", a) & _apply("isnan", b)) if equal_nan else close
 
 
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
     """Whether all elements are close, as `isclose` says."""
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
 def diag(v: Any, /, k: int = 0) -> Array:
-    """The matrix with a vector on its diagonal (the k-th above the main one), or the diagonal of a matrix.
+    """The matrix with a vector on its diagonal (the k-th above the main one), or the diagonal of a
+    matrix.
 
     >>> import tetrad as td
     >>> td.diag(td.asarray([1, 2]))
@@ -62,7 +69,11 @@ def diag(v: Any, /, k: int = 0) -> Array:
     """
     v = as_array(v)
     if v.ndim not in (1, 2) or not isinstance(v.size, int):
-        fail(ShapeError, f"diag: expected a vector or a matrix, got {v.type}", "td.linalg.diagonal takes batches")
+        fail(
+            ShapeError,
+            f"diag: expected a vector or a matrix, got {v.type}",
+            "td.linalg.diagonal takes batches",
+        )
     rows, columns = max(-k, 0), max(k, 0)
     if v.ndim == 1:
         places = np.arange(v.shape[0])
@@ -85,7 +96,11 @@ def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) ->
     if isinstance(indices_or_sections, SupportsIndex):
         count = index(indices_or_sections)
         if count < 1 or size % count:
-            fail(ShapeError, f"split: axis {at} of {x.type} has no {count} equal parts", "give the places instead")
+            fail(
+                ShapeError,
+                f"split: axis {at} of {x.type} has no {count} equal parts",
+                "give the places instead",
+            )
         places = [i * (size // count) for i in range(1, count)]
     else:
         places = [index(i) for i in indices_or_sections]
@@ -94,7 +109,8 @@ def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) ->
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
-    """The integral of y along an axis by the trapezoidal rule; `x`: where its values are, else `dx` apart.
+    """The integral of y along an axis by the trapezoidal rule; `x`: where its values are, else `dx`
+    apart.
 
     >>> import tetrad as td
     >>> td.trapezoid(td.asarray([1.0, 2.0, 3.0]), dx=0.5)
@@ -109,7 +125,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Array:
-    """Values at x of the line through the points (xp, fp), xp ascending; beyond its ends the outer ones, or as given.
+    """Values at x of the line through the points (xp, fp), xp ascending; beyond its ends the outer
+    ones, or as given.
 
     >>> import tetrad as td
     >>> td.interp(td.asarray([0.5, 9.0]), td.asarray([0.0, 1.0]), td.asarray([10.0, 20.0]))
@@ -117,7 +134,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Arr
     """
     x, xp, fp = _float(x), _float(xp), _float(fp)
     if xp.ndim != 1 or xp.shape != fp.shape or xp.shape[0] == 0:
-        fail(ShapeError, f"interp: xp and fp are vectors of equal size, not empty, got {xp.type} and {fp.type}")
+        fail(
+            ShapeError,
+            f"interp: xp and fp are vectors of equal size, not empty, got {xp.type} and {fp.type}",
+        )
     above = _apply("minimum", searchsorted(xp, x, side="right"), xp.shape[0] - 1)
     below = _apply("maximum", above - 1, 0)
     x0, x1, f0, f1 = (take_axis(a, i, 0) for a in (xp, fp) for i in (below, above))
@@ -129,7 +149,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Arr
 
 
 def quantile(x: Any, q: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The numbers below which a share q of the elements along axes lies, between elements on a line; NaN propagates.
+    """The numbers below which a share q of the elements along axes lies, between elements on a
+    line; NaN propagates.
 
     >>> import tetrad as td
     >>> td.quantile(td.asarray([1.0, 2.0, 4.0]), td.asarray([0.5, 0.75]))
@@ -141,7 +162,10 @@ def quantile(x: Any, q: Any, /, axis: Axis = None, *, keepdims: bool = False) ->
     kept = [i for i in range(x.ndim) if i not in axes]
     count = product(x.shape[i] for i in axes)
     if not isinstance(count, int) or count == 0:
-        fail(ShapeError, f"quantile: needs elements, and to know how many, along axes {axes} of {x.type}")
+        fail(
+            ShapeError,
+            f"quantile: needs elements, and to know how many, along axes {axes} of {x.type}",
+        )
     line = sort(reshaped(permuted(x, [*kept, *axes]), (*(x.shape[i] for i in kept), count)))
     between = _between(line, reshaped(q, (product(q.shape),)), count)
     found = reshaped(moveaxis(between, -1, 0), (*q.shape, *between.shape[:-1]))
@@ -150,11 +174,14 @@ def quantile(x: Any, q: Any, /, axis: Axis = None, *, keepdims: bool = False) ->
 
 
 def _between(line: Array, q: Array, count: int) -> Array:
-    """Elements of the last axis, which is in order, at shares of its length; a NaN is the last of a line."""
+    """Elements of the last axis, which is in order, at shares of its length; a NaN is the last of a
+    line."""
     position = _apply("minimum", _apply("maximum", q, 0), 1) * (count - 1)
     below = _apply("floor", position)
     at = convert(below, i32)
-    low, high = (take_axis(line, i, line.ndim - 1) for i in (at, _apply("minimum", at + 1, count - 1)))
+    low, high = (
+        take_axis(line, i, line.ndim - 1) for i in (at, _apply("minimum", at + 1, count - 1))
+    )
     last = line[..., -1:]
     return _apply("where", _apply("isnan", last), last, low + (position - below) * (high - low))
 

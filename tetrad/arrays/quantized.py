@@ -1,7 +1,9 @@
-"""Quantised arrays for users: `td.quant.quantize`, `td.quant.from_bytes`, and what such an array can do.
+"""Quantised arrays for users: `td.quant.quantize`, `td.quant.from_bytes`, and what such an array
+can do.
 
-Receives numbers or the bytes of a GGUF tensor, returns an `Array` of a quantised type. It is kept the way kernels read
-it, sixteen rows interleaved; `to_bytes` gives the bytes of the file format again, bit for bit.
+Receives numbers or the bytes of a GGUF tensor, returns an `Array` of a quantised type. It is kept
+the way kernels read it, sixteen rows interleaved; `to_bytes` gives the bytes of the file format
+again, bit for bit.
 """
 
 from __future__ import annotations
@@ -35,14 +37,25 @@ def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     (q8_0x16, Array([0. , 0.5, 1. ], float32))
     """
     rows, columns = matrix_shape(name, tuple(shape))
-    raw = np.frombuffer(buffer, np.uint8) if not isinstance(buffer, np.ndarray) else buffer.reshape(-1).view(np.uint8)
+    raw = (
+        np.frombuffer(buffer, np.uint8)
+        if not isinstance(buffer, np.ndarray)
+        else buffer.reshape(-1).view(np.uint8)
+    )
     packed = format_named(name).packed_shape((rows, columns))
     if raw.size != packed[0] * packed[1]:
-        message = f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} bytes, got {raw.size}"
+        message = (
+            f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} "
+            "bytes, "
+            "got "
+            f"{raw.size}"
+        )
         fail(ShapeError, message, "is the shape [rows, columns], slowest first?")
     if name in FLOATS:
         return Array.from_numpy(lasting(raw).view(named(name).np).reshape(rows, columns))
-    return Array.from_bytes(LANES[name].interleave(raw.reshape(packed)), ArrayType(DTYPES[name], (rows, columns)))
+    return Array.from_bytes(
+        LANES[name].interleave(raw.reshape(packed)), ArrayType(DTYPES[name], (rows, columns))
+    )
 
 
 @guarded
@@ -66,7 +79,8 @@ def dequantize(w: Array) -> Array:
 
 
 def to_bytes(w: Array) -> bytes:
-    """The bytes of a quantised array as its file format holds them; of any other array, its elements."""
+    """The bytes of a quantised array as its file format holds them; of any other array, its
+    elements."""
     if not w.dtype.is_quantized:
         return np.ascontiguousarray(w.view).tobytes()
     if w.dtype.rows == 1:
@@ -77,5 +91,9 @@ def to_bytes(w: Array) -> bytes:
 def matrix_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
     format_named(name)  # an unknown name is an error that lists the known ones
     if len(shape) != 2 or not all(isinstance(n, int) and n > 0 for n in shape):
-        fail(ShapeError, f"{name}: expected a matrix, got shape {list(shape)}", "reshape it to [rows, columns]")
+        fail(
+            ShapeError,
+            f"{name}: expected a matrix, got shape {list(shape)}",
+            "reshape it to [rows, columns]",
+        )
     return shape

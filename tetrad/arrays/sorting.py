@@ -1,7 +1,8 @@
-"""Tracing, sorting: elements in order, where they stand, the greatest few, where one would belong, the different ones.
+"""Tracing, sorting: elements in order, where they stand, the greatest few, where one would belong,
+the different ones.
 
-Receives an array and an axis, returns arrays: the ops sort the last axis, so others are moved there and back. What has
-a size that only values tell (`unique_values` and its kin) works outside jit.
+Receives an array and an axis, returns arrays: the ops sort the last axis, so others are moved there
+and back. What has a size that only values tell (`unique_values` and its kin) works outside jit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, axis_of, common, convert, elementwise, kind_of, run, scalar
+from tetrad.tracing.operands import (
+    as_array,
+    axis_of,
+    common,
+    convert,
+    elementwise,
+    kind_of,
+    run,
+    scalar,
+)
 
 FEW = 16  # elements that `isin` looks through one by one
 
@@ -54,8 +64,11 @@ def _last(name: str, x: Any, axis: int) -> tuple[Array, int]:
     return moveaxis(given, at, -1), at
 
 
-def topk(x: Any, k: int, /, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
-    """The k greatest elements along an axis (or least), in order, and their indices; the first of equals comes first.
+def topk(
+    x: Any, k: int, /, axis: int = -1, *, largest: bool = True, sorted: bool = True
+) -> tuple[Array, Array]:
+    """The k greatest elements along an axis (or least), in order, and their indices; the first of
+    equals comes first.
 
     >>> import tetrad as td
     >>> td.topk(td.asarray([1.0, 7.0, 3.0]), 2)
@@ -74,7 +87,8 @@ def top_k(operand: Any, k: int, /, axis: int = -1) -> tuple[Array, Array]:
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
-    """Where each element of x2 would belong in x1, which is in order: before its equals, or behind them (right).
+    """Where each element of x2 would belong in x1, which is in order: before its equals, or behind
+    them (right).
 
     >>> import tetrad as td
     >>> td.searchsorted(td.asarray([1, 3, 5]), td.asarray([3, 4]))
@@ -111,11 +125,12 @@ def _comes_before(x: Array, y: Array) -> Array:
     return less
 
 
-# -- sets -------------------------------------------------------------------------------------------------------------
+# -- sets ------------------------------------------------------------------------------------------
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
-    """Whether each element of x1 equals one of x2 (with `invert`: none of them). NaN equals nothing.
+    """Whether each element of x1 equals one of x2 (with `invert`: none of them). NaN equals
+    nothing.
 
     >>> import tetrad as td
     >>> td.isin(td.asarray([1, 2, 3, 4]), td.asarray([4, 2]))
@@ -124,7 +139,8 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     wanted, known = common((x1, x2))
     known = reshape(known, (-1,))
     size = known.shape[0]
-    few = not isinstance(size, int) or size <= FEW or known.dtype.is_complex  # complex numbers have no order
+    # complex numbers have no order
+    few = not isinstance(size, int) or size <= FEW or known.dtype.is_complex
     found = _equal_to_any(wanted, known) if few else _among(wanted, known)
     return ~found if invert else found
 
@@ -159,7 +175,8 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(x: Any, /) -> UniqueAll:
-    """The different elements in order, where each comes first, which one each element is, and how often each comes.
+    """The different elements in order, where each comes first, which one each element is, and how
+    often each comes.
 
     Every NaN differs from every other. Outside jit only.
     """
@@ -167,7 +184,9 @@ def unique_all(x: Any, /) -> UniqueAll:
     if isinstance(given, TracedArray):
         message = "unique: how many elements differ is only known when the program runs"
         fail(TraceError, message, "sort them with td.sort, or call it outside jit")
-    found = np.unique(given.view, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    found = np.unique(
+        given.view, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
     values, indices, inverse, counts = (Array.from_numpy(np.asarray(a)) for a in found)
     return UniqueAll(values, indices, reshape(inverse, given.shape), counts)
 

@@ -1,7 +1,7 @@
 """Tracing, statistics: sums, means, extremes and searches along axes.
 
-Receives an array, axes and settings, returns an array: compositions of the reduce ops. Integers are summed in at least
-32 bits; means and variances of f16 and bf16 are computed in f32.
+Receives an array, axes and settings, returns an array: compositions of the reduce ops. Integers are
+summed in at least 32 bits; means and variances of f16 and bf16 are computed in f32.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _joined(op: str, result: Array, initial: Any) -> Array:
 
 
 def _count(x: Array, axis: Axis, where: Any, name: str) -> Array:
-    """How many elements along axes a mask leaves, one axis of size 1 for each; without a mask a number."""
+    """How many elements along axes a mask leaves, one axis of size 1 for each; without a mask a
+    number."""
     if where is None:
         return size_array(product(x.shape[i] for i in axes_of(name, axis, x.ndim)), x.dtype)
     ones = full(x.shape, 1, dtype=x.dtype)
@@ -83,14 +84,22 @@ def _kept(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 def _sum_dtype(dtype: DType) -> DType:
-    """Small integers are added up in the default integer, so that a sum of bytes does not wrap at 255."""
+    """Small integers are added up in the default integer, so that a sum of bytes does not wrap at
+    255."""
     if dtype.is_float or dtype.bits >= 32:
         return dtype
     return u32 if dtype.kind == "u" else i32
 
 
 def sum(
-    x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """The sum along axes; `where`: of these elements only, `initial` is added.
 
@@ -100,22 +109,36 @@ def sum(
     """
     x = borrowed(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
-    return _joined("add", _reduce("reduce_sum", _only(wide, where, 0, "sum"), axis, keepdims, "sum"), initial)
+    return _joined(
+        "add", _reduce("reduce_sum", _only(wide, where, 0, "sum"), axis, keepdims, "sum"), initial
+    )
 
 
 def prod(
-    x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """The product along axes; `where`: of these elements only, times `initial`."""
     x = borrowed(x)
     wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
-    return _joined("multiply", _reduce("reduce_prod", _only(wide, where, 1, "prod"), axis, keepdims, "prod"), initial)
+    return _joined(
+        "multiply",
+        _reduce("reduce_prod", _only(wide, where, 1, "prod"), axis, keepdims, "prod"),
+        initial,
+    )
 
 
 def max(
     x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
-    """The largest element along axes, or `initial`; NaN propagates. `where`: of these elements only.
+    """The largest element along axes, or `initial`; NaN propagates. `where`: of these elements
+    only.
 
     >>> import tetrad as td
     >>> td.max(td.asarray([3.0, 5.0, 4.0]))
@@ -127,13 +150,18 @@ def max(
 def min(
     x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
-    """The smallest element along axes, or `initial`; NaN propagates. `where`: of these elements only."""
+    """The smallest element along axes, or `initial`; NaN propagates. `where`: of these elements
+    only."""
     return _extreme("min", borrowed(x), axis, keepdims, initial, where)
 
 
 def _extreme(name: str, x: Array, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Array:
     if where is not None and initial is None:
-        fail(TraceError, f"{name}: where may leave no element", "initial= says what the result is then")
+        fail(
+            TraceError,
+            f"{name}: where may leave no element",
+            "initial= says what the result is then",
+        )
     if initial is not None and product(x.shape[i] for i in axes_of(name, axis, x.ndim)) == 0:
         return expand(convert(initial, x.dtype), sum(x, axis=axis, keepdims=keepdims).shape)
     found = _reduce(f"reduce_{name}", _only(x, where, initial, name), axis, keepdims, name)
@@ -142,12 +170,16 @@ def _extreme(name: str, x: Array, axis: Axis, keepdims: bool, initial: Any, wher
 
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether some element along axes is not zero."""
-    return _reduce("reduce_any", _only(convert(borrowed(x), bool_), where, False, "any"), axis, keepdims, "any")
+    return _reduce(
+        "reduce_any", _only(convert(borrowed(x), bool_), where, False, "any"), axis, keepdims, "any"
+    )
 
 
 def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether every element along axes is not zero."""
-    return _reduce("reduce_all", _only(convert(borrowed(x), bool_), where, True, "all"), axis, keepdims, "all")
+    return _reduce(
+        "reduce_all", _only(convert(borrowed(x), bool_), where, True, "all"), axis, keepdims, "all"
+    )
 
 
 def _wide(x: Any) -> tuple[Array, DType]:
@@ -170,15 +202,25 @@ def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = N
 
 def _mean(x: Array, axis: Axis, keepdims: bool, name: str, where: Any) -> Array:
     if x.dtype.is_complex:
-        return run("complex", *(_mean(run(part, x), axis, keepdims, name, where) for part in ("real", "imag")))
+        return run(
+            "complex",
+            *(_mean(run(part, x), axis, keepdims, name, where) for part in ("real", "imag")),
+        )
     total = _reduce("reduce_sum", _only(x, where, 0, name), axis, keepdims, name)
     return _apply("divide", total, _shaped(_count(x, axis, where, name), total))
 
 
 def var(
-    x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Any = None
+    x: Any,
+    /,
+    axis: Axis = None,
+    *,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    where: Any = None,
 ) -> Array:
-    """The variance along axes: the sum of squared distances from the mean over (count - correction); it is real.
+    """The variance along axes: the sum of squared distances from the mean over (count -
+    correction); it is real.
 
     >>> import tetrad as td
     >>> td.var(td.asarray([1.0, 2.0, 3.0]), correction=1)
@@ -190,16 +232,26 @@ def var(
 
 def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str, where: Any) -> Array:
     if x.dtype.is_complex:
-        parts = (_var(run(part, x), axis, correction, keepdims, name, where) for part in ("real", "imag"))
+        parts = (
+            _var(run(part, x), axis, correction, keepdims, name, where) for part in ("real", "imag")
+        )
         return _apply("add", *parts)
     apart = _apply("subtract", x, _mean(x, axis, True, name, where))
-    total = _reduce("reduce_sum", _apply("square", _only(apart, where, 0, name)), axis, keepdims, name)
+    total = _reduce(
+        "reduce_sum", _apply("square", _only(apart, where, 0, name)), axis, keepdims, name
+    )
     left = _apply("maximum", _apply("subtract", _count(x, axis, where, name), correction), 0)
     return _apply("divide", total, _shaped(left, total))
 
 
 def std(
-    x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Any = None
+    x: Any,
+    /,
+    axis: Axis = None,
+    *,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    where: Any = None,
 ) -> Array:
     """The standard deviation along axes: the square root of `var`."""
     wide, dtype = _wide(x)
@@ -215,7 +267,9 @@ def cumulative_sum(
     >>> td.cumulative_sum(td.asarray([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], int32)
     """
-    return _running("cumulative_sum", "cumsum", x, axis, dtype, 0 if include_initial else None, exclusive=False)
+    return _running(
+        "cumulative_sum", "cumsum", x, axis, dtype, 0 if include_initial else None, exclusive=False
+    )
 
 
 def cumulative_prod(
@@ -241,7 +295,9 @@ def _running(
     found = run(op, wide, axis=at, **settings)
     if initial is None:
         return found
-    first = full(tuple(1 if i == at else n for i, n in enumerate(x.shape)), initial, dtype=wide.dtype)
+    first = full(
+        tuple(1 if i == at else n for i, n in enumerate(x.shape)), initial, dtype=wide.dtype
+    )
     return concat([first, found], axis=at)
 
 
@@ -284,12 +340,17 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     x = borrowed(x)
     if isinstance(x, TracedArray):
         message = "nonzero: how many elements are not zero is only known when the program runs"
-        fail(TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero")
+        fail(
+            TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero"
+        )
     return tuple(Array.from_numpy(i.astype(np.int64)) for i in np.nonzero(x.view))
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
-    """Differences of neighbours along an axis, n times over; of what is put before and after as well.
+def diff(
+    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Array:
+    """Differences of neighbours along an axis, n times over; of what is put before and after as
+    well.
 
     >>> import tetrad as td
     >>> td.diff(td.asarray([1, 4, 9]))
@@ -300,14 +361,19 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     if not isinstance(n, int | np.integer) or n < 0:
         fail(ShapeError, f"diff: n is how often, an int of at least 0, got {n!r}")
     if n and not (prepend is None and append is None):
-        result = concat([_beside(part, result, at) for part in (prepend, result, append) if part is not None], axis=at)
+        result = concat(
+            [_beside(part, result, at) for part in (prepend, result, append) if part is not None],
+            axis=at,
+        )
     zero, step = (0,) * result.ndim, (1,) * result.ndim
     for _ in range(n):
         if result.shape[at] == 0:
             return result
         sizes = tuple(m - 1 if i == at else m for i, m in enumerate(result.shape))
         one = tuple(int(i == at) for i in range(result.ndim))
-        result = _apply("subtract", sliced(result, one, sizes, step), sliced(result, zero, sizes, step))
+        result = _apply(
+            "subtract", sliced(result, one, sizes, step), sliced(result, zero, sizes, step)
+        )
     return result
 
 

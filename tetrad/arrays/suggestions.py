@@ -1,6 +1,8 @@
-"""The public names: what NumPy and JAX call otherwise. Loaded when a name is asked for that is not here.
+"""The public names: what NumPy and JAX call otherwise. Loaded when a name is asked for that is not
+here.
 
-Receives a name, returns what to say of it: the name or the expression that stands for it, or one that is spelt alike.
+Receives a name, returns what to say of it: the name or the expression that stands for it, or one
+that is spelt alike.
 """
 
 from __future__ import annotations
@@ -11,54 +13,76 @@ from collections.abc import Sequence
 from tetrad.core import lazy
 
 NAMES = {
-    "ShapeDtypeStruct": "Spec", "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh",
-    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "around": "round",
-    "array": "asarray", "bitwise_not": "bitwise_invert", "broadcast_in_dim": "broadcast_to", "clamp": "clip",
-    "concatenate": "concat", "conjugate": "conj", "cumprod": "cumulative_prod", "cumsum": "cumulative_sum",
+    "ShapeDtypeStruct": "Spec", "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
+    "around": "round",
+    "array": "asarray", "bitwise_not": "bitwise_invert", "broadcast_in_dim": "broadcast_to",
+    "clamp": "clip",
+    "concatenate": "concat", "conjugate": "conj", "cumprod": "cumulative_prod",
+    "cumsum": "cumulative_sum",
     "div": "divide", "dot": "matmul", "eq": "equal", "fabs": "abs", "ge": "greater_equal",
-    "gt": "greater", "invert": "bitwise_invert", "is_finite": "isfinite", "jacobian": "jacrev", "le": "less_equal",
-    "left_shift": "bitwise_left_shift", "logistic": "nn.sigmoid", "lt": "less", "make_jaxpr": "trace",
-    "mod": "remainder", "mul": "multiply", "ne": "not_equal", "neg": "negative", "pmap": "vmap", "power": "pow",
+    "gt": "greater", "invert": "bitwise_invert", "is_finite": "isfinite", "jacobian": "jacrev",
+    "le": "less_equal",
+    "left_shift": "bitwise_left_shift", "logistic": "nn.sigmoid", "lt": "less",
+    "make_jaxpr": "trace",
+    "mod": "remainder", "mul": "multiply", "ne": "not_equal", "neg": "negative", "pmap": "vmap",
+    "power": "pow",
     "promote_types": "result_type", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod",
-    "reduce_sum": "sum", "rem": "remainder", "rev": "flip", "right_shift": "bitwise_right_shift", "rint": "round",
-    "select": "where", "select_n": "where", "sub": "subtract", "tree_map": "tree.map", "tree_util": "tree",
+    "reduce_sum": "sum", "rem": "remainder", "rev": "flip", "right_shift": "bitwise_right_shift",
+    "rint": "round",
+    "select": "where", "select_n": "where", "sub": "subtract", "tree_map": "tree.map",
+    "tree_util": "tree",
     "true_divide": "divide", "unique": "unique_values",
 }  # fmt: skip
 EXPRESSIONS = {
-    "PRNGKey": "td.random.key", "convert_element_type": "x.astype(dtype)", "copy": "td.asarray(x, copy=True)",
+    "PRNGKey": "td.random.key", "convert_element_type": "x.astype(dtype)",
+    "copy": "td.asarray(x, copy=True)",
     "cross": "td.linalg.cross", "custom_gradient": "td.custom_vjp", "device_put": "td.asarray(x)",
-    "diagonal": "td.linalg.diagonal", "dot_general": "td.einsum", "hstack": "td.concat(..., axis=1)",
-    "identity": "td.eye", "iota": "td.arange", "lax": "td itself: td.scan, td.cond, ...", "ndim": "x.ndim",
-    "numpy": "td itself: td.sum, td.einsum, ...", "outer": "td.linalg.outer", "ravel": "td.reshape(x, (-1,))",
+    "diagonal": "td.linalg.diagonal", "dot_general": "td.einsum",
+    "hstack": "td.concat(..., axis=1)",
+    "identity": "td.eye", "iota": "td.arange", "lax": "td itself: td.scan, td.cond, ...",
+    "ndim": "x.ndim",
+    "numpy": "td itself: td.sum, td.einsum, ...", "outer": "td.linalg.outer",
+    "ravel": "td.reshape(x, (-1,))",
     "shape": "x.shape", "size": "x.size", "swapaxes": "td.moveaxis, or x.mT for the last two",
-    "rand": "td.random.uniform(key, shape)", "randn": "td.random.normal(key, shape)", "tensor": "td.asarray",
+    "rand": "td.random.uniform(key, shape)", "randn": "td.random.normal(key, shape)",
+    "tensor": "td.asarray",
     "vstack": "td.concat(..., axis=0)",
 }  # fmt: skip
 METHODS = {
-    "block_until_ready": "not needed: a call returns when its results are there", "conjugate": "x.conj()",
+    "block_until_ready": "not needed: a call returns when its results are there",
+    "conjugate": "x.conj()",
     "copy": "td.asarray(x, copy=True)", "cpu": "np.asarray(x)", "detach": "td.stop_gradient(x)",
-    "diagonal": "td.linalg.diagonal(x)", "dim": "x.ndim", "dot": "x @ y", "fill": "td.full_like(x, value)",
+    "diagonal": "td.linalg.diagonal(x)", "dim": "x.ndim", "dot": "x @ y",
+    "fill": "td.full_like(x, value)",
     "flat": "x.flatten()", "norm": "td.linalg.vector_norm(x)", "numpy": "np.asarray(x)",
-    "permute": "td.permute_dims(x, axes)", "ravel": "x.flatten()", "swapaxes": "td.moveaxis, or x.mT for the last two",
+    "permute": "td.permute_dims(x, axes)", "ravel": "x.flatten()",
+    "swapaxes": "td.moveaxis, or x.mT for the last two",
     "t": "x.T", "tobytes": "np.asarray(x).tobytes()", "trace": "td.linalg.trace(x)",
     "unsqueeze": "td.expand_dims(x, axis)",
 }  # fmt: skip
 CHANGES = {  # of x.at[index]
-    "div": "divide", "increment": "add", "maximum": "max", "minimum": "min", "minus": "subtract", "plus": "add",
+    "div": "divide", "increment": "add", "maximum": "max", "minimum": "min", "minus": "subtract",
+    "plus": "add",
     "pow": "power", "replace": "set", "sub": "subtract", "times": "multiply", "update": "set",
 }  # fmt: skip
 SPACES = ("nn", "linalg", "random", "fft", "optim")
 INSIDE = {  # of a namespace: what its functions are called elsewhere
     "nn": {
-        "attention": "td.nn.dot_product_attention", "hard_swish": "td.nn.hard_silu", "standardize": "td.nn.layer_norm",
+        "attention": "td.nn.dot_product_attention", "hard_swish": "td.nn.hard_silu",
+        "standardize": "td.nn.layer_norm",
         "swish": "td.nn.silu", "tanh": "td.tanh",
     },
     "linalg": {
-        "dot": "td.matmul", "einsum": "td.einsum", "inner": "td.vecdot", "lstsq": "td.linalg.pinv(a) @ b",
-        "norm": "td.linalg.vector_norm, or td.linalg.matrix_norm", "solve_triangular": "td.linalg.triangular_solve",
+        "dot": "td.matmul", "einsum": "td.einsum", "inner": "td.vecdot",
+        "lstsq": "td.linalg.pinv(a) @ b",
+        "norm": "td.linalg.vector_norm, or td.linalg.matrix_norm",
+        "solve_triangular": "td.linalg.triangular_solve",
     },
     "random": {
-        "default_rng": "td.random.key", "integers": "td.random.randint", "rand": "td.random.uniform",
+        "default_rng": "td.random.key", "integers": "td.random.randint",
+        "rand": "td.random.uniform",
         "randn": "td.random.normal", "random": "td.random.uniform", "seed": "td.random.key",
         "shuffle": "td.random.permutation", "standard_normal": "td.random.normal",
     },
@@ -89,7 +113,11 @@ def absent(space: str, name: str) -> AttributeError:
     """The error for a name that a namespace has not."""
     known = space_names(space)
     here = INSIDE.get(space, {}).get(name)
-    near = [] if here or name.startswith("_") else difflib.get_close_matches(name.lower(), known, 1, 0.8)
+    near = (
+        []
+        if here or name.startswith("_")
+        else difflib.get_close_matches(name.lower(), known, 1, 0.8)
+    )
     told = f"; here it is {here}" if here else f"; there is td.{space}.{near[0]}" if near else ""
     return AttributeError(f"tetrad.{space} has no function {name!r}{told}")
 
@@ -107,5 +135,7 @@ def instead_of_method(name: str) -> str:
 def instead_of_change(name: str, known: Sequence[str]) -> str:
     """What `x.at[index]` has: all of it, the nearest to the name first."""
     meant = CHANGES.get(name, name)
-    near = sorted(known, key=lambda other: difflib.SequenceMatcher(None, meant, other).ratio(), reverse=True)
+    near = sorted(
+        known, key=lambda other: difflib.SequenceMatcher(None, meant, other).ratio(), reverse=True
+    )
     return f"; there are {', '.join(near)}"

@@ -1,7 +1,8 @@
 """Command line, answers: text to the terminal as it comes, and what it cost.
 
-Receives the stream of a model; prints its pieces to stdout at once and returns the whole. Timings have the fields of
-ollama's --verbose, and say how much of the memory bandwidth, measured here, was used.
+Receives the stream of a model; prints its pieces to stdout at once and returns the whole. Timings
+have the fields of ollama's --verbose, and say how much of the memory bandwidth, measured here, was
+used.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from tetrad.models.generation import Completion, Piece
 from tetrad.text.tokenizer import Tokenizer
 
 
-def shown(pieces: Iterator[Piece], engine: Engine, length: int, *, begins_line: bool = True) -> Iterator[Piece]:
-    """The same pieces, their text printed as it comes; until then, how much of a long prompt has been read.
+def shown(
+    pieces: Iterator[Piece], engine: Engine, length: int, *, begins_line: bool = True
+) -> Iterator[Piece]:
+    """The same pieces, their text printed as it comes; until then, how much of a long prompt has
+    been read.
 
-    Where the answer follows other text in its line, that is not said: it would be written over the text.
+    Where the answer follows other text in its line, that is not said: it would be written over the
+    text.
     """
-    with Waiting(lambda: f"reading the prompt: {read_so_far(engine)} of {length} tokens", begins_line) as waiting:
+    with Waiting(
+        lambda: f"reading the prompt: {read_so_far(engine)} of {length} tokens", begins_line
+    ) as waiting:
         for piece in pieces:
             waiting.end()
             write(piece.text)
@@ -43,10 +50,15 @@ def full_context(completion: Completion, limit: int, context: int) -> str | None
     """What is said of an answer that neither the model nor `limit` has ended."""
     if completion.finish_reason != "length" or len(completion.tokens) == limit:
         return None
-    return f"note: the context of {context} tokens is full, the answer ends: -c N holds more, --context-shift goes on"
+    return (
+        f"note: the context of {context} tokens is full, the answer ends: -c N holds more, "
+        "--context-shift goes on"
+    )
 
 
-def timing_lines(completion: Completion, load_seconds: float, total_seconds: float) -> Iterator[str]:
+def timing_lines(
+    completion: Completion, load_seconds: float, total_seconds: float
+) -> Iterator[str]:
     """As `ollama run --verbose` prints them, and the seed that replays the answer."""
     t = completion.timings
     yield f"total duration:       {duration(total_seconds)}"
@@ -82,12 +94,21 @@ def bandwidth_line(found: Description, completion: Completion, kind: str) -> str
     roofs = measure_roofs()
     roof = roofs.bandwidth_for(int(needed))
     measured = f"{roof:.1f} GB/s that {roofs.threads} threads read here"
-    return f"memory:               {needed / 1e6:.1f} MB a token, {used:.1f} GB/s: {used / roof:.0%} of the {measured}"
+    return (
+        f"memory:               {needed / 1e6:.1f} MB a token, {used:.1f} GB/s: "
+        f"{used / roof:.0%} "
+        f"of the {measured}"
+    )
 
 
 def bytes_per_token(found: Description) -> float:
-    """Weights that one token reads: all but an embedding that is only looked up, of experts those that are used."""
+    """Weights that one token reads: all but an embedding that is only looked up, of experts those
+    that are used."""
     share = found.number("expert_used_count") / max(1, found.number("expert_count"))
     looked_up = "token_embd.weight" if "output.weight" in found.tensors else ""
-    weights = (t.nbytes * (share if "_exps." in t.name else 1) for t in found.tensors.values() if t.name != looked_up)
+    weights = (
+        t.nbytes * (share if "_exps." in t.name else 1)
+        for t in found.tensors.values()
+        if t.name != looked_up
+    )
     return sum(weights)

@@ -1,6 +1,8 @@
-"""Command line: `tetrad bench`, how fast a model reads (pp) and writes (tg), in the table of llama-bench.
+"""Command line: `tetrad bench`, how fast a model reads (pp) and writes (tg), in the table of
+llama-bench.
 
-Tokens are drawn at random beforehand: no tokeniser, no sampling and no text are part of what is timed.
+Tokens are drawn at random beforehand: no tokeniser, no sampling and no text are part of what is
+timed.
 """
 
 from __future__ import annotations
@@ -20,14 +22,7 @@ import click
 import numpy as np
 
 from tetrad.cli.console import say
-from tetrad.cli.options import (
-    CACHES,
-    ModelCommand,
-    model_options,
-    model_path,
-    option,
-    set_threads,
-)
+from tetrad.cli.options import CACHES, ModelCommand, model_options, model_path, option, set_threads
 from tetrad.cli.unused import CPU, MAPPED, TILED, gpu_option, place_options, unused
 from tetrad.core.errors import ContextError
 from tetrad.core.limits import available_threads
@@ -53,7 +48,8 @@ TABLE = "llama_bench"  # in SQL, as llama-bench calls it
 
 @record(eq=False)
 class Test:
-    """So many tokens read at once, or written one by one, after `depth` tokens that are not timed."""
+    """So many tokens read at once, or written one by one, after `depth` tokens that are not
+    timed."""
 
     prompt: int
     written: int
@@ -87,7 +83,9 @@ def numbers(value: str) -> list[int]:
     try:
         return [n for part in value.split(",") for n in spread(part)]
     except ValueError:
-        raise click.BadParameter(f"{value!r}: expected numbers such as 512, 1,2,4 or 128-512*2") from None
+        raise click.BadParameter(
+            f"{value!r}: expected numbers such as 512, 1,2,4 or 128-512*2"
+        ) from None
 
 
 def spread(part: str) -> Iterator[int]:
@@ -115,14 +113,54 @@ def pair(value: str) -> tuple[int, int]:
 @click.command(cls=ModelCommand)
 @click.argument("model", required=False)
 @model_options
-@option("-p", "--n-prompt", "prompts", type=numbers, metavar="LIST", default="512", help="Tokens to read; 0: none.")
-@option("-n", "--n-gen", "written", type=numbers, metavar="LIST", default="128", help="Tokens to write; 0: none.")
-@click.option("-pg", "pairs", type=pair, metavar="PAIR", multiple=True, help="Both, timed together: 512,128.")
-@option("-d", "--n-depth", "depths", type=numbers, metavar="LIST", default="0", help="Tokens that are there before.")
+@option(
+    "-p",
+    "--n-prompt",
+    "prompts",
+    type=numbers,
+    metavar="LIST",
+    default="512",
+    help="Tokens to read; 0: none.",
+)
+@option(
+    "-n",
+    "--n-gen",
+    "written",
+    type=numbers,
+    metavar="LIST",
+    default="128",
+    help="Tokens to write; 0: none.",
+)
+@click.option(
+    "-pg", "pairs", type=pair, metavar="PAIR", multiple=True, help="Both, timed together: 512,128."
+)
+@option(
+    "-d",
+    "--n-depth",
+    "depths",
+    type=numbers,
+    metavar="LIST",
+    default="0",
+    help="Tokens that are there before.",
+)
 @option("-r", "--repetitions", type=click.IntRange(1), default=5, help="Times each test is run.")
-@option("-t", "--threads", type=numbers, metavar="LIST", default="0", help="Threads; 0: what affinity and quota allow.")
+@option(
+    "-t",
+    "--threads",
+    type=numbers,
+    metavar="LIST",
+    default="0",
+    help="Threads; 0: what affinity and quota allow.",
+)
 @option("-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept.")
-@option("-ctv", "--cache-type-v", "kind_v", type=CACHES, default="f16", help="How values are kept; as keys.")
+@option(
+    "-ctv",
+    "--cache-type-v",
+    "kind_v",
+    type=CACHES,
+    default="f16",
+    help="How values are kept; as keys.",
+)
 @option("-o", "--output", type=click.Choice(OUTPUTS), default="md", help="How it is printed.")
 @gpu_option
 @unused("-fa", "--flash-attn", "flash", why=TILED)
@@ -135,10 +173,14 @@ def pair(value: str) -> tuple[int, int]:
 @unused("--no-warmup", is_flag=True, why="a first run that compiles is never counted")
 @unused("--delay", why="there is no pause between tests")
 @place_options
-def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v: str, **given: Any) -> None:
+def bench(
+    model: str | None, output: str, repetitions: int, kind_k: str, kind_v: str, **given: Any
+) -> None:
     """Measure MODEL: tokens a second when reading a prompt (pp) and when writing (tg)."""
     if kind_k != kind_v:
-        raise click.UsageError(f"-ctk {kind_k} and -ctv {kind_v} differ: keys and values are kept alike, give both")
+        raise click.UsageError(
+            f"-ctk {kind_k} and -ctv {kind_v} differ: keys and values are kept alike, give both"
+        )
     names = ("threads", "prompts", "written", "depths", "pairs")
     threads, prompts, written, depths, pairs = (given.pop(name) for name in names)
     path = model_path(model, given)
@@ -153,7 +195,9 @@ def bench(model: str | None, output: str, repetitions: int, kind_k: str, kind_v:
     PRINTERS[output](run, results)
 
 
-def plan(prompts: list[int], written: list[int], pairs: list[tuple[int, int]], depths: list[int]) -> Iterator[Test]:
+def plan(
+    prompts: list[int], written: list[int], pairs: list[tuple[int, int]], depths: list[int]
+) -> Iterator[Test]:
     for depth in depths:
         yield from (Test(n, 0, depth) for n in prompts if n)
         yield from (Test(0, n, depth) for n in written if n)
@@ -161,11 +205,14 @@ def plan(prompts: list[int], written: list[int], pairs: list[tuple[int, int]], d
 
 
 def check_context(tests: list[Test], context: int) -> None:
-    """Before anything is loaded: a test that cannot be run is no surprise after minutes of others."""
+    """Before anything is loaded: a test that cannot be run is no surprise after minutes of
+    others."""
     for test in tests:
         if (tokens := test.depth + test.tokens) > context > 0:
             hint = "smaller -p, -n, -pg or -d"
-            raise ContextError(f"{test.name} is too long for the model", tokens=tokens, context=context, hint=hint)
+            raise ContextError(
+                f"{test.name} is too long for the model", tokens=tokens, context=context, hint=hint
+            )
 
 
 class Bench:
@@ -173,7 +220,9 @@ class Bench:
 
     def __init__(self, path: Path, kind: str, context: int) -> None:
         self.path, self.kind, self.found = path, kind, describe(str(path))
-        self.engine = Engine(load_parts(path, context=context).programs, slots=1, context=context, kv=kind)
+        self.engine = Engine(
+            load_parts(path, context=context).programs, slots=1, context=context, kv=kind
+        )
         self.random = np.random.default_rng(SEED)
 
     def measure(self, test: Test, threads: int, repetitions: int) -> Result:
@@ -181,7 +230,9 @@ class Bench:
         set_threads(threads)
         started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.once(Test(test.prompt, min(test.written, 1)))
-        return Result(test, available_threads(), [self.once(test) for _ in range(repetitions)], started)
+        return Result(
+            test, available_threads(), [self.once(test) for _ in range(repetitions)], started
+        )
 
     def once(self, test: Test) -> int:
         """Nanoseconds of one run, from an empty cache."""
@@ -205,7 +256,7 @@ class Bench:
         return self.random.integers(0, self.engine.programs.config.vocab, count, dtype=np.int32)
 
 
-# -- printing ---------------------------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
 def model_type(found: Description) -> str:
@@ -244,8 +295,16 @@ def print_md(run: Bench, results: Iterator[Result]) -> None:
 
 def line(cells: dict[str, Any], columns: dict[str, int]) -> str:
     """One line of the table; without cells, the heads."""
-    texts = ((name if cells[name] is None else cells[name], width) for name, width in columns.items())
-    return "| " + " | ".join(f"{text:<{-width}}" if width < 0 else f"{text:>{width}}" for text, width in texts) + " |"
+    texts = (
+        (name if cells[name] is None else cells[name], width) for name, width in columns.items()
+    )
+    return (
+        "| "
+        + " | ".join(
+            f"{text:<{-width}}" if width < 0 else f"{text:>{width}}" for text, width in texts
+        )
+        + " |"
+    )
 
 
 def average(values: list[float]) -> tuple[float, float]:
@@ -255,7 +314,10 @@ def average(values: list[float]) -> tuple[float, float]:
 
 def fields(run: Bench, result: Result) -> dict[str, Any]:
     """The fields of llama-bench that have a meaning here."""
-    (avg_ns, stddev_ns), (avg_ts, stddev_ts) = average([float(n) for n in result.samples_ns]), average(result.rates)
+    (avg_ns, stddev_ns), (avg_ts, stddev_ts) = (
+        average([float(n) for n in result.samples_ns]),
+        average(result.rates),
+    )
     return {
         "build": f"tetrad {__version__}",
         "cpu_info": cpu_name(),
@@ -283,7 +345,10 @@ def cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return os.uname().machine
-    return next((text.partition(":")[2].strip() for text in lines if text.startswith("model name")), os.uname().machine)
+    return next(
+        (text.partition(":")[2].strip() for text in lines if text.startswith("model name")),
+        os.uname().machine,
+    )
 
 
 def print_csv(run: Bench, results: Iterator[Result]) -> None:
@@ -314,7 +379,8 @@ def print_jsonl(run: Bench, results: Iterator[Result]) -> None:
 
 
 def print_sql(run: Bench, results: Iterator[Result]) -> None:
-    """Statements for SQLite, with every value in quotes; the types of the columns turn them into numbers."""
+    """Statements for SQLite, with every value in quotes; the types of the columns turn them into
+    numbers."""
     for number, result in enumerate(results):
         row = fields(run, result)
         if number == 0:

@@ -40,7 +40,9 @@ def clear() -> None:
 
 
 def cache_place() -> str:
-    return flag("TETRAD_CACHE_DIR") or str(default_directory() or "none: there is no home directory")
+    return flag("TETRAD_CACHE_DIR") or str(
+        default_directory() or "none: there is no home directory"
+    )
 
 
 COMMANDS = {"cache": cache}

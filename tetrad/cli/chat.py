@@ -1,7 +1,8 @@
 """Command line: `tetrad chat`, several turns with one model.
 
-Lines come from prompt_toolkit where there is a terminal on both sides (history, several lines between triple quotes),
-else from stdin: nothing is drawn into a pipe. Ctrl-C stops the answer and not the program; Ctrl-D ends it.
+Lines come from prompt_toolkit where there is a terminal on both sides (history, several lines
+between triple quotes), else from stdin: nothing is drawn into a pipe. Ctrl-C stops the answer and
+not the program; Ctrl-D ends it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
         if given.pop(name):
             note(f"note: --{name.replace('_', '-')} has no effect in a chat")
     given.pop("warmup")  # timings of a chat do not count loading
-    system, verbose, single_turn = (given.pop(name) for name in ("system", "verbose", "single_turn"))
+    system, verbose, single_turn = (
+        given.pop(name) for name in ("system", "verbose", "single_turn")
+    )
     overrides, variables = overriding(given)
     settings = load_settings(given)
     model = load(path, overrides=overrides, **settings)
@@ -93,7 +96,8 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
 
 
 def respond(conversation: Conversation, line: str) -> None:
-    """One line of the user: a command, or a message that is answered. What goes wrong is said, and the chat goes on."""
+    """One line of the user: a command, or a message that is answered. What goes wrong is said, and
+    the chat goes on."""
     try:
         text = as_text(line, "the message")
         if text.split()[0] == "/retry":
@@ -129,7 +133,9 @@ def reply(conversation: Conversation, text: str) -> None:
     say("\n", flush=True)
     conversation.keep("".join(parts))
     limit = conversation.settings["max_tokens"]
-    if completion is not None and (full := full_context(completion, limit, conversation.model.context)):
+    if completion is not None and (
+        full := full_context(completion, limit, conversation.model.context)
+    ):
         note(full)
     if conversation.is_verbose and completion is not None:
         lines = timing_lines(completion, 0.0, time.perf_counter() - start)
@@ -137,11 +143,13 @@ def reply(conversation: Conversation, text: str) -> None:
 
 
 def terminal_is_gone() -> bool:
-    """Whoever talked to us has closed the terminal, and ignored is what would have ended us (nohup): an answer without
-    an end would go on for ever. Of a pipe nothing is asked: to be at its end is what pipes are for."""
+    """Whoever talked to us has closed the terminal, and ignored is what would have ended us
+    (nohup): an answer without an end would go on for ever. Of a pipe nothing is asked: to be at its
+    end is what pipes are for."""
     try:
         number = sys.stdin.fileno()
-        is_device = stat.S_ISCHR(os.fstat(number).st_mode)  # a terminal that is gone no longer says that it is one
+        # a terminal that is gone no longer says that it is one
+        is_device = stat.S_ISCHR(os.fstat(number).st_mode)
     except OSError:
         return False
     asked = select.poll()
@@ -149,17 +157,22 @@ def terminal_is_gone() -> bool:
     return is_device and bool(asked.poll(0))  # of a hang-up and of errors it tells unasked
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 Reader = Callable[[str], str]  # shows a prompt, returns a line; EOFError at the end
 
 
 def said(read: Reader) -> Iterator[str]:
-    """Messages: lines that are not empty, and what stands between triple quotes. Ctrl-C drops what was begun."""
+    """Messages: lines that are not empty, and what stands between triple quotes. Ctrl-C drops what
+    was begun."""
     while True:
         try:
             line = read(READY)
-            text = block(line.lstrip()[len(QUOTES) :], read) if line.lstrip().startswith(QUOTES) else line
+            text = (
+                block(line.lstrip()[len(QUOTES) :], read)
+                if line.lstrip().startswith(QUOTES)
+                else line
+            )
         except KeyboardInterrupt:
             note("/bye or Ctrl-D ends the chat")
             continue
@@ -201,7 +214,8 @@ def plain_reader(show: Callable[[str], None]) -> Reader:
 
 
 def terminal_reader() -> Reader:
-    """prompt_toolkit with a history that only its owner can read; without the package, what Python has."""
+    """prompt_toolkit with a history that only its owner can read; without the package, what Python
+    has."""
     try:
         toolkit = extra("prompt_toolkit", "editing lines")
     except TetradError:

@@ -1,8 +1,9 @@
 """Command line, the console: the one place where commands print.
 
-Answers and tables go to stdout; progress, timings and notes go to stderr, so that output can be piped. Whatever is
-printed passes `tetrad.core.visible`: no file, repository or model steers the terminal. Only the text of a model goes
-into a pipe as it is: whoever reads it there wants its bytes.
+Answers and tables go to stdout; progress, timings and notes go to stderr, so that output can be
+piped. Whatever is printed passes `tetrad.core.visible`: no file, repository or model steers the
+terminal. Only the text of a model goes into a pipe as it is: whoever reads it there wants its
+bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +44,8 @@ def say(text: object = "", *, end: str = "\n", flush: bool = False) -> None:
 
 
 def write(text: str, *, end: str = "") -> None:
-    """Text of a model or a prompt, to stdout at once: shown on a terminal, its own bytes in a pipe."""
+    """Text of a model or a prompt, to stdout at once: shown on a terminal, its own bytes in a
+    pipe."""
     sys.stdout.write((visible(text) if sys.stdout.isatty() else text) + end)
     sys.stdout.flush()
 
@@ -55,7 +64,13 @@ Cells = Iterable[tuple[str, str]]  # text and its style
 
 def say_sheet(title: str, rows: Iterable[Cells]) -> None:
     """A table with a title, wrapped to the window."""
-    table = Table(title=styled(title, "bold"), title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table = Table(
+        title=styled(title, "bold"),
+        title_justify="left",
+        show_header=False,
+        box=None,
+        padding=(0, 2),
+    )
     for row in rows:
         table.add_row(*(styled(*cell) for cell in row))
     console.print(table, "")
@@ -70,7 +85,8 @@ def styled(text: str, style: str) -> Text:
 
 
 class Columns:
-    """A table without lines, as `ls` prints one. Nothing is cut: what is piped does not depend on the window."""
+    """A table without lines, as `ls` prints one. Nothing is cut: what is piped does not depend on
+    the window."""
 
     def __init__(self, *heads: str, right: tuple[str, ...] = ()) -> None:
         self.heads, self.right, self.rows = heads, right, list[tuple[str, ...]]()
@@ -120,10 +136,16 @@ def ask(question: str) -> bool:
 
 
 class Waiting:
-    """A line on stderr, if that is a terminal, while something takes longer than a moment; gone when it has come."""
+    """A line on stderr, if that is a terminal, while something takes longer than a moment; gone
+    when it has come."""
 
     def __init__(self, text: Callable[[], str], is_wanted: bool = True) -> None:
-        self.text, self.come, self.is_shown, self.is_wanted = text, threading.Event(), False, is_wanted
+        self.text, self.come, self.is_shown, self.is_wanted = (
+            text,
+            threading.Event(),
+            False,
+            is_wanted,
+        )
         self.thread: threading.Thread | None = None
 
     def __enter__(self) -> Waiting:

@@ -1,6 +1,7 @@
 """Command line, conversations: the messages of a chat and the commands that begin with a slash.
 
-Receives lines, returns what to print; knows nothing of terminals. A conversation can be saved as JSON and loaded again.
+Receives lines, returns what to print; knows nothing of terminals. A conversation can be saved as
+JSON and loaded again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ NUMBERS: dict[str, Callable[[str], Any]] = {
     for name, rule in RULES.items()
     if isinstance(rule, Count | Number | Positive) and name not in ("logprobs", "keep")
 }
-NAMES = {"temp": "temperature", "num_predict": "max_tokens", "n": "max_tokens"}  # as people also call them
+# as people also call them
+NAMES = {"temp": "temperature", "num_predict": "max_tokens", "n": "max_tokens"}
 
 
 class Ended(Exception):
@@ -49,7 +51,11 @@ class Conversation:
     """What was said, and how the next answer is drawn."""
 
     def __init__(
-        self, model: Model, settings: dict[str, Any], system: str | None = None, verbose: bool = False
+        self,
+        model: Model,
+        settings: dict[str, Any],
+        system: str | None = None,
+        verbose: bool = False,
     ) -> None:
         self.model, self.settings, self.system, self.is_verbose = model, settings, system, verbose
         self.turns: list[dict[str, str]] = []
@@ -78,19 +84,22 @@ class Conversation:
         return stream
 
     def with_room(self, tokens: list[int], variables: dict[str, Any]) -> list[int]:
-        """The tokens; where the context is full, without the oldest turns: a quarter is left for the answer."""
+        """The tokens; where the context is full, without the oldest turns: a quarter is left for
+        the answer."""
         context, turns = self.model.context, self.turns
         if len(tokens) < context:
             return tokens
         while len(tokens) > context * 3 // 4 and (fewer := without_oldest(turns)):
             turns = fewer
             tokens = self.model.chat_tokens([*self.told, *turns], **variables)
-        if len(tokens) <= context:  # else the last message alone is too long: nothing is forgotten for it
+        # else the last message alone is too long: nothing is forgotten for it
+        if len(tokens) <= context:
             self.turns = turns
         return tokens
 
     def kept(self, tokens: list[int], variables: dict[str, Any]) -> int:
-        """Tokens that a long answer may not push out of the context: what the system says, or more if asked for."""
+        """Tokens that a long answer may not push out of the context: what the system says, or more
+        if asked for."""
         least: int = self.settings.get("keep", 0)
         if least < 0 or not self.system:
             return least
@@ -105,7 +114,7 @@ class Conversation:
         else:
             self.turns.pop()
 
-    # -- commands -----------------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def command(self, line: str) -> str:
         """Does what `/word ...` says and returns what to print."""
@@ -122,12 +131,15 @@ class Conversation:
         if word in ("/bye", "/exit", "/quit"):
             raise Ended
         if word not in actions:
-            raise CommandError(f"there is no command {word}", hint=f"commands: {', '.join(actions)}, /retry, /bye")
+            raise CommandError(
+                f"there is no command {word}", hint=f"commands: {', '.join(actions)}, /retry, /bye"
+            )
         return actions[word](rest.strip())
 
     def set(self, rest: str) -> str:
         """`/set NAME VALUE`: changes a setting of this chat, and says what holds now."""
-        name, _, value = rest.removeprefix("parameter ").lstrip().partition(" ")  # ollama says /set parameter NAME
+        # ollama says /set parameter NAME
+        name, _, value = rest.removeprefix("parameter ").lstrip().partition(" ")
         name, value = NAMES.get(name, name), value.strip()
         if name in ("verbose", "quiet"):
             self.is_verbose = name == "verbose"
@@ -139,9 +151,13 @@ class Conversation:
             return self.set_format(value if name == "format" else "")
         if name == "stop":
             self.settings["stop"] = (value.strip('"'),) if value.strip('"') else ()
-            return f"answers end before {value}" if self.settings["stop"] else "no text ends answers"
+            return (
+                f"answers end before {value}" if self.settings["stop"] else "no text ends answers"
+            )
         if name not in NUMBERS:
-            known = ", ".join([*NUMBERS, "stop", "format", "noformat", "system", "verbose", "quiet"])
+            known = ", ".join(
+                [*NUMBERS, "stop", "format", "noformat", "system", "verbose", "quiet"]
+            )
             raise CommandError(f"/set: there is no setting {name!r}", hint=f"settings: {known}")
         try:
             number = NUMBERS[name](value)
@@ -169,21 +185,32 @@ class Conversation:
             "": self.show_settings,
             "parameters": self.show_settings,
             "system": lambda: self.system or "there is no system message",
-            "messages": lambda: "\n".join(f"{m['role']}: {m['content']}" for m in self.messages) or "nothing was said",
-            "template": lambda: str(self.model.metadata.get("tokenizer.chat_template", "ChatML: the model has none")),
+            "messages": lambda: (
+                "\n".join(f"{m['role']}: {m['content']}" for m in self.messages)
+                or "nothing was said"
+            ),
+            "template": lambda: str(
+                self.model.metadata.get("tokenizer.chat_template", "ChatML: the model has none")
+            ),
             "info": self.show_info,
         }
         if rest not in topics:
-            raise CommandError(f"/show: there is no {rest!r}", hint=f"/show {' | '.join(filter(None, topics))}")
+            raise CommandError(
+                f"/show: there is no {rest!r}", hint=f"/show {' | '.join(filter(None, topics))}"
+            )
         return topics[rest]()
 
     def show_settings(self) -> str:
-        return "\n".join(f"{name:18} {value}" for name, value in self.settings.items() if name in NUMBERS)
+        return "\n".join(
+            f"{name:18} {value}" for name, value in self.settings.items() if name in NUMBERS
+        )
 
     def show_info(self) -> str:
         c = self.model.config
         return (
-            f"{self.model.name}\n{c.arch}, {c.layers} layers of width {c.width}, context {c.context}\n{self.model.path}"
+            f"{self.model.name}\n"
+            f"{c.arch}, {c.layers} layers of width {c.width}, context {c.context}\n"
+            f"{self.model.path}"
         )
 
     def clear(self, rest: str) -> str:
@@ -221,7 +248,8 @@ class Conversation:
 
 
 def without_oldest(turns: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Without the first question and its answer; what a system said stays. Empty: there is only one question."""
+    """Without the first question and its answer; what a system said stays. Empty: there is only one
+    question."""
     asked = [i for i, turn in enumerate(turns) if turn["role"] == "user"]
     if len(asked) < 2:
         return []
@@ -246,4 +274,6 @@ def checked_turns(held: Any, path: Path) -> list[dict[str, str]]:
 
 
 def is_message(turn: Any) -> bool:
-    return isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in ("role", "content"))
+    return isinstance(turn, dict) and all(
+        isinstance(turn.get(key), str) for key in ("role", "content")
+    )

@@ -1,7 +1,7 @@
 """Command line, doctor: what tetrad finds on this machine, and whether it works here.
 
-Receives the machine and the environment; yields sections of findings. Nothing is repaired and nothing is hidden: a
-finding is information, good, or bad, and a bad one says what to do.
+Receives the machine and the environment; yields sections of findings. Nothing is repaired and
+nothing is hidden: a finding is information, good, or bad, and a bad one says what to do.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from tetrad.explain.bisect import bisect
 from tetrad.explain.report import bytes_text
 from tetrad.tracing.array import Array
 
-EXTRA = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")  # lm of pyproject.toml
+# lm of pyproject.toml
+EXTRA = ("tokenizers", "jinja2", "huggingface_hub", "prompt_toolkit", "llguidance")
 PROBE = cache_key("doctor", "probe")
 
-# y[i] = a[i mod 64] + c[i mod 16]: the loop that LLVM's vectorisers got wrong when they were measured.
+# y[i] = a[i mod 64] + c[i mod 16]: the loop that LLVM's vectorisers got wrong when they were
+# measured.
 CANARY = """
 target triple = "{triple}"
 define void @canary(ptr %a, ptr %c, ptr %y) {{
@@ -75,26 +77,41 @@ def examine() -> Iterator[tuple[str, list[Finding]]]:
     """Sections in order, each looked at when asked for."""
     yield "machine", list(machine())
     yield "versions", list(versions())
-    yield "flags", [Finding(name, flag(name) or "-", note=spec.help) for name, spec in FLAGS.items()]
+    yield (
+        "flags",
+        [Finding(name, flag(name) or "-", note=spec.help) for name, spec in FLAGS.items()],
+    )
     yield "compile cache", list(cache_findings())
     yield "self-test", [self_test(), canary()]
 
 
 def machine() -> Iterator[Finding]:
     found = host_features()
-    yield Finding("processor", f"{processor()} ({llvm.get_host_cpu_name()}), {platform.system()} {platform.machine()}")
+    yield Finding(
+        "processor",
+        f"{processor()} ({llvm.get_host_cpu_name()}), {platform.system()} {platform.machine()}",
+    )
     shown = ", ".join(name for name in host_isa().shown if found.get(name))
     yield Finding("features", shown or "none beyond the baseline")
     target = current_target()
     lacking = missing_features(target)
-    shape = f"{target.name}: {target.vector_bits}-bit vectors, dot4 by {target.dot4}, code for {target.cpu}"
+    shape = (
+        f"{target.name}: {target.vector_bits}-bit vectors, dot4 by {target.dot4}, code for "
+        f"{target.cpu}"
+    )
     if lacking:
-        yield Finding("target", f"{shape}; this processor lacks {', '.join(lacking)}: set TETRAD_TARGET=host", "bad")
+        yield Finding(
+            "target",
+            f"{shape}; this processor lacks {', '.join(lacking)}: set TETRAD_TARGET=host",
+            "bad",
+        )
     else:
         yield Finding("target", shape, "good")
     yield Finding("targets", ", ".join(["host", *LEVELS]))
     quota = quota_threads("/")
-    limits = f"cores {os.cpu_count()}, affinity {affinity()}, cgroup quota {quota if quota else 'none'}"
+    limits = (
+        f"cores {os.cpu_count()}, affinity {affinity()}, cgroup quota {quota if quota else 'none'}"
+    )
     yield Finding("threads", f"{available_threads()} ({limits})")
 
 
@@ -104,13 +121,18 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def versions() -> Iterator[Finding]:
     yield Finding("tetrad", __version__)
     yield Finding("Python", platform.python_version())
-    yield Finding("llvmlite", f"{llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}")
+    yield Finding(
+        "llvmlite", f"{llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+    )
     yield Finding("numpy", f"{np.__version__}, ml_dtypes {ml_dtypes.__version__}")
     lacking = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     missing = f"without {', '.join(lacking)}: for language models pip install {MODELS}"
@@ -130,7 +152,9 @@ def cache_findings() -> Iterator[Finding]:
     stats = held.stats()
     yield Finding("entries", f"{stats.entries}, {bytes_text(stats.bytes)}")
     if stats.trouble or back is None:
-        yield Finding("health", stats.trouble or "an entry that was written cannot be read back", "bad")
+        yield Finding(
+            "health", stats.trouble or "an entry that was written cannot be read back", "bad"
+        )
     else:
         yield Finding("health", "private, an entry was written and read back", "good")
 
@@ -157,13 +181,26 @@ def sample(x: Array, w: Array) -> Array:
 
 
 def canary() -> Finding:
-    """The loop that LLVM's vectorisers miscompile, through our own pipeline, which leaves them out."""
+    """The loop that LLVM's vectorisers miscompile, through our own pipeline, which leaves them
+    out."""
     target = host_target()
     library = load_object(compile_object(CANARY.format(triple=target.triple), target), ("canary",))
-    a, c, y = np.arange(64, dtype=np.float32), 1000 * np.arange(16, dtype=np.float32), np.zeros(64, np.float32)
+    a, c, y = (
+        np.arange(64, dtype=np.float32),
+        1000 * np.arange(16, dtype=np.float32),
+        np.zeros(64, np.float32),
+    )
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(library.address["canary"])
     function(a.ctypes.data, c.ctypes.data, y.ctypes.data)
     wrong = int((y != a + np.tile(c, 4)).sum())
     if wrong:
-        return Finding("LLVM canary", f"{wrong} of 64 values wrong: LLVM miscompiles, do not trust results", "bad")
-    return Finding("LLVM canary", "a loop that LLVM's vectorisers are known to miscompile comes out right", "good")
+        return Finding(
+            "LLVM canary",
+            f"{wrong} of 64 values wrong: LLVM miscompiles, do not trust results",
+            "bad",
+        )
+    return Finding(
+        "LLVM canary",
+        "a loop that LLVM's vectorisers are known to miscompile comes out right",
+        "good",
+    )

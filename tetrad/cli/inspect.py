@@ -1,6 +1,7 @@
 """Command line: `tetrad inspect`, what is in a model file: keys, tensors, the memory it needs.
 
-Only the header is read; with --html the model is loaded, and one step of decoding is run with every kernel timed.
+Only the header is read; with --html the model is loaded, and one step of decoding is run with every
+kernel timed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,32 @@ BEFORE = 255  # tokens in the cache when the step is measured
 @click.command(cls=Command)
 @click.argument("model", required=False)
 @model_options
-@option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's.")
-@option("--json", "as_json", is_flag=True, help="As JSON; arrays of more than a few elements by their length.")
-@option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write a page as well.")
-def inspect(model: str | None, context: int, as_json: bool, page: Path | None, **given: Any) -> None:
-    """The keys and tensors of MODEL and the memory it needs; with --html also the kernels of one step."""
+@option(
+    "-c",
+    "--ctx-size",
+    "context",
+    type=click.IntRange(0),
+    default=0,
+    help="Tokens of context; 0: the model's.",
+)
+@option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="As JSON; arrays of more than a few elements by their length.",
+)
+@option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Write a page as well.",
+)
+def inspect(
+    model: str | None, context: int, as_json: bool, page: Path | None, **given: Any
+) -> None:
+    """The keys and tensors of MODEL and the memory it needs; with --html also the kernels of one
+    step."""
     path = model_path(model, given)
     if page is not None and not page.parent.is_dir():  # said before the work, not after it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(page))
@@ -56,9 +78,18 @@ def inspect(model: str | None, context: int, as_json: bool, page: Path | None, *
 def everything(found: Description, typed: dict[str, gguf.Typed], context: int) -> dict[str, Any]:
     return {
         **facts(found, context),
-        "keys": {key: {"type": value.type, "value": plain_value(value.value)} for key, value in typed.items()},
+        "keys": {
+            key: {"type": value.type, "value": plain_value(value.value)}
+            for key, value in typed.items()
+        },
         "tensors": [
-            {"name": t.name, "shape": list(t.shape), "format": t.format, "bytes": t.nbytes, "offset": t.offset}
+            {
+                "name": t.name,
+                "shape": list(t.shape),
+                "format": t.format,
+                "bytes": t.nbytes,
+                "offset": t.offset,
+            }
             for t in found.tensors.values()
         ],
     }
@@ -86,7 +117,9 @@ def print_all(found: Description, typed: dict[str, gguf.Typed], context: int) ->
         keys.add(printable(key), value.type, shown(value.value))
     tensors = Columns("TENSOR", "FORMAT", "SHAPE", "SIZE", "OFFSET", right=("SIZE", "OFFSET"))
     for t in found.tensors.values():
-        tensors.add(printable(t.name), t.format, " x ".join(map(str, t.shape)), gib(t.nbytes), str(t.offset))
+        tensors.add(
+            printable(t.name), t.format, " x ".join(map(str, t.shape)), gib(t.nbytes), str(t.offset)
+        )
     for table in (keys, tensors, kind_table(found)):
         say(table)
         say()
@@ -101,7 +134,9 @@ def shown(value: Any) -> str:
         # Cut first: what cannot be printed takes four characters for each.
         text = ascii(value[: LONG + 1]) if isinstance(value, str | bytes) else str(value)
         return text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
-    first = ", ".join(ascii(plain_value(v.value if isinstance(v, gguf.Typed) else v)) for v in value[:FEW])
+    first = ", ".join(
+        ascii(plain_value(v.value if isinstance(v, gguf.Typed) else v)) for v in value[:FEW]
+    )
     whole = f"[{first}]" if len(value) <= FEW else f"{len(value)}: [{first}, ...]"
     return whole if len(whole) <= LONG else f"{whole[: LONG - 4]} ..."
 
@@ -110,7 +145,9 @@ def decode_step(path: Path) -> Explanation:
     """The story of one token after a few others, with every kernel timed."""
     parts = load_parts(path, context=BEFORE + 1)
     state = parts.programs.state(1, BEFORE + 1)
-    token, slot, position, rows = (Array.from_numpy(np.array([n], np.int32)) for n in (0, 0, BEFORE, 0))
+    token, slot, position, rows = (
+        Array.from_numpy(np.array([n], np.int32)) for n in (0, 0, BEFORE, 0)
+    )
     return explain(parts.programs.single)(token, slot, position, rows, *state)
 
 

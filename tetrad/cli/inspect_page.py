@@ -1,6 +1,8 @@
-"""Command line, the page of a model: one HTML file with its tensors, its memory and the kernels of one decoding step.
+"""Command line, the page of a model: one HTML file with its tensors, its memory and the kernels of
+one decoding step.
 
-Receives a description and the story of a step; writes the page. Nothing in it is loaded from elsewhere.
+Receives a description and the story of a step; writes the page. Nothing in it is loaded from
+elsewhere.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Launches:
 
 def write_model_page(found: Description, step: Explanation, context: int, path: Path) -> None:
     body = [
-        f"<h1>{escape(found.title or Path(found.path).name)}</h1><p class=sub>{escape(Path(found.path).name)}</p>",
+        f"<h1>{escape(found.title or Path(found.path).name)}</h1><p "
+        f"class=sub>{escape(Path(found.path).name)}</p>",
         cards(found, step, context),
         memory_section(found, context),
         kernel_section(step),
@@ -46,7 +49,10 @@ def write_model_page(found: Description, step: Explanation, context: int, path: 
     ]
     head = f"<meta charset=utf-8><title>tetrad: {escape(found.title)}</title><style>{STYLE}</style>"
     tail = f"<div id=tip></div><script>{SCRIPT}</script>"
-    page = f"<!doctype html><html lang=en><head>{head}</head><body><main>{''.join(body)}</main>{tail}</body></html>\n"
+    page = (
+        "<!doctype html><html "
+        f"lang=en><head>{head}</head><body><main>{''.join(body)}</main>{tail}</body></html>\n"
+    )
     path.write_text(page, encoding="utf-8")
 
 
@@ -54,12 +60,24 @@ def cards(found: Description, step: Explanation, context: int) -> str:
     moved = sum(kernel.nbytes for kernel in step.kernels)
     reached = moved / max(step.wall_ns, 1)
     shown = [
-        (found.architecture, f"{found.number('block_count')} layers, width {found.number('embedding_length')}"),
+        (
+            found.architecture,
+            f"{found.number('block_count')} layers, width {found.number('embedding_length')}",
+        ),
         (count_text(found.parameters), f"parameters, {found.quant}"),
-        (gib(found.weight_bytes), f"weights; {gib(found.cache_bytes(context))} of keys and values at {context} tokens"),
+        (
+            gib(found.weight_bytes),
+            f"weights; {gib(found.cache_bytes(context))} of keys and values at {context} tokens",
+        ),
         (f"{1e9 / max(step.wall_ns, 1):.1f}", "tokens a second: one decoding step, no sampling"),
-        (time_text(step.wall_ns), f"a step of {len(step.kernels)} launches, {step.threads} threads"),
-        (f"{reached:.1f} GB/s", f"{reached / step.all.memory:.0%} of the {step.all.memory:.1f} that memory gives here"),
+        (
+            time_text(step.wall_ns),
+            f"a step of {len(step.kernels)} launches, {step.threads} threads",
+        ),
+        (
+            f"{reached:.1f} GB/s",
+            f"{reached / step.all.memory:.0%} of the {step.all.memory:.1f} that memory gives here",
+        ),
     ]
     made = (f"<div class=fact><b>{escape(a)}</b><span>{escape(b)}</span></div>" for a, b in shown)
     return f"<div class=facts>{''.join(made)}</div>"
@@ -73,7 +91,10 @@ def strip(parts: Sequence[tuple[str, int]]) -> str:
     """Shares of a whole, side by side."""
     total = sum(size for _, size in parts) or 1
     bars = (
-        f'<i style="{hue(i)};width:{100 * size / total:.3f}%" data-tip="{escape(name)}: {gib(size)}"></i>'
+        (
+            f'<i style="{hue(i)};width:{100 * size / total:.3f}%" data-tip="{escape(name)}: '
+            f'{gib(size)}"></i>'
+        )
         for i, (name, size) in enumerate(parts)
     )
     keys = (
@@ -95,7 +116,8 @@ def rows_of(kernels: Iterable[Kernel]) -> list[Launches]:
     for kernel in kernels:
         found.setdefault(kernel.name, []).append(kernel)
     made = [
-        Launches(name, str(of[0].launch.program), len(of), sum(k.ns for k in of), sum(k.nbytes for k in of),
+        Launches(name, str(of[0].launch.program), len(of), sum(k.ns for k in of),
+        sum(k.nbytes for k in of),
                  sum(max(k.memory_ns, k.arithmetic_ns) for k in of))
         for name, of in found.items()
     ]  # fmt: skip
@@ -104,13 +126,20 @@ def rows_of(kernels: Iterable[Kernel]) -> list[Launches]:
 
 def kernel_section(step: Explanation) -> str:
     heads = "<th>kernel</th><th></th>" + "".join(
-        f"<th class=num>{head}</th>" for head in ("launches", "bytes", "time", "of the step", "GB/s", "of the roof")
+        f"<th class=num>{head}</th>"
+        for head in ("launches", "bytes", "time", "of the step", "GB/s", "of the roof")
     )
     rows = rows_of(step.kernels)
     longest, whole = max((row.ns for row in rows), default=1), max(1, sum(row.ns for row in rows))
     lines = "".join(kernel_line(i, row, longest, whole) for i, row in enumerate(rows))
-    hint = "all launches of one kernel together; bar: time, its dark part the least the roofs allow; click for the text"
-    return section("one decoding step", hint, f"<div class=scroll><table><tr>{heads}</tr>{lines}</table></div>")
+    hint = (
+        "all launches of one kernel together; bar: time, its dark part the least the roofs "
+        "allow; "
+        "click for the text"
+    )
+    return section(
+        "one decoding step", hint, f"<div class=scroll><table><tr>{heads}</tr>{lines}</table></div>"
+    )
 
 
 def kernel_line(number: int, row: Launches, longest: int, whole: int) -> str:
@@ -119,7 +148,8 @@ def kernel_line(number: int, row: Launches, longest: int, whole: int) -> str:
     bar += f'<i class=least style="width:{100 * least / longest:.2f}%"></i></div>'
     ns = max(row.ns, 1)
     numbers = (
-        str(row.count), bytes_text(row.nbytes), time_text(row.ns), f"{row.ns / whole:.1%}", f"{row.nbytes / ns:.1f}",
+        str(row.count), bytes_text(row.nbytes), time_text(row.ns), f"{row.ns / whole:.1%}",
+        f"{row.nbytes / ns:.1f}",
         f"{least / ns:.0%}",
     )  # fmt: skip
     cells = "".join(f"<td class=num>{escape(n)}</td>" for n in numbers)
@@ -130,15 +160,21 @@ def kernel_line(number: int, row: Launches, longest: int, whole: int) -> str:
 
 
 def tensor_section(found: Description) -> str:
-    heads = "<th>tensor</th><th></th><th>format</th><th>shape</th><th class=num>bytes</th><th class=num>offset</th>"
+    heads = (
+        "<th>tensor</th><th></th><th>format</th><th>shape</th><th class=num>bytes</th><th "
+        "class=num>offset</th>"
+    )
     largest = max((t.nbytes for t in found.tensors.values()), default=1)
     hues = {kind.format: hue(i) for i, kind in enumerate(found.kinds)}
     rows = "".join(
         f'<tr style="{hues[t.format]}"><td class=name><span class=chip></span>{escape(t.name)}</td>'
-        f'<td><div class=bar><i class=least style="width:{100 * t.nbytes / largest:.2f}%"></i></div></td>'
+        "<td><div class=bar><i class=least "
+        f'style="width:{100 * t.nbytes / largest:.2f}%"></i></div></td>'
         f"<td>{escape(t.format)}</td><td>{' &times; '.join(map(str, t.shape))}</td>"
         f"<td class=num>{bytes_text(t.nbytes)}</td><td class=num>{t.offset}</td></tr>"
         for t in found.tensors.values()
     )
     hint = f"{len(found.tensors)} of them, as they lie in the file"
-    return section("tensors", hint, f"<div class=scroll><table><tr>{heads}</tr>{rows}</table></div>")
+    return section(
+        "tensors", hint, f"<div class=scroll><table><tr>{heads}</tr>{rows}</table></div>"
+    )

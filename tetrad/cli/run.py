@@ -1,8 +1,9 @@
 """Command line: `tetrad run`, one prompt and its answer.
 
-The prompt is PROMPT, -p, -f or what is piped in; with none of them and a terminal, it is a chat. The answer goes to
-stdout while it is written. A model with a chat template is asked through it, unless -no-cnv completes plain text.
-With -p or -f stdin is left alone, as llama.cpp leaves it; words without an option may be followed by what is piped in.
+The prompt is PROMPT, -p, -f or what is piped in; with none of them and a terminal, it is a chat.
+The answer goes to stdout while it is written. A model with a chat template is asked through it,
+unless -no-cnv completes plain text. With -p or -f stdin is left alone, as llama.cpp leaves it;
+words without an option may be followed by what is piped in.
 """
 
 from __future__ import annotations
@@ -50,16 +51,20 @@ prompt_options = together(
     option("-f", "-bf", "--file", "--binary-file", "source", type=READABLE, default=None,
            help="A file with the prompt; - is stdin."),
     system_options,
-    option("-cnv/-no-cnv", "--conversation/--no-conversation", "--cnv/--no-cnv", "conversation", default=None,
-           show_default=False, help="Use the chat template, or complete plain text; default: as the model has one."),
+    option("-cnv/-no-cnv", "--conversation/--no-conversation", "--cnv/--no-cnv", "conversation",
+    default=None,
+           show_default=False,
+           help="Use the chat template, or complete plain text; default: as the model has one."),
     option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end."),
-    option("-v", "--verbose", is_flag=True, help="Timings, the seed, the share of the memory bandwidth, to stderr."),
+    option("-v", "--verbose", is_flag=True,
+    help="Timings, the seed, the share of the memory bandwidth, to stderr."),
     text_options,
 )  # fmt: skip
 
 
 class RunCommand(ModelCommand):
-    """Remembers how many words stood before -p: the prompt is read in the order in which it was written."""
+    """Remembers how many words stood before -p: the prompt is read in the order in which it was
+    written."""
 
     def separated(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = super().separated(ctx, args)
@@ -67,8 +72,11 @@ class RunCommand(ModelCommand):
         return words
 
 
-def words_before(names: tuple[str, ...], words: list[str], known: Mapping[str, click.Option | None]) -> int | None:
-    """How many words that belong to no option stand before the last of `names`; None: it is not there."""
+def words_before(
+    names: tuple[str, ...], words: list[str], known: Mapping[str, click.Option | None]
+) -> int | None:
+    """How many words that belong to no option stand before the last of `names`; None: it is not
+    there."""
     count, found, left = 0, None, iter(words)
     for word in left:
         if word == "--":
@@ -90,13 +98,16 @@ def words_before(names: tuple[str, ...], words: list[str], known: Mapping[str, c
 @load_options
 @sampling_options
 def run(words: tuple[str, ...], **given: Any) -> None:
-    """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it, unless -p or -f is given.
+    """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it, unless -p or -f
+    is given.
 
-    MODEL is a .gguf file, a name of `tetrad list`, org/repo[:QUANT] or a URL; the small SmolLM2 if none is named. A
-    single word with spaces in it is the prompt.
+    MODEL is a .gguf file, a name of `tetrad list`, org/repo[:QUANT] or a URL; the small SmolLM2 if
+    none is named. A single word with spaces in it is the prompt.
     """
     asked, source, escape = given.pop("prompt"), given.pop("source"), escaping(given)
-    first = int(bool(words) and not names_model(given) and not (len(words) == 1 and is_prompt(words[0])))
+    first = int(
+        bool(words) and not names_model(given) and not (len(words) == 1 and is_prompt(words[0]))
+    )
     said = in_order(words[first:], asked, click.get_current_context().meta[BEFORE], first)
     text = " ".join(map(escape, said)) if said else None
     prompt = prompt_of(text, source, reads_pipe=asked is None and source is None)
@@ -112,8 +123,11 @@ def is_prompt(word: str) -> bool:
     return len(word.split()) > 1 and not os.path.exists(os.path.expanduser(word))
 
 
-def in_order(words: tuple[str, ...], asked: str | None, before: int | None, skipped: int) -> list[str]:
-    """The words of a prompt as they were written: `asked` by -p, which stood behind `before` words, or by a variable.
+def in_order(
+    words: tuple[str, ...], asked: str | None, before: int | None, skipped: int
+) -> list[str]:
+    """The words of a prompt as they were written: `asked` by -p, which stood behind `before` words,
+    or by a variable.
 
     >>> in_order(("World",), "Hello", 0, 0), in_order(("Hello", "World"), "my", 2, 1), in_order((), None, None, 0)
     (['Hello', 'World'], ['Hello', 'my', 'World'], [])
@@ -141,7 +155,9 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     path = model_path(model, given)
     is_verbose, system, wants = given.pop("verbose"), given.pop("system"), given.pop("conversation")
     given.pop("single_turn")  # one answer is all there is
-    echoes, shows_tokens, warms_up = (given.pop(name) for name in ("display_prompt", "verbose_prompt", "warmup"))
+    echoes, shows_tokens, warms_up = (
+        given.pop(name) for name in ("display_prompt", "verbose_prompt", "warmup")
+    )
     overrides, variables = overriding(given)
     settings, how = load_settings(given), sampling_settings(given)
     before = time.perf_counter()
@@ -165,7 +181,9 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
     completion = last.completion
     if completion is None or not completion.text.endswith("\n"):
         say()
-    if completion is not None and (full := full_context(completion, how["max_tokens"], loaded.context)):
+    if completion is not None and (
+        full := full_context(completion, how["max_tokens"], loaded.context)
+    ):
         note(full)
     if is_verbose and completion is not None:
         lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
@@ -174,7 +192,8 @@ def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
 
 
 def warm_up(model: Model) -> None:
-    """Compiles what an answer needs, so that it counts as loading: a prompt of several tokens, and tokens after it."""
+    """Compiles what an answer needs, so that it counts as loading: a prompt of several tokens, and
+    tokens after it."""
     model.generate([0, 0], max_tokens=2, ignore_eos=True)
 
 

@@ -1,4 +1,5 @@
-"""Command line: `tetrad tokenize`, a text as the model sees it. Only the metadata of the model are read."""
+"""Command line: `tetrad tokenize`, a text as the model sees it. Only the metadata of the model are
+read."""
 
 from __future__ import annotations
 
@@ -28,11 +29,17 @@ from tetrad.text.tokenizer import tokenizer_from_gguf
 @click.argument("text", required=False)
 @model_options
 @option("-p", "--prompt", default=None, help="The text.")
-@option("-f", "--file", "source", type=READABLE, default=None, help="A file with the text; - is stdin.")
+@option(
+    "-f", "--file", "source", type=READABLE, default=None, help="A file with the text; - is stdin."
+)
 @click.option("--stdin", "piped", is_flag=True, help="The text is stdin.")
 @option("--ids", is_flag=True, help="Only the ids, as a Python list.")
-@click.option("--no-bos", is_flag=True, help="Without the tokens that the model wants around a text.")
-@click.option("--no-parse-special", is_flag=True, help="Text that looks like a control token stays text.")
+@click.option(
+    "--no-bos", is_flag=True, help="Without the tokens that the model wants around a text."
+)
+@click.option(
+    "--no-parse-special", is_flag=True, help="Text that looks like a control token stays text."
+)
 @click.option("--show-count", is_flag=True, help="Also the number of tokens.")
 def tokenize(
     model: str | None,

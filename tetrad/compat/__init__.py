@@ -1,1 +1,2 @@
-"""The names of other packages, over our own models: programs written for them run after changing one import."""
+"""The names of other packages, over our own models: programs written for them run after changing
+one import."""

@@ -1,7 +1,8 @@
-"""Compat, arguments: which arguments of llama-cpp-python are understood, which change nothing, which are refused.
+"""Compat, arguments: which arguments of llama-cpp-python are understood, which change nothing,
+which are refused.
 
-Receives what a program passed, returns it as this package takes it. Nothing is ignored in silence: what changes nothing
-here is a warning, what cannot be done an error.
+Receives what a program passed, returns it as this package takes it. Nothing is ignored in silence:
+what changes nothing here is a warning, what cannot be done an error.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ ROPE = {  # argument: key of the architecture, and the value that stands for wha
     "yarn_orig_ctx": ("rope.scaling.original_context_length", 0),
 }
 
-# -- arguments of methods ---------------------------------------------------------------------------------------------
+# -- arguments of methods --------------------------------------------------------------------------
 
-# Arguments of methods in their order, with their defaults: those of the settings, where llama-cpp-python has the same.
-# They come after the prompt, the messages or the tokens.
+# Arguments of methods in their order, with their defaults: those of the settings, where
+# llama-cpp-python has the same. They come after the prompt, the messages or the tokens.
 Method = Callable[[Callable[..., Any]], Callable[..., Any]]
 OLD = {"tfs_z": 1.0}  # of single values, which llama.cpp has given up
 MIROSTAT = {"mirostat_mode": DEFAULTS["mirostat"]}
@@ -45,32 +46,42 @@ def defaults(*names: str) -> dict[str, Any]:
 
 
 COMPLETION = {
-    "suffix": None, "max_tokens": 16, **defaults("temperature", "top_p", "min_p", "typical_p"), "logprobs": None,
-    "echo": False, **defaults("stop", *LENT, "repeat_penalty", "top_k", "stream", "seed"), **OLD, **MIROSTAT,
+    "suffix": None, "max_tokens": 16, **defaults("temperature", "top_p", "min_p", "typical_p"),
+    "logprobs": None,
+    "echo": False, **defaults("stop", *LENT, "repeat_penalty", "top_k", "stream", "seed"), **OLD,
+    **MIROSTAT,
     **defaults("mirostat_tau", "mirostat_eta"), "model": None,
     **defaults("stopping_criteria", "logits_processor", "grammar", "logit_bias"),
 }  # fmt: skip
 CHAT = {
-    "functions": None, "function_call": None, "tools": None, "tool_choice": None, "temperature": 0.2,
-    **defaults("top_p", "top_k", "min_p", "typical_p", "stream", "stop", "seed"), "response_format": None,
-    "max_tokens": None, **defaults("presence_penalty", "frequency_penalty", "repeat_penalty"), **OLD, **MIROSTAT,
+    "functions": None, "function_call": None, "tools": None, "tool_choice": None,
+    "temperature": 0.2,
+    **defaults("top_p", "top_k", "min_p", "typical_p", "stream", "stop", "seed"),
+    "response_format": None,
+    "max_tokens": None, **defaults("presence_penalty", "frequency_penalty", "repeat_penalty"),
+    **OLD, **MIROSTAT,
     **defaults("mirostat_tau", "mirostat_eta"), "model": None,
     **defaults("logits_processor", "grammar", "logit_bias"), "logprobs": None, "top_logprobs": None,
 }  # fmt: skip
 SAMPLE = {
-    **defaults("top_k", "top_p", "min_p", "typical_p"), **TEMP, **defaults("repeat_penalty", *LENT), **OLD, **MIROSTAT,
-    **defaults("mirostat_eta", "mirostat_tau"), "penalize_nl": True, **defaults("logits_processor", "grammar"),
+    **defaults("top_k", "top_p", "min_p", "typical_p"), **TEMP, **defaults("repeat_penalty", *LENT),
+    **OLD, **MIROSTAT,
+    **defaults("mirostat_eta", "mirostat_tau"), "penalize_nl": True, **defaults("logits_processor",
+    "grammar"),
     "idx": None,
 }  # fmt: skip
 TOKENS = {
-    **defaults("top_k", "top_p", "min_p", "typical_p"), **TEMP, **defaults("repeat_penalty"), "reset": True,
-    **defaults(*LENT), **OLD, **MIROSTAT, **defaults("mirostat_tau", "mirostat_eta"), "penalize_nl": True,
+    **defaults("top_k", "top_p", "min_p", "typical_p"), **TEMP, **defaults("repeat_penalty"),
+    "reset": True,
+    **defaults(*LENT), **OLD, **MIROSTAT, **defaults("mirostat_tau", "mirostat_eta"),
+    "penalize_nl": True,
     **defaults("logits_processor", "stopping_criteria", "grammar"),
 }  # fmt: skip
 RENAMED = {"mirostat_mode": "mirostat", "temp": "temperature"}
 # Settings whose values are the same there and here.
 ALIKE = frozenset({
-    "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", *LENT, "mirostat", "mirostat_tau",
+    "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", *LENT, "mirostat",
+    "mirostat_tau",
     "mirostat_eta",
 })  # fmt: skip
 
@@ -81,17 +92,25 @@ def settings_alike(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name in ALIKE}
 
 
-def takes(table: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]], subjects: int = 1) -> Method:
-    """A method that takes these arguments, by position or name, and gets all of them in one mapping. Those it has not
-    are refused, unless `neutral` has the value."""
+def takes(
+    table: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]], subjects: int = 1
+) -> Method:
+    """A method that takes these arguments, by position or name, and gets all of them in one
+    mapping. Those it has not are refused, unless `neutral` has the value."""
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         def call(self: Any, *values: Any, **named: Any) -> Any:
-            others = {name: named.pop(name) for name in [*named] if name not in signature.parameters}
+            others = {
+                name: named.pop(name) for name in [*named] if name not in signature.parameters
+            }
             bound = signature.bind(self, *values, **named)
             chosen = {**table, **{n: v for n, v in bound.arguments.items() if n in table}}
-            refuse(method.__name__, {**{n: chosen[n] for n in neutral if n in chosen}, **others}, neutral)
+            refuse(
+                method.__name__,
+                {**{n: chosen[n] for n in neutral if n in chosen}, **others},
+                neutral,
+            )
             return method(*bound.args[: 1 + subjects], chosen)
 
         kept = list(inspect.signature(method).parameters.values())[: 1 + subjects]
@@ -108,25 +127,34 @@ CPU = "everything runs on the CPU"
 
 # Arguments without effect: the value at which nothing needs to be said, and why it changes nothing.
 WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
-    "n_gpu_layers": (0, CPU), "split_mode": (1, CPU), "main_gpu": (0, CPU), "tensor_split": (None, CPU),
-    "offload_kqv": (True, CPU), "op_offload": (None, CPU), "use_mmap": (True, "files are always mapped"),
-    "use_mlock": (False, "the system decides what stays in memory"), "numa": (False, "threads are not bound to nodes"),
+    "n_gpu_layers": (0, CPU), "split_mode": (1, CPU), "main_gpu": (0, CPU), "tensor_split": (None,
+    CPU),
+    "offload_kqv": (True, CPU), "op_offload": (None, CPU), "use_mmap": (True,
+    "files are always mapped"),
+    "use_mlock": (False, "the system decides what stays in memory"), "numa": (False,
+    "threads are not bound to nodes"),
     "swa_full": (None, "every layer keeps all positions"),
 }  # fmt: skip
 # Those of which no value changes anything, or the result says it all.
 QUIET = frozenset({
-    "n_batch", "n_ubatch", "n_threads_batch", "flash_attn", "no_perf", "verbose", "attention_type", "spm_infill",
+    "n_batch", "n_ubatch", "n_threads_batch", "flash_attn", "no_perf", "verbose", "attention_type",
+    "spm_infill",
 })  # fmt: skip
 # Those that would change something, were they followed; at these values they do not.
 LOADING: dict[str, tuple[Any, ...]] = {
-    "vocab_only": (False,), "lora_base": (None,), "lora_scale": (1.0,), "lora_path": (None,), "chat_handler": (None,),
+    "vocab_only": (False,), "lora_base": (None,), "lora_scale": (1.0,), "lora_path": (None,),
+    "chat_handler": (None,),
     "tokenizer": (None,),
 }  # fmt: skip
-# Words of JSON schemas: values that are no schemas; schemas by names; what says whether an object is open.
+# Words of JSON schemas: values that are no schemas; schemas by names; what says whether an object
+# is open.
 LITERAL = frozenset({"const", "enum", "default", "examples", "required", "allOf"})
-NAMED_PARTS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+NAMED_PARTS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
 OPENNESS = frozenset({
-    "additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref",
+    "additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
+    "$ref",
     "if", "not",
 })  # fmt: skip
 
@@ -150,7 +178,8 @@ def refuse(what: str, given: Mapping[str, Any], neutral: Mapping[str, tuple[Any,
         if value not in neutral[name]:
             allowed = " or ".join(repr(v) for v in neutral[name])
             raise UnsupportedError(
-                f"{what}: {name}={value!r} is not supported", hint=f"leave it out, or pass {allowed}"
+                f"{what}: {name}={value!r} is not supported",
+                hint=f"leave it out, or pass {allowed}",
             )
 
 
@@ -158,12 +187,15 @@ def cache_kind(type_k: int | None, type_v: int | None) -> str:
     kinds = [1 if kind is None else kind for kind in (type_k, type_v)]
     if kinds[0] != kinds[1] or kinds[0] not in KV_TYPES:
         known = ", ".join(f"{number} ({name})" for number, name in KV_TYPES.items())
-        raise UnsupportedError(f"Llama: type_k={type_k!r}, type_v={type_v!r}: both alike, of {known}")
+        raise UnsupportedError(
+            f"Llama: type_k={type_k!r}, type_v={type_v!r}: both alike, of {known}"
+        )
     return KV_TYPES[kinds[0]]
 
 
 def rope_overrides(given: dict[str, Any]) -> dict[str, Any]:
-    """Keys of the architecture, from the arguments about rotary positions, which are taken out of `given`."""
+    """Keys of the architecture, from the arguments about rotary positions, which are taken out of
+    `given`."""
     found = {}
     for name, (key, neutral) in ROPE.items():
         value = given.pop(name, neutral)
@@ -171,7 +203,9 @@ def rope_overrides(given: dict[str, Any]) -> dict[str, Any]:
             found[key] = value
     if (kind := given.pop("rope_scaling_type", -1)) not in (None, -1):
         if kind not in ROPE_TYPES:
-            raise UnsupportedError(f"Llama: rope_scaling_type={kind!r}", hint=f"known: {ROPE_TYPES}")
+            raise UnsupportedError(
+                f"Llama: rope_scaling_type={kind!r}", hint=f"known: {ROPE_TYPES}"
+            )
         found["rope.scaling.type"] = ROPE_TYPES[kind]
     if scale := given.pop("rope_freq_scale", 0.0):
         found["rope.scaling.factor"] = 1 / scale
@@ -185,7 +219,8 @@ def template_override(name: str | None) -> dict[str, str]:
     if ALIASES.get(str(name), name) not in NAMED:
         known = ", ".join(sorted({*NAMED, *ALIASES}))
         raise UnsupportedError(
-            f"Llama: chat_format={name!r} is not supported", hint=f"leave it out for the model's own, or one of {known}"
+            f"Llama: chat_format={name!r} is not supported",
+            hint=f"leave it out for the model's own, or one of {known}",
         )
     return {"tokenizer.chat_template": named_template(str(name))}
 
@@ -224,7 +259,9 @@ def as_criterion(given: Processor | Sequence[Processor] | None) -> Processor | N
 
 def schema_of(response_format: Mapping[str, Any] | None) -> Any:
     if not isinstance(response_format, Mapping | None):
-        raise SettingError("response_format", 'a mapping such as {"type": "json_object"}', response_format)
+        raise SettingError(
+            "response_format", 'a mapping such as {"type": "json_object"}', response_format
+        )
     kind = None if response_format is None else response_format.get("type")
     if response_format is None or kind == "text":
         return None
@@ -236,14 +273,17 @@ def schema_of(response_format: Mapping[str, Any] | None) -> Any:
             expected = '{"type": "json_schema", "json_schema": {"schema": ...}}'
             raise SettingError("response_format", expected, response_format)
         return closed(named["schema"])
-    raise UnsupportedError(f"response_format: type {kind!r}", hint="known: text, json_object, json_schema")
+    raise UnsupportedError(
+        f"response_format: type {kind!r}", hint="known: text, json_object, json_schema"
+    )
 
 
 def closed(schema: Any) -> Any:
-    """As there, objects have the properties that their schema names, and no others, where it does not say otherwise.
+    """As there, objects have the properties that their schema names, and no others, where it does
+    not say otherwise.
 
-    Parts that hold together with others (`allOf`, a reference beside properties) stay as open as they are: closed, one
-    would forbid what the other names.
+    Parts that hold together with others (`allOf`, a reference beside properties) stay as open as
+    they are: closed, one would forbid what the other names.
 
     >>> closed({"properties": {"a": {"type": "integer"}}})
     {'properties': {'a': {'type': 'integer'}}, 'additionalProperties': False}
@@ -260,13 +300,19 @@ def closed(schema: Any) -> Any:
 
 def closed_parts(parts: Any) -> Any:
     """Schemas by names, which are not words of the language."""
-    return {name: closed(part) for name, part in parts.items()} if isinstance(parts, Mapping) else parts
+    return (
+        {name: closed(part) for name, part in parts.items()}
+        if isinstance(parts, Mapping)
+        else parts
+    )
 
 
 def as_tools(functions: Any, function_call: Any, tools: Any, tool_choice: Any) -> tuple[Any, Any]:
     """`functions` and `function_call`, the older names, as `tools` and `tool_choice`."""
     for name, given in (("functions", functions), ("tools", tools)):
-        if given is not None and (isinstance(given, str) or not all(isinstance(one, Mapping) for one in given)):
+        if given is not None and (
+            isinstance(given, str) or not all(isinstance(one, Mapping) for one in given)
+        ):
             raise SettingError(name, "a list of mappings", given)
     if functions is not None:
         tools = [{"type": "function", "function": function} for function in functions]
@@ -287,9 +333,12 @@ def chosen_tool(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Mappi
         known = ", ".join(repr(function.get("name")) for function in functions)
         raise SettingError(
             "tool_choice",
-            'None, "none", "auto", "required" with one tool, or {"type": "function", "function": {"name": ...}}',
+            'None, "none", "auto", "required" with one tool, or {"type": "function", "function": '
+            '{"name": ...}}',
             choice,
             hint=f"tools: {known or 'none were given'}",
         )
-    chosen: Mapping[str, Any] = next(function for function in functions if function.get("name") == name)
+    chosen: Mapping[str, Any] = next(
+        function for function in functions if function.get("name") == name
+    )
     return chosen

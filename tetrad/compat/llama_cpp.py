@@ -1,7 +1,9 @@
-"""Compat: `Llama` with the arguments and methods of llama-cpp-python; `compat.answers` shapes what they return.
+"""Compat: `Llama` with the arguments and methods of llama-cpp-python; `compat.answers` shapes what
+they return.
 
-Receives what such programs pass; returns what they expect. What has no meaning here is refused by name, never ignored.
-Other than there, the context is the model's unless `n_ctx` is given, and several threads may use one `Llama`.
+Receives what such programs pass; returns what they expect. What has no meaning here is refused by
+name, never ignored. Other than there, the context is the model's unless `n_ctx` is given, and
+several threads may use one `Llama`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ from tetrad.models.generation import Completion, Logprob, Piece, Stream
 from tetrad.models.sampling import Chance
 
 __all__ = [
-    "Llama", "LlamaCache", "LlamaGrammar", "LlamaPromptLookupDecoding", "LlamaRAMCache", "LlamaState", "LlamaTokenizer",
+    "Llama", "LlamaCache", "LlamaGrammar", "LlamaPromptLookupDecoding", "LlamaRAMCache",
+    "LlamaState", "LlamaTokenizer",
     "LogitsProcessorList", "MinTokensLogitsProcessor", "StoppingCriteriaList",
 ]  # fmt: skip
 
@@ -67,7 +70,7 @@ NO_PREFILL: dict[str, tuple[Any, ...]] = {"tfs_z": (1.0,), "assistant_prefill": 
 class Llama(Steps):
     """A model, with the methods of llama-cpp-python."""
 
-    # -- text ---------------------------------------------------------------------------------------------------------
+    # -- text --------------------------------------------------------------------------------------
 
     def __call__(self, prompt: str | list[int], *args: Any, **settings: Any) -> Any:
         return self.create_completion(prompt, *args, **settings)
@@ -83,29 +86,44 @@ class Llama(Steps):
         }
         head = self._head("cmpl", "text_completion", chosen["model"])
         tokens = [int(token) for token in self._model.prompt_tokens(prompt)]
-        text = prompt if isinstance(prompt, str) else self._model.tokenizer.decode(tokens[self._begins(tokens) :])
+        text = (
+            prompt
+            if isinstance(prompt, str)
+            else self._model.tokenizer.decode(tokens[self._begins(tokens) :])
+        )
         shown = text if echo else ""
         if stream:
-            noted = self._noted(tokens, self._streamed(self._model.generate(tokens, stream=True, **settings)))
-            return completion_chunks(self._model.tokenizer, head, shown, len(text), noted, logprobs or 0)
+            noted = self._noted(
+                tokens, self._streamed(self._model.generate(tokens, stream=True, **settings))
+            )
+            return completion_chunks(
+                self._model.tokenizer, head, shown, len(text), noted, logprobs or 0
+            )
         done = self._free.generate(tokens, **settings)
         self._evaluated(tokens, done)
         table = None
         if logprobs is not None:
             before = self._prompt_chances(tokens, logprobs) if echo else []
             choices = [*before, *(done.logprobs or ())]
-            table = legacy_logprobs(self._model.tokenizer, 0 if echo else len(text), choices, logprobs)
-        return head | completion(shown + done.text, table, done.finish_reason) | {"usage": usage(done)}
+            table = legacy_logprobs(
+                self._model.tokenizer, 0 if echo else len(text), choices, logprobs
+            )
+        return (
+            head | completion(shown + done.text, table, done.finish_reason) | {"usage": usage(done)}
+        )
 
     def _streamed(self, stream: Stream) -> Iterator[Piece]:
-        """The pieces of a stream, until it ends or is given up, which is said to who still reads it."""
+        """The pieces of a stream, until it ends or is given up, which is said to who still reads
+        it."""
         self._give_up()
         self._streams[stream] = threading.get_ident()
         for piece in stream:
             yield piece
             if piece.completion is not None:
                 return
-        raise BusyError("the stream was given up when another call began", hint="read a stream to its end first")
+        raise BusyError(
+            "the stream was given up when another call began", hint="read a stream to its end first"
+        )
 
     def _noted(self, tokens: list[int], pieces: Iterator[Piece]) -> Iterator[Piece]:
         for piece in pieces:
@@ -114,19 +132,26 @@ class Llama(Steps):
             yield piece
 
     def _evaluated(self, tokens: list[int], done: Completion) -> None:
-        """The sequence that `n_tokens` and `scores` tell of: the last token of an answer has not been evaluated."""
+        """The sequence that `n_tokens` and `scores` tell of: the last token of an answer has not
+        been evaluated."""
         self.reset()
         self._tokens = [*tokens, *done.tokens[:-1]]
 
     def _prompt_chances(self, tokens: list[int], count: int) -> list[Logprob | int]:
-        """How likely each token of a prompt was. As there, a token that begins every text is not shown, and the first
-        that is has no chance."""
+        """How likely each token of a prompt was. As there, a token that begins every text is not
+        shown, and the first that is has no chance."""
         found: list[Logprob | int] = []
         rows = chain.from_iterable(self._free.logits_parts(tokens))
         for row, token in zip(rows, tokens[1:], strict=False):  # nothing follows the last
             chances = row - np.logaddexp.reduce(row.astype(np.float64))
             top = np.argsort(-chances, kind="stable")[:count]
-            found.append(Logprob(token, float(chances[token]), tuple(Chance(int(i), float(chances[i])) for i in top)))
+            found.append(
+                Logprob(
+                    token,
+                    float(chances[token]),
+                    tuple(Chance(int(i), float(chances[i])) for i in top),
+                )
+            )
         skipped = self._begins(tokens)
         return [*tokens[skipped : skipped + 1], *found[skipped:]]
 
@@ -134,18 +159,23 @@ class Llama(Steps):
         """1 where the first token is the one that begins every text, which is not shown."""
         return int(tokens[0] == self._model.tokenizer.bos)
 
-    # -- chat ---------------------------------------------------------------------------------------------------------
+    # -- chat --------------------------------------------------------------------------------------
 
     @takes(CHAT, NO_PREFILL)
     def create_chat_completion(self, messages: Sequence[Mapping[str, Any]], chosen: Json) -> Any:
         """The answer to messages as a dictionary; with stream=True an iterator of chunks.
 
-        The chat template is told of `tools`. Where `tool_choice` names one, the answer is its arguments.
+        The chat template is told of `tools`. Where `tool_choice` names one, the answer is its
+        arguments.
         """
-        tools, tool_choice = as_tools(*[chosen[n] for n in ("functions", "function_call", "tools", "tool_choice")])
+        tools, tool_choice = as_tools(
+            *[chosen[n] for n in ("functions", "function_call", "tools", "tool_choice")]
+        )
         tool = chosen_tool(tools, tool_choice)
         if tool is not None:
-            chosen["grammar"] = LlamaGrammar(schema=closed(tool.get("parameters") or {"type": "object"}))
+            chosen["grammar"] = LlamaGrammar(
+                schema=closed(tool.get("parameters") or {"type": "object"})
+            )
         stream, logprobs = chosen["stream"], chosen["logprobs"]
         settings = {
             **self._settings_of(chosen),
@@ -173,9 +203,13 @@ class Llama(Steps):
         """The settings that both kinds of completion have, as `generate` takes them."""
         max_tokens, grammar = chosen["max_tokens"], chosen["grammar"]
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer | None):
-            raise SettingError("max_tokens", "a whole number, or None for as many as fit", max_tokens)
+            raise SettingError(
+                "max_tokens", "a whole number, or None for as many as fit", max_tokens
+            )
         if not isinstance(grammar, LlamaGrammar | None):
-            raise SettingError("grammar", "a LlamaGrammar", grammar, hint="LlamaGrammar.from_string(text)")
+            raise SettingError(
+                "grammar", "a LlamaGrammar", grammar, hint="LlamaGrammar.from_string(text)"
+            )
         seed = self.seed if chosen["seed"] is None else chosen["seed"]
         schema = schema_of(chosen.get("response_format"))
         return {
@@ -195,10 +229,11 @@ class Llama(Steps):
         made = {"id": f"{kind}-{uuid.uuid4()}", "object": name, "created": int(time.time())}
         return made | {"model": model or self.model_path}
 
-    # -- embeddings ---------------------------------------------------------------------------------------------------
+    # -- embeddings --------------------------------------------------------------------------------
 
     def create_embedding(self, input: str | list[str], model: str | None = None) -> Json:
-        """Vectors of texts in the form of the OpenAI API. The Llama must have been made with embedding=True."""
+        """Vectors of texts in the form of the OpenAI API. The Llama must have been made with
+        embedding=True."""
         texts = [input] if isinstance(input, str) else list(input)
         vectors, count = self.embed(texts, normalize=True, return_count=True)
         data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(vectors)]
@@ -206,15 +241,23 @@ class Llama(Steps):
         return {"object": "list", "data": data, "model": model or self.model_path, "usage": used}
 
     def embed(
-        self, input: str | list[str], normalize: bool = False, truncate: bool = False, return_count: bool = False
+        self,
+        input: str | list[str],
+        normalize: bool = False,
+        truncate: bool = False,
+        return_count: bool = False,
     ) -> Any:
-        """The vectors alone: a list of numbers for a text, a list of those for several; with their tokens counted.
+        """The vectors alone: a list of numbers for a text, a list of those for several; with their
+        tokens counted.
 
         A text longer than the context is an error, unless `truncate` allows to cut it.
         """
         if not self.embedding:
             raise SettingError("embedding", "a Llama made with embedding=True", False)
-        tokens = [self._model.tokenizer.encode(text) for text in ([input] if isinstance(input, str) else input)]
+        tokens = [
+            self._model.tokenizer.encode(text)
+            for text in ([input] if isinstance(input, str) else input)
+        ]
         tokens = [ids[: self.n_ctx()] for ids in tokens] if truncate else tokens
         vectors = self._model.embed([ids or "" for ids in tokens], normalize=normalize).tolist()
         found = vectors[0] if isinstance(input, str) else vectors

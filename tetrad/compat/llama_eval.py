@@ -1,4 +1,5 @@
-"""Compat, steps: one sequence token by token, with the methods of llama-cpp-python: eval, sample, generate, states.
+"""Compat, steps: one sequence token by token, with the methods of llama-cpp-python: eval, sample,
+generate, states.
 
 Receives tokens; returns logits and tokens. `compat.llama_cpp` has what makes whole answers.
 """
@@ -13,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.compat.arguments import SAMPLE, TOKENS, as_criterion, as_processor, settings_alike, takes
+from tetrad.compat.arguments import (
+    SAMPLE,
+    TOKENS,
+    as_criterion,
+    as_processor,
+    settings_alike,
+    takes,
+)
 from tetrad.compat.llama_file import RANDOM_SEED, Opened
 from tetrad.compat.llama_types import LlamaState
 from tetrad.core.errors import SettingError
@@ -43,7 +51,8 @@ class Steps(Opened):
 
     @property
     def scores(self) -> np.ndarray:
-        """f32[n_tokens, vocabulary]: the logits after every token; without `logits_all` they are evaluated now."""
+        """f32[n_tokens, vocabulary]: the logits after every token; without `logits_all` they are
+        evaluated now."""
         if len(self._rows) != len(self._tokens):
             self._rows = list(self._free.logits(self._tokens)) if self._tokens else []
         return np.array(self._rows, np.float32).reshape(-1, self.n_vocab())
@@ -78,23 +87,34 @@ class Steps(Opened):
     def sample(self, chosen: dict[str, Any]) -> int:
         """A token to follow what was evaluated, or its first `idx` + 1 tokens."""
         settings, idx = self._settings(chosen), chosen["idx"]
-        row, tokens = (self._last(), self._tokens) if idx is None else (self.scores[idx], self._tokens[: idx + 1])
+        row, tokens = (
+            (self._last(), self._tokens)
+            if idx is None
+            else (self.scores[idx], self._tokens[: idx + 1])
+        )
         sampler = Sampler(settings, self.n_vocab(), tokens, self.n_ctx())
         sampler.index = len(tokens)  # every place has a draw of its own
-        return self._chosen(sampler, as_processor("logits_processor", chosen["logits_processor"]), tokens, row)
+        return self._chosen(
+            sampler, as_processor("logits_processor", chosen["logits_processor"]), tokens, row
+        )
 
     def _settings(self, chosen: dict[str, Any]) -> Settings:
         seed = None if self.seed in (RANDOM_SEED, -1) else self.seed
         return checked(**settings_alike(chosen), seed=seed, repeat_last_n=self.last_n_tokens_size)
 
-    def _chosen(self, sampler: Sampler, processor: Processor | None, tokens: list[int], row: np.ndarray) -> int:
+    def _chosen(
+        self, sampler: Sampler, processor: Processor | None, tokens: list[int], row: np.ndarray
+    ) -> int:
         if processor is not None:
             row = np.asarray(processor(np.array(tokens, np.intc), row.copy()), np.float32)
         return sampler.choose(Array.from_numpy(np.ascontiguousarray(row[None]))).token
 
     @takes(TOKENS, GIVEN_UP)
-    def generate(self, tokens: Sequence[int], chosen: dict[str, Any]) -> Generator[int, Sequence[int] | None, None]:
-        """Tokens one after another, without end; tokens that are sent to it come after the last one."""
+    def generate(
+        self, tokens: Sequence[int], chosen: dict[str, Any]
+    ) -> Generator[int, Sequence[int] | None, None]:
+        """Tokens one after another, without end; tokens that are sent to it come after the last
+        one."""
         settings = self._settings(chosen)
         if chosen["reset"]:
             self.reset()
@@ -110,7 +130,8 @@ class Steps(Opened):
             pending = [token, *((yield token) or ())]
 
     def save_state(self) -> LlamaState:
-        """The sequence that was evaluated, with its keys and values: `load_state` goes on from it at once."""
+        """The sequence that was evaluated, with its keys and values: `load_state` goes on from it
+        at once."""
         engine, row = self._free.engine, self._last()
         sequence = engine.start(self._tokens)
         try:
@@ -118,12 +139,18 @@ class Steps(Opened):
             held = self._mark() + engine.held(sequence)
         finally:
             engine.free(sequence)
-        return LlamaState(self.input_ids, row[None].copy(), self.n_tokens, held, len(held), self.seed)
+        return LlamaState(
+            self.input_ids, row[None].copy(), self.n_tokens, held, len(held), self.seed
+        )
 
     def load_state(self, state: LlamaState) -> None:
         mark, held = state.llama_state[: len(self._mark())], state.llama_state[len(self._mark()) :]
         if mark != self._mark():
-            raise SettingError("state", "one that a Llama of this model, with the same type_k, has saved", "another")
+            raise SettingError(
+                "state",
+                "one that a Llama of this model, with the same type_k, has saved",
+                "another",
+            )
         engine, tokens = self._free.engine, [int(token) for token in state.input_ids]
         sequence = engine.start(tokens)
         try:
@@ -143,8 +170,12 @@ class Steps(Opened):
     def logits_to_logprobs(logits: Any, axis: int = -1) -> np.ndarray:
         values = np.asarray(logits, np.float32)
         shift = values - values.max(axis=axis, keepdims=True)
-        return np.asarray(shift - np.log(np.exp(shift).sum(axis=axis, keepdims=True, dtype=np.float32)))
+        return np.asarray(
+            shift - np.log(np.exp(shift).sum(axis=axis, keepdims=True, dtype=np.float32))
+        )
 
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-        return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        return next(
+            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+        )

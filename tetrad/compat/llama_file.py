@@ -1,7 +1,8 @@
-"""Compat, opened: a model file as the constructor of llama-cpp-python opens it, its life and its tokens.
+"""Compat, opened: a model file as the constructor of llama-cpp-python opens it, its life and its
+tokens.
 
-Receives the arguments of `Llama`; what has no meaning here is refused by name. `compat.llama_eval` and
-`compat.llama_cpp` build the rest of `Llama` on it.
+Receives the arguments of `Llama`; what has no meaning here is refused by name. `compat.llama_eval`
+and `compat.llama_cpp` build the rest of `Llama` on it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tetrad.compat.arguments import cache_kind, refuse, rope_overrides, take_loading, template_override
+from tetrad.compat.arguments import (
+    cache_kind,
+    refuse,
+    rope_overrides,
+    take_loading,
+    template_override,
+)
 from tetrad.compat.llama_types import LlamaPromptLookupDecoding, LlamaRAMCache
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.core.limits import available_threads
@@ -51,22 +58,35 @@ class Opened:
         **others: Any,
     ) -> None:
         self._given = {
-            "model_path": os.path.abspath(model_path), "kv_overrides": kv_overrides, "seed": seed, "n_ctx": n_ctx,
-            "n_threads": n_threads, "pooling_type": pooling_type, "logits_all": logits_all, "embedding": embedding,
-            "last_n_tokens_size": last_n_tokens_size, "chat_format": chat_format, "draft_model": draft_model,
+            "model_path": os.path.abspath(model_path), "kv_overrides": kv_overrides, "seed": seed,
+            "n_ctx": n_ctx,
+            "n_threads": n_threads, "pooling_type": pooling_type, "logits_all": logits_all,
+            "embedding": embedding,
+            "last_n_tokens_size": last_n_tokens_size, "chat_format": chat_format,
+            "draft_model": draft_model,
             "type_k": type_k, "type_v": type_v, **others,
         }  # fmt: skip
-        self.verbose, self.draft_model, self.chat_handler = others.get("verbose", True), draft_model, None
+        self.verbose, self.draft_model, self.chat_handler = (
+            others.get("verbose", True),
+            draft_model,
+            None,
+        )
         rope = rope_overrides(others)
         take_loading(others)
         if draft_model is not None and not hasattr(draft_model, "num_pred_tokens"):
-            raise UnsupportedError(f"Llama: draft_model={draft_model!r}", hint="known: LlamaPromptLookupDecoding")
+            raise UnsupportedError(
+                f"Llama: draft_model={draft_model!r}", hint="known: LlamaPromptLookupDecoding"
+            )
         if n_threads is not None and n_threads > 0:  # else what the machine has
             os.environ["TETRAD_THREADS"] = str(n_threads)
         if pooling_type > 0:
             rope["pooling_type"] = pooling_type
         overrides = {**rope, **template_override(chat_format), **(kv_overrides or {})}
-        self.model_path, self.embedding, self.last_n_tokens_size = os.fspath(model_path), embedding, last_n_tokens_size
+        self.model_path, self.embedding, self.last_n_tokens_size = (
+            os.fspath(model_path),
+            embedding,
+            last_n_tokens_size,
+        )
         self._loaded: Model | None = load(
             self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v), overrides=overrides
         )
@@ -75,9 +95,12 @@ class Opened:
         self._keeps_all = logits_all
         self.n_threads = self.n_threads_batch = available_threads()
         self.n_batch = min(self.n_ctx(), self._given.get("n_batch", 512))
-        self.context_params = SimpleNamespace(**self._given | {"n_ctx": self.n_ctx(), "n_batch": self.n_batch})
+        self.context_params = SimpleNamespace(
+            **self._given | {"n_ctx": self.n_ctx(), "n_batch": self.n_batch}
+        )
         self.cache: LlamaRAMCache | None = None
-        self._streams: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()  # being read, and by which threads
+        # being read, and by which threads
+        self._streams: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         self._tokens: list[int] = []  # that `eval` was given
         self._rows: list[np.ndarray] = []  # logits after every one of them, where they are kept
         self._row: np.ndarray | None = None  # after the last
@@ -95,11 +118,13 @@ class Opened:
     ) -> Self:
         """Fetches a file of a repository on Hugging Face, if it is not there, and loads it."""
         refuse("from_pretrained",
-               {"additional_files": additional_files, "local_dir": local_dir, "cache_dir": cache_dir},
-               {"additional_files": (None,), "local_dir": (None,), "cache_dir": (None,)})  # fmt: skip
+               {"additional_files": additional_files, "local_dir": local_dir,
+               "cache_dir": cache_dir},
+               {"additional_files": (None,), "local_dir": (None,),
+               "cache_dir": (None,)})  # fmt: skip
         return cls(model_path=pull(repo_id, file=filename), **kwargs)
 
-    # -- its life -----------------------------------------------------------------------------------------------------
+    # -- its life ----------------------------------------------------------------------------------
 
     @property
     def _model(self) -> Model:
@@ -112,7 +137,8 @@ class Opened:
         return partial(type(self), **self._given), ()
 
     def close(self) -> None:
-        """Lets go of weights and caches; there is nothing to be had of it any more. Twice is as good as once."""
+        """Lets go of weights and caches; there is nothing to be had of it any more. Twice is as
+        good as once."""
         self._loaded = None
         self.reset()
 
@@ -133,20 +159,24 @@ class Opened:
         return self._model
 
     def _give_up(self) -> None:
-        """Ends streams that this thread has left: there is one place for a sequence, which the next call takes."""
+        """Ends streams that this thread has left: there is one place for a sequence, which the next
+        call takes."""
         mine = [stream for stream, owner in self._streams.items() if owner == threading.get_ident()]
         for stream in mine:
-            if getgeneratorstate(stream.pieces) != GEN_RUNNING:  # else a function of its logits has called
+            # else a function of its logits has called
+            if getgeneratorstate(stream.pieces) != GEN_RUNNING:
                 stream.close()
 
     def set_cache(self, cache: LlamaRAMCache | None) -> None:
         """Prompts that begin alike are evaluated once in any case."""
         self.cache = cache
         if cache is not None:
-            warnings.warn("Llama: set_cache has no effect: prompts that begin alike are always evaluated once",
+            warnings.warn("Llama: set_cache has no effect: prompts that begin alike are always "
+"evaluated "
+"once",
                           stacklevel=2)  # fmt: skip
 
-    # -- tokens -------------------------------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------
 
     def tokenize(self, text: bytes, add_bos: bool = True, special: bool = False) -> list[int]:
         """The tokens of a text in UTF-8; with `special`, control tokens may be written in it."""
@@ -157,7 +187,8 @@ class Opened:
     def detokenize(
         self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
     ) -> bytes:
-        """The bytes of tokens, also of parts of characters; after `prev_tokens`, if they follow some."""
+        """The bytes of tokens, also of parts of characters; after `prev_tokens`, if they follow
+        some."""
         fresh = self._bytes(prev_tokens or (), True, special)[1]
         return self._bytes(tokens, fresh, special)[0]
 
@@ -195,7 +226,11 @@ class Opened:
 
     @property
     def metadata(self) -> dict[str, str]:
-        return {key: str(value) for key, value in self._model.metadata.items() if isinstance(value, str | int | float)}
+        return {
+            key: str(value)
+            for key, value in self._model.metadata.items()
+            if isinstance(value, str | int | float)
+        }
 
     def tokenizer(self) -> LlamaTokenizer:
         return LlamaTokenizer(self)

@@ -1,4 +1,5 @@
-"""Compat, types: the small classes of llama-cpp-python that programs make and pass to a `Llama`, or get from it."""
+"""Compat, types: the small classes of llama-cpp-python that programs make and pass to a `Llama`, or
+get from it."""
 
 from __future__ import annotations
 

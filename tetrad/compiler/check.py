@@ -1,8 +1,10 @@
-"""The driver, checking: TETRAD_CHECK=1 runs compiled programs under suspicion; TETRAD_INTERPRET=1 does not run them.
+"""The driver, checking: TETRAD_CHECK=1 runs compiled programs under suspicion; TETRAD_INTERPRET=1
+does not run them.
 
-First every launch alone, in a child process, on buffers that each end at a page nobody may touch, against the kernel
-evaluator to the bit. Then the whole table as always, in an arena full of poison between red zones, against the results
-of the first part. A difference is a `CheckError` that names kernel, buffer, position, both values and the user's line.
+First every launch alone, in a child process, on buffers that each end at a page nobody may touch,
+against the kernel evaluator to the bit. Then the whole table as always, in an arena full of poison
+between red zones, against the results of the first part. A difference is a `CheckError` that names
+kernel, buffer, position, both values and the user's line.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.kernel.nodes import STOP_WORD, TAG_SHIFT, Program
 from tetrad.kernel.verify import verify
-from tetrad.schedule.evaluate import Dims, Memory, buffers_of, interpret, prepare, run_control, value_of
+from tetrad.schedule.evaluate import (
+    Dims,
+    Memory,
+    buffers_of,
+    interpret,
+    prepare,
+    run_control,
+    value_of,
+)
 from tetrad.schedule.nodes import Control, Launch, Lowered, Slot
 from tetrad.schedule.plan import check_plan
 
@@ -39,8 +49,10 @@ if TYPE_CHECKING:
     from tetrad.core.machine import Target
 
 ZONE = 256  # bytes of red zone before a block; behind it is the guard page
-RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A  # the evaluator's unwritten memory is 0xA5, so what both leave out differs
-MOST_INVOCATIONS = 1 << 22  # of a launch the evaluator runs in full; of larger ones it runs a sample
+# the evaluator's unwritten memory is 0xA5, so what both leave out differs
+RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A
+# of a launch the evaluator runs in full; of larger ones it runs a sample
+MOST_INVOCATIONS = 1 << 22
 SAMPLED = 1 << 16  # invocations at the beginning, in the middle and at the end of a large launch
 DEFECT = "a defect of tetrad, please report it"
 
@@ -50,7 +62,9 @@ def verify_programs(programs: Sequence[Program], target: Target) -> None:
         verify(program, target.workgroup_bytes)
 
 
-def run_interpreted(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
+def run_interpreted(
+    runner: Runner, storages: Sequence[Storage], threads: int | None
+) -> list[Storage]:
     """The results of the kernel evaluator; no machine code of a kernel runs."""
     results = interpret(runner.compiled.lowered, input_arrays(runner, storages), runner.dims)
     return [Storage.from_numpy(np.ascontiguousarray(result)) for result in results]
@@ -71,14 +85,18 @@ def input_arrays(runner: Runner, storages: Sequence[Storage]) -> list[np.ndarray
     return [held.as_numpy(slot.type.dtype.np, shape) for held, slot, shape in triples]
 
 
-# -- memory that notices ----------------------------------------------------------------------------------------------
+# -- memory that notices ---------------------------------------------------------------------------
 
 _mprotect = ctypes.CDLL(None, use_errno=True).mprotect
-_mprotect.argtypes, _mprotect.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_int
+_mprotect.argtypes, _mprotect.restype = (
+    [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
+    ctypes.c_int,
+)
 
 
 class Guarded:
-    """Bytes that end exactly where an inaccessible page begins, after a red zone; child processes write to the same."""
+    """Bytes that end exactly where an inaccessible page begins, after a red zone; child processes
+    write to the same."""
 
     def __init__(self, nbytes: int, fill: int) -> None:
         size = -(-(nbytes + ZONE) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -104,10 +122,12 @@ class Guarded:
         return bool((self.zone == RED).all())
 
 
-# -- launch by launch -------------------------------------------------------------------------------------------------
+# -- launch by launch ------------------------------------------------------------------------------
 
 
-def check_launches(runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def check_launches(
+    runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
     """Every launch alone against the evaluator; the outputs, as `interpret` gives them."""
     dims = runner.dims
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
@@ -143,7 +163,14 @@ def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) ->
     """Some workgroups on the evaluator, writing to memory; the trap that ended them, if one did."""
     buffers = buffers_of(launch, memory, dims)
     try:
-        evaluate(launch.program, buffers, launch.arguments(dims), (bind(launch.groups, dims), 1, 1), groups, True)
+        evaluate(
+            launch.program,
+            buffers,
+            launch.arguments(dims),
+            (bind(launch.groups, dims), 1, 1),
+            groups,
+            True,
+        )
     except KernelTrap as trap:
         return trap
     except (BoundsError, RaceError) as error:
@@ -151,18 +178,27 @@ def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) ->
     return None
 
 
-def check_sample(launch: Launch, blocks: Mapping[Slot, Guarded], memory: Memory, dims: Dims, groups: int) -> None:
-    """Too much for the evaluator: it writes some workgroups over a copy of the results, which must not change."""
-    print(f"tetrad check: {launch.name} has {groups} workgroups, the evaluator runs a sample", file=sys.stderr)
+def check_sample(
+    launch: Launch, blocks: Mapping[Slot, Guarded], memory: Memory, dims: Dims, groups: int
+) -> None:
+    """Too much for the evaluator: it writes some workgroups over a copy of the results, which must
+    not change."""
+    print(
+        f"tetrad check: {launch.name} has {groups} workgroups, the evaluator runs a sample",
+        file=sys.stderr,
+    )
     for slot in launch.writes:
         memory[slot] = blocks[slot].array(slot).copy()
     some = max(1, SAMPLED // launch.program.lanes)
     for start in (0, (groups - some) // 2, groups - some):
-        evaluator_trap(launch, memory, dims, range(max(0, start), min(max(0, start) + some, groups)))
+        evaluator_trap(
+            launch, memory, dims, range(max(0, start), min(max(0, start) + some, groups))
+        )
 
 
 def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) -> tuple[int, int]:
-    """The machine code of one launch in a child process; its status words. What kills the child is an error."""
+    """The machine code of one launch in a child process; its status words. What kills the child is
+    an error."""
     layout = scratch_layout(launch.program, runner.dims)
     entry = runner.compiled.scheduler.kernel_entry(launch, runner.dims, Blocks(blocks), layout, 0)
     if not isinstance(entry, KernelEntry):
@@ -177,7 +213,9 @@ def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) ->
         message = f"{launch.name}: touched memory outside its buffers ({name})"
         raise CheckError(message, source=launch.source, hint=DEFECT)
     if not (scratch.is_intact() and words.is_intact()):
-        raise CheckError(f"{launch.name}: wrote before its scratch", source=launch.source, hint=DEFECT)
+        raise CheckError(
+            f"{launch.name}: wrote before its scratch", source=launch.source, hint=DEFECT
+        )
     code, value, *_ = status.bytes.view(np.int64)
     return int(code), int(value)
 
@@ -195,7 +233,8 @@ class Blocks:
 def in_child(call: Callable[[], object]) -> int:
     """Make the call in a forked process; the signal that killed it, or 0."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: the child runs native code only
+        # forking beside threads: the child runs native code only
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         try:
@@ -224,7 +263,11 @@ def left_buffer(launch: Launch, code: int, value: int, dims: Dims) -> CheckError
     """What a bounds check found: the code says which buffer."""
     buffer = launch.program.buffers[(code & (1 << TAG_SHIFT) - 1) - BOUNDS_TRAP]
     storage = [b for b in launch.program.buffers if not b.is_scratch]
-    where = "scratch" if buffer.is_scratch else f"{bind(launch.slots[storage.index(buffer)].type.size, dims)} elements"
+    where = (
+        "scratch"
+        if buffer.is_scratch
+        else f"{bind(launch.slots[storage.index(buffer)].type.size, dims)} elements"
+    )
     message = f"{launch.name}: index {value} is outside buffer {buffer.name} ({where})"
     return CheckError(message, source=launch.source, hint=DEFECT)
 
@@ -233,7 +276,11 @@ def compare(launch: Launch, slot: Slot, block: Guarded, want: np.ndarray) -> Non
     names = [b.name for b in launch.program.buffers if not b.is_scratch]
     name = names[launch.slots.index(slot)]
     if not block.is_intact():
-        raise CheckError(f"{launch.name}: wrote before the beginning of {name}", source=launch.source, hint=DEFECT)
+        raise CheckError(
+            f"{launch.name}: wrote before the beginning of {name}",
+            source=launch.source,
+            hint=DEFECT,
+        )
     found = difference(block.array(slot), want)
     if found is not None:
         raise CheckError(f"{launch.name}: buffer {name}{found}", source=launch.source, hint=DEFECT)
@@ -255,13 +302,14 @@ def difference(got: np.ndarray, want: np.ndarray) -> str | None:
     return f"{values}; {int(differs.sum())} of {got.size} differ"
 
 
-# -- the whole table --------------------------------------------------------------------------------------------------
+# -- the whole table -------------------------------------------------------------------------------
 
 
 def check_table(
     runner: Runner, storages: Sequence[Storage], expected: Sequence[np.ndarray], threads: int | None
 ) -> list[Storage]:
-    """The table as it always runs, with poison where anything could be left over; copies of its results."""
+    """The table as it always runs, with poison where anything could be left over; copies of its
+    results."""
     given = [Guarded.copy_of(a) for a in input_arrays(runner, storages)]
     made = output_blocks(runner, given)
     arena = Guarded(runner.scheduled.arena_bytes, POISON)
@@ -271,20 +319,27 @@ def check_table(
         raise runner.explained(trap) from None
     name = runner.compiled.graph.name
     if not all(block.is_intact() for block in (*given, *made, arena)):
-        raise CheckError(f"{name}: the schedule wrote before the beginning of its memory", hint=DEFECT)
+        raise CheckError(
+            f"{name}: the schedule wrote before the beginning of its memory", hint=DEFECT
+        )
     for i, (block, held) in enumerate(zip(given, input_arrays(runner, storages), strict=True)):
         if block not in made and block.bytes.tobytes() != held.tobytes():
             raise CheckError(f"{name}: the schedule changed input {i}", hint=DEFECT)
-    for i, (slot, block, want) in enumerate(zip(runner.compiled.lowered.outputs, made, expected, strict=True)):
+    for i, (slot, block, want) in enumerate(
+        zip(runner.compiled.lowered.outputs, made, expected, strict=True)
+    ):
         found = difference(block.array(slot), np.ravel(want))
         if found is not None:
             message = f"{name}: output {i}{found}, though every kernel alone is right"
-            raise CheckError(message, hint="the memory plan or the order of launches is wrong: " + DEFECT)
+            raise CheckError(
+                message, hint="the memory plan or the order of launches is wrong: " + DEFECT
+            )
     return [stored(block) for block in made]
 
 
 def output_blocks(runner: Runner, given: list[Guarded]) -> list[Guarded]:
-    """Memory of each output: fresh and poisoned, taken over from a donated input, or a copy of what it equals."""
+    """Memory of each output: fresh and poisoned, taken over from a donated input, or a copy of what
+    it equals."""
     made: list[Guarded] = []
     for (kind, detail), slot in zip(runner.plan, runner.compiled.lowered.outputs, strict=True):
         if kind == "fresh":

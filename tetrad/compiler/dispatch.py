@@ -1,7 +1,9 @@
-"""The driver, dispatch: one kernel program and bytes in, bytes out. The door for kernels people write themselves.
+"""The driver, dispatch: one kernel program and bytes in, bytes out. The door for kernels people
+write themselves.
 
-Nothing about the program is trusted: it is verified, compiled so that loads out of range give 0 and stores out of range
-do nothing, and its scratch starts as zeros. Inputs and outputs follow the order of the program's buffers.
+Nothing about the program is trusted: it is verified, compiled so that loads out of range give 0 and
+stores out of range do nothing, and its scratch starts as zeros. Inputs and outputs follow the order
+of the program's buffers.
 """
 
 from __future__ import annotations
@@ -65,20 +67,26 @@ def dispatch(
     launch = BACKENDS.get(backend)
     if launch is None:
         hint = "back ends: " + ", ".join(BACKENDS)
-        raise BackendError(f"dispatch: there is no back end {backend!r}", code=UNSUPPORTED, hint=hint)
+        raise BackendError(
+            f"dispatch: there is no back end {backend!r}", code=UNSUPPORTED, hint=hint
+        )
     with own_floats():
         refuse_invalid(program)
     given = checked_args(program, args or {})
     data = match_inputs(program, inputs)
     refuse_scratch(program, given)
     sizes = {b: buffer_bytes(program, b, data.get(b), given) for b in storage_of(program)}
-    extents = checked_grid(program, grid, {b: nbytes // b.dtype.nbytes for b, nbytes in sizes.items()})
+    extents = checked_grid(
+        program, grid, {b: nbytes // b.dtype.nbytes for b, nbytes in sizes.items()}
+    )
     memory = {b: filled(program, b, nbytes, data.get(b)) for b, nbytes in sizes.items()}
     launch(program, memory, given, extents)
     return [ctypes.string_at(held.ptr, held.nbytes) for b, held in memory.items() if b.is_written]
 
 
-def launch_on_cpu(program: Program, memory: Mapping[Buffer, Storage], args: Args, grid: Grid) -> None:
+def launch_on_cpu(
+    program: Program, memory: Mapping[Buffer, Storage], args: Args, grid: Grid
+) -> None:
     """Run the program on memory that is ready."""
     groups = grid[0] * grid[1] * grid[2]
     if groups == 0:
@@ -96,7 +104,9 @@ def launch_on_cpu(program: Program, memory: Mapping[Buffer, Storage], args: Args
         raise TrapError(message, number, trap.value, code=RUNNING) from None
 
 
-BACKENDS: dict[str, Callable[[Program, Mapping[Buffer, Storage], Args, Grid], None]] = {"cpu": launch_on_cpu}
+BACKENDS: dict[str, Callable[[Program, Mapping[Buffer, Storage], Args, Grid], None]] = {
+    "cpu": launch_on_cpu
+}
 
 
 @lru_cache(maxsize=256)
@@ -115,10 +125,16 @@ def code_of(program: Program) -> int:
 def refuse_invalid(program: Program) -> None:
     found = problems(program)
     if not found and calls_out(program.body):
-        raise Rejected(f"{program.name}: a program may not call code of other libraries", code="K010")
+        raise Rejected(
+            f"{program.name}: a program may not call code of other libraries", code="K010"
+        )
     if found:
         listed = "\n".join(error.message for error in found)
-        raise Rejected(listed, code=found[0].code, hint="tetrad.kernel.verify says the same without running anything")
+        raise Rejected(
+            listed,
+            code=found[0].code,
+            hint="tetrad.kernel.verify says the same without running anything",
+        )
 
 
 def calls_out(block: Block) -> bool:
@@ -126,7 +142,7 @@ def calls_out(block: Block) -> bool:
     return any(isinstance(instr, Foreign) for instr in block) or any(map(calls_out, inner))
 
 
-# -- inputs -----------------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------
 
 
 def storage_of(program: Program) -> list[Buffer]:
@@ -138,20 +154,26 @@ def checked_args(program: Program, args: Args) -> dict[str, int]:
     missing = [name for name in program.args if name not in args]
     if missing:
         hint = "args={" + ", ".join(f"{name!r}: ..." for name in program.args) + "}"
-        raise BadInputs(f"{program.name}: no value for argument {missing[0]!r}", code=ARGUMENT, hint=hint)
+        raise BadInputs(
+            f"{program.name}: no value for argument {missing[0]!r}", code=ARGUMENT, hint=hint
+        )
     named = {d.name for b in program.buffers if b.count is not None for d in dims_of(b.count)}
     for name, value in args.items():
         if name not in program.args and name not in named:
             known = ", ".join(program.args) or "none"
-            raise BadInputs(f"{program.name}: there is no argument {name!r}; it has {known}", code=ARGUMENT)
+            raise BadInputs(
+                f"{program.name}: there is no argument {name!r}; it has {known}", code=ARGUMENT
+            )
         if not -(1 << 63) <= value < 1 << 63:
-            raise BadInputs(f"{program.name}: argument {name} = {value} leaves 64 bits", code=ARGUMENT)
+            raise BadInputs(
+                f"{program.name}: argument {name} = {value} leaves 64 bits", code=ARGUMENT
+            )
     return dict(args)
 
 
 def match_inputs(program: Program, inputs: Sequence[Bytes]) -> dict[Buffer, memoryview]:
-    """The bytes of each buffer that is read. A value for every storage buffer is accepted too: those of buffers that
-    are only written are placeholders."""
+    """The bytes of each buffer that is read. A value for every storage buffer is accepted too:
+    those of buffers that are only written are placeholders."""
     storage = storage_of(program)
     read = [b for b in storage if b.access != "write"]
     views = [memoryview(given).cast("B") for given in inputs]
@@ -161,7 +183,11 @@ def match_inputs(program: Program, inputs: Sequence[Bytes]) -> dict[Buffer, memo
         return {b: view for b, view in zip(storage, views, strict=True) if b.access != "write"}
     names = ", ".join(b.name for b in read) or "none"
     message = f"{program.name}: takes {len(read)} inputs ({names}), got {len(views)}"
-    raise BadInputs(message, code=COUNT, hint="one byte string for each buffer that is read, in order of declaration")
+    raise BadInputs(
+        message,
+        code=COUNT,
+        hint="one byte string for each buffer that is read, in order of declaration",
+    )
 
 
 def buffer_bytes(program: Program, buffer: Buffer, view: memoryview | None, args: Args) -> int:
@@ -169,28 +195,45 @@ def buffer_bytes(program: Program, buffer: Buffer, view: memoryview | None, args
     declared = declared_count(buffer, args)
     if view is None:
         if declared is None:
-            message = f"{program.name}: {buffer.name} is only written, so its size must be known, not {buffer.count}"
-            raise BadInputs(message, code=SIZE, hint="declare the buffer with count=, or make it readwrite")
+            message = (
+                f"{program.name}: {buffer.name} is only written, so its size must be known, "
+                "not "
+                f"{buffer.count}"
+            )
+            raise BadInputs(
+                message, code=SIZE, hint="declare the buffer with count=, or make it readwrite"
+            )
         needed = declared * buffer.dtype.nbytes
         if not 0 <= needed <= MAX_BYTES:
-            raise BadInputs(f"{program.name}: buffer {buffer.name} would take {needed} bytes", code=SIZE)
+            raise BadInputs(
+                f"{program.name}: buffer {buffer.name} would take {needed} bytes", code=SIZE
+            )
         return needed
     needed = (declared or 0) * buffer.dtype.nbytes
     if view.nbytes < needed:
         message = f"{program.name}: buffer {buffer.name} needs {needed} bytes, got {view.nbytes}"
         raise BadInputs(message, code=SHORT, hint=f"{declared} elements of {buffer.dtype}")
     if view.nbytes % buffer.dtype.nbytes:
-        message = f"{program.name}: buffer {buffer.name} got {view.nbytes} bytes, no whole number of {buffer.dtype}"
+        message = (
+            f"{program.name}: buffer {buffer.name} got {view.nbytes} bytes, no whole "
+            "number of "
+            f"{buffer.dtype}"
+        )
         raise BadInputs(message, code=RAGGED)
     return view.nbytes
 
 
 def refuse_scratch(program: Program, args: Args) -> None:
-    counts = {b: bind(b.count, args) for b in program.buffers if b.is_scratch and b.count is not None}
+    counts = {
+        b: bind(b.count, args) for b in program.buffers if b.is_scratch and b.count is not None
+    }
     needed = sum(count * b.dtype.nbytes for b, count in counts.items())
     if needed > MAX_SCRATCH or any(count < 1 for count in counts.values()):
         listed = ", ".join(f"{b.name} {count} x {b.dtype}" for b, count in counts.items())
-        message = f"{program.name}: scratch of a workgroup is at least 1 element and at most {MAX_SCRATCH} bytes in all"
+        message = (
+            f"{program.name}: scratch of a workgroup is at least 1 element and at most "
+            f"{MAX_SCRATCH} bytes in all"
+        )
         raise BadInputs(f"{message}, not {listed}", code=SIZE)
 
 
@@ -211,7 +254,9 @@ def filled(program: Program, buffer: Buffer, nbytes: int, view: memoryview | Non
     try:
         held = Storage.allocate(nbytes)
     except MemoryError as error:
-        raise BackendError(f"{program.name}: no memory for {buffer.name}, {nbytes} bytes", code=MEMORY) from error
+        raise BackendError(
+            f"{program.name}: no memory for {buffer.name}, {nbytes} bytes", code=MEMORY
+        ) from error
     if view is None:
         ctypes.memset(held.ptr, 0, nbytes)
     else:
@@ -219,7 +264,7 @@ def filled(program: Program, buffer: Buffer, nbytes: int, view: memoryview | Non
     return held
 
 
-# -- grid -------------------------------------------------------------------------------------------------------------
+# -- grid ------------------------------------------------------------------------------------------
 
 
 def checked_grid(program: Program, grid: Grid | None, counts: Mapping[Buffer, int]) -> Grid:
@@ -227,11 +272,19 @@ def checked_grid(program: Program, grid: Grid | None, counts: Mapping[Buffer, in
         found = infer_grid(program, counts)
         if found is None:
             message = f"{program.name}: the grid cannot be told from the program"
-            raise BadInputs(message, code=GRID, hint="pass grid=(x, y, z), the number of workgroups along each axis")
+            raise BadInputs(
+                message,
+                code=GRID,
+                hint="pass grid=(x, y, z), the number of workgroups along each axis",
+            )
         return found
     if len(grid) != 3 or any(type(n) is not int or n < 0 for n in grid):
-        raise BadInputs(f"{program.name}: grid {grid} is not three numbers of workgroups", code=GRID)
+        raise BadInputs(
+            f"{program.name}: grid {grid} is not three numbers of workgroups", code=GRID
+        )
     total = grid[0] * grid[1] * grid[2] * program.lanes
     if total > MAX_INVOCATIONS:
-        raise BadInputs(f"{program.name}: grid {grid} makes {total} invocations, more than 2**53", code=GRID)
+        raise BadInputs(
+            f"{program.name}: grid {grid} makes {total} invocations, more than 2**53", code=GRID
+        )
     return grid

@@ -1,6 +1,8 @@
-"""The driver: a graph in, a program that runs out. Ties the stages together in order and owns what they made.
+"""The driver: a graph in, a program that runs out. Ties the stages together in order and owns what
+they made.
 
-graph --passes--> graph --lower--> launches --codegen--> machine code --schedule--> table --runtime--> arrays
+graph --passes--> graph --lower--> launches --codegen--> machine code --schedule--> table
+--runtime--> arrays
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No search for cyclic garbage: a compilation makes many objects and hardly a cycle, to look through them again and
-    again would take a thirtieth of its time."""
+    """No search for cyclic garbage: a compilation makes many objects and hardly a cycle, to look
+    through them again and again would take a thirtieth of its time."""
     if not gc.isenabled():
         yield
         return
@@ -73,7 +75,8 @@ def uncollected() -> Iterator[None]:
 
 
 def beginning(target: Target) -> Callable[[Program], None]:
-    """What is done with a kernel as soon as it is lowered: it is compiled, unless it is verified or shown first."""
+    """What is done with a kernel as soon as it is lowered: it is compiled, unless it is verified or
+    shown first."""
     waits = suspicion.wants_verified() or show.wants("llvm", "asm")
     return (lambda program: None) if waits else (lambda program: KERNELS.begin(program, target))
 
@@ -94,7 +97,8 @@ def programs_of(lowered: Lowered) -> list[Program]:
 
 
 class Compiled:
-    """Machine code for one graph. Safe to call from several threads: every call has its own arena."""
+    """Machine code for one graph. Safe to call from several threads: every call has its own
+    arena."""
 
     def __init__(
         self,
@@ -146,7 +150,8 @@ class Compiled:
 class Runner:
     """A compiled program at given sizes: its schedule, and the table ready to run.
 
-    Holds its program weakly, which holds it: so the memory of both goes with the last user of the program.
+    Holds its program weakly, which holds it: so the memory of both goes with the last user of the
+    program.
     """
 
     def __init__(self, compiled: Compiled, dims: Mapping[str, int]) -> None:
@@ -156,7 +161,9 @@ class Runner:
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
         if show.wants("schedule"):
-            show.show("schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims))
+            show.show(
+                "schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims)
+            )
         self.plan = compiled.memory.plans(dims)
         self.ready = Ready(
             compiled.graph.name,
@@ -171,7 +178,9 @@ class Runner:
         )
         self.run = self.ready.run if self.watch is None else self.watched
 
-    def watched(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+    def watched(
+        self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False
+    ) -> list[Storage]:
         if self.watch is not None and not profile:
             return self.watch(self, storages, threads)
         return self.ready.run(storages, threads, profile)
@@ -180,7 +189,9 @@ class Runner:
     def compiled(self) -> Compiled:
         compiled = self._compiled()
         if compiled is None:
-            raise ReferenceError("the compiled program of this runner is gone: keep a reference to it")
+            raise ReferenceError(
+                "the compiled program of this runner is gone: keep a reference to it"
+            )
         return compiled
 
     def explained(self, trap: Trapped) -> Exception:
@@ -191,5 +202,7 @@ def explained(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> E
     """What a trap means."""
     site: TrapSite | None = scheduled.traps.get(trap.code)
     if site is None:
-        return suspicion.left_buffer(scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims)
+        return suspicion.left_buffer(
+            scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
+        )
     return site.error(trap.value)

@@ -1,7 +1,8 @@
 """The driver, grids: how many workgroups a program means when nobody says.
 
-Receives a program and the element counts of its buffers; returns a grid where the program itself shows it (one
-invocation per output element along x, or no look at the workgroup id at all), and None where guessing would be needed.
+Receives a program and the element counts of its buffers; returns a grid where the program itself
+shows it (one invocation per output element along x, or no look at the workgroup id at all), and
+None where guessing would be needed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ Linear = dict[str, int]  # factors of "group", "local" and "one"; axis x only
 def infer_grid(program: n.Program, counts: Mapping[n.Buffer, int]) -> Grid | None:
     """The grid, or None when the program does not show it.
 
-    A program without group ids does the same in every workgroup: one is enough. Otherwise every store must go to the
-    position of its own invocation, and all outputs must be of one size.
+    A program without group ids does the same in every workgroup: one is enough. Otherwise every
+    store must go to the position of its own invocation, and all outputs must be of one size.
     """
     instrs = list(walk(program.body))
     ids = [i for i in instrs if isinstance(i, n.Id)]
@@ -71,4 +72,8 @@ def scaled(left: Linear, right: Linear) -> Linear | None:
     """A product is linear when one side is a number."""
     if set(left) == {"one"}:
         left, right = right, left
-    return {key: factor * right["one"] for key, factor in left.items()} if set(right) == {"one"} else None
+    return (
+        {key: factor * right["one"] for key, factor in left.items()}
+        if set(right) == {"one"}
+        else None
+    )

@@ -1,7 +1,9 @@
-"""Tracing, jit: a function that is traced and compiled once per signature and then runs as native code.
+"""Tracing, jit: a function that is traced and compiled once per signature and then runs as native
+code.
 
-Receives a Python function and an engine (how to compile a graph, how to hand memory to compiled code); returns a
-`Jitted`, which looks like the function. Inside another trace it records a `call` of its own graph instead.
+Receives a Python function and an engine (how to compile a graph, how to hand memory to compiled
+code); returns a `Jitted`, which looks like the function. Inside another trace it records a `call`
+of its own graph instead.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
 from tetrad.tracing.signature import Arguments, argument_name, chosen, signature_of
 from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
 
-OWN_REFERENCES = 3  # to the storage of an array that only this call can reach: array, list of storages, getrefcount
+# to the storage of an array that only this call can reach: array, list of storages, getrefcount
+OWN_REFERENCES = 3
 MAX_SIZES = 4096  # remembered argument types per function; more than that and the memory is dropped
 
 
@@ -63,12 +66,14 @@ class Program:
     dims: tuple[Named, ...]  # sorted by name: the order of Compiled.run
     sizes: tuple[SizeExpr, ...]  # sizes inside the graph that must not become negative
     donated: tuple[int, ...]
-    narrowed: tuple[tuple[int, DType], ...]  # inputs that are Python ints, and the integer types they are cast to
+    # inputs that are Python ints, and the integer types they are cast to
+    narrowed: tuple[tuple[int, DType], ...]
 
 
 @record
 class Bound:
-    """A program with the sizes of one call: everything a repeated call needs, looked up by the arguments' types."""
+    """A program with the sizes of one call: everything a repeated call needs, looked up by the
+    arguments' types."""
 
     program: Program
     run: Callable[[list[Storage], tuple[int, ...]], list[Storage]]
@@ -101,7 +106,8 @@ class Jitted:
         self._programs: dict[Hashable, Program] = {}
         self._traces: dict[Hashable, Traced] = {}
         self._bounds: dict[Hashable, Bound] = {}
-        self._fast: dict[tuple[int, ...], Bound] = {}  # the same for plain arrays, by the ids of their types
+        # the same for plain arrays, by the ids of their types
+        self._fast: dict[tuple[int, ...], Bound] = {}
         self._lock = object_lock()
 
     @property
@@ -109,7 +115,8 @@ class Jitted:
         return len(self.signatures)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # The short way: positional arrays whose types were seen before. Types are interned, so ids stand for them.
+        # The short way: positional arrays whose types were seen before. Types are interned, so ids
+        # stand for them.
         if kwargs or stack.traces:
             return self._call(args, kwargs)
         try:
@@ -142,10 +149,13 @@ class Jitted:
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph that a call with these arguments (arrays or `Spec`) compiles."""
         arguments = self.signature.arguments(args, kwargs)
-        return self._trace(arguments, self._symbolic(arguments, kinds_of(self.signature, arguments))).graph
+        return self._trace(
+            arguments, self._symbolic(arguments, kinds_of(self.signature, arguments))
+        ).graph
 
     def bound(self, *args: Any) -> Bound:
-        """The program for arguments of these types and sizes: its `run` takes storages, without asking again."""
+        """The program for arguments of these types and sizes: its `run` takes storages, without
+        asking again."""
         return self._bind(self.signature.arguments(args, {}))
 
     # one call
@@ -174,10 +184,15 @@ class Jitted:
             if type(number) is int and not dtype_holds(dtype, number):
                 name = self.signature.leaf_names(arguments)[i]
                 message = f"{self.signature.name}: {name} is {number}, which does not fit {dtype}"
-                fail(DtypeError, message, "pass an array of a wider dtype: td.asarray(n, dtype=td.int64)")
+                fail(
+                    DtypeError,
+                    message,
+                    "pass an array of a wider dtype: td.asarray(n, dtype=td.int64)",
+                )
 
     def _arrays(self, arguments: Arguments) -> tuple[list[Array], Hashable]:
-        """The arguments as arrays, and a key for all that the choice of program and sizes depends on."""
+        """The arguments as arrays, and a key for all that the choice of program and sizes depends
+        on."""
         arrays: list[Array] = []
         key: list[Any] = [arguments.key]
         for leaf in arguments.leaves:
@@ -194,11 +209,18 @@ class Jitted:
         if isinstance(leaf, TracedArray):
             leaf.view  # noqa: B018  raises: no trace is active, so the value has leaked
         if isinstance(leaf, Spec):
-            fail(TraceError, f"{leaf!r} has no values to run with", "use .trace(...) or td.trace for a graph")
-        kinds_of(self.signature, arguments)  # names the argument that is none of the above, nor a number
+            fail(
+                TraceError,
+                f"{leaf!r} has no values to run with",
+                "use .trace(...) or td.trace for a graph",
+            )
+        # names the argument that is none of the above, nor a number
+        kinds_of(self.signature, arguments)
         return _operand(leaf)
 
-    def _remember(self, key: Hashable, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _remember(
+        self, key: Hashable, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         if len(self._bounds) >= MAX_SIZES:
             self._bounds.clear()
             self._fast.clear()
@@ -228,13 +250,17 @@ class Jitted:
     def _compiled(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Program:
         self.engine.prepare()
         traced = self._trace(arguments, kinds)
-        dims = sorted({d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name)
+        dims = sorted(
+            {d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name
+        )
         donated = self._donated_leaves(arguments)
         graph = undressed(traced.graph)
         compiled = self.engine.compile_graph(graph, donated)
         numbers = {i for i, kind in enumerate(kinds) if kind.weak is int}
         narrowed = tuple((i, dtype) for i, dtype in narrowings(graph) if i in numbers)
-        return Program(graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated, narrowed)
+        return Program(
+            graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated, narrowed
+        )
 
     def _trace(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Traced:
         return trace_function(self.signature, self.function, arguments, kinds)
@@ -243,20 +269,30 @@ class Jitted:
         both = self.donated[0] & self.signature.static_positions
         if both:
             names = ", ".join(self.signature.argument_name(i) for i in sorted(both))
-            fail(TraceError, f"{self.signature.name}: {names} is static, only arrays can be donated")
+            fail(
+                TraceError, f"{self.signature.name}: {names} is static, only arrays can be donated"
+            )
 
     def _donated_leaves(self, arguments: Arguments) -> tuple[int, ...]:
         positional, keyword = arguments.tree.children
         keys: Any = keyword.data
-        given = [p in self.donated[0] for p in arguments.positions] + [key in self.donated[1] for key in keys]
+        given = [p in self.donated[0] for p in arguments.positions] + [
+            key in self.donated[1] for key in keys
+        ]
         children = (*positional.children, *keyword.children)
-        leaves = [is_given for is_given, child in zip(given, children, strict=True) for _ in child.leaf_names()]
+        leaves = [
+            is_given
+            for is_given, child in zip(given, children, strict=True)
+            for _ in child.leaf_names()
+        ]
         return tuple(leaf for leaf, is_given in enumerate(leaves) if is_given)
 
     def _describe(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> str:
         names = self.signature.leaf_names(arguments)
         shown = [f"{name}: {kind.type}" for name, kind in zip(names, kinds, strict=True)]
-        fixed = [f"{self.signature.argument_name(where)}={value!r}" for where, value in arguments.statics]
+        fixed = [
+            f"{self.signature.argument_name(where)}={value!r}" for where, value in arguments.statics
+        ]
         return f"({', '.join(shown + fixed)})"
 
     # symbolic sizes
@@ -268,7 +304,8 @@ class Jitted:
         marks = _spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
         names = self.signature.leaf_names(arguments)
         made = tuple(
-            Kind(_mark(name, kind.type, mark), kind.weak) for name, kind, mark in zip(names, kinds, marks, strict=True)
+            Kind(_mark(name, kind.type, mark), kind.weak)
+            for name, kind, mark in zip(names, kinds, marks, strict=True)
         )
         _check_names(made)
         return made
@@ -279,16 +316,32 @@ class Jitted:
         program = self._program(arguments, kinds)
         values: dict[str, int] = {}
         if program.dims:
-            declared, actual = [node.type for node in program.graph.inputs], [kind.type for kind in kinds]
-            values = bind_sizes(self.signature.name, self.signature.leaf_names(arguments), declared, actual)
+            declared, actual = (
+                [node.type for node in program.graph.inputs],
+                [kind.type for kind in kinds],
+            )
+            values = bind_sizes(
+                self.signature.name, self.signature.leaf_names(arguments), declared, actual
+            )
             for size in program.sizes:
                 if bind(size, values) < 0:
-                    fail(ShapeError, f"{self.signature.name}: the size {size} is {bind(size, values)} for {values}")
+                    fail(
+                        ShapeError,
+                        f"{self.signature.name}: the size {size} is {bind(size, values)} for "
+                        f"{values}",
+                    )
         outputs = tuple(
-            array_type(o.type.dtype, tuple(bind(n, values) for n in o.type.shape)) for o in program.graph.outputs
+            array_type(o.type.dtype, tuple(bind(n, values) for n in o.type.shape))
+            for o in program.graph.outputs
         )
         dims = tuple(values[dim.name] for dim in program.dims)
-        return Bound(program, program.compiled.run, dims, outputs, outputs[0] if program.tree is LEAF else None)
+        return Bound(
+            program,
+            program.compiled.run,
+            dims,
+            outputs,
+            outputs[0] if program.tree is LEAF else None,
+        )
 
     # inside another trace
 
@@ -303,19 +356,25 @@ class Jitted:
         outer = current_trace()
         if outer is None:
             fail(TraceError, f"{self.signature.name}: the enclosing trace has ended")
-        nodes = [node_of(_operand(leaf, lent), outer) for leaf in (*arguments.leaves, *traced.captured)]
+        nodes = [
+            node_of(_operand(leaf, lent), outer) for leaf in (*arguments.leaves, *traced.captured)
+        ]
         made = make_call(traced.graph, nodes)
         results = [TracedArray.of(make_item(made, i), outer) for i in range(len(made.types))]
         return unflatten(traced.tree, results)
 
 
 def _returned(bound: Bound, storages: list[Storage]) -> Any:
-    arrays = [Array.from_storage(kind, storage) for kind, storage in zip(bound.outputs, storages, strict=True)]
+    arrays = [
+        Array.from_storage(kind, storage)
+        for kind, storage in zip(bound.outputs, storages, strict=True)
+    ]
     return unflatten(bound.program.tree, arrays)
 
 
 def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
-    """An argument as an array, Python numbers at full precision; `over`: how one is made over memory of NumPy's."""
+    """An argument as an array, Python numbers at full precision; `over`: how one is made over
+    memory of NumPy's."""
     if isinstance(leaf, TracedArray) and leaf.wide is not None:
         return TracedArray.of(leaf.wide, leaf.trace)
     if isinstance(leaf, Array):
@@ -323,14 +382,21 @@ def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
     return scalar(leaf, WIDE[type(leaf)]) if type(leaf) in WIDE else over(np.asarray(leaf))
 
 
-def _given_up(arrays: list[Array], ours: dict[int, bool], storages: list[Storage], engine: Engine) -> list[Storage]:
-    """The storages with those of donated arrays: their own if nobody else can see them, else copies.
+def _given_up(
+    arrays: list[Array], ours: dict[int, bool], storages: list[Storage], engine: Engine
+) -> list[Storage]:
+    """The storages with those of donated arrays: their own if nobody else can see them, else
+    copies.
 
     The donated arrays are gone afterwards. One that is passed twice is seen by the other argument.
     """
     given: list[Storage | None] = [None] * len(storages)
     for i, is_ours in ours.items():
-        shared = not is_ours or arrays[i]._view is not None or sys.getrefcount(storages[i]) > OWN_REFERENCES
+        shared = (
+            not is_ours
+            or arrays[i]._view is not None
+            or sys.getrefcount(storages[i]) > OWN_REFERENCES
+        )
         given[i] = engine.from_numpy(np.array(arrays[i].view, order="C")) if shared else storages[i]
     for i, is_ours in ours.items():
         if is_ours:
@@ -339,7 +405,8 @@ def _given_up(arrays: list[Array], ours: dict[int, bool], storages: list[Storage
 
 
 def narrowings(graph: Graph) -> list[tuple[int, DType]]:
-    """Which inputs of a graph are cast to which integer types, here or in the functions it calls."""
+    """Which inputs of a graph are cast to which integer types, here or in the functions it
+    calls."""
     done: dict[Graph, dict[tuple[int, DType], None]] = {}
     for inner in innermost_first(graph):
         place = {node: i for i, node in enumerate(inner.inputs)}
@@ -348,7 +415,11 @@ def narrowings(graph: Graph) -> list[tuple[int, DType]]:
             if node.op.name == "cast" and node.inputs[0] in place and node.type.dtype.is_integer:
                 found[place[node.inputs[0]], node.type.dtype] = None
             called = done[node.param("graph")] if node.op.name == "call" else ()
-            found |= {(place[node.inputs[i]], dtype): None for i, dtype in called if node.inputs[i] in place}
+            found |= {
+                (place[node.inputs[i]], dtype): None
+                for i, dtype in called
+                if node.inputs[i] in place
+            }
     return list(done[graph])
 
 
@@ -358,7 +429,11 @@ def _shrinking_sizes(graph: Graph) -> tuple[SizeExpr, ...]:
     for inner in innermost_first(graph):
         for node in inner.nodes():
             for kind in node.types:
-                sizes |= {n: None for n in kind.shape if isinstance(n, SizeExpr) and any(f < 0 for _, f in n.terms)}
+                sizes |= {
+                    n: None
+                    for n in kind.shape
+                    if isinstance(n, SizeExpr) and any(f < 0 for _, f in n.terms)
+                }
     return tuple(sizes)
 
 
@@ -367,12 +442,17 @@ def _shrinking_sizes(graph: Graph) -> tuple[SizeExpr, ...]:
 Marks = Mapping[int, Size] | None  # {axis: Dim} of one array
 
 
-def _spread_dims(dims: Any, arguments: Arguments, name: str, parameters: tuple[str, ...]) -> list[Marks]:
-    """One {axis: Dim} (or None) per leaf, from a tuple per positional argument or a dict by argument name."""
+def _spread_dims(
+    dims: Any, arguments: Arguments, name: str, parameters: tuple[str, ...]
+) -> list[Marks]:
+    """One {axis: Dim} (or None) per leaf, from a tuple per positional argument or a dict by
+    argument name."""
     positional, keyword = arguments.tree.children
     marks: list[Marks] = []
     keys: Any = keyword.data
-    owners: list[tuple[str, int | None]] = [(argument_name(parameters, i), i) for i in arguments.positions]
+    owners: list[tuple[str, int | None]] = [
+        (argument_name(parameters, i), i) for i in arguments.positions
+    ]
     owners += [(key, None) for key in keys]
     for (key, i), child in zip(owners, (*positional.children, *keyword.children), strict=True):
         marks.extend(_spread(_prefix_of(dims, key, i), child, name))
@@ -383,27 +463,45 @@ def _prefix_of(dims: Any, key: str, position: int | None) -> Any:
     if isinstance(dims, Mapping):
         return dims.get(key)
     if not isinstance(dims, tuple | list):
-        fail(ShapeError, f"dims: expected a tuple with one entry per argument, or a dict by name, got {dims!r}")
+        fail(
+            ShapeError,
+            f"dims: expected a tuple with one entry per argument, or a dict by name, got {dims!r}",
+        )
     return dims[position] if position is not None and position < len(dims) else None
 
 
 def _spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
     """A prefix of the tree: what stands above several leaves holds for each of them."""
     leaves = list(tree.leaf_names())
-    if prefix is None or (isinstance(prefix, Mapping) and all(isinstance(axis, int) for axis in prefix)):
+    if prefix is None or (
+        isinstance(prefix, Mapping) and all(isinstance(axis, int) for axis in prefix)
+    ):
         return [prefix] * len(leaves)
     keys: Any = tree.data
-    children = [prefix.get(key) for key in keys or ()] if isinstance(prefix, Mapping) else list(prefix)
+    children = (
+        [prefix.get(key) for key in keys or ()] if isinstance(prefix, Mapping) else list(prefix)
+    )
     if len(children) != len(tree.children):
-        fail(ShapeError, f"{name}: dims has {len(children)} entries for a container of {len(tree.children)}")
-    return [mark for child, sub in zip(children, tree.children, strict=True) for mark in _spread(child, sub, name)]
+        fail(
+            ShapeError,
+            f"{name}: dims has {len(children)} entries for a container of {len(tree.children)}",
+        )
+    return [
+        mark
+        for child, sub in zip(children, tree.children, strict=True)
+        for mark in _spread(child, sub, name)
+    ]
 
 
 def _check_names(kinds: Sequence[Kind]) -> None:
     known: dict[str, Named] = {}
     for dim in (d for kind in kinds for n in kind.type.shape for d in dims_of(n)):
         if known.setdefault(dim.name, dim) != dim:
-            fail(ShapeError, f"dims: two Dims are named {dim.name}, with max {known[dim.name].max} and {dim.max}")
+            fail(
+                ShapeError,
+                f"dims: two Dims are named {dim.name}, with max {known[dim.name].max} and "
+                f"{dim.max}",
+            )
 
 
 def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayType:
@@ -415,7 +513,11 @@ def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayT
             hint = "dims=({axis: Dim}, ...), one for each argument"
             fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}", hint)
         if not isinstance(size, SizeExpr):
-            fail(ShapeError, f"dims: axis {axis} of {name} is marked with {size!r}", "mark it with a td.Dim")
+            fail(
+                ShapeError,
+                f"dims: axis {axis} of {name} is marked with {size!r}",
+                "mark it with a td.Dim",
+            )
         shape[axis] = size
     return array_type(kind.dtype, tuple(shape))
 
@@ -436,14 +538,24 @@ def bind_sizes(
         for dim in dims_of(size):
             if size == SizeExpr((((dim,), 1),)) and dim.name not in values:
                 if not 1 <= came <= dim.max:
-                    fail(ShapeError, f"{function}: {dim} is {came} ({place}), it must lie in 1 to {dim.max}")
+                    fail(
+                        ShapeError,
+                        f"{function}: {dim} is {came} ({place}), it must lie in 1 to {dim.max}",
+                    )
                 values[dim.name], places[dim.name] = came, place
     for place, size, came in axes:
         missing = [dim.name for dim in dims_of(size) if dim.name not in values]
         if missing:
-            fail(ShapeError, f"{function}: no axis has the size {missing[0]} by itself", f"{place} is {size}")
+            fail(
+                ShapeError,
+                f"{function}: no axis has the size {missing[0]} by itself",
+                f"{place} is {size}",
+            )
         if bind(size, values) != came:
-            known = ", ".join(f"{dim.name} is {values[dim.name]} ({places[dim.name]})" for dim in dims_of(size))
-            fail(ShapeError, f"{function}: {place} is {came}, but it should be {size} where {known}")
+            known = ", ".join(
+                f"{dim.name} is {values[dim.name]} ({places[dim.name]})" for dim in dims_of(size)
+            )
+            fail(
+                ShapeError, f"{function}: {place} is {came}, but it should be {size} where {known}"
+            )
     return values
-

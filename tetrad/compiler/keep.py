@@ -1,8 +1,9 @@
-"""The driver, keeping: a compiled program in, an entry of the disk cache out, which `compiler.program_cache` makes it
-from.
+"""The driver, keeping: a compiled program in, an entry of the disk cache out, which
+`compiler.program_cache` makes it from.
 
-The entry is JSON: the lowered steps with their formulas, so that it serves every size of its Dims; of each kernel what
-a launch needs to know and the entry with its object. Large constants of the graph are numbers, others their bytes.
+The entry is JSON: the lowered steps with their formulas, so that it serves every size of its Dims;
+of each kernel what a launch needs to know and the entry with its object. Large constants of the
+graph are numbers, others their bytes.
 """
 
 from __future__ import annotations
@@ -21,34 +22,55 @@ from tetrad.core.sizes import Named, Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Program
-from tetrad.schedule.nodes import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, Step, While
+from tetrad.schedule.nodes import (
+    Choose,
+    Control,
+    Invoke,
+    Launch,
+    Lowered,
+    Repeat,
+    Slot,
+    Step,
+    While,
+)
 
 MOST_BYTES = 1 << 20  # of constants in an entry
 
 
 def keep(key: str, compiled: Compiled) -> None:
-    """Write a program, unless it depends on the content of large constants or has made large ones itself."""
+    """Write a program, unless it depends on the content of large constants or has made large ones
+    itself."""
     large = large_literals(compiled.graph)
     if any(literal.is_read for literal in large):
         return
-    told = Telling(compiled.scheduler.addresses, compiled.code, {literal: i for i, literal in enumerate(large)})
+    told = Telling(
+        compiled.scheduler.addresses, compiled.code, {literal: i for i, literal in enumerate(large)}
+    )
     told.part(compiled.lowered)
     if sum(map(len, told.constants)) <= MOST_BYTES:
         objects.disk_cache().put(key, json.dumps(told.everything(), separators=(",", ":")).encode())
 
 
 def note(key: str, graph: Graph, donated: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
-    """Write which program a known function is, if that is kept: its key, its name, the types of its results, and which
-    of the arrays its large constants are."""
+    """Write which program a known function is, if that is kept: its key, its name, the types of its
+    results, and which of the arrays its large constants are."""
     program = program_key(graph, donated)
     places: dict[object, set[int]] = {}
     for i, array in enumerate(arrays):
         places.setdefault(place_of(array), set()).add(i)
     found = [places.get(place_of(literal.held), set()) for literal in large_literals(graph)]
-    if program is None or objects.disk_cache().get(program) is None or any(len(which) != 1 for which in found):
-        return  # a constant from elsewhere, or one of two arrays in one place: nobody could know which it is
+    if (
+        program is None
+        or objects.disk_cache().get(program) is None
+        or any(len(which) != 1 for which in found)
+    ):
+        # a constant from elsewhere, or one of two arrays in one place: nobody could know which it
+        # is
+        return
     outputs = [type_told(o.type) for o in graph.outputs]
-    objects.disk_cache().put(key, json.dumps([program, graph.name, outputs, [min(which) for which in found]]).encode())
+    objects.disk_cache().put(
+        key, json.dumps([program, graph.name, outputs, [min(which) for which in found]]).encode()
+    )
 
 
 def place_of(array: np.ndarray) -> tuple[int, int, tuple[int, ...], str]:
@@ -56,11 +78,15 @@ def place_of(array: np.ndarray) -> tuple[int, int, tuple[int, ...], str]:
 
 
 class Telling:
-    """Numbers slots, kernels, constants and parts in order of appearance; parts after those they call."""
+    """Numbers slots, kernels, constants and parts in order of appearance; parts after those they
+    call."""
 
-    def __init__(self, addresses: Mapping[Program, int], code: Objects, large: Mapping[Literal, int]) -> None:
+    def __init__(
+        self, addresses: Mapping[Program, int], code: Objects, large: Mapping[Literal, int]
+    ) -> None:
         self.addresses, self.code, self.large = addresses, code, large
-        self.symbols = {address: symbol for symbol, address in code.addresses.copy().items()}  # others add to it
+        # others add to it
+        self.symbols = {address: symbol for symbol, address in code.addresses.copy().items()}
         self.homes: dict[str, str] = {}
         self.constants: list[bytes] = []
         self.numbers: dict[object, int] = {}  # of slots, kernels and parts, each in their list
@@ -78,7 +104,10 @@ class Telling:
     def part(self, lowered: Lowered) -> int:
         if lowered not in self.numbers:
             steps = [self.step(step) for step in lowered.steps]
-            inputs, outputs = [self.slot(s) for s in lowered.inputs], [self.slot(s) for s in lowered.outputs]
+            inputs, outputs = (
+                [self.slot(s) for s in lowered.inputs],
+                [self.slot(s) for s in lowered.outputs],
+            )
             self.numbers[lowered] = len(self.parts)
             self.parts.append([lowered.graph.name, steps, inputs, outputs])
         return self.numbers[lowered]
@@ -88,16 +117,31 @@ class Telling:
             return ["launch", *self.launch(step)]
         inputs, outputs = [self.slot(s) for s in step.inputs], [self.slot(s) for s in step.outputs]
         bodies = [self.part(body) for body in step.bodies]
-        return [type(step).__name__, bodies, inputs, outputs, self.slot(step.arena), *self.rest(step)]
+        return [
+            type(step).__name__,
+            bodies,
+            inputs,
+            outputs,
+            self.slot(step.arena),
+            *self.rest(step),
+        ]
 
     def rest(self, step: Control) -> list[Any]:
-        """What a step with sub-graphs has beyond them and its slots, in the order in which it is read."""
+        """What a step with sub-graphs has beyond them and its slots, in the order in which it is
+        read."""
         match step:
             case Invoke():
                 return []
             case Repeat():
                 spares = [None if s is None else self.slot(s) for s in step.spares]
-                return [step.consts, step.carries, size_told(step.length), step.reverse, spares, step.rows]
+                return [
+                    step.consts,
+                    step.carries,
+                    size_told(step.length),
+                    step.reverse,
+                    spares,
+                    step.rows,
+                ]
             case While():
                 spares = [None if s is None else self.slot(s) for s in step.spares]
                 return [step.condition_consts, step.body_consts, spares, self.slot(step.flag)]
@@ -137,7 +181,9 @@ class Telling:
             self.numbers[program] = len(self.kernels)
             symbol = self.symbols[self.addresses[program]]
             self.homes[symbol] = self.code.homes[symbol]
-            buffers = [[b.name, b.dtype.name, b.access, size_told(b.count)] for b in program.buffers]
+            buffers = [
+                [b.name, b.dtype.name, b.access, size_told(b.count)] for b in program.buffers
+            ]
             self.kernels.append([symbol, program.name, buffers, program.args, program.workgroup])
         return self.numbers[program]
 
@@ -147,10 +193,17 @@ def type_told(kind: ArrayType) -> list[Any]:
 
 
 def size_told(size: Size | None) -> Any:
-    """A number, or the terms of a formula: [[atoms], factor]; an atom is [Dim, its bound] or [size, divisor]."""
+    """A number, or the terms of a formula: [[atoms], factor]; an atom is [Dim, its bound] or [size,
+    divisor]."""
     if size is None or isinstance(size, int):
         return size
     return [
-        [[[a.name, a.max] if isinstance(a, Named) else [size_told(a.size), a.divisor] for a in atoms], factor]
+        [
+            [
+                [a.name, a.max] if isinstance(a, Named) else [size_told(a.size), a.divisor]
+                for a in atoms
+            ],
+            factor,
+        ]
         for atoms, factor in size.terms
     ]

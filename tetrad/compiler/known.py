@@ -1,7 +1,9 @@
-"""Functions with a name that says all they depend on: their programs are recalled from disk without being traced.
+"""Functions with a name that says all they depend on: their programs are recalled from disk without
+being traced.
 
-Receives a function, its name and the arrays it closes over; returns programs bound to sizes. A first process traces and
-compiles as `jit` does and notes which program that was. Where the note is found, neither ops nor tracing are loaded.
+Receives a function, its name and the arrays it closes over; returns programs bound to sizes. A
+first process traces and compiles as `jit` does and notes which program that was. Where the note is
+found, neither ops nor tracing are loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
 # Whatever has a hand in a trace or in what is made of it; commands, files and texts have not.
 MAKERS = (
-    "", "arrays", "backends", "compiler", "core", "fft", "graph", "kernel", "linalg", "loopnest", "lower", "models",
+    "", "arrays", "backends", "compiler", "core", "fft", "graph", "kernel", "linalg", "loopnest",
+    "lower", "models",
     "nn", "ops", "passes", "quant", "random", "schedule", "tracing", "transforms",
 )  # fmt: skip
 
@@ -49,7 +52,8 @@ Types = tuple[ArrayType, ...]
 
 @record(eq=False)
 class Sized:
-    """A program at the sizes of one call. `run` takes storages, and may write over those that were donated."""
+    """A program at the sizes of one call. `run` takes storages, and may write over those that were
+    donated."""
 
     run: Callable[[list[Any], tuple[int, ...]], list[Any]]
     dims: tuple[int, ...]
@@ -65,9 +69,12 @@ class Found:
 
 
 class Source:
-    """A function, and how `jit` compiles it. Programs that want to know more of themselves ask it: it holds none."""
+    """A function, and how `jit` compiles it. Programs that want to know more of themselves ask it:
+    it holds none."""
 
-    def __init__(self, function: Callable[..., Any], donated: tuple[int, ...], marks: Mapping[int, Marks]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], donated: tuple[int, ...], marks: Mapping[int, Marks]
+    ) -> None:
         self.function, self.donated, self.marks = function, donated, marks
 
     @cached_property
@@ -82,13 +89,16 @@ class Source:
         """Traced and compiled, for those who want to know what is inside."""
         trace = lazy.module("tetrad.tracing.trace")
         program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
-        compile_fully: Callable[..., Compiled] = lazy.module("tetrad.compiler.program_cache").compile_fully
+        compile_fully: Callable[..., Compiled] = lazy.module(
+            "tetrad.compiler.program_cache"
+        ).compile_fully
         return compile_fully(program.graph, program.donated)
 
 
 class Known:
-    """A function to be compiled, whose graph follows from its `name`, the `arrays` it closes over, the types of its
-    arguments and the source of the package. Of arrays above 4 KiB it may not look at the content while it is traced."""
+    """A function to be compiled, whose graph follows from its `name`, the `arrays` it closes over,
+    the types of its arguments and the source of the package. Of arrays above 4 KiB it may not look
+    at the content while it is traced."""
 
     def __init__(
         self,
@@ -128,19 +138,27 @@ class Known:
             found = self.found[kinds]
         if found is None or values is None:
             return self.traced(arguments, kinds)
-        outputs = tuple([array_type(o.dtype, tuple([bind(n, values) for n in o.shape])) for o in found.outputs])
+        outputs = tuple(
+            [array_type(o.dtype, tuple([bind(n, values) for n in o.shape])) for o in found.outputs]
+        )
         return Sized(found.program.run, tuple(values.values()), outputs)
 
     def __call__(self, *arguments: Array) -> Any:
         """The results of a call; one alone as it is."""
-        key = tuple([id(x.type) for x in arguments])  # there is one object of each type, and it stays
+        # there is one object of each type, and it stays
+        key = tuple([id(x.type) for x in arguments])
         program = self.quick.get(key)
         if program is None:
             if len(self.quick) >= MOST_SIZES:
                 self.quick.clear()
             program = self.quick[key] = self.sized(*arguments)
-        storages = program.run([x._storage or x.storage(Storage.from_numpy) for x in arguments], program.dims)
-        made = [Array.from_storage(kind, storage) for kind, storage in zip(program.outputs, storages, strict=True)]
+        storages = program.run(
+            [x._storage or x.storage(Storage.from_numpy) for x in arguments], program.dims
+        )
+        made = [
+            Array.from_storage(kind, storage)
+            for kind, storage in zip(program.outputs, storages, strict=True)
+        ]
         return made[0] if len(made) == 1 else made
 
     def recalled(self, kinds: Types, given: Types) -> Found | None:
@@ -156,7 +174,9 @@ class Known:
         donated = tuple(i for i in self.donated if i < len(kinds))
         wanted = Wanted(name, len(kinds), tuple(dim_names(kinds)), donated, literals, full)
         found = recall(program, wanted)
-        return None if found is None else Found(found, tuple([type_from(*kind) for kind in outputs]))
+        return (
+            None if found is None else Found(found, tuple([type_from(*kind) for kind in outputs]))
+        )
 
     def traced(self, arguments: Sequence[Array], kinds: Types) -> Sized:
         bound = self.jitted.bound(*arguments)
@@ -178,22 +198,32 @@ class Known:
         makers = None if name is None else made_by(MAKERS)
         if makers is None or name is None:
             return None
-        return cache_key("known", *makers, sys.version, name, str(self.donated), spelled(kinds), told(self.arrays()))
+        return cache_key(
+            "known",
+            *makers,
+            sys.version,
+            name,
+            str(self.donated),
+            spelled(kinds),
+            told(self.arrays()),
+        )
 
 
-# -- what a name does not say -----------------------------------------------------------------------------------------
+# -- what a name does not say ----------------------------------------------------------------------
 
 
 def told(arrays: Sequence[Array]) -> str:
-    """What a compilation may know of constants: their types, which are the same array, what is in the small ones, and
-    whether a large one is all one value."""
+    """What a compilation may know of constants: their types, which are the same array, what is in
+    the small ones, and whether a large one is all one value."""
     first: dict[int, int] = {}
     digest = hashlib.sha256()
     for i, array in enumerate(arrays):
         view, kind = array.view, array.type
         place = first.setdefault(id(array), i)
         known = content(view)
-        digest.update(b"%s %r %d %d " % (kind.dtype.name.encode(), kind.shape, place, len(known)) + known)
+        digest.update(
+            b"%s %r %d %d " % (kind.dtype.name.encode(), kind.shape, place, len(known)) + known
+        )
     return digest.hexdigest()
 
 
@@ -216,7 +246,9 @@ def dim_names(kinds: Types) -> list[str]:
 
 def spelled(kinds: Types) -> str:
     """The types with the bounds of their Dims."""
-    bounds = sorted({f"{dim.name} <= {dim.max}" for kind in kinds for n in kind.shape for dim in dims_of(n)})
+    bounds = sorted(
+        {f"{dim.name} <= {dim.max}" for kind in kinds for n in kind.shape for dim in dims_of(n)}
+    )
     return f"{', '.join(map(str, kinds))}; {', '.join(bounds)}"
 
 

@@ -1,4 +1,5 @@
-"""The public door to kernels: `dispatch`. The compiler, and LLVM with it, is loaded by the first call."""
+"""The public door to kernels: `dispatch`. The compiler, and LLVM with it, is loaded by the first
+call."""
 
 from __future__ import annotations
 
@@ -16,13 +17,15 @@ def dispatch(
     *,
     args: Mapping[str, int] | None = None,
 ) -> list[bytes]:
-    """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes, in order of declaration.
+    """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes, in order
+    of declaration.
 
     inputs   one byte string for each buffer with access read or readwrite, in order of declaration
     grid     None: one invocation per element of the output, where the program shows that it means that
     args     the value of each index argument
 
-    Loads out of range give 0, stores out of range do nothing, buffers that are only written and scratch start as zeros.
+    Loads out of range give 0, stores out of range do nothing, buffers that are only written and
+    scratch start as zeros.
 
     >>> import tetrad as td
     >>> k = td.kernel.build("increment")

@@ -1,7 +1,8 @@
 """The public transforms: `jit`, bound to the native engine.
 
-Receives functions, returns functions. What runs compiled programs is loaded with the first function that `jit` wraps,
-the compiler (and with it LLVM) by the first compilation, so that importing the package stays quick.
+Receives functions, returns functions. What runs compiled programs is loaded with the first function
+that `jit` wraps, the compiler (and with it LLVM) by the first compilation, so that importing the
+package stays quick.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class NativeEngine:
         lazy.module("tetrad.backends.cpu.code_cache").loading_runtime()
 
     def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled:
-        compiled: Compiled = lazy.module("tetrad.compiler.program_cache").compile_graph(graph, donated)
+        compiled: Compiled = lazy.module("tetrad.compiler.program_cache").compile_graph(
+            graph, donated
+        )
         return compiled
 
 
@@ -42,7 +45,8 @@ def jit(
     donate_argnames: str | Sequence[str] = (),
     dims: Any = None,
 ) -> Any:
-    """Compile a function of arrays. It is traced once per signature: dtypes, shapes, containers and static values.
+    """Compile a function of arrays. It is traced once per signature: dtypes, shapes, containers and
+    static values.
 
     static_argnums, static_argnames   arguments that are hashable settings, not arrays
     donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be used afterwards

@@ -1,7 +1,8 @@
-"""The driver, recalling: a graph in, a program that runs out, from the disk if it was compiled there before.
+"""The driver, recalling: a graph in, a program that runs out, from the disk if it was compiled
+there before.
 
-Here is the key under which a program is kept. `compiler.reading` makes it from its entry; what is not there goes
-through `compiler.driver`, and `compiler.keep` writes it down for the next process.
+Here is the key under which a program is kept. `compiler.reading` makes it from its entry; what is
+not there goes through `compiler.driver`, and `compiler.keep` writes it down for the next process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
     from tetrad.compiler.driver import Compiled
 
 # Whatever has a hand in a schedule; tracing, explain and others do not.
-MAKERS = ("backends", "compiler", "core", "graph", "kernel", "loopnest", "lower", "ops", "passes", "quant", "schedule")
+MAKERS = (
+    "backends",
+    "compiler",
+    "core",
+    "graph",
+    "kernel",
+    "loopnest",
+    "lower",
+    "ops",
+    "passes",
+    "quant",
+    "schedule",
+)
 
 
 def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled | Recalled:
@@ -40,17 +53,20 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled | Rec
 
 
 def compile_fully(graph: Graph, donated: tuple[int, ...]) -> Compiled:
-    """By the driver, and with it passes, lowering and code generation: loaded when there is something to compile."""
+    """By the driver, and with it passes, lowering and code generation: loaded when there is
+    something to compile."""
     compiled: Compiled = lazy.module("tetrad.compiler.driver").compile_graph(graph, donated)
     return compiled
 
 
 def wanted_of(graph: Graph, donated: tuple[int, ...]) -> Wanted:
     size = len(graph.inputs), dim_names(graph)
-    return Wanted(graph.name, *size, donated, large_literals(graph), lambda: compile_fully(graph, donated))
+    return Wanted(
+        graph.name, *size, donated, large_literals(graph), lambda: compile_fully(graph, donated)
+    )
 
 
-# -- the key ----------------------------------------------------------------------------------------------------------
+# -- the key ---------------------------------------------------------------------------------------
 
 
 def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
@@ -62,9 +78,11 @@ def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
 
 
 def is_plain(graph: Graph) -> bool:
-    """Are all ops our own (the key does not see other sources), and large constants only in the outermost graph?
+    """Are all ops our own (the key does not see other sources), and large constants only in the
+    outermost graph?
 
-    Tracing hands them to inner graphs as arguments. Inside, the hash could not tell which of two equal ones is called.
+    Tracing hands them to inner graphs as arguments. Inside, the hash could not tell which of two
+    equal ones is called.
     """
     *inner, outer = innermost_first(graph)
     nodes = (node for part in (*inner, outer) for node in part.nodes())
@@ -73,7 +91,8 @@ def is_plain(graph: Graph) -> bool:
 
 
 def large_constants(graph: Graph) -> list[str]:
-    """Which constant is which, their types, and all that a compilation may know of their content: is it one value?"""
+    """Which constant is which, their types, and all that a compilation may know of their content:
+    is it one value?"""
     uses = list(large_uses(graph))
     numbers = {literal: i for i, literal in enumerate(dict.fromkeys(uses))}
     order = " ".join(str(numbers[literal]) for literal in uses)
@@ -86,7 +105,8 @@ def splat_bits(literal: Literal) -> str | None:
 
 
 def large_literals(graph: Graph) -> list[Literal]:
-    """The large constants in the order of their first use. A kept program knows them by their numbers in it."""
+    """The large constants in the order of their first use. A kept program knows them by their
+    numbers in it."""
     return list(dict.fromkeys(large_uses(graph)))
 
 

@@ -1,7 +1,9 @@
-"""The driver, reading: an entry of the disk cache and the large constants of a graph in, a program that runs out.
+"""The driver, reading: an entry of the disk cache and the large constants of a graph in, a program
+that runs out.
 
-An entry is JSON, written by `compiler.keep`: the lowered steps with formulas for sizes, and names of the objects with
-their kernels. Reading one needs no pass, no lowering, no LLVM, and no graph: it is scheduled as ever.
+An entry is JSON, written by `compiler.keep`: the lowered steps with formulas for sizes, and names
+of the objects with their kernels. Reading one needs no pass, no lowering, no LLVM, and no graph: it
+is scheduled as ever.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ def recall(key: str, wanted: Wanted) -> Recalled | None:
 
 
 class Recalled:
-    """A program from the disk. Whoever wants to know more than its results asks for the `full` compilation."""
+    """A program from the disk. Whoever wants to know more than its results asks for the `full`
+    compilation."""
 
     def __init__(self, wanted: Wanted, told: Mapping[str, Any]) -> None:
         self.wanted, self.dims = wanted, wanted.dims
@@ -120,13 +123,15 @@ class Recalled:
 
 
 def explained(wanted: Wanted, dims: tuple[int, ...], trap: Trapped) -> Exception:
-    """Schedules are deterministic: the code means the same in a new compilation, which knows the user's lines."""
+    """Schedules are deterministic: the code means the same in a new compilation, which knows the
+    user's lines."""
     full = wanted.full()
     return full.runner(dims).explained(trap)
 
 
 class Reading:
-    """The lists of an entry as the objects they were: kernels without bodies, graphs with names only."""
+    """The lists of an entry as the objects they were: kernels without bodies, graphs with names
+    only."""
 
     def __init__(self, told: Mapping[str, Any], large: Sequence[Literal]) -> None:
         own = [Literal(np.frombuffer(bytes.fromhex(data), np.uint8)) for data in told["constants"]]
@@ -135,13 +140,17 @@ class Reading:
         self.slots = [self.slot(*slot) for slot in told["slots"]]
         self.kernels = [kernel_from(*rest) for _, *rest in told["kernels"]]
         symbols = [symbol for symbol, *_ in told["kernels"]]
-        self.addresses = {k: OBJECTS.addresses[s] for k, s in zip(self.kernels, symbols, strict=True)}
+        self.addresses = {
+            k: OBJECTS.addresses[s] for k, s in zip(self.kernels, symbols, strict=True)
+        }
         self.parts: list[Lowered] = []
         for name, steps, inputs, outputs in told["parts"]:
             made = tuple([self.step(*step) for step in steps])
             self.parts.append(Lowered(Graph(name, (), ()), made, self.at(inputs), self.at(outputs)))
 
-    def slot(self, name: str, type: int, kind: str, position: int, constant: tuple[str, int] | None) -> Slot:
+    def slot(
+        self, name: str, type: int, kind: str, position: int, constant: tuple[str, int] | None
+    ) -> Slot:
         literal = None if constant is None else self.literals[constant[0]][constant[1]]
         return Slot(name, self.types[type], kind, position, literal)
 
@@ -151,7 +160,9 @@ class Reading:
     def step(self, kind: str, *told: Any) -> Step:
         return self.launch(*told) if kind == "launch" else self.control(kind, *told)
 
-    def control(self, kind: str, bodies: list[int], inputs: list[int], outputs: list[int], *told: Any) -> Step:
+    def control(
+        self, kind: str, bodies: list[int], inputs: list[int], outputs: list[int], *told: Any
+    ) -> Step:
         """As `keep.Telling.rest` wrote it."""
         parts = [self.parts[i] for i in bodies]
         arena, *rest = told
@@ -163,7 +174,16 @@ class Reading:
         if kind == "While":
             asked, fixed, spares, flag = rest
             condition, body = parts
-            return While(condition, body, *given, asked, fixed, self.perhaps(spares), self.slots[flag], arena=room)
+            return While(
+                condition,
+                body,
+                *given,
+                asked,
+                fixed,
+                self.perhaps(spares),
+                self.slots[flag],
+                arena=room,
+            )
         consts, carries, length, reverse, spares, rows = rest
         counted = (consts, carries, size_from(length), reverse)
         return Repeat(parts[0], *given, *counted, self.perhaps(spares), tuple(rows), arena=room)
@@ -171,7 +191,9 @@ class Reading:
     def perhaps(self, numbers: Iterable[int | None]) -> tuple[Slot | None, ...]:
         return tuple([None if i is None else self.slots[i] for i in numbers])
 
-    def launch(self, kernel: int, slots: list[int], args: Mapping[str, Any], groups: Any, *rest: Any) -> Launch:
+    def launch(
+        self, kernel: int, slots: list[int], args: Mapping[str, Any], groups: Any, *rest: Any
+    ) -> Launch:
         writes, inplace, updates, partly, flops = rest
         return Launch(
             self.kernels[kernel],
@@ -186,8 +208,12 @@ class Reading:
         )
 
 
-def kernel_from(name: str, buffers: Iterable[Any], args: list[str], workgroup: list[int]) -> Program:
-    made = [Buffer(b, named(dtype), access, size_from(count)) for b, dtype, access, count in buffers]
+def kernel_from(
+    name: str, buffers: Iterable[Any], args: list[str], workgroup: list[int]
+) -> Program:
+    made = [
+        Buffer(b, named(dtype), access, size_from(count)) for b, dtype, access, count in buffers
+    ]
     x, y, z = workgroup
     return Program(name, tuple(made), tuple(args), (x, y, z), ())
 
@@ -201,7 +227,9 @@ def size_from(told: Any) -> Any:
     """A size as `keep.size_told` wrote it."""
     if not isinstance(told, list):
         return told
-    return SizeExpr(tuple([(tuple([atom_from(*atom) for atom in atoms]), factor) for atoms, factor in told]))
+    return SizeExpr(
+        tuple([(tuple([atom_from(*atom) for atom in atoms]), factor) for atoms, factor in told])
+    )
 
 
 def atom_from(what: Any, number: int) -> Atom:

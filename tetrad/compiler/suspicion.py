@@ -1,6 +1,8 @@
-"""The driver, suspicion: do flags ask for programs to be checked? The checks are loaded when one does.
+"""The driver, suspicion: do flags ask for programs to be checked? The checks are loaded when one
+does.
 
-They bring the verifier, the evaluator and the interpreter of kernels along, a fifth of what a first call would load.
+They bring the verifier, the evaluator and the interpreter of kernels along, a fifth of what a first
+call would load.
 """
 
 from __future__ import annotations

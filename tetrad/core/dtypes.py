@@ -1,7 +1,8 @@
 """Station 0, shared words: the element types every language and stage speaks of.
 
-Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype of each. What a type may be used for
-(arithmetic, storage only, addresses) is stated here once; promotion rules live in `core.promotion`.
+Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype of each. What a
+type may be used for (arithmetic, storage only, addresses) is stated here once; promotion rules live
+in `core.promotion`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from tetrad.core import lazy
 from tetrad.core.errors import DtypeError
 from tetrad.core.record import record
 
-HASHES: dict[str, int] = {"index": hash("index")}  # by name; each is known when it is first asked for
+# by name; each is known when it is first asked for
+HASHES: dict[str, int] = {"index": hash("index")}
 
 
 @record(eq=False)
 class DType:
-    """An element type. There is exactly one object per type, so among themselves identity is equality; what NumPy calls
-    by the same name, and the name itself, are equal to it, and NumPy's dtype has the same hash."""
+    """An element type. There is exactly one object per type, so among themselves identity is
+    equality; what NumPy calls by the same name, and the name itself, are equal to it, and NumPy's
+    dtype has the same hash."""
 
     name: str  # as the IR prints it: f32
     long_name: str  # as the array API spells it: float32
@@ -57,7 +60,8 @@ class DType:
 
     @property
     def computing(self) -> DType:
-        """The type it is computed with: storage types are widened before and rounded or wrapped after."""
+        """The type it is computed with: storage types are widened before and rounded or wrapped
+        after."""
         return COMPUTED_IN.get(self.name, self)
 
     @property
@@ -70,7 +74,8 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype:
-        """What NumPy asks for where it expects a dtype of its own, so that `np.zeros(3, x.dtype)` works."""
+        """What NumPy asks for where it expects a dtype of its own, so that `np.zeros(3, x.dtype)`
+        works."""
         return self.np
 
     @property
@@ -105,7 +110,8 @@ u16 = DType("u16", "uint16", "u", 16, storage_only=True)
 u32 = DType("u32", "uint32", "u", 32)
 u64 = DType("u64", "uint64", "u", 64)
 bool_ = DType("bool", "bool", "b", 1)
-c64 = DType("c64", "complex64", "c", 64)  # real and imaginary part side by side in memory; no kernel knows it, see
+# real and imaginary part side by side in memory; no kernel knows it, see
+c64 = DType("c64", "complex64", "c", 64)
 c128 = DType("c128", "complex128", "c", 128)  # passes.split
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
@@ -113,8 +119,8 @@ DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, inde
 
 
 class Numpy(dict[str, np.dtype]):
-    """What NumPy holds elements as, by name. It learns of bf16 from ml_dtypes, which is loaded where there are such
-    elements."""
+    """What NumPy holds elements as, by name. It learns of bf16 from ml_dtypes, which is loaded
+    where there are such elements."""
 
     def __missing__(self, name: str) -> np.dtype:
         if name != bf16.name:
@@ -125,12 +131,30 @@ class Numpy(dict[str, np.dtype]):
         return found
 
 
-NUMPY = Numpy({d.name: np.dtype("int64" if d is index else d.long_name) for d in DTYPES if d is not bf16})
+NUMPY = Numpy(
+    {d.name: np.dtype("int64" if d is index else d.long_name) for d in DTYPES if d is not bf16}
+)
 PARTS = {"c64": f32, "c128": f64}  # by name, as the next
 COMPUTED_IN = {"f16": f32, "bf16": f32, "i8": i32, "i16": i32, "u16": u32}  # storage types
 ARRAY_DTYPES = tuple(d for d in DTYPES if d is not index)
 REAL_DTYPES = tuple(d for d in ARRAY_DTYPES if not d.is_complex)  # what kernels hold
-COMPILED_DTYPES: tuple[DType, ...] = (f32, f64, i32, i64, u8, u32, bool_, f16, bf16, i8, i16, u16, u64, c64, c128)
+COMPILED_DTYPES: tuple[DType, ...] = (
+    f32,
+    f64,
+    i32,
+    i64,
+    u8,
+    u32,
+    bool_,
+    f16,
+    bf16,
+    i8,
+    i16,
+    u16,
+    u64,
+    c64,
+    c128,
+)
 
 _BY_NAME = {d.name: d for d in DTYPES} | {d.long_name: d for d in DTYPES}
 _BY_NUMPY = {NUMPY[d.name]: d for d in ARRAY_DTYPES if d is not bf16}
@@ -138,7 +162,8 @@ _BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64
 
 
 def declare_quantized(name: str, block: int, block_bytes: int, rows: int = 1) -> DType:
-    """A type of quantised blocks: `block` elements of the last axis in `block_bytes` bytes; `rows` rows interleaved."""
+    """A type of quantised blocks: `block` elements of the last axis in `block_bytes` bytes; `rows`
+    rows interleaved."""
     made = DType(name, name, "q", 8 * block_bytes // block, True, block, block_bytes, rows)
     if name in _BY_NAME:
         raise ValueError(f"dtype {name} is declared twice")
@@ -157,13 +182,15 @@ def named(name: str) -> DType:
 
 
 ABSTRACT = frozenset({
-    np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating,
+    np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact,
+    np.floating,
     np.complexfloating, np.flexible, np.character,
 })  # fmt: skip
 
 
 def is_alike(dtype: DType, other: object) -> bool:
-    """Does it name this type, or is it what NumPy has for it? Of Python's types bool is: `float` is f64 to NumPy."""
+    """Does it name this type, or is it what NumPy has for it? Of Python's types bool is: `float` is
+    f64 to NumPy."""
     if isinstance(other, str) and (other in _BY_NAME or (other := numpy_named(other)) is None):
         return _BY_NAME.get(other or "") is dtype
     if other is bool:
@@ -172,7 +199,8 @@ def is_alike(dtype: DType, other: object) -> bool:
         other = np.dtype(other)
     if not isinstance(other, np.dtype) or dtype is index or dtype.is_quantized:
         return False
-    return other.name == dtype.long_name and bool(dtype.np == other)  # the name first: bf16 need not be loaded
+    # the name first: bf16 need not be loaded
+    return other.name == dtype.long_name and bool(dtype.np == other)
 
 
 def numpy_named(name: str) -> np.dtype | None:

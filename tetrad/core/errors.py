@@ -1,7 +1,8 @@
 """Station 0, shared words: every error tetrad raises on purpose.
 
-Receives what was expected, what came, the user's line and the way out; returns an exception whose text reads in that
-order (style: op first, then expectation, then place, then hint), with nothing in it that steers a terminal.
+Receives what was expected, what came, the user's line and the way out; returns an exception whose
+text reads in that order (style: op first, then expectation, then place, then hint), with nothing in
+it that steers a terminal.
 """
 
 from __future__ import annotations
@@ -21,9 +22,16 @@ def an(noun: str) -> str:
 class TetradError(Exception):
     """Root of all errors raised on purpose; the text says what, where, and what to do."""
 
-    def __init__(self, message: str, *, source: Source | None = None, hint: str | None = None) -> None:
-        # Names of tensors, words of servers and templates are in it, and a traceback goes to a terminal.
-        self.message, self.source, self.hint = visible(message), source, None if hint is None else visible(hint)
+    def __init__(
+        self, message: str, *, source: Source | None = None, hint: str | None = None
+    ) -> None:
+        # Names of tensors, words of servers and templates are in it, and a traceback goes to a
+        # terminal.
+        self.message, self.source, self.hint = (
+            visible(message),
+            source,
+            None if hint is None else visible(hint),
+        )
         lines = [self.message]
         if source is not None:
             lines.append(one_line(f"  in {source.function}, {source.file} line {source.line}"))
@@ -61,15 +69,23 @@ class BoundsError(TetradError, IndexError):
 
 
 class RaceError(TetradError):
-    """Two invocations of a kernel touch one element, one of them writes, and no barrier stands between."""
+    """Two invocations of a kernel touch one element, one of them writes, and no barrier stands
+    between."""
 
 
 class RoutingError(BoundsError):
-    """A likelihood that is no number, so no experts can be chosen: `token` of the batch and `expert` say where."""
+    """A likelihood that is no number, so no experts can be chosen: `token` of the batch and
+    `expert` say where."""
 
-    def __init__(self, token: int, expert: int, *, source: Source | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, token: int, expert: int, *, source: Source | None = None, hint: str | None = None
+    ) -> None:
         self.token, self.expert = token, expert
-        message = f"top_experts: the likelihood of expert {expert} is NaN or negative for token {token} of the batch"
+        message = (
+            f"top_experts: the likelihood of expert {expert} is NaN or negative for token "
+            f"{token} "
+            "of the batch"
+        )
         super().__init__(message, source=source, hint=hint)
 
     def at(self, source: Source) -> RoutingError:
@@ -77,7 +93,8 @@ class RoutingError(BoundsError):
 
 
 class FactorError(TetradError, ArithmeticError):
-    """A matrix without the factors that were asked for: `batch` says which, `pivot` where it showed."""
+    """A matrix without the factors that were asked for: `batch` says which, `pivot` where it
+    showed."""
 
     def __init__(
         self,
@@ -92,11 +109,14 @@ class FactorError(TetradError, ArithmeticError):
         super().__init__(message, source=source, hint=hint)
 
     def at(self, source: Source) -> FactorError:
-        return type(self)(self.message, batch=self.batch, pivot=self.pivot, source=source, hint=self.hint)
+        return type(self)(
+            self.message, batch=self.batch, pivot=self.pivot, source=source, hint=self.hint
+        )
 
 
 class SingularError(FactorError):
-    """A system without a solution, or with many: a pivot is zero, so the reciprocal condition number is as well."""
+    """A system without a solution, or with many: a pivot is zero, so the reciprocal condition
+    number is as well."""
 
     rcond = 0.0
 
@@ -122,10 +142,17 @@ class ParseError(TetradError, ValueError):
 
 
 class FileFormatError(TetradError, ValueError):
-    """A file that breaks a rule of its format: `file`, `part` (a key, a tensor) and `offset` (in bytes) say where."""
+    """A file that breaks a rule of its format: `file`, `part` (a key, a tensor) and `offset` (in
+    bytes) say where."""
 
     def __init__(
-        self, message: str, *, file: str, part: str = "", offset: int | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        file: str,
+        part: str = "",
+        offset: int | None = None,
+        hint: str | None = None,
     ) -> None:
         self.file, self.part, self.offset = file, part, offset
         byte = "" if offset is None else f"byte {offset}"
@@ -134,7 +161,8 @@ class FileFormatError(TetradError, ValueError):
 
 
 class FileChangedError(FileFormatError):
-    """A file that was changed in place while it was read, or while a model had its weights there."""
+    """A file that was changed in place while it was read, or while a model had its weights
+    there."""
 
 
 class TextError(TetradError, ValueError):
@@ -161,7 +189,13 @@ class SettingError(TetradError, ValueError):
     """A setting of a request with a value it cannot have: `name` says which."""
 
     def __init__(
-        self, name: str, expected: str, got: object, *, source: Source | None = None, hint: str | None = None
+        self,
+        name: str,
+        expected: str,
+        got: object,
+        *,
+        source: Source | None = None,
+        hint: str | None = None,
     ) -> None:
         self.name = name
         super().__init__(f"{name}: expected {expected}, got {got!r:.80}", source=source, hint=hint)
@@ -198,7 +232,9 @@ class CheckError(TetradError, RuntimeError):
 class DispatchError(TetradError):
     """Root of what dispatch raises: `code` is stable, the prose is not."""
 
-    def __init__(self, message: str, *, code: str = "", source: Source | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str = "", source: Source | None = None, hint: str | None = None
+    ) -> None:
         self.code = code
         super().__init__(message, source=source, hint=hint)
 
@@ -216,14 +252,19 @@ class BackendError(DispatchError, RuntimeError):
 
 
 class TrapError(BackendError):
-    """dispatch: a `trap` of the program fired; `trap` is the number it carries, `value` what it reports."""
+    """dispatch: a `trap` of the program fired; `trap` is the number it carries, `value` what it
+    reports."""
 
     def __init__(self, message: str, trap: int, value: int, *, code: str) -> None:
         self.trap, self.value = trap, value
         super().__init__(message, code=code)
 
 
-__all__ = [name for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, TetradError)]
+__all__ = [
+    name
+    for name, kind in globals().items()
+    if isinstance(kind, type) and issubclass(kind, TetradError)
+]
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """Station 0, shared words: packages that only some uses need.
 
-Receives the name of one and what it is for; returns it, or the error that says how to install it. Nothing of an extra
-is loaded before it is needed.
+Receives the name of one and what it is for; returns it, or the error that says how to install it.
+Nothing of an extra is loaded before it is needed.
 """
 
 from __future__ import annotations

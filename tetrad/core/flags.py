@@ -1,8 +1,8 @@
 """Station 0, shared words: every environment flag, in one table.
 
-Receives os.environ, returns checked values. A flag that changes generated code says so and becomes part of the key of
-the compile cache. A misspelt flag or a bad value is an error that lists the valid ones; a TETRAD_ variable that is none
-of ours is told once.
+Receives os.environ, returns checked values. A flag that changes generated code says so and becomes
+part of the key of the compile cache. A misspelt flag or a bad value is an error that lists the
+valid ones; a TETRAD_ variable that is none of ours is told once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ class Flag:
 
 
 def _words(allowed: tuple[str, ...], detailed: tuple[str, ...] = ()) -> Callable[[str], bool]:
-    """A comma-separated list of allowed words; those in `detailed` may have a detail: `passes:simplify`."""
+    """A comma-separated list of allowed words; those in `detailed` may have a detail:
+    `passes:simplify`."""
 
     def check(text: str) -> bool:
         words = [w.partition(":") for w in text.split(",") if w]
-        return all(w in allowed and (not colon or w in detailed and bool(detail)) for w, colon, detail in words)
+        return all(
+            w in allowed and (not colon or w in detailed and bool(detail))
+            for w, colon, detail in words
+        )
 
     return check
 
@@ -67,7 +71,8 @@ FLAGS = {
         Flag(
             "TETRAD_CHECK",
             "",
-            "1: verify every station, poison the arena, red zones, compare kernels with the evaluator; "
+            "1: verify every station, poison the arena, red zones, compare kernels with the "
+            "evaluator; "
             "bounds: compile every kernel with bounds checks",
             "0, or comma-separated: 1, bounds",
             _words(("0", *CHECKS)),
@@ -75,7 +80,13 @@ FLAGS = {
             is_switch=True,
         ),
         _switch("TETRAD_INTERPRET", "1: run kernels on the evaluator, not as machine code"),
-        Flag("TETRAD_DUMP", "", "save every station of each compilation here", "a directory", lambda _: True),
+        Flag(
+            "TETRAD_DUMP",
+            "",
+            "save every station of each compilation here",
+            "a directory",
+            lambda _: True,
+        ),
         _switch("TETRAD_TIME", "1: time every stage and every kernel, print to stderr"),
         Flag(
             "TETRAD_THREADS",
@@ -99,27 +110,46 @@ FLAGS = {
             "a directory, or off",
             lambda _: True,
         ),
-        Flag("TETRAD_MODELS", "", "where models are (default: ~/.cache/tetrad/models)", "a directory", lambda _: True),
+        Flag(
+            "TETRAD_MODELS",
+            "",
+            "where models are (default: ~/.cache/tetrad/models)",
+            "a directory",
+            lambda _: True,
+        ),
     )
 }
 
-# Every option of a command is also a variable: `--top-k 40` is TETRAD_TOP_K=40, and the option wins. The commands check
-# the values; here the names are known, so that a misspelt one is still an error.
+# Every option of a command is also a variable: `--top-k 40` is TETRAD_TOP_K=40, and the option
+# wins. The commands check the values; here the names are known, so that a misspelt one is still an
+# error.
 OPTIONS = frozenset(
     f"TETRAD_{name}"
     for name in (
-        "BATCH_SIZE", "CACHE_TYPE_K", "CACHE_TYPE_V", "CHAT_TEMPLATE", "CHAT_TEMPLATE_FILE", "CHAT_TEMPLATE_KWARGS",
-        "CHUNKS", "CONTEXT_SHIFT", "CONVERSATION", "CTX_SIZE", "DISPLAY_PROMPT", "DRY_ALLOWED_LENGTH", "DRY_BASE",
-        "DRY_MULTIPLIER", "DRY_PENALTY_LAST_N", "DRY_SEQUENCE_BREAKER", "DYNATEMP_EXP", "DYNATEMP_RANGE",
-        "EMBD_NORMALIZE", "EMBD_OUTPUT_FORMAT", "EMBD_SEPARATOR", "ESCAPE", "FILE", "FORCE", "FORMAT",
-        "FREQUENCY_PENALTY", "GRAMMAR", "GRAMMAR_FILE", "HF_FILE", "HF_REPO", "HTML", "IDS", "IGNORE_EOS", "JSON",
-        "JSON_SCHEMA", "JSON_SCHEMA_FILE", "KEEP", "LOGIT_BIAS", "MIN_P", "MIROSTAT", "MIROSTAT_ENT", "MIROSTAT_LR",
-        "MODEL", "N_DEPTH", "N_GEN", "N_PROMPT", "OFFLINE", "OUTPUT", "OVERRIDE_KV", "POOLING", "PREDICT",
-        "PRESENCE_PENALTY", "PROMPT", "REASONING", "REASONING_BUDGET", "REPEAT_LAST_N", "REPEAT_PENALTY", "REPETITIONS",
-        "REVERSE_PROMPT", "ROPE_FREQ_BASE", "ROPE_FREQ_SCALE", "ROPE_SCALE", "ROPE_SCALING", "SAMPLERS", "SAMPLER_SEQ",
-        "SEED", "SINGLE_TURN", "SPECULATE", "SPEC_TYPE", "SYSTEM_PROMPT", "SYSTEM_PROMPT_FILE", "TEMP", "THREADS_BATCH",
-        "TOP_K", "TOP_N_SIGMA", "TOP_P", "TYPICAL", "UBATCH_SIZE", "VERBOSE", "VERBOSE_PROMPT", "WARMUP",
-        "XTC_PROBABILITY", "XTC_THRESHOLD", "YARN_ATTN_FACTOR", "YARN_BETA_FAST", "YARN_BETA_SLOW", "YARN_EXT_FACTOR",
+        "BATCH_SIZE", "CACHE_TYPE_K", "CACHE_TYPE_V", "CHAT_TEMPLATE", "CHAT_TEMPLATE_FILE",
+        "CHAT_TEMPLATE_KWARGS",
+        "CHUNKS", "CONTEXT_SHIFT", "CONVERSATION", "CTX_SIZE", "DISPLAY_PROMPT",
+        "DRY_ALLOWED_LENGTH", "DRY_BASE",
+        "DRY_MULTIPLIER", "DRY_PENALTY_LAST_N", "DRY_SEQUENCE_BREAKER", "DYNATEMP_EXP",
+        "DYNATEMP_RANGE",
+        "EMBD_NORMALIZE", "EMBD_OUTPUT_FORMAT", "EMBD_SEPARATOR", "ESCAPE", "FILE", "FORCE",
+        "FORMAT",
+        "FREQUENCY_PENALTY", "GRAMMAR", "GRAMMAR_FILE", "HF_FILE", "HF_REPO", "HTML", "IDS",
+        "IGNORE_EOS", "JSON",
+        "JSON_SCHEMA", "JSON_SCHEMA_FILE", "KEEP", "LOGIT_BIAS", "MIN_P", "MIROSTAT",
+        "MIROSTAT_ENT", "MIROSTAT_LR",
+        "MODEL", "N_DEPTH", "N_GEN", "N_PROMPT", "OFFLINE", "OUTPUT", "OVERRIDE_KV", "POOLING",
+        "PREDICT",
+        "PRESENCE_PENALTY", "PROMPT", "REASONING", "REASONING_BUDGET", "REPEAT_LAST_N",
+        "REPEAT_PENALTY", "REPETITIONS",
+        "REVERSE_PROMPT", "ROPE_FREQ_BASE", "ROPE_FREQ_SCALE", "ROPE_SCALE", "ROPE_SCALING",
+        "SAMPLERS", "SAMPLER_SEQ",
+        "SEED", "SINGLE_TURN", "SPECULATE", "SPEC_TYPE", "SYSTEM_PROMPT", "SYSTEM_PROMPT_FILE",
+        "TEMP", "THREADS_BATCH",
+        "TOP_K", "TOP_N_SIGMA", "TOP_P", "TYPICAL", "UBATCH_SIZE", "VERBOSE", "VERBOSE_PROMPT",
+        "WARMUP",
+        "XTC_PROBABILITY", "XTC_THRESHOLD", "YARN_ATTN_FACTOR", "YARN_BETA_FAST", "YARN_BETA_SLOW",
+        "YARN_EXT_FACTOR",
         "YARN_ORIG_CTX",
     )
 )  # fmt: skip
@@ -165,8 +195,8 @@ def flag_words(name: str) -> dict[str, str]:
 
 
 def check_environment(environ: Mapping[str, str] | None = None) -> None:
-    """Refuse bad values and misspelt TETRAD_ variables, warn of unknown ones: when public names are loaded, and in
-    every command."""
+    """Refuse bad values and misspelt TETRAD_ variables, warn of unknown ones: when public names are
+    loaded, and in every command."""
     environ = os.environ if environ is None else environ
     for name in environ:
         if name.startswith("TETRAD_") and name not in FLAGS and name not in OPTIONS:
@@ -176,10 +206,13 @@ def check_environment(environ: Mapping[str, str] | None = None) -> None:
 
 
 def refuse_or_warn(name: str) -> None:
-    """A misspelt flag would be silently without effect; what was never meant for us must not stop a program."""
+    """A misspelt flag would be silently without effect; what was never meant for us must not stop a
+    program."""
     meant = misspelt(name)
     if meant is None:
-        WARNINGS.warn(name, f"unknown variable {name} has no effect; `tetrad doctor` lists those that have")
+        WARNINGS.warn(
+            name, f"unknown variable {name} has no effect; `tetrad doctor` lists those that have"
+        )
         return
     known = "flags: " + ", ".join(FLAGS) + "; and the options of commands: `tetrad COMMAND --help`"
     raise FlagError(f"unknown flag {name}", hint=f"did you mean {meant}? {known}")
@@ -196,7 +229,11 @@ def misspelt(name: str) -> str | None:
     longer = [known for known in FLAGS if known.startswith(f"{name}_")]
     word = letters(name)
     allowed = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
-    near = [known for known in (*FLAGS, *sorted(OPTIONS)) if mistakes(word, letters(known), allowed) <= allowed]
+    near = [
+        known
+        for known in (*FLAGS, *sorted(OPTIONS))
+        if mistakes(word, letters(known), allowed) <= allowed
+    ]
     near.sort(key=lambda known: mistakes(word, letters(known), allowed))
     return next(iter(longer + near), None)
 
@@ -206,8 +243,8 @@ def letters(name: str) -> str:
 
 
 def mistakes(word: str, known: str, limit: int) -> int:
-    """Letters too many, missing, wrong, or swapped with the next (optimal string alignment); more than `limit` is
-    limit + 1."""
+    """Letters too many, missing, wrong, or swapped with the next (optimal string alignment); more
+    than `limit` is limit + 1."""
     if abs(len(word) - len(known)) > limit:
         return limit + 1
     before, row = [0] * (len(known) + 1), list(range(len(known) + 1))

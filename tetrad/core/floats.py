@@ -1,8 +1,9 @@
 """Station 0, shared words: the floating-point state under which everything of ours computes.
 
-Rounding to nearest, subnormals kept, exceptions masked. It belongs to the thread, and the host may have set another: a
-library compiled for speed turns on flush-to-zero, interval arithmetic rounds down. NumPy and Python compute with
-whatever is set, so whoever traces, folds, emits or evaluates does it inside `own_floats`. Native code sets its own.
+Rounding to nearest, subnormals kept, exceptions masked. It belongs to the thread, and the host may
+have set another: a library compiled for speed turns on flush-to-zero, interval arithmetic rounds
+down. NumPy and Python compute with whatever is set, so whoever traces, folds, emits or evaluates
+does it inside `own_floats`. Native code sets its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LIBRARY = ctypes.PyDLL(None)  # the interpreter is linked with the C library; these calls are too short to let others in
+# the interpreter is linked with the C library; these calls are too short to let others in
+LIBRARY = ctypes.PyDLL(None)
 ENVIRONMENT_BYTES = 64  # of fenv_t: 32 on x86-64 (x87 and MXCSR)
 DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV, in glibc and in musl
 
@@ -25,7 +27,8 @@ get_environment.argtypes = set_environment.argtypes = [ctypes.c_void_p]
 
 
 class own_floats:
-    """Compute under our own state until the block ends; then the host's is back, its exception flags included."""
+    """Compute under our own state until the block ends; then the host's is back, its exception
+    flags included."""
 
     __slots__ = ("kept",)
 
@@ -38,19 +41,24 @@ class own_floats:
         set_environment(self.kept)
 
 
-with own_floats():  # not as expressions: Python would compute them when it compiles this file, in whatever state
+# not as expressions: Python would compute them when it compiles this file, in whatever state
+with own_floats():
     ULP, SUBNORMAL = math.ldexp(1.0, -52), math.ldexp(1.0, -1030)
 
 
-def are_plain(one: float = 1.0, more: float = 3 * ULP / 4, less: float = ULP / 4, tiny: float = SUBNORMAL) -> bool:
-    """Does this thread round to nearest and keep subnormals? Asked of sums and a product: a tenth of the price of a
-    call to the system's functions. Only rounding to nearest takes one sum up and the other down. (The numbers are
-    arguments so that Python does not compute with them beforehand.)"""
+def are_plain(
+    one: float = 1.0, more: float = 3 * ULP / 4, less: float = ULP / 4, tiny: float = SUBNORMAL
+) -> bool:
+    """Does this thread round to nearest and keep subnormals? Asked of sums and a product: a tenth
+    of the price of a call to the system's functions. Only rounding to nearest takes one sum up and
+    the other down. (The numbers are arguments so that Python does not compute with them
+    beforehand.)"""
     return (one + more) - (one + less) == ULP and tiny * 0.5 != 0.0
 
 
 def guarded(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, computing under our own state also where the host has set another: for what is called often."""
+    """The function, computing under our own state also where the host has set another: for what is
+    called often."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,9 @@
-"""Runtime, jobs: threads that generate code while the caller goes on with lowering, or load beside it.
+"""Runtime, jobs: threads that generate code while the caller goes on with lowering, or load beside
+it.
 
-Receives calls, gives jobs to wait for. LLVM works outside Python's lock, so as many jobs run at once as there are
-processors. Threads end when nothing is left to do: between compilations there are none.
+Receives calls, gives jobs to wait for. LLVM works outside Python's lock, so as many jobs run at
+once as there are processors. Threads end when nothing is left to do: between compilations there are
+none.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from typing import Any
 from tetrad.core.floats import own_floats
 from tetrad.core.limits import available_threads
 
-TURN = 0.0005  # seconds after which Python's lock goes round while jobs run. They need it often and briefly: at the
-# usual 5 ms, loading LLVM and its first module beside a busy caller took seven times as long as alone.
+# seconds after which Python's lock goes round while jobs run. They need it often and briefly: at
+# the
+TURN = 0.0005
+# usual 5 ms, loading LLVM and its first module beside a busy caller took seven times as long as
+# alone.
 
 
 class Job:
@@ -73,7 +78,9 @@ class Jobs:
             self.take_short_turns()
         try:
             threading.Thread(target=self.work, name="tetrad-job").start()
-        except RuntimeError:  # no more threads, or the interpreter is ending: whoever needs the result does the work
+        except (
+            RuntimeError
+        ):  # no more threads, or the interpreter is ending: whoever needs the result does the work
             with self.lock:
                 self.leave()
         return job
@@ -116,7 +123,8 @@ class Jobs:
             self.begun.discard(job)
 
     def forked(self) -> None:
-        """In a child process there are no such threads: what was not finished is done by whoever needs it."""
+        """In a child process there are no such threads: what was not finished is done by whoever
+        needs it."""
         self.lock, self.threads = threading.Lock(), 1
         self.leave()
         self.waiting.extend(self.begun)

@@ -1,8 +1,10 @@
-"""Station 0, shared words: where LAPACK is. A name such as `dgetrf` in, the address of machine code out.
+"""Station 0, shared words: where LAPACK is. A name such as `dgetrf` in, the address of machine code
+out.
 
-NumPy's wheel carries an OpenBLAS; its routines are found by name, nothing is linked (docs/adr/0013). `form` says how a
-routine is called: a capital letter is that character, `i` (64 bits) or `j` (32) an integer, `m` memory; all by address,
-as Fortran wants it, with the lengths of the characters at the end.
+NumPy's wheel carries an OpenBLAS; its routines are found by name, nothing is linked
+(docs/adr/0013). `form` says how a routine is called: a capital letter is that character, `i` (64
+bits) or `j` (32) an integer, `m` memory; all by address, as Fortran wants it, with the lengths of
+the characters at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import record
 
 # How builds of OpenBLAS spell `dgetrf`, and the bits of their integers.
-SPELLINGS = (("scipy_", "_64_", 64), ("", "_64_", 64), ("", "64_", 64), ("scipy_", "_", 32), ("", "_", 32))
+SPELLINGS = (
+    ("scipy_", "_64_", 64),
+    ("", "_64_", 64),
+    ("", "64_", 64),
+    ("scipy_", "_", 32),
+    ("", "_", 32),
+)
 WHEELS = ("scipy_openblas64", "scipy_openblas32")
 MARK = "lapack."  # an argument of a kernel with this prefix is the address of a routine
 
@@ -42,13 +50,16 @@ class Library:
 
 @cache
 def library() -> Library:
-    """The first library that has LAPACK: the one NumPy has loaded, or that of a wheel made for the purpose."""
+    """The first library that has LAPACK: the one NumPy has loaded, or that of a wheel made for the
+    purpose."""
     for path in candidates():
         handle = ctypes.CDLL(path)
         for prefix, suffix, bits in SPELLINGS:
             if hasattr(handle, f"{prefix}dgetrf{suffix}"):
                 return Library(handle, prefix, suffix, bits)
-    raise UnsupportedError("linalg: no LAPACK was found beside NumPy", hint="pip install scipy-openblas32")
+    raise UnsupportedError(
+        "linalg: no LAPACK was found beside NumPy", hint="pip install scipy-openblas32"
+    )
 
 
 def candidates() -> Iterator[str]:
@@ -94,7 +105,7 @@ def invoke(where: int, form: str, numbers: Sequence[int], pointers: Sequence[int
     ctypes.CFUNCTYPE(None)(where)(*args, *lengths)
 
 
-# -- threads ----------------------------------------------------------------------------------------------------------
+# -- threads ---------------------------------------------------------------------------------------
 
 
 class Threads:
@@ -123,18 +134,21 @@ THREADS = Threads()
 @cache
 def thread_function(verb: str) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
     found = library()
-    endings = ("64_", "") if found.bits == 64 else ("",)  # a lone underscore would be the function for Fortran
+    # a lone underscore would be the function for Fortran
+    endings = ("64_", "") if found.bits == 64 else ("",)
     for name in (f"{found.prefix}openblas_{verb}_num_threads{ending}" for ending in endings):
         if hasattr(found.handle, name):
             return getattr(found.handle, name)
     raise UnsupportedError(
-        f"linalg: this LAPACK has no openblas_{verb}_num_threads", hint="pip install scipy-openblas32"
+        f"linalg: this LAPACK has no openblas_{verb}_num_threads",
+        hint="pip install scipy-openblas32",
     )
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, LAPACK works with the thread it is called on: ours are spread over the batch already."""
+    """Inside, LAPACK works with the thread it is called on: ours are spread over the batch
+    already."""
     THREADS.enter()
     try:
         yield

@@ -1,16 +1,18 @@
-"""Station 0, shared words: modules that are loaded when they are first used. The one place that imports by name.
+"""Station 0, shared words: modules that are loaded when they are first used. The one place that
+imports by name.
 
 A start that finds its programs on disk loads a third of the package. `tests/test_imports.py` reads
-`module("tetrad...")` and `later("tetrad...")` like import statements, so they point the way all imports point. What a
-folder needs from above (arrays have the methods of the public namespace) it asks for by what it is: the package says
-who provides it.
+`module("tetrad...")` and `later("tetrad...")` like import statements, so they point the way all
+imports point. What a folder needs from above (arrays have the methods of the public namespace) it
+asks for by what it is: the package says who provides it.
 """
 
 from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # as in `tetrad/__init__.py`: to import `typing` would take longer than all else here
+# as in `tetrad/__init__.py`: to import `typing` would take longer than all else here
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -35,7 +37,8 @@ class Later:
 
 
 def later(name: str) -> Any:
-    """A stand-in for a module, to be a global of another one; type checkers get an import beside it."""
+    """A stand-in for a module, to be a global of another one; type checkers get an import beside
+    it."""
     return Later(name)
 
 

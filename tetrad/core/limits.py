@@ -1,7 +1,7 @@
 """The runtime, limits: how many threads this process may use.
 
-Receives the environment and the files of /proc and /sys, returns a number: TETRAD_THREADS if set, else the cores of the
-affinity mask, but no more than the cgroup's quota pays for.
+Receives the environment and the files of /proc and /sys, returns a number: TETRAD_THREADS if set,
+else the cores of the affinity mask, but no more than the cgroup's quota pays for.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ def affinity() -> int:
 
 
 def quota_threads(root: str) -> int | None:
-    """The whole cores the tightest quota pays for (at least 1); None without one. A thread more would be throttled
-    while the others wait for it at a barrier."""
+    """The whole cores the tightest quota pays for (at least 1); None without one. A thread more
+    would be throttled while the others wait for it at a barrier."""
     shares = [share for share in cgroup_shares(root) if share]
     return max(1, int(min(shares))) if shares else None
 
 
 def cgroup_shares(root: str) -> Iterator[float | None]:
-    """Of the cgroups of this process and all their ancestors; a container may see only the upper part of its path."""
+    """Of the cgroups of this process and all their ancestors; a container may see only the upper
+    part of its path."""
     for line in read(os.path.join(root, "proc/self/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -58,7 +59,11 @@ def v2_share(folder: str) -> float | None:
 def v1_share(folder: str) -> float | None:
     """cpu.cfs_quota_us is -1 without a limit."""
     quota = read(os.path.join(folder, "cpu.cfs_quota_us")).strip()
-    return share(quota, read(os.path.join(folder, "cpu.cfs_period_us")).strip()) if quota.isdecimal() else None
+    return (
+        share(quota, read(os.path.join(folder, "cpu.cfs_period_us")).strip())
+        if quota.isdecimal()
+        else None
+    )
 
 
 def share(quota: str, period: str) -> float | None:

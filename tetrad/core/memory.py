@@ -1,7 +1,7 @@
 """Station 0, shared words: how much memory this process may use.
 
-Receives the files of /proc and /sys, returns bytes: those of the machine, or fewer where a cgroup allows fewer. Beyond
-them the system does not refuse memory, it ends the process when it is written.
+Receives the files of /proc and /sys, returns bytes: those of the machine, or fewer where a cgroup
+allows fewer. Beyond them the system does not refuse memory, it ends the process when it is written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 
 
 def total_memory(root: str = "/") -> int | None:
-    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if nobody says."""
+    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if
+    nobody says."""
     limits = [machine_memory(root), number(os.path.join(root, "sys/fs/cgroup/memory.max"))]
     limits.append(number(os.path.join(root, "sys/fs/cgroup/memory/memory.limit_in_bytes")))
     return min((limit for limit in limits if limit), default=None)
@@ -30,7 +31,9 @@ def check_memory(nbytes: int, what: str, root: str = "/") -> None:
     """Is there memory, with what can be swapped, for something of this size?"""
     memory = total_memory(root)
     if memory is not None and nbytes > memory + (machine_memory(root, "SwapTotal") or 0):
-        message = f"{what} take {nbytes / 2**30:.2f} GiB, this process may use {memory / 2**30:.2f} GiB"
+        message = (
+            f"{what} take {nbytes / 2**30:.2f} GiB, this process may use {memory / 2**30:.2f} GiB"
+        )
         raise MemoryError(f"tetrad: {message}")
 
 

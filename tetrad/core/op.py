@@ -1,9 +1,9 @@
 """Station 0, shared words: what an op is. One definition, every rule attached beneath it.
 
-`@op(...)` turns a NumPy function (the meaning) into an `Op`. Calling an op on NumPy arrays evaluates it; calling it on
-anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite patterns) hands the call over, so users, rules
-and lowering all write the same function. The registry is what conformance tests, the fuzzer and the public namespace
-walk.
+`@op(...)` turns a NumPy function (the meaning) into an `Op`. Calling an op on NumPy arrays
+evaluates it; calling it on anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite
+patterns) hands the call over, so users, rules and lowering all write the same function. The
+registry is what conformance tests, the fuzzer and the public namespace walk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Case:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-Cases = Callable[["np.random.Generator"], Case]  # draws a random case; sizes 0, 1, primes and special values included
+# draws a random case; sizes 0, 1, primes and special values included
+Cases = Callable[["np.random.Generator"], Case]
 
 KINDS = ("elementwise", "movement", "reduce", "special", "structural")
 REGISTRY: dict[str, Op] = {}
@@ -45,8 +46,8 @@ class Op:
     special      has a generator of its own in lower/
     structural   parameter, constant, call, item, loops: the graph language itself
 
-    How it is differentiated and batched is attached beneath the definition too; these rules work on whole operands, by
-    applying ops to them:
+    How it is differentiated and batched is attached beneath the definition too; these rules work on
+    whole operands, by applying ops to them:
 
     jvp         one rule for each operand: rule(tangent, result, *operands, **params) is what a change of that operand
                 adds to the change of the result; None where the op is not differentiable in it
@@ -56,8 +57,9 @@ class Op:
                 None: there is nothing better than one row after the other
 
     split       how it works on complex numbers: rule(*operands, **params), where a complex operand is a pair of nodes,
-                its real and its imaginary part; the result is such a pair, or a node when it is real. An op on complex
-                numbers without this rule has a generator that takes them as they lie in memory
+                its real and its imaginary part; the result is such a pair, or a node when it is
+                real. An op on complex numbers without this rule has a generator that takes them as
+                they lie in memory
     """
 
     name: str
@@ -65,24 +67,33 @@ class Op:
     reference: Callable[..., Any]
     type: TypeRule
     cases: Cases | None = None
-    ulps: Mapping[DType, float] = field(default_factory=dict)  # compiled against eager; absent means exact
+    # compiled against eager; absent means exact
+    ulps: Mapping[DType, float] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = ()  # operand types that are compiled
     promote: str = "none"  # how the public function treats operand types, see core.promotion
     public: bool = True
     typed: bool = (
-        False  # the reference also wants the operands' types, as `types=`: quantised blocks are bytes to NumPy
+        # the reference also wants the operands' types, as `types=`: quantised blocks are bytes to
+        # NumPy
+        False
     )
     in_place: bool = False  # the result lies where operand 0 lay, changed in some places
-    cost: int = 1  # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones only
+    # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones
+    # only
+    cost: int = 1
     lower_rule: Callable[..., Any] | None = None
-    nonpositive_rule: Callable[..., Any] | None = None  # a cheaper `lower_rule` for an operand that is never positive
-    refuse_rule: Callable[..., Any] | None = None  # elements that are an error, in compiled code as when eager
+    # a cheaper `lower_rule` for an operand that is never positive
+    nonpositive_rule: Callable[..., Any] | None = None
+    # elements that are an error, in compiled code as when eager
+    refuse_rule: Callable[..., Any] | None = None
     read_rule: Callable[..., Any] | None = None
     monoid: Any = None
     jvp_rules: tuple[Rule | None, ...] | None = None
     transpose_rules: tuple[Rule | None, ...] | None = None
-    joint_jvp: Rule | None = None  # rule(tangents, result, *operands, **params): for any number of operands; None: zero
-    joint_transpose: Rule | None = None  # rule(cotangent, is_linear, *operands, **params): one for each operand or None
+    # rule(tangents, result, *operands, **params): for any number of operands; None: zero
+    joint_jvp: Rule | None = None
+    # rule(cotangent, is_linear, *operands, **params): one for each operand or None
+    joint_transpose: Rule | None = None
     batch_rule: Rule | None = None
     split_rule: Rule | None = None
     no_derivative: str = ""  # why it has none
@@ -100,13 +111,14 @@ class Op:
         return function
 
     def lower_nonpositive(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach: the same function, to the bit, where the operand is known to be never positive (or NaN)."""
+        """Attach: the same function, to the bit, where the operand is known to be never positive
+        (or NaN)."""
         self.nonpositive_rule = function
         return function
 
     def refuse(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach: rule(k, dtype, *elements, **params) is what stops an elementwise op: a condition, the number that is
-        reported and the error it makes of that; or None, if nothing can."""
+        """Attach: rule(k, dtype, *elements, **params) is what stops an elementwise op: a condition,
+        the number that is reported and the error it makes of that; or None, if nothing can."""
         self.refuse_rule = function
         return function
 
@@ -121,12 +133,14 @@ class Op:
         return rules[0]
 
     def transpose(self, *rules: Rule | None) -> Any:
-        """Attach: the op is linear in these operands, and this is how cotangents go back to each."""
+        """Attach: the op is linear in these operands, and this is how cotangents go back to
+        each."""
         self.transpose_rules = rules
         return rules[0]
 
     def jvp_of_all(self, rule: Rule) -> Rule:
-        """Attach: the change of the result from the changes of all operands at once (`None` is no change)."""
+        """Attach: the change of the result from the changes of all operands at once (`None` is no
+        change)."""
         self.joint_jvp = rule
         return rule
 
@@ -146,7 +160,8 @@ class Op:
         return rule
 
     def not_differentiable(self, why: str) -> None:
-        """Say aloud that changes of the operands do not change the result, or that nobody may ask."""
+        """Say aloud that changes of the operands do not change the result, or that nobody may
+        ask."""
         self.no_derivative = why
 
     @property
@@ -157,7 +172,9 @@ class Op:
         return f"<op {self.name}>"
 
 
-def op(*, type: TypeRule, kind: str = "elementwise", **fields: Any) -> Callable[[Callable[..., Any]], Op]:
+def op(
+    *, type: TypeRule, kind: str = "elementwise", **fields: Any
+) -> Callable[[Callable[..., Any]], Op]:
     """Define an op from the NumPy function that is its meaning."""
 
     def define(function: Callable[..., Any]) -> Op:

@@ -1,7 +1,8 @@
 """Station 0, shared words: whose memory an array lies in.
 
-Receives NumPy arrays, says whether somebody may still write to them, and copies those where somebody may. What outlives
-a call (an array, a constant of a program) lies in memory that nobody writes to.
+Receives NumPy arrays, says whether somebody may still write to them, and copies those where
+somebody may. What outlives a call (an array, a constant of a program) lies in memory that nobody
+writes to.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Lasting:
 def is_lasting(array: np.ndarray, or_mapped: bool = False) -> bool:
     """Can nobody write to this memory?
 
-    That an array is read-only says nothing: what it is a view of may be writable, and whoever holds the owner can turn
-    the flag back. So views are followed to what holds the bytes. `or_mapped`: a read-only mapping counts too, although
-    its file may be written to.
+    That an array is read-only says nothing: what it is a view of may be writable, and whoever holds
+    the owner can turn the flag back. So views are followed to what holds the bytes. `or_mapped`: a
+    read-only mapping counts too, although its file may be written to.
     """
     if array.flags.num & WRITEABLE:
         return False
@@ -46,7 +47,8 @@ def lasting(array: np.ndarray) -> np.ndarray:
 
 
 def own_copy(values: np.ndarray) -> np.ndarray:
-    """Row by row; one of some size begins at a cache line, where NumPy's seldom do: so vectors lie in one line each."""
+    """Row by row; one of some size begins at a cache line, where NumPy's seldom do: so vectors lie
+    in one line each."""
     if values.nbytes < PAGE:
         return values.copy(order="C")
     room = np.empty(values.nbytes + LINE, np.uint8)
@@ -57,22 +59,32 @@ def own_copy(values: np.ndarray) -> np.ndarray:
 
 
 class _Shown(Lasting):
-    """Hands NumPy an array of ours for reading. What is made of it has no owner whose flag could be turned back."""
+    """Hands NumPy an array of ours for reading. What is made of it has no owner whose flag could be
+    turned back."""
 
     __slots__ = ("__array_interface__", "array")
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
-        place = {"data": (array.__array_interface__["data"][0], True), "shape": array.shape, "strides": array.strides}
+        place = {
+            "data": (array.__array_interface__["data"][0], True),
+            "shape": array.shape,
+            "strides": array.strides,
+        }
         self.__array_interface__ = {**place, "typestr": f"|V{array.itemsize}", "version": 3}
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
     """An array of ours in place, which nobody can write to or make writable."""
-    return array if is_lasting(array, or_mapped=True) else np.asarray(_Shown(array)).view(array.dtype)
+    return (
+        array if is_lasting(array, or_mapped=True) else np.asarray(_Shown(array)).view(array.dtype)
+    )
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Do two arrays of one type hold the same bytes? Compared piece by piece, without large temporaries."""
+    """Do two arrays of one type hold the same bytes? Compared piece by piece, without large
+    temporaries."""
     one, other = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
-    return all((one[i : i + PIECE] == other[i : i + PIECE]).all() for i in range(0, one.size, PIECE))
+    return all(
+        (one[i : i + PIECE] == other[i : i + PIECE]).all() for i in range(0, one.size, PIECE)
+    )

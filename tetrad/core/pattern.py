@@ -1,6 +1,7 @@
 """Station 0, shared words: regular expressions that are compiled when they are first used.
 
-Those of the parsers take longer to compile than their modules take to load, and most processes parse nothing.
+Those of the parsers take longer to compile than their modules take to load, and most processes
+parse nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Station 0, shared words: which dtype comes out when dtypes meet.
 
-Receives the dtypes of arrays and the types of Python scalars (weak: they take the dtype of the array they meet);
-returns the common dtype. The array API's table, and where that table is silent: bool gives way to anything, an integer
-gives way to the float or complex it meets, a Python float beside integers gives the default float, f16 beside bf16
-gives f32. A complex number has parts that hold the floats it meets: f64 beside c64 gives c128.
+Receives the dtypes of arrays and the types of Python scalars (weak: they take the dtype of the
+array they meet); returns the common dtype. The array API's table, and where that table is silent:
+bool gives way to anything, an integer gives way to the float or complex it meets, a Python float
+beside integers gives the default float, f16 beside bf16 gives f32. A complex number has parts that
+hold the floats it meets: f64 beside c64 gives c128.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from tetrad.core.errors import DtypeError
 DEFAULT_FLOAT = f32
 DEFAULT_INT = i32
 DEFAULT_COMPLEX = c64
-WEAK: dict[type, DType] = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}
+WEAK: dict[type, DType] = {
+    bool: bool_,
+    int: DEFAULT_INT,
+    float: DEFAULT_FLOAT,
+    complex: DEFAULT_COMPLEX,
+}
 DEQUANTIZE = "x.dequantize() gives floats; a product with them reads the blocks as they lie"
 KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
@@ -49,7 +55,9 @@ def _mixed_signs(a: DType, b: DType) -> DType:
     if signed.bits > unsigned.bits:
         return signed
     if unsigned.bits == 64:
-        raise DtypeError(f"no integer dtype holds both {a} and {b}", hint="convert one of them with astype")
+        raise DtypeError(
+            f"no integer dtype holds both {a} and {b}", hint="convert one of them with astype"
+        )
     return named(f"i{2 * unsigned.bits}")
 
 
@@ -67,15 +75,19 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
         return reduce(promote, weak)
     for dtype in strong:
         if dtype.is_quantized:
-            raise DtypeError(f"quantised arrays are not computed with, got {dtype}", hint=DEQUANTIZE)
+            raise DtypeError(
+                f"quantised arrays are not computed with, got {dtype}", hint=DEQUANTIZE
+            )
     base = reduce(promote, strong)
     if base.is_float and c64 in weak:
         return base.complex
-    return max([base, *weak], key=lambda d: KIND_RANK[d.kind])  # the first of equals: the arrays' own
+    # the first of equals: the arrays' own
+    return max([base, *weak], key=lambda d: KIND_RANK[d.kind])
 
 
 def as_float(dtype: DType) -> DType:
-    """The dtype a float function computes in: floats and complex numbers keep theirs, others take the default float."""
+    """The dtype a float function computes in: floats and complex numbers keep theirs, others take
+    the default float."""
     return dtype if dtype.is_float or dtype.is_complex else DEFAULT_FLOAT
 
 
@@ -98,7 +110,10 @@ def operand_dtypes(style: str, kinds: Sequence[Kind]) -> tuple[DType, ...]:
         common = as_float(common)
         return (common if common.is_complex else common.complex.real,) * len(kinds)
     if style not in ("numeric", "float"):
-        raise DtypeError(f"unknown promotion style {style!r}", hint="styles: none, numeric, float, bool, where, parts")
+        raise DtypeError(
+            f"unknown promotion style {style!r}",
+            hint="styles: none, numeric, float, bool, where, parts",
+        )
     return (as_float(common) if style == "float" else common,) * len(kinds)
 
 

@@ -1,8 +1,9 @@
-"""Station 0, shared words: `record`, the decorator of our values: frozen dataclasses with slots that are quick to make.
+"""Station 0, shared words: `record`, the decorator of our values: frozen dataclasses with slots
+that are quick to make.
 
-Receives a class with annotated fields, returns it with `__init__`, `__repr__`, `__eq__` and `__hash__`. The standard
-`dataclass` writes and compiles six functions per class, which took a third of the time of an import and a tenth of a
-first call; here nothing is compiled.
+Receives a class with annotated fields, returns it with `__init__`, `__repr__`, `__eq__` and
+`__hash__`. The standard `dataclass` writes and compiles six functions per class, which took a third
+of the time of an import and a tenth of a first call; here nothing is compiled.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ REQUIRED = Field(None, True)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def record(cls: Any = None, /, *, frozen: bool = True, eq: bool = True, weakref_slot: bool = False) -> Any:
+def record(
+    cls: Any = None, /, *, frozen: bool = True, eq: bool = True, weakref_slot: bool = False
+) -> Any:
     """A class of immutable values. With eq=False they compare by identity.
 
     >>> @record
@@ -55,8 +58,15 @@ def made(cls: type, frozen: bool, eq: bool, weakref_slot: bool) -> type:
     for name in ("__dict__", "__weakref__"):
         space.pop(name, None)
     shown = tuple(n for n in names if not isinstance(defaults.get(n), Field) or defaults[n].shown)
-    methods = {"__match_args__": names, "__defaults__": defaults, "__shown__": shown, "__repr__": _repr}
-    methods |= {"__setattr__": _refuse, "__delattr__": _refuse, "__reduce__": _reduce} if frozen else {}
+    methods = {
+        "__match_args__": names,
+        "__defaults__": defaults,
+        "__shown__": shown,
+        "__repr__": _repr,
+    }
+    methods |= (
+        {"__setattr__": _refuse, "__delattr__": _refuse, "__reduce__": _reduce} if frozen else {}
+    )
     if eq:
         equal, hashed = _equality(names)
         methods |= {"__eq__": equal, "__hash__": hashed if frozen else None}
@@ -86,10 +96,16 @@ def defaults(cls: type) -> dict[str, Any]:
 
 
 def _initialiser(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
-    """The `__init__` of a record: as a closure it costs a class nothing; as source it would have to be compiled."""
-    setters = tuple(getattr(cls, name).__set__ for name in names)  # of the slots: they go past `__setattr__`
-    count, plain = len(names), [name in defaults and not isinstance(defaults[name], Field) for name in names]
-    required = count - (plain[::-1].index(False) if False in plain else count)  # beyond these come plain defaults
+    """The `__init__` of a record: as a closure it costs a class nothing; as source it would have to
+    be compiled."""
+    # of the slots: they go past `__setattr__`
+    setters = tuple(getattr(cls, name).__set__ for name in names)
+    count, plain = (
+        len(names),
+        [name in defaults and not isinstance(defaults[name], Field) for name in names],
+    )
+    # beyond these come plain defaults
+    required = count - (plain[::-1].index(False) if False in plain else count)
     tail = tuple(defaults[name] for name in names[required:])
 
     def __init__(self: Any, *values: Any, **named: Any) -> None:
@@ -104,10 +120,16 @@ def _initialiser(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) ->
         given = dict(zip(names, values, strict=False))
         wrong = [name for name in named if name in given or name not in names]
         if wrong or len(values) > count:
-            what = f"an unexpected or repeated argument {wrong[0]!r}" if wrong else f"{len(values)} arguments"
+            what = (
+                f"an unexpected or repeated argument {wrong[0]!r}"
+                if wrong
+                else f"{len(values)} arguments"
+            )
             raise TypeError(f"{cls.__qualname__}({', '.join(names)}) got {what}")
         given |= named
-        return tuple([given[name] if name in given else _default(cls, name, defaults) for name in names])
+        return tuple(
+            [given[name] if name in given else _default(cls, name, defaults) for name in names]
+        )
 
     __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     return __init__
@@ -143,4 +165,6 @@ def _reduce(self: Any) -> tuple[Any, ...]:
 
 
 def _refuse(self: Any, name: str, value: object = None) -> NoReturn:
-    raise AttributeError(f"{type(self).__qualname__}.{name}: records do not change; make another with replace(...)")
+    raise AttributeError(
+        f"{type(self).__qualname__}.{name}: records do not change; make another with replace(...)"
+    )

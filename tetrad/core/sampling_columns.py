@@ -1,4 +1,5 @@
-"""Station 0, shared words: what a choice of tokens is told beside the logits, as columns of numbers.
+"""Station 0, shared words: what a choice of tokens is told beside the logits, as columns of
+numbers.
 
 `ops.sampling.op` reads them, whoever asks for a token fills them in.
 """

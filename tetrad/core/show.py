@@ -1,4 +1,5 @@
-"""Station 0, shared words: what a compilation shows, saves and times (TETRAD_SHOW, TETRAD_DUMP, TETRAD_TIME).
+"""Station 0, shared words: what a compilation shows, saves and times (TETRAD_SHOW, TETRAD_DUMP,
+TETRAD_TIME).
 
 Receives programs as they pass, prints to stderr or writes files; never changes anything.
 """
@@ -20,7 +21,8 @@ _dumped = itertools.count()
 
 
 class Clock:
-    """Seconds per stage and where the kernels came from, for one compilation; `explain` reads it."""
+    """Seconds per stage and where the kernels came from, for one compilation; `explain` reads
+    it."""
 
     def __init__(self) -> None:
         self.stages: dict[str, float] = {}
@@ -81,7 +83,8 @@ def wants(*names: str) -> bool:
 
 
 def are_watched() -> bool:
-    """Do flags ask for something that happens while a program is compiled, or instead of running it?"""
+    """Do flags ask for something that happens while a program is compiled, or instead of running
+    it?"""
     return wants("graph", "passes", "kernel", "llvm", "asm", "schedule") or (
         flag("TETRAD_INTERPRET") == "1" or "1" in flag_words("TETRAD_CHECK")
     )
@@ -103,7 +106,9 @@ def save(station: str, title: str, text: str) -> None:
             with open(os.path.join(folder, name), "w") as file:
                 file.write(text)
         except OSError as error:
-            raise FlagError(f"TETRAD_DUMP={folder!r}: {error.strerror}", hint="name a directory to write to") from None
+            raise FlagError(
+                f"TETRAD_DUMP={folder!r}: {error.strerror}", hint="name a directory to write to"
+            ) from None
 
 
 def file_name(title: str) -> str:
@@ -111,7 +116,8 @@ def file_name(title: str) -> str:
 
 
 def show_times(title: str, names: Sequence[str], nanoseconds: Sequence[int], threads: int) -> None:
-    """The entries of one run, slowest first, equal names together; a call's time includes that of its entries."""
+    """The entries of one run, slowest first, equal names together; a call's time includes that of
+    its entries."""
     spent: dict[str, list[int]] = {}
     for name, ns in zip(names, nanoseconds, strict=True):
         spent.setdefault(name, []).append(ns)

@@ -1,8 +1,9 @@
 """Station 0, shared words: axis sizes that are integers or known only at call entry.
 
-A size is an int or a `SizeExpr`: a polynomial with integer coefficients over atoms. An atom is a `Dim` the user named,
-or the ceiling quotient of a size (grids only). Receives ints and Dims, returns sizes that add, multiply, print, compare
-by structure, and become ints once the Dims are bound.
+A size is an int or a `SizeExpr`: a polynomial with integer coefficients over atoms. An atom is a
+`Dim` the user named, or the ceiling quotient of a size (grids only). Receives ints and Dims,
+returns sizes that add, multiply, print, compare by structure, and become ints once the Dims are
+bound.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from tetrad.core.errors import ShapeError, TraceError
 from tetrad.core.record import record
 from tetrad.core.source import user_source
 
-NUMBER = "sizes are ints, Dims, products, plus an int; td.asarray(x.shape[0]) is a number to compute with"
+NUMBER = (
+    "sizes are ints, Dims, products, plus an int; td.asarray(x.shape[0]) is a number to "
+    "compute "
+    "with"
+)
 MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
 
 
@@ -53,7 +58,8 @@ Monomial = tuple[Atom, ...]  # sorted by text
 
 @record
 class SizeExpr:
-    """A polynomial: pairs (monomial, coefficient), sorted, no zero coefficients, not a plain integer."""
+    """A polynomial: pairs (monomial, coefficient), sorted, no zero coefficients, not a plain
+    integer."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -89,7 +95,8 @@ class SizeExpr:
     __truediv__ = __rtruediv__ = __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
 
     def _with(self, other: object, sign: str) -> Size:
-        """Arithmetic with an array is the array's business; with other numbers it is none of sizes."""
+        """Arithmetic with an array is the array's business; with other numbers it is none of
+        sizes."""
         if hasattr(other, "__tetrad_op__"):
             return NotImplemented  # type: ignore[no-any-return]
         message = f"the symbolic size {self} {sign} {other!r} is not a size"
@@ -98,7 +105,11 @@ class SizeExpr:
     if not TYPE_CHECKING:  # for type checkers a size has neither a value nor an order
 
         def __index__(self) -> int:
-            message = f"the size {self} is only known when the program runs, but Python asked for its value"
+            message = (
+                f"the size {self} is only known when the program runs, but Python asked for "
+                "its "
+                "value"
+            )
             hint = "static sizes have values: leave the axis out of dims="
             raise TraceError(message, source=user_source(), hint=hint)
 
@@ -112,7 +123,9 @@ class SizeExpr:
         parts = []
         for monomial, factor in self.terms:
             atoms = "*".join(str(a) for a in monomial)
-            parts.append(str(factor) if not monomial else atoms if factor == 1 else f"{factor}*{atoms}")
+            parts.append(
+                str(factor) if not monomial else atoms if factor == 1 else f"{factor}*{atoms}"
+            )
         return "+".join(parts).replace("+-", "-")
 
     __repr__ = __str__
@@ -124,7 +137,9 @@ class SizeExpr:
         for monomial, factor in self.terms:
             product = factor
             for atom in monomial:
-                product *= atom.max if isinstance(atom, Named) else -(-atom.size.max // atom.divisor)
+                product *= (
+                    atom.max if isinstance(atom, Named) else -(-atom.size.max // atom.divisor)
+                )
             total += max(product, 0) if monomial else product
         return total
 
@@ -134,7 +149,8 @@ Shape = tuple[Size, ...]
 
 
 def Dim(name: str, *, max: int = 1 << 20) -> SizeExpr:
-    """An axis size known when a compiled function is called. One program serves every value up to `max`.
+    """An axis size known when a compiled function is called. One program serves every value up to
+    `max`.
 
     >>> seq = Dim("seq", max=4096)
     >>> 3 * seq + 1
@@ -142,7 +158,9 @@ def Dim(name: str, *, max: int = 1 << 20) -> SizeExpr:
     """
     if not name.isidentifier():
         message = f"Dim: the name {name!r} is not an identifier"
-        raise ShapeError(message, source=user_source(), hint='a name is one word, such as td.Dim("seq")')
+        raise ShapeError(
+            message, source=user_source(), hint='a name is one word, such as td.Dim("seq")'
+        )
     if max < 1:
         raise ShapeError(f"Dim {name}: max must be at least 1, got {max}")
     return SizeExpr(((((Named(name, max),)), 1),))
@@ -180,7 +198,9 @@ def product(sizes: Iterable[Size]) -> Size:
     for n in sizes:
         total = total * n
     if isinstance(total, int) and total > MAX_ELEMENTS:
-        raise ShapeError(f"{total} elements exceed the limit of 2**48", hint="check the shape for a wrong size")
+        raise ShapeError(
+            f"{total} elements exceed the limit of 2**48", hint="check the shape for a wrong size"
+        )
     return total
 
 
@@ -248,7 +268,9 @@ def _make(terms: Iterable[tuple[Monomial, int]]) -> Size:
     merged: dict[Monomial, int] = {}
     for monomial, factor in terms:
         merged[monomial] = merged.get(monomial, 0) + factor
-    kept = tuple(sorted(((m, f) for m, f in merged.items() if f), key=lambda t: tuple(map(str, t[0]))))
+    kept = tuple(
+        sorted(((m, f) for m, f in merged.items() if f), key=lambda t: tuple(map(str, t[0])))
+    )
     if not kept:
         return 0
     if len(kept) == 1 and not kept[0][0]:

@@ -34,7 +34,8 @@ _taken_from: ContextVar[tuple[Source | None] | None] = ContextVar("taken_from", 
 
 @contextmanager
 def taken_from(source: Source | None) -> Iterator[None]:
-    """While a stage rewrites a node, what it builds stands for that node's line, not for the line now running."""
+    """While a stage rewrites a node, what it builds stands for that node's line, not for the line
+    now running."""
     token = _taken_from.set((source,))
     try:
         yield
@@ -60,7 +61,8 @@ def user_source() -> Source | None:
 
 
 def repeated_source(error: BaseException) -> Source | None:
-    """The line outside the package that stands most often on the way of an error: the one a recursion goes through."""
+    """The line outside the package that stands most often on the way of an error: the one a
+    recursion goes through."""
     counts: dict[Source, int] = {}
     step = error.__traceback__
     while step is not None:

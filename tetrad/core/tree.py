@@ -1,7 +1,9 @@
-"""Station 0, shared words: trees of arrays. Functions take and return nested dicts, lists, tuples and dataclasses.
+"""Station 0, shared words: trees of arrays. Functions take and return nested dicts, lists, tuples
+and dataclasses.
 
-Receives a tree, returns its leaves in a fixed order and a `TreeDef`, a hashable description from which `unflatten`
-builds the tree again. None is a tree without leaves; whatever is not a known container is a leaf.
+Receives a tree, returns its leaves in a fixed order and a `TreeDef`, a hashable description from
+which `unflatten` builds the tree again. None is a tree without leaves; whatever is not a known
+container is a leaf.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ _shapes: dict[Hashable, TreeDef] = {}
 def tree_def(container: type, data: Hashable, children: tuple[TreeDef, ...]) -> TreeDef:
     key = (container, typed(data), children)
     found = _shapes.get(key)
-    return found if found is not None else _shapes.setdefault(key, TreeDef(container, data, children))
+    return (
+        found if found is not None else _shapes.setdefault(key, TreeDef(container, data, children))
+    )
 
 
 def typed(value: Hashable) -> Hashable:
@@ -77,7 +81,9 @@ def _flatten_dict(tree: dict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
     try:
         keys = tuple(sorted(tree))
     except TypeError:
-        raise TraceError("the keys of a dict of arrays cannot be sorted", hint="use keys of one type") from None
+        raise TraceError(
+            "the keys of a dict of arrays cannot be sorted", hint="use keys of one type"
+        ) from None
     return [tree[key] for key in keys], keys
 
 
@@ -85,7 +91,9 @@ def _unflatten_dict(keys: tuple[Any, ...], children: Sequence[Any]) -> dict[Any,
     return dict(zip(keys, children, strict=True))
 
 
-def _unflatten_defaultdict(data: tuple[Any, tuple[Any, ...]], children: Sequence[Any]) -> defaultdict[Any, Any]:
+def _unflatten_defaultdict(
+    data: tuple[Any, tuple[Any, ...]], children: Sequence[Any]
+) -> defaultdict[Any, Any]:
     return defaultdict(data[0], _unflatten_dict(data[1], children))
 
 
@@ -101,9 +109,13 @@ def _keys(keys: tuple[Any, ...], count: int) -> Iterable[str]:
 NODES: dict[type, Container] = {
     dict: Container(_flatten_dict, _unflatten_dict, _keys),
     OrderedDict: Container(  # its order is part of it
-        lambda tree: (list(tree.values()), tuple(tree)), lambda k, c: OrderedDict(zip(k, c, strict=True)), _keys
+        lambda tree: (list(tree.values()), tuple(tree)),
+        lambda k, c: OrderedDict(zip(k, c, strict=True)),
+        _keys,
     ),
-    defaultdict: Container(_flatten_defaultdict, _unflatten_defaultdict, lambda data, n: _keys(data[1], n)),
+    defaultdict: Container(
+        _flatten_defaultdict, _unflatten_defaultdict, lambda data, n: _keys(data[1], n)
+    ),
     list: Container(lambda tree: (tree, None), lambda _, children: list(children), _numbered),
     tuple: Container(lambda tree: (tree, None), lambda _, children: tuple(children), _numbered),
     type(None): Container(lambda _: ((), None), lambda _, __: None, _numbered),
@@ -115,13 +127,15 @@ def register(
     flatten: Callable[[T], tuple[Sequence[Any], Hashable]],
     unflatten: Callable[[Any, Sequence[Any]], T],
 ) -> type[T]:
-    """Make a class a container: `flatten(tree)` has children and hashable data, `unflatten(data, children)` inverts."""
+    """Make a class a container: `flatten(tree)` has children and hashable data, `unflatten(data,
+    children)` inverts."""
     NODES[container] = Container(flatten, unflatten, _numbered)
     return container
 
 
 def register_dataclass(container: type[T], *, static: Sequence[str] = ()) -> type[T]:
-    """Make a dataclass a container. Its fields are children; those named in `static` are hashable settings.
+    """Make a dataclass a container. Its fields are children; those named in `static` are hashable
+    settings.
 
     >>> import dataclasses
     >>> @register_dataclass
@@ -139,15 +153,21 @@ def register_dataclass(container: type[T], *, static: Sequence[str] = ()) -> typ
         return [getattr(tree, n) for n in children], tuple(getattr(tree, n) for n in static)
 
     def unflatten_fields(data: tuple[Any, ...], values: Sequence[Any]) -> T:
-        return container(**dict(zip(children, values, strict=True)), **dict(zip(static, data, strict=True)))
+        return container(
+            **dict(zip(children, values, strict=True)), **dict(zip(static, data, strict=True))
+        )
 
-    NODES[container] = Container(flatten_fields, unflatten_fields, lambda _, __: (f".{n}" for n in children))
+    NODES[container] = Container(
+        flatten_fields, unflatten_fields, lambda _, __: (f".{n}" for n in children)
+    )
     return container
 
 
 def _register_namedtuple(container: type) -> Container:
     fields: tuple[str, ...] = container._fields  # type: ignore[attr-defined]
-    made = Container(lambda t: (t, None), lambda _, c: container(*c), lambda _, __: (f".{n}" for n in fields))
+    made = Container(
+        lambda t: (t, None), lambda _, c: container(*c), lambda _, __: (f".{n}" for n in fields)
+    )
     NODES[container] = made
     return made
 
@@ -182,7 +202,8 @@ def flatten(tree: Any, is_leaf: Question | None = None) -> tuple[list[Any], Tree
 
 
 def refuse_cycle(tree: Any) -> None:
-    """An error if a container holds itself, however deep. (Without recursion: no frames may be left.)"""
+    """An error if a container holds itself, however deep. (Without recursion: no frames may be
+    left.)"""
     waiting: list[tuple[Any, frozenset[int]]] = [(tree, frozenset())]
     while waiting:
         part, around = waiting.pop()
@@ -191,7 +212,9 @@ def refuse_cycle(tree: Any) -> None:
             continue
         if id(part) in around:
             message = f"a {type(part).__name__} contains itself"
-            raise TraceError(message, source=user_source(), hint="trees of arrays end in arrays or numbers") from None
+            raise TraceError(
+                message, source=user_source(), hint="trees of arrays end in arrays or numbers"
+            ) from None
         waiting.extend((child, around | {id(part)}) for child in node.flatten(part)[0])
 
 
@@ -210,7 +233,9 @@ def _flatten_until(tree: Any, leaves: list[Any], is_leaf: Question) -> TreeDef:
         leaves.append(tree)
         return LEAF
     children, data = node.flatten(tree)
-    return tree_def(type(tree), data, tuple([_flatten_until(child, leaves, is_leaf) for child in children]))
+    return tree_def(
+        type(tree), data, tuple([_flatten_until(child, leaves, is_leaf) for child in children])
+    )
 
 
 def unflatten(shape: TreeDef, leaves: Iterable[Any]) -> Any:
@@ -225,7 +250,9 @@ def _unflatten_from(shape: TreeDef, leaves: Iterator[Any]) -> Any:
     return NODES[shape.container].unflatten(shape.data, children)
 
 
-def tree_map(function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Question | None = None) -> Any:
+def tree_map(
+    function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Question | None = None
+) -> Any:
     """Apply a function to every leaf (and the matching leaves of trees of the same shape).
 
     >>> tree_map(lambda a, b: a + b, {"w": 1, "b": [2]}, {"w": 10, "b": [20]})
@@ -236,7 +263,9 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Que
     for other in others:
         other_leaves, other_shape = flatten(other, is_leaf)
         if other_shape != shape:
-            message = f"tree_map: the first tree is {sketch(shape)}, another is {sketch(other_shape)}"
+            message = (
+                f"tree_map: the first tree is {sketch(shape)}, another is {sketch(other_shape)}"
+            )
             raise TraceError(message, source=user_source(), hint="same containers, same keys")
         columns.append(other_leaves)
     return unflatten(shape, builtins.map(function, *columns))
@@ -259,7 +288,9 @@ def structure(tree: Any, is_leaf: Question | None = None) -> TreeDef:
     return flatten(tree, is_leaf)[1]
 
 
-def reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: Question | None = None) -> Any:
+def reduce(
+    function: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: Question | None = None
+) -> Any:
     """The leaves joined two at a time, from the left, beginning with a value if one is given.
 
     >>> reduce(lambda a, b: a + b, {"w": 1, "b": [2, 3]}, 10)
@@ -284,7 +315,8 @@ def sketch(tree: TreeDef) -> str:
 
 
 __all__ = [
-    "TreeDef", "all", "flatten", "leaves", "map", "reduce", "register", "register_dataclass", "structure", "unflatten",
+    "TreeDef", "all", "flatten", "leaves", "map", "reduce", "register", "register_dataclass",
+    "structure", "unflatten",
 ]  # fmt: skip
 
 

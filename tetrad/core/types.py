@@ -33,7 +33,8 @@ class ArrayType:
 
     @property
     def storage_shape(self) -> Shape:
-        """The shape of the NumPy array that holds it: its own, or for quantised blocks the bytes of each row."""
+        """The shape of the NumPy array that holds it: its own, or for quantised blocks the bytes of
+        each row."""
         if not self.dtype.is_quantized:
             return self.shape
         *outer, last = self.shape

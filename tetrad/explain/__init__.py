@@ -1,6 +1,8 @@
-"""Explain: see inside. `tetrad.explain(f)(x)` tells the story of one call; `bisect` finds the first wrong station.
+"""Explain: see inside. `tetrad.explain(f)(x)` tells the story of one call; `bisect` finds the first
+wrong station.
 
-The folder is itself the function: otherwise `td.explain` would mean one thing before the first import, another after.
+The folder is itself the function: otherwise `td.explain` would mean one thing before the first
+import, another after.
 """
 
 from __future__ import annotations

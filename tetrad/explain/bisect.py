@@ -1,7 +1,9 @@
-"""Explain, bisect: where a wrong answer comes from. One call is evaluated after every station of the compiler.
+"""Explain, bisect: where a wrong answer comes from. One call is evaluated after every station of
+the compiler.
 
-Receives a function and arguments; returns a `Bisection`. Every station is compared with the one before it on the same
-inputs, kernel by kernel, so a fault shows where it is made and not where it is noticed:
+Receives a function and arguments; returns a `Bisection`. Every station is compared with the one
+before it on the same inputs, kernel by kernel, so a fault shows where it is made and not where it
+is noticed:
 
     trace     the traced graph on the evaluator, against the function run eagerly
     passes    the graph after each pass, against the graph before it: exact, unless a rule that fired has a licence
@@ -49,14 +51,19 @@ FENCE = 4096  # bytes on both sides of it, where nobody may write
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a station got wrong: of which kernel, node or rule, from which line of the user's, and how."""
+    """What a station got wrong: of which kernel, node or rule, from which line of the user's, and
+    how."""
 
     what: str
     source: Source | None
     detail: str
 
     def __str__(self) -> str:
-        place = [f"  in {self.source.function}, {self.source.file} line {self.source.line}"] if self.source else []
+        place = (
+            [f"  in {self.source.function}, {self.source.file} line {self.source.line}"]
+            if self.source
+            else []
+        )
         return "\n".join([self.what, *place, f"  {self.detail}"])
 
 
@@ -91,7 +98,10 @@ class Bisection:
 
     def __str__(self) -> str:
         lines = [f"bisect {self.name}"]
-        lines += [f"  {c.station:9} {'agrees ' if c.difference is None else 'DIFFERS'}  {c.what}" for c in self.checked]
+        lines += [
+            f"  {c.station:9} {'agrees ' if c.difference is None else 'DIFFERS'}  {c.what}"
+            for c in self.checked
+        ]
         if self.difference is None:
             return "\n".join([*lines, "every station gives the same answer"])
         return "\n".join([*lines, "", f"first difference: {self.station}: {self.difference}"])
@@ -122,8 +132,8 @@ def bisect(function: Callable[..., Any]) -> Callable[..., Bisection]:
 
 
 def stations(call: Call) -> Iterator[Checked]:
-    """Each station, checked when asked for. A function that calls compiled ones runs them compiled even when it is run
-    eagerly, so there the eager answer is questioned last."""
+    """Each station, checked when asked for. A function that calls compiled ones runs them compiled
+    even when it is run eagerly, so there the eager answer is questioned last."""
     nested = any(node.op is call_op for node in call.graph.nodes())
     if not nested:
         yield check_trace(call, stated=False)
@@ -136,18 +146,21 @@ def stations(call: Call) -> Iterator[Checked]:
         yield check_trace(call, stated=True)
 
 
-# -- trace and passes -------------------------------------------------------------------------------------------------
+# -- trace and passes ------------------------------------------------------------------------------
 
 
 def check_trace(call: Call, stated: bool) -> Checked:
-    """`stated`: the eager run contains compiled code, which may differ by the ULPs that ops state."""
+    """`stated`: the eager run contains compiled code, which may differ by the ULPs that ops
+    state."""
     what = f"graph of {len(call.graph.nodes())} nodes against the function itself"
     found = first_apart(call.eager(), bounded_graph(call.graph, call.arrays, call.dims, stated))
     if found is None:
         return Checked("trace", what, None)
     output = call.graph.outputs[found[0]]
     name = f"result {found[0]} of {call.graph.name}, {lines_of(call.graph)[output]}"
-    detail = f"{found[1]}\n  hint: a function that reads other state may give another answer each time"
+    detail = (
+        f"{found[1]}\n  hint: a function that reads other state may give another answer each time"
+    )
     return Checked("trace", what, Difference(name, output.source, detail))
 
 
@@ -175,7 +188,9 @@ def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
     return done[graph], fired
 
 
-def blame(step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: Call, detail: str) -> Difference:
+def blame(
+    step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: Call, detail: str
+) -> Difference:
     """The first rule whose two sides differ, or the pass when each rule is right by itself."""
     inputs: Arguments = {}
     collect_inputs(graph, call.arrays, call.dims, inputs)
@@ -183,19 +198,25 @@ def blame(step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: Ca
         for rule in rules if part in inputs else ():
             pair = make_graph("rule", part.inputs, [rule.before, rule.after])
             licensed = rule.rule.licence is not None
-            (want, distance), (got, _) = bounded_graph(pair, inputs[part], call.dims, stated=licensed)
+            (want, distance), (got, _) = bounded_graph(
+                pair, inputs[part], call.dims, stated=licensed
+            )
             told = told_apart(got, want, distance)
             if told is not None:
                 return Difference(f"pass {step.name}, rule {rule}", rule.before.source, told)
     return Difference(f"pass {step.name} on graph {graph.name}", None, detail)
 
 
-def collect_inputs(graph: Graph, arrays: Sequence[np.ndarray], dims: dict[str, int], found: Arguments) -> None:
+def collect_inputs(
+    graph: Graph, arrays: Sequence[np.ndarray], dims: dict[str, int], found: Arguments
+) -> None:
     """What each graph is called with, the first time."""
     if graph in found:
         return
     found[graph] = list(arrays)
-    values: dict[Node, Values] = {node: (array,) for node, array in zip(graph.inputs, arrays, strict=True)}
+    values: dict[Node, Values] = {
+        node: (array,) for node, array in zip(graph.inputs, arrays, strict=True)
+    }
     for node in graph.nodes():
         if node not in values:
             values[node] = evaluate_node(node, [values[i] for i in node.inputs], dims)
@@ -203,12 +224,13 @@ def collect_inputs(graph: Graph, arrays: Sequence[np.ndarray], dims: dict[str, i
             collect_inputs(node.param("graph"), [values[i][0] for i in node.inputs], dims, found)
 
 
-# -- kernels, one by one ----------------------------------------------------------------------------------------------
+# -- kernels, one by one ---------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Look:
-    """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its machine code."""
+    """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its
+    machine code."""
 
     call: Call
     owners: dict[Launch, Lowered] = field(init=False)
@@ -221,7 +243,12 @@ class Look:
     def __post_init__(self) -> None:
         lowered = self.call.compiled.lowered
         self.owners = dict(owned_launches(lowered))
-        self.last = {(launch.group, s): launch for launch in self.owners if launch.group for s in launch.writes}
+        self.last = {
+            (launch.group, s): launch
+            for launch in self.owners
+            if launch.group
+            for s in launch.writes
+        }
         self.results = interpret(lowered, self.call.arrays, self.call.dims, self.watch)
 
     def lower(self) -> Checked:
@@ -236,11 +263,16 @@ class Look:
         lowered = self.owners[launch]
         if lowered is self.call.compiled.lowered:
             self.memory = memory
-        self.wrong_lowering = self.wrong_lowering or self.compare_nodes(launch, lowered, before, memory)
+        self.wrong_lowering = self.wrong_lowering or self.compare_nodes(
+            launch, lowered, before, memory
+        )
         self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
-    def compare_nodes(self, launch: Launch, lowered: Lowered, before: Memory, memory: Memory) -> Difference | None:
-        """Against the graph evaluator, given the same memory; only nodes that are complete after this launch."""
+    def compare_nodes(
+        self, launch: Launch, lowered: Lowered, before: Memory, memory: Memory
+    ) -> Difference | None:
+        """Against the graph evaluator, given the same memory; only nodes that are complete after
+        this launch."""
         dims, group = self.call.dims, launch.group
         if group is None:
             return self.compare_copy(launch, lowered, memory)
@@ -248,15 +280,23 @@ class Look:
         written = [node for node, slot in places.items() if self.last.get((group, slot)) is launch]
         inside = set(group.members)
         known = {
-            node: exact(shaped(node, value_of(slot, before if is_changed(launch, slot) else memory, dims), dims))
+            node: exact(
+                shaped(
+                    node, value_of(slot, before if is_changed(launch, slot) else memory, dims), dims
+                )
+            )
             for node, slot in lowered.slots.items()
             if node not in inside and (slot in memory or slot.literal is not None)
         }
-        for node, (want, distance) in zip(written, bounded_nodes(written, known, dims), strict=True):
+        for node, (want, distance) in zip(
+            written, bounded_nodes(written, known, dims), strict=True
+        ):
             detail = told_apart(value_of(lowered.slots[node], memory, dims), want, distance)
             if detail is not None:
                 line = lines_of(lowered.graph)[node]
-                return Difference(f"kernel {launch.name} ({group.kind}), {line}", node.source, detail)
+                return Difference(
+                    f"kernel {launch.name} ({group.kind}), {line}", node.source, detail
+                )
         return None
 
     def compare_copy(self, launch: Launch, lowered: Lowered, memory: Memory) -> Difference | None:
@@ -267,11 +307,16 @@ class Look:
                 want = value_of(lowered.slots[node], memory, dims)
                 detail = told_apart(value_of(slot, memory, dims), want)
                 if detail is not None:
-                    return Difference(f"copy {launch.name} of {lines_of(lowered.graph)[node]}", node.source, detail)
+                    return Difference(
+                        f"copy {launch.name} of {lines_of(lowered.graph)[node]}",
+                        node.source,
+                        detail,
+                    )
         return None
 
     def compare_code(self, launch: Launch, before: Memory, memory: Memory) -> Difference | None:
-        """The same kernel as machine code, alone and with all threads, on copies of the same memory."""
+        """The same kernel as machine code, alone and with all threads, on copies of the same
+        memory."""
         dims = self.call.dims
         for threads in (1, None):
             own = run_alone(self.call, launch, before, threads)
@@ -315,8 +360,11 @@ class Fixed:
         return Word(NUMBER, self.storages[slot].ptr)
 
 
-def run_alone(call: Call, launch: Launch, before: Memory, threads: int | None) -> dict[Slot, Storage]:
-    """Machine code of one launch on copies: what it reads or changes as it was, what is new filled with a pattern."""
+def run_alone(
+    call: Call, launch: Launch, before: Memory, threads: int | None
+) -> dict[Slot, Storage]:
+    """Machine code of one launch on copies: what it reads or changes as it was, what is new filled
+    with a pattern."""
     own: dict[Slot, Storage] = {}
     for slot in launch.slots:
         array = value_of(slot, before, call.dims)
@@ -354,7 +402,7 @@ def strayed(inner: Storage) -> str | None:
     return f"{found.size} bytes outside it were written to, the first {where}"
 
 
-# -- the whole program ------------------------------------------------------------------------------------------------
+# -- the whole program -----------------------------------------------------------------------------
 
 
 def check_schedule(call: Call, look: Look) -> Checked:
@@ -366,18 +414,29 @@ def check_schedule(call: Call, look: Look) -> Checked:
     if place is not None:
         return Checked("schedule", what, place)
     output = call.graph.outputs[found[0]]
-    return Checked("schedule", what, Difference(f"result {found[0]} of {call.graph.name}", output.source, found[1]))
+    return Checked(
+        "schedule",
+        what,
+        Difference(f"result {found[0]} of {call.graph.name}", output.source, found[1]),
+    )
 
 
 def results_of(call: Call) -> list[np.ndarray]:
     made = call.runner.run(call.storages())
-    shapes = [tuple(bind(n, call.dims) for n in slot.type.storage_shape) for slot in call.compiled.lowered.outputs]
+    shapes = [
+        tuple(bind(n, call.dims) for n in slot.type.storage_shape)
+        for slot in call.compiled.lowered.outputs
+    ]
     kinds = [slot.type.dtype.np for slot in call.compiled.lowered.outputs]
-    return [storage.as_numpy(kind, shape).copy() for storage, kind, shape in zip(made, kinds, shapes, strict=True)]
+    return [
+        storage.as_numpy(kind, shape).copy()
+        for storage, kind, shape in zip(made, kinds, shapes, strict=True)
+    ]
 
 
 def misplaced(call: Call, look: Look) -> Difference | None:
-    """The first step of the schedule that leaves something else in memory, found by running ever longer parts of it."""
+    """The first step of the schedule that leaves something else in memory, found by running ever
+    longer parts of it."""
     entries, steps = call.runner.table.entries, list(running(call.compiled.lowered, call.dims))
     last = {slot: step for step in steps for slot in step.writes}  # memory is as it leaves it
     for i, step in enumerate(steps):
@@ -386,7 +445,9 @@ def misplaced(call: Call, look: Look) -> Difference | None:
         for slot in (s for s in slots if last.get(s) is step):
             detail = told_apart(contents[slot], value_of(slot, look.memory, call.dims))
             if detail is not None:
-                return Difference(f"step {i}, {step_name(step)}, {slot.name}: {slot.type}", step.source, detail)
+                return Difference(
+                    f"step {i}, {step_name(step)}, {slot.name}: {slot.type}", step.source, detail
+                )
     return None
 
 

@@ -1,7 +1,9 @@
-"""Explain, bounds: how far compiled code may lie from the reference evaluator, given what every op states.
+"""Explain, bounds: how far compiled code may lie from the reference evaluator, given what every op
+states.
 
-Receives nodes and the values of what they read; returns the value of each, and beside it, element by element, the
-distance allowed: the op's own ULPs, the freedom of order in sums and products, and what the operands' distances become.
+Receives nodes and the values of what they read; returns the value of each, and beside it, element
+by element, the distance allowed: the op's own ULPs, the freedom of order in sums and products, and
+what the operands' distances become.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ from tetrad.ops.fft.op import TRANSFORMS, scale_of
 
 Dims = Mapping[str, int]
 Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)
-DEEPEST = 320  # additions an element passes in the canonical order of a sum: 256 in a chunk, then a tree
+# additions an element passes in the canonical order of a sum: 256 in a chunk, then a tree
+DEEPEST = 320
 
 
-def bounded_graph(graph: Graph, arrays: Sequence[np.ndarray], dims: Dims, stated: bool = True) -> list[Pair]:
-    """The outputs and their distances; the inputs are exact. `stated` False: elementwise ops are exact as well."""
+def bounded_graph(
+    graph: Graph, arrays: Sequence[np.ndarray], dims: Dims, stated: bool = True
+) -> list[Pair]:
+    """The outputs and their distances; the inputs are exact. `stated` False: elementwise ops are
+    exact as well."""
     known = {node: exact(array) for node, array in zip(graph.inputs, arrays, strict=True)}
     return bounded_nodes(graph.outputs, known, dims, stated)
 
@@ -32,7 +38,9 @@ def exact(array: np.ndarray) -> Pair:
     return array, np.zeros(array.shape)
 
 
-def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dims, stated: bool = True) -> list[Pair]:
+def bounded_nodes(
+    outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dims, stated: bool = True
+) -> list[Pair]:
     held: dict[Node, list[Pair]] = {node: [pair] for node, pair in known.items()}
     for node in topological(outputs, known=known):
         operands = [held[i] for i in node.inputs]
@@ -50,14 +58,16 @@ def bounded_nodes(outputs: Sequence[Node], known: Mapping[Node, Pair], dims: Dim
 
 
 def has_own_results(node: Node) -> bool:
-    """Loops, factors of matrices, several results: what their operands' distances become is not followed."""
+    """Loops, factors of matrices, several results: what their operands' distances become is not
+    followed."""
     is_loop = node.op.kind == "structural" and node.op is not constant
     return is_loop or len(node.types) > 1 or math.inf in node.op.ulps.values()
 
 
 def own_results(node: Node, operands: Sequence[Pair], dims: Dims) -> list[Pair]:
-    """A loop repeats its body's distances until no bound is left that says anything: floats are looked at inside it.
-    Of an op that states no distance not even integers are sure: rounding decides which pivot is the largest."""
+    """A loop repeats its body's distances until no bound is left that says anything: floats are
+    looked at inside it. Of an op that states no distance not even integers are sure: rounding
+    decides which pivot is the largest."""
     values = evaluate_node(node, [(array,) for array, _ in operands], dict(dims))
     is_free = math.inf in node.op.ulps.values()
     return [
@@ -83,15 +93,18 @@ def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool)
     return value, np.where(np.isnan(distance), np.inf, distance)
 
 
-# -- what an op adds of its own ---------------------------------------------------------------------------------------
+# -- what an op adds of its own --------------------------------------------------------------------
 
 
-def own_distance(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool) -> np.ndarray:
+def own_distance(
+    node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool
+) -> np.ndarray:
     name, dtype = node.op.name, node.type.dtype
     if node.op in TRANSFORMS:
         return line_distance(node, value)
     kinds = [dtype, *(as_dtype(a.dtype) for a, _ in operands if a.dtype.kind == "c")]
-    stated |= any(kind.is_complex for kind in kinds)  # NumPy's own loops over complex numbers round as memory lies
+    # NumPy's own loops over complex numbers round as memory lies
+    stated |= any(kind.is_complex for kind in kinds)
     units = max(node.op.ulps.get(kind, 0) for kind in kinds) if stated else 0
     if units == math.inf:
         return np.full(value.shape, np.inf)
@@ -99,10 +112,15 @@ def own_distance(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: 
     if name in SUMS:
         depth, magnitude = SUMS[name](node, [np.abs(wide(a)) for a, _ in operands], dims)
         distance = distance + depth * terms(dtype) * epsilon(dtype) * magnitude
-        distance = distance + (spacing(value) if dtype.bits < 32 else 0)  # halves round once more at the end
+        # halves round once more at the end
+        distance = distance + (spacing(value) if dtype.bits < 32 else 0)
     if name in ("reduce_prod", "cumprod"):
         given = operands[0][0]
-        count = given.shape[node.param("axis")] if name == "cumprod" else given.size // max(value.size, 1)
+        count = (
+            given.shape[node.param("axis")]
+            if name == "cumprod"
+            else given.size // max(value.size, 1)
+        )
         distance = distance + 2 * count * terms(dtype) * epsilon(dtype) * np.abs(wide(value))
     return distance
 
@@ -113,7 +131,8 @@ def terms(dtype: DType) -> int:
 
 
 def line_distance(node: Node, value: np.ndarray) -> np.ndarray:
-    """A transform states the size of a line's error, and any element may have all of it; so may NumPy's."""
+    """A transform states the size of a line's error, and any element may have all of it; so may
+    NumPy's."""
     axis, units = node.param("axis"), 2 * node.op.ulps[node.type.dtype]
     size = np.sqrt(np.sum(np.abs(wide(value)) ** 2, axis, keepdims=True))
     return np.asarray(np.broadcast_to(units * 2 * epsilon(node.type.dtype) * size, value.shape))
@@ -134,8 +153,11 @@ def cumsum_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[f
     return 2.0 * sizes[0].shape[axis], np.cumsum(sizes[0], axis)
 
 
-def attention_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tuple[float, np.ndarray]:
-    """A score is off by units of sum |q| |k|, its weight by as much of itself; weights add up to one."""
+def attention_magnitude(
+    node: Node, sizes: list[np.ndarray], dims: Dims
+) -> tuple[float, np.ndarray]:
+    """A score is off by units of sum |q| |k|, its weight by as much of itself; weights add up to
+    one."""
     q, k, v = sizes[:3]
     key_scale, value_scale = (np.max(scale) for scale in sizes[6:]) if sizes[6:] else (1.0, 1.0)
     score = np.max(np.sum(q, -1), initial=0.0) * np.max(k) * key_scale * abs(node.param("scale"))
@@ -143,7 +165,8 @@ def attention_magnitude(node: Node, sizes: list[np.ndarray], dims: Dims) -> tupl
     return float(depth), np.full(q.shape, np.max(v) * value_scale)
 
 
-# Ops that add in an order of their own: (additions an element passes, sum of what is added without signs).
+# Ops that add in an order of their own: (additions an element passes, sum of what is added without
+# signs).
 SUMS = {
     "reduce_sum": sum_magnitude,
     "matmul": matmul_magnitude,
@@ -167,7 +190,7 @@ def wide(array: np.ndarray) -> np.ndarray:
     return np.asarray(array).astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-# -- what the operands' distances become ------------------------------------------------------------------------------
+# -- what the operands' distances become -----------------------------------------------------------
 
 
 def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
@@ -197,7 +220,8 @@ def line_passed_on(node: Node, distance: np.ndarray, value: np.ndarray) -> np.nd
 
 
 def inherited(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
-    """How much the result changes when each operand goes to the ends of its distance, one operand after the other."""
+    """How much the result changes when each operand goes to the ends of its distance, one operand
+    after the other."""
     total = np.zeros(value.shape)
     for position, (array, distance) in enumerate(operands):
         if not distance.any():

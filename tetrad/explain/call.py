@@ -1,7 +1,8 @@
-"""Explain, one call: a function and its arguments, compiled and ready to be run, watched and taken apart.
+"""Explain, one call: a function and its arguments, compiled and ready to be run, watched and taken
+apart.
 
-Receives what the user would call; returns the compiled program with its table at the sizes of this call, and copies of
-the arguments, so that looking never changes what the user holds.
+Receives what the user would call; returns the compiled program with its table at the sizes of this
+call, and copies of the arguments, so that looking never changes what the user holds.
 """
 
 from __future__ import annotations
@@ -47,12 +48,18 @@ class Call:
     def storages(self) -> list[Storage]:
         """Memory of the arguments; of those that the program may overwrite, a copy."""
         donated = set(self.program.donated)
-        return [Storage.from_numpy(np.array(a) if i in donated else a) for i, a in enumerate(self.arrays)]
+        return [
+            Storage.from_numpy(np.array(a) if i in donated else a)
+            for i, a in enumerate(self.arrays)
+        ]
 
     def eager(self) -> list[np.ndarray]:
-        """What the function gives when it is not compiled, of arrays as compiled functions get them."""
+        """What the function gives when it is not compiled, of arrays as compiled functions get
+        them."""
         arguments = self.jitted.signature.arguments(self.args, self.kwargs)
-        args, kwargs = arguments.rebuild([asarray(x) if isinstance(x, np.ndarray) else x for x in arguments.leaves])
+        args, kwargs = arguments.rebuild(
+            [asarray(x) if isinstance(x, np.ndarray) else x for x in arguments.leaves]
+        )
         results, _ = flatten(self.jitted.function(*args, **kwargs))
         return [np.asarray(r.view if isinstance(r, Array) else r) for r in results]
 
@@ -68,17 +75,34 @@ def prepare(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     compiled = compiled.full() if isinstance(compiled, Recalled) else compiled
     seconds = time.perf_counter() - start
     if not isinstance(compiled, Compiled):
-        raise TraceError(f"{jitted.signature.name}: compiled by {type(compiled).__name__}", hint="use td.jit")
+        raise TraceError(
+            f"{jitted.signature.name}: compiled by {type(compiled).__name__}", hint="use td.jit"
+        )
     dims = dict(zip(compiled.dims, bound.dims, strict=True))
     signature = jitted.signatures[list(jitted._programs.values()).index(bound.program)]
     arrays = [np.asarray(x.view, order="C") for x in given]
     is_new = jitted.compiles > known
     runner = compiled.runner(bound.dims)
-    return Call(jitted, args, kwargs, bound.program, compiled, runner, dims, arrays, signature, is_new, seconds)
+    return Call(
+        jitted,
+        args,
+        kwargs,
+        bound.program,
+        compiled,
+        runner,
+        dims,
+        arrays,
+        signature,
+        is_new,
+        seconds,
+    )
 
 
-def as_jitted(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Jitted, tuple[Any, ...]]:
-    """The function compiled, as it is if it already was; a method's object is its first argument."""
+def as_jitted(
+    function: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Jitted, tuple[Any, ...]]:
+    """The function compiled, as it is if it already was; a method's object is its first
+    argument."""
     if isinstance(function, MethodType) and isinstance(function.__func__, Jitted):
         return function.__func__, (function.__self__, *args)
     return (function if isinstance(function, Jitted) else Jitted(function, NATIVE)), args

@@ -1,8 +1,9 @@
-"""Explain, layout: where the boxes of a graph go. Operands above users, few crossings, short straight edges.
+"""Explain, layout: where the boxes of a graph go. Operands above users, few crossings, short
+straight edges.
 
-Receives boxes with widths and edges between them; returns the centre of every box and the points of every edge. The
-steps are those of Sugiyama, Tagawa and Toda (1981): layers by longest path, order within layers by the middle of the
-neighbours, positions by least squares under the order.
+Receives boxes with widths and edges between them; returns the centre of every box and the points of
+every edge. The steps are those of Sugiyama, Tagawa and Toda (1981): layers by longest path, order
+within layers by the middle of the neighbours, positions by least squares under the order.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def size(box: Box, widths: Mapping[Box, float]) -> float:
 
 
 def layer_numbers(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[Box, int]:
-    """One below the lowest operand; boxes without operands, and chains that begin there, go right above their users."""
+    """One below the lowest operand; boxes without operands, and chains that begin there, go right
+    above their users."""
     operands, users = defaultdict(list), defaultdict(list)
     for a, b in edges:
         operands[b].append(a)
@@ -73,7 +75,11 @@ def layer_numbers(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[Box, int]
     for box in boxes:
         layer[box] = 1 + max((layer[o] for o in operands[box]), default=-1)
     for box in reversed(boxes):
-        if users[box] and len(operands[box]) <= 1 and all(len(users[o]) == 1 for o in operands[box]):
+        if (
+            users[box]
+            and len(operands[box]) <= 1
+            and all(len(users[o]) == 1 for o in operands[box])
+        ):
             layer[box] = min(layer[u] for u in users[box]) - 1
     return layer
 
@@ -125,11 +131,14 @@ def positions(layers: _Layers, widths: Mapping[Box, float]) -> dict[Box, float]:
 
 def gaps(row: Sequence[Box], widths: Mapping[Box, float]) -> list[float]:
     """The least distance of each box from the one before it."""
-    return [0.0, *((size(a, widths) + size(b, widths)) / 2 + GAP for a, b in pairwise(row))][: len(row)]
+    return [0.0, *((size(a, widths) + size(b, widths)) / 2 + GAP for a, b in pairwise(row))][
+        : len(row)
+    ]
 
 
 def spread(wanted: Sequence[float], distance: Sequence[float]) -> list[float]:
-    """The positions nearest to those wanted, in least squares, that keep the distances: isotonic regression.
+    """The positions nearest to those wanted, in least squares, that keep the distances: isotonic
+    regression.
 
     >>> spread([0, 0, 9], [0, 2, 2])
     [-1.0, 1.0, 9.0]

@@ -1,7 +1,8 @@
 """Explain, the page: an explanation as one HTML file with pictures, nothing loaded from elsewhere.
 
-Receives an `Explanation`, returns HTML: the graph with nodes coloured by the group that computes them, kernels with
-their time against the roofs and their text, a roofline, the arena over time, the time per stage.
+Receives an `Explanation`, returns HTML: the graph with nodes coloured by the group that computes
+them, kernels with their time against the roofs and their text, a roofline, the arena over time, the
+time per stage.
 """
 
 from __future__ import annotations
@@ -48,10 +49,13 @@ def page(story: Explanation) -> str:
     ]
     head = f"<meta charset=utf-8><title>tetrad: {escape(story.name)}</title><style>{STYLE}</style>"
     tail = f"<div id=tip></div><script>{SCRIPT}</script>"
-    return f"<!doctype html><html lang=en><head>{head}</head><body><main>{''.join(body)}</main>{tail}</body></html>\n"
+    return (
+        "<!doctype html><html "
+        f"lang=en><head>{head}</head><body><main>{''.join(body)}</main>{tail}</body></html>\n"
+    )
 
 
-# -- head -------------------------------------------------------------------------------------------------------------
+# -- head ------------------------------------------------------------------------------------------
 
 
 def facts(story: Explanation) -> str:
@@ -61,9 +65,15 @@ def facts(story: Explanation) -> str:
         (time_text(story.wall_ns), f"one call, best of {story.runs}, {story.threads} threads"),
         (time_text(inside), f"of it in {len(story.kernels)} kernel launches"),
         (bytes_text(moved), f"moved, {count_text(done)} operations"),
-        (bytes_text(story.arena_bytes), f"arena; {bytes_text(story.intermediate_bytes)} side by side"),
+        (
+            bytes_text(story.arena_bytes),
+            f"arena; {bytes_text(story.intermediate_bytes)} side by side",
+        ),
         (bytes_text(story.scratch_bytes), "scratch of each thread"),
-        (f"{len(story.traced.nodes())} → {len(story.graph.nodes())}", f"nodes; {story.programs} different kernels"),
+        (
+            f"{len(story.traced.nodes())} → {len(story.graph.nodes())}",
+            f"nodes; {story.programs} different kernels",
+        ),
         ("compiled now" if story.is_new else "reused", "; ".join(story.why)),
     ]
     cards = (f"<div class=fact><b>{escape(a)}</b><span>{escape(b)}</span></div>" for a, b in shown)
@@ -74,7 +84,7 @@ def hue(number: int) -> str:
     return f"--h:{(205 + number * GOLDEN_ANGLE) % 360:.0f}"
 
 
-# -- the graph --------------------------------------------------------------------------------------------------------
+# -- the graph -------------------------------------------------------------------------------------
 
 
 def graph_section(story: Explanation, part: Part) -> str:
@@ -122,12 +132,16 @@ def node_svg(part: Part, number: int, node: Node, layout: Layout, name: str) -> 
     classes = ["node", *(["in"] if groups else []), *(["again"] if len(groups) > 1 else [])]
     classes += ["out"] if node in part.graph.outputs else []
     where = [f"group {g} ({part.groups[g].kind}: {part.groups[g].name})" for g in groups]
-    tip = "\n".join([part.lines[node], *where, *(["computed in each of them"] if len(groups) > 1 else [])])
+    tip = "\n".join(
+        [part.lines[node], *where, *(["computed in each of them"] if len(groups) > 1 else [])]
+    )
     ids = " ".join(f"{number}.{g}" for g in groups)
     style = f' style="{hue(groups[0] + 3 * number)}"' if groups else ""
     return (
-        f'<g class="{" ".join(classes)}" id="{name}" data-groups="{ids}" data-tip="{escape(tip)}"{style}>'
-        f'<rect x="{x - width / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}" width="{width:.1f}" height="{BOX_HEIGHT}"/>'
+        f'<g class="{" ".join(classes)}" id="{name}" data-groups="{ids}" '
+        f'data-tip="{escape(tip)}"{style}>'
+        f'<rect x="{x - width / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}" width="{width:.1f}" '
+        f'height="{BOX_HEIGHT}"/>'
         f'<text x="{x:.1f}" y="{y - 3:.1f}">{escape(label(node))}</text>'
         f'<text class=type x="{x:.1f}" y="{y + 12:.1f}">{escape(str(node.type))}</text></g>'
     )
@@ -149,10 +163,13 @@ def svg(width: float, height: float, content: Sequence[str], kind: str) -> str:
     w, h = width + 2 * MARGIN, height + 2 * MARGIN
     box = f"{-MARGIN} {-MARGIN} {w:.0f} {h:.0f}"
     size = f'width="{w:.0f}" height="{h:.0f}" data-width="{w:.0f}"'
-    return f'<svg class="{kind}" viewBox="{box}" {size} xmlns="http://www.w3.org/2000/svg">{"".join(content)}</svg>'
+    return (
+        f'<svg class="{kind}" viewBox="{box}" {size} '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(content)}</svg>'
+    )
 
 
-# -- kernels ----------------------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 
 
 def group_id(story: Explanation, step: Step) -> tuple[int, int] | None:
@@ -176,7 +193,9 @@ def kernel_section(story: Explanation) -> str:
     rows = "".join(kernel_rows(story, kernel, longest) for kernel in story.kernels)
     hint = "bar: measured time, its dark part the least the roofs allow; click for the text"
     table = f"<table><tr>{row}</tr>{rows}</table>"
-    return f"<section><h2>kernels<small>{hint}</small></h2><div class=scroll>{table}</div></section>"
+    return (
+        f"<section><h2>kernels<small>{hint}</small></h2><div class=scroll>{table}</div></section>"
+    )
 
 
 def kernel_rows(story: Explanation, kernel: Kernel, longest: int) -> str:
@@ -186,23 +205,31 @@ def kernel_rows(story: Explanation, kernel: Kernel, longest: int) -> str:
     bar = f'<div class=bar><i style="width:{100 * kernel.ns / longest:.2f}%"></i>'
     bar += f'<i class=least style="width:{100 * least / longest:.2f}%"></i></div>'
     numbers = [
-        str(kernel.groups), str(kernel.threads), bytes_text(kernel.nbytes), count_text(kernel.flops),
+        str(kernel.groups), str(kernel.threads), bytes_text(kernel.nbytes),
+        count_text(kernel.flops),
         time_text(kernel.ns), *kernel.rates,
     ]  # fmt: skip
     name = escape("/".join((*kernel.path, kernel.name)))
     cells = "".join(f"<td class=num>{escape(n)}</td>" for n in numbers)
     source = "" if kernel.launch.source is None else f"\n{kernel.launch.source}"
-    first = f'<td class=name data-tip="{name}{escape(source)}"><span class=chip></span>{name}</td><td>{bar}</td>'
+    first = (
+        f'<td class=name data-tip="{name}{escape(source)}"><span '
+        f"class=chip></span>{name}</td><td>{bar}</td>"
+    )
     style = colour(story, kernel.launch)
     text = f"<tr hidden><td colspan=10><pre>{escape(str(kernel.launch.program))}</pre></td></tr>"
-    return f'<tr class=kernel data-group="{group}" style="{style}">{first}{cells}<td>{kernel.limit}</td></tr>{text}'
+    return (
+        f'<tr class=kernel data-group="{group}" '
+        f'style="{style}">{first}{cells}<td>{kernel.limit}</td></tr>{text}'
+    )
 
 
-# -- the arena over time ----------------------------------------------------------------------------------------------
+# -- the arena over time ---------------------------------------------------------------------------
 
 
 def arena_section(story: Explanation) -> str:
-    """A box for every intermediate: as wide as its life, as high as its bytes, where it lies in the arena."""
+    """A box for every intermediate: as wide as its life, as high as its bytes, where it lies in the
+    arena."""
     width, height = 760.0, 300.0
     steps, total = max(len(story.steps), 1), max(story.arena_bytes, 1)
     boxes = []
@@ -212,12 +239,17 @@ def arena_section(story: Explanation) -> str:
         y = height - height * offset / total - h
         style = colour(story, story.steps[life.first])
         kind = f'class=life style="{style}"' if style else 'class="life plain"'
-        tip = f"{life.name}: {bytes_text(life.nbytes)} at byte {offset}\n{span_text(story, life.first, life.last)}"
+        tip = (
+            f"{life.name}: {bytes_text(life.nbytes)} at byte {offset}\n"
+            f"{span_text(story, life.first, life.last)}"
+        )
         shape = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{max(h, 1):.1f}"'
         boxes.append(f'<rect {kind} {shape} data-tip="{escape(tip)}"/>')
     axes = [f'<path class=axis fill=none d="M0 0V{height}H{width}"/>']
     axes += [f'<text class=small x="4" y="10">{bytes_text(story.arena_bytes)}</text>']
-    axes += [f'<text class=small x="{width}" y="{height + 14}" text-anchor=end>step {steps - 1}</text>']
+    axes += [
+        f'<text class=small x="{width}" y="{height + 14}" text-anchor=end>step {steps - 1}</text>'
+    ]
     axes += [f'<text class=small x="0" y="{height + 14}">step 0</text>']
     hint = f"{len(story.lives)} intermediates; across: steps, up: bytes"
     picture = shrinking(svg(width, height, [*axes, *boxes], "arena"))
@@ -225,14 +257,17 @@ def arena_section(story: Explanation) -> str:
 
 
 def span_text(story: Explanation, first: int, last: int) -> str:
-    return f"from step {first} ({step_name(story.steps[first])}) to step {last} ({step_name(story.steps[last])})"
+    return (
+        f"from step {first} ({step_name(story.steps[first])}) to step {last} "
+        f"({step_name(story.steps[last])})"
+    )
 
 
 def step_name(step: Step) -> str:
     return step.name
 
 
-# -- roofline ---------------------------------------------------------------------------------------------------------
+# -- roofline --------------------------------------------------------------------------------------
 
 DECADES_X, DECADES_Y = (-2, 3), (-1, 3)  # operations a byte, operations a nanosecond
 CHART_WIDTH, CHART_HEIGHT = 460.0, 300.0
@@ -257,7 +292,10 @@ def chart_axes() -> Iterator[str]:
     yield f'<path class=axis fill=none d="M0 0V{CHART_HEIGHT}H{CHART_WIDTH}"/>'
     for decade in range(DECADES_X[0], DECADES_X[1] + 1):
         x = chart_point(10.0**decade, 1)[0]
-        yield f'<text class=small x="{x:.0f}" y="{CHART_HEIGHT + 14}" text-anchor=middle>{10.0**decade:g}</text>'
+        yield (
+            f'<text class=small x="{x:.0f}" y="{CHART_HEIGHT + 14}" '
+            f"text-anchor=middle>{10.0**decade:g}</text>"
+        )
     for decade in range(DECADES_Y[0], DECADES_Y[1] + 1):
         y = chart_point(1, 10.0**decade)[1]
         yield f'<path class=axis d="M0 {y:.1f}H{CHART_WIDTH}"/>'
@@ -266,7 +304,10 @@ def chart_axes() -> Iterator[str]:
 
 def roof_lines(story: Explanation) -> Iterator[str]:
     left, top = 10.0 ** DECADES_X[0], story.all.flops
-    for name, rate, kind in (("cache", story.all.cache, "roof low"), ("memory", story.all.memory, "roof")):
+    for name, rate, kind in (
+        ("cache", story.all.cache, "roof low"),
+        ("memory", story.all.memory, "roof"),
+    ):
         corners = ((left, rate * left), (top / rate, top), (1e9, top))
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (chart_point(*corner) for corner in corners))
         tip = f"{name}: {rate:.0f} GB/s, {top:.0f} GFLOP/s, {story.all.threads} threads"
@@ -280,14 +321,17 @@ def kernel_points(story: Explanation) -> Iterator[str]:
             x, y = chart_point(dense, rate)
             tip = escape(f"{kernel.name}\n{dense:.2g} operations a byte, {rate:.1f} Gop/s")
             style = colour(story, kernel.launch)
-            yield f'<circle class=point style="{style}" cx="{x:.1f}" cy="{y:.1f}" r=6 data-tip="{tip}"/>'
+            yield (
+                f'<circle class=point style="{style}" cx="{x:.1f}" cy="{y:.1f}" r=6 '
+                f'data-tip="{tip}"/>'
+            )
 
 
 def shrinking(picture: str) -> str:
     return picture.replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
 
 
-# -- time per stage ---------------------------------------------------------------------------------------------------
+# -- time per stage --------------------------------------------------------------------------------
 
 
 def stage_section(story: Explanation) -> str:
@@ -296,7 +340,10 @@ def stage_section(story: Explanation) -> str:
     for i, (stage, seconds) in enumerate(story.stages.items()):
         tip = f"{stage}: {time_text(seconds * 1e9)}"
         bars.append(f'<i style="{hue(i)};width:{100 * seconds / total:.3f}%" data-tip="{tip}"></i>')
-        keys.append(f'<span style="{hue(i)}"><span class=chip></span>{stage} <b>{time_text(seconds * 1e9)}</b></span>')
+        keys.append(
+            f'<span style="{hue(i)}"><span class=chip></span>{stage} '
+            f"<b>{time_text(seconds * 1e9)}</b></span>"
+        )
     hint = "of this call" if story.is_new else "when it was compiled"
     strip = f"<div class=stages>{''.join(bars)}</div><div class=keys>{''.join(keys)}</div>"
     return f"<section><h2>time per stage<small>{hint}</small></h2>{strip}</section>"

@@ -1,6 +1,7 @@
 """Explain, parts: a lowered graph and those it calls, with the group that computes each node.
 
-Receives what lowering returned; returns graphs with numbered nodes (as they print) and groups (as they run).
+Receives what lowering returned; returns graphs with numbered nodes (as they print) and groups (as
+they run).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from tetrad.schedule.nodes import Control, Launch, Lowered
 
 @record(eq=False)
 class Part:
-    """One graph: its groups in the order they run, the groups that compute each node, the line each node prints as."""
+    """One graph: its groups in the order they run, the groups that compute each node, the line each
+    node prints as."""
 
     graph: Graph
     groups: tuple[Group, ...]
@@ -35,7 +37,9 @@ def parts_of(lowered: Lowered) -> tuple[Part, ...]:
         current = waiting.pop(0)
         if current not in found:
             found[current] = None
-            waiting.extend(body for step in current.steps if isinstance(step, Control) for body in step.bodies)
+            waiting.extend(
+                body for step in current.steps if isinstance(step, Control) for body in step.bodies
+            )
     return tuple(part_of(one) for one in found)
 
 
@@ -55,7 +59,11 @@ def computed_by(group: Group, lowered: Lowered) -> list[Node]:
     stack = list(group.members)
     while stack:
         for operand in stack.pop().inputs:
-            if operand not in found and operand not in lowered.slots and operand.op.name not in LEAVES:
+            if (
+                operand not in found
+                and operand not in lowered.slots
+                and operand.op.name not in LEAVES
+            ):
                 found[operand] = None
                 stack.append(operand)
     return list(found)

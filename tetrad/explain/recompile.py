@@ -1,7 +1,8 @@
 """Explain, recompiling: why a call needed a new program.
 
-Receives the signatures a function was compiled for, as `Jitted.signatures` words them; returns sentences that name the
-arguments that changed since the most similar earlier one, and the way to need no new program.
+Receives the signatures a function was compiled for, as `Jitted.signatures` words them; returns
+sentences that name the arguments that changed since the most similar earlier one, and the way to
+need no new program.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def why_compiled(signatures: Sequence[str], signature: str) -> list[str]:
     wanted = parts_of(signature)
     nearest = min(reversed(earlier), key=lambda s: len(changes(parts_of(s), wanted)))
     found = changes(parts_of(nearest), wanted)
-    only_sizes = all(sizes_differ(parts_of(nearest).get(name, ""), wanted.get(name, "")) for name in found)
+    only_sizes = all(
+        sizes_differ(parts_of(nearest).get(name, ""), wanted.get(name, "")) for name in found
+    )
     hint = "hint: only sizes differ; jit(..., dims=...) serves them all with one program"
     told = [*found.values(), *([hint] if found and only_sizes else [])]
     return told or ["the arguments come in another order or container"]
@@ -35,7 +38,11 @@ def changes(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
     told = {}
     for name, what in after.items():
         if before.get(name) != what:
-            told[name] = f"{name} is {what}, it was {before[name]}" if name in before else f"{name} is new: {what}"
+            told[name] = (
+                f"{name} is {what}, it was {before[name]}"
+                if name in before
+                else f"{name} is new: {what}"
+            )
     told.update({name: f"{name} is gone" for name in before if name not in after})
     return told
 
@@ -55,7 +62,9 @@ def parts_of(signature: str) -> dict[str, str]:
     """
     found = {}
     for part in split(signature[1:-1]):
-        name, mark, what = part.partition(": ") if ": " in part.partition("=")[0] else part.partition("=")
+        name, mark, what = (
+            part.partition(": ") if ": " in part.partition("=")[0] else part.partition("=")
+        )
         if mark:
             found[name] = what
     return found

@@ -27,11 +27,22 @@ def head(story: Explanation) -> Iterator[str]:
         yield "  compiled now: " + "; ".join(story.why)
     else:
         yield "  already compiled in this process, for: " + "; ".join(story.why)
-    known = {"compiled": "compiled by LLVM", "disk": "from the disk cache", "process": "shared with earlier programs"}
-    counts = [f"{story.origins[key]} {text}" for key, text in known.items() if story.origins.get(key)]
-    yield f"  {story.programs} kernels, {len(story.kernels)} launches" + (f": {', '.join(counts)}" if counts else "")
+    known = {
+        "compiled": "compiled by LLVM",
+        "disk": "from the disk cache",
+        "process": "shared with earlier programs",
+    }
+    counts = [
+        f"{story.origins[key]} {text}" for key, text in known.items() if story.origins.get(key)
+    ]
+    yield f"  {story.programs} kernels, {len(story.kernels)} launches" + (
+        f": {', '.join(counts)}" if counts else ""
+    )
     wall, inside = time_text(story.wall_ns), time_text(sum(k.ns for k in story.kernels))
-    yield f"  one call takes {wall} (best of {story.runs}), of it {inside} in kernels; threads: {story.threads}"
+    yield (
+        f"  one call takes {wall} (best of {story.runs}), of it {inside} in kernels; threads: "
+        f"{story.threads}"
+    )
     if story.dims:
         yield "  sizes: " + ", ".join(f"{name}={size}" for name, size in story.dims.items())
 
@@ -51,7 +62,10 @@ def group_lines(part: Part) -> Iterator[str]:
     for number, group in enumerate(part.groups):
         nodes = sorted(numbers[node] for node, owners in part.computed.items() if number in owners)
         source = "" if group.root.source is None else f"   # {group.root.source}"
-        yield f"  {number} {group.kind}: {spans(nodes)} -> {' '.join(f'%{numbers[o]}' for o in group.outputs)}{source}"
+        yield (
+            f"  {number} {group.kind}: {spans(nodes)} -> "
+            f"{' '.join(f'%{numbers[o]}' for o in group.outputs)}{source}"
+        )
 
 
 def spans(numbers: Sequence[int]) -> str:
@@ -71,7 +85,11 @@ def spans(numbers: Sequence[int]) -> str:
 
 def kernel_table(story: Explanation) -> Iterator[str]:
     title = "kernel, in the order they run"
-    heads = f"{'groups':>8} {'thr':>3} {'bytes':>9} {'ops':>8} {'time':>9} {'GB/s':>7} {'Gop/s':>7}  bound by"
+    heads = (
+        f"{'groups':>8} {'thr':>3} {'bytes':>9} {'ops':>8} {'time':>9} {'GB/s':>7} "
+        f"{'Gop/s':>7}  "
+        "bound by"
+    )
     yield f"{title:{NAME_WIDTH + 2}}{heads}"
     yield from (f"  {kernel_line(kernel)}" for kernel in story.kernels)
 
@@ -80,7 +98,10 @@ def kernel_line(kernel: Kernel) -> str:
     name = "/".join((*kernel.path, kernel.name))
     name = name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
     rates = " ".join(f"{rate:>7}" for rate in kernel.rates)
-    size = f"{kernel.groups:8} {kernel.threads:3} {bytes_text(kernel.nbytes):>9} {count_text(kernel.flops):>8}"
+    size = (
+        f"{kernel.groups:8} {kernel.threads:3} {bytes_text(kernel.nbytes):>9} "
+        f"{count_text(kernel.flops):>8}"
+    )
     return f"{name:{NAME_WIDTH}}{size} {time_text(kernel.ns):>9} {rates}  {kernel.limit}"
 
 
@@ -100,10 +121,18 @@ def time_per_stage(story: Explanation) -> Iterator[str]:
 
 def roofs(story: Explanation) -> Iterator[str]:
     if story.is_busy:
-        yield "other programs took processors away meanwhile: times are longer, and roofs lower, than they need be"
-    yield f"roofs of this machine, measured ({story.target.cpu}, {story.target.vector_bits}-bit vectors)"
+        yield (
+            "other programs took processors away meanwhile: times are longer, and roofs lower, "
+            "than they need be"
+        )
+    yield (
+        f"roofs of this machine, measured ({story.target.cpu}, {story.target.vector_bits}-bit "
+        "vectors)"
+    )
     for found in (story.one, story.all) if story.all.threads > 1 else (story.one,):
-        reading = ", ".join(f"{rate:.0f} at {bytes_text(size)}" for size, rate in found.bandwidth.items())
+        reading = ", ".join(
+            f"{rate:.0f} at {bytes_text(size)}" for size, rate in found.bandwidth.items()
+        )
         threads = f"{found.threads} thread" + ("s" if found.threads > 1 else "")
         yield f"  {threads:10} reads GB/s: {reading};  f32 fma: {found.flops:.0f} GFLOP/s"
 

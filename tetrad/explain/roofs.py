@@ -1,7 +1,9 @@
-"""Explain, roofs: what this machine can do at best, measured with kernels made the way all others are.
+"""Explain, roofs: what this machine can do at best, measured with kernels made the way all others
+are.
 
-Receives nothing but the machine; returns bytes a nanosecond at several working sets (first cache to memory) and f32
-operations a nanosecond, for one thread and for all. Takes a fraction of a second, once per process.
+Receives nothing but the machine; returns bytes a nanosecond at several working sets (first cache to
+memory) and f32 operations a nanosecond, for one thread and for all. Takes a fraction of a second,
+once per process.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from tetrad.kernel.nodes import Program
 LANES = 16
 STRETCH = 4096  # elements one workgroup reads
 READERS = 4  # vectors in flight per trip
-WORKING_SETS = (64 << 10, 1 << 20, 8 << 20, 64 << 20)  # bytes; the last is more than a core's share of any cache
+# bytes; the last is more than a core's share of any cache
+WORKING_SETS = (64 << 10, 1 << 20, 8 << 20, 64 << 20)
 TRIPS = 4096  # of the arithmetic loop, per workgroup
 SAMPLES = 3
 SHORTEST_NS = 200_000  # a sample lasts at least this long, so that starting workers does not count
@@ -33,7 +36,8 @@ SHORTEST_NS = 200_000  # a sample lasts at least this long, so that starting wor
 
 @record
 class Roofs:
-    """Best rates for a number of threads: bytes a nanosecond (= GB/s) by working set, f32 operations a nanosecond."""
+    """Best rates for a number of threads: bytes a nanosecond (= GB/s) by working set, f32
+    operations a nanosecond."""
 
     threads: int
     bandwidth: dict[int, float]
@@ -48,7 +52,8 @@ class Roofs:
         return max(self.bandwidth.values())
 
     def bandwidth_for(self, nbytes: int) -> float:
-        """The roof over a kernel that touches so many bytes: what was measured at the largest working set within it."""
+        """The roof over a kernel that touches so many bytes: what was measured at the largest
+        working set within it."""
         inside = [size for size in self.bandwidth if size <= nbytes]
         return self.bandwidth[max(inside, default=min(self.bandwidth))]
 
@@ -59,7 +64,9 @@ def measure_roofs(threads: int | None = None) -> Roofs:
     count = available_threads() if threads is None else threads
     addresses = KERNELS.load([reading(), arithmetic(current_target())], current_target())
     memory = np.ones(max(WORKING_SETS) // 4, np.uint32)
-    bandwidth = {size: read_rate(addresses[reading()], memory, size, count) for size in WORKING_SETS}
+    bandwidth = {
+        size: read_rate(addresses[reading()], memory, size, count) for size in WORKING_SETS
+    }
     return Roofs(count, bandwidth, flop_rate(addresses[arithmetic(current_target())], count))
 
 
@@ -72,7 +79,9 @@ def reading() -> Program:
     first = k.group_id() * STRETCH
     with k.loop(STRETCH // (LANES * READERS), always=True) as trip:
         for v, total in enumerate(sums):
-            total.set(total.get() ^ k.load(x, first + trip * (LANES * READERS) + v * LANES + k.lane()))
+            total.set(
+                total.get() ^ k.load(x, first + trip * (LANES * READERS) + v * LANES + k.lane())
+            )
     every = sums[0].get() ^ sums[1].get() ^ sums[2].get() ^ sums[3].get()
     k.store(y, k.group_id() * LANES + k.lane(), every)
     return k.finish()
@@ -80,7 +89,8 @@ def reading() -> Program:
 
 @cache
 def arithmetic(target: Target) -> Program:
-    """y[group] = long chains of fma, as many side by side as keep every unit busy and still fit the registers."""
+    """y[group] = long chains of fma, as many side by side as keep every unit busy and still fit the
+    registers."""
     k = KernelBuilder("roof_fma", LANES)
     x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
     sums = [k.local(float(i), f32) for i in range(chains(target))]
@@ -122,7 +132,11 @@ def flop_rate(address: int, threads: int) -> float:
     operands = np.repeat(np.array([0.5, 1.0], np.float32), LANES)
     results = np.zeros(groups * LANES, np.float32)
     words = pointers(operands, results, groups, operands.size, results.size)
-    spent = best_ns(lambda: Table([KernelEntry(address, words, groups, name="fma")], heavy=True), threads, SAMPLES)
+    spent = best_ns(
+        lambda: Table([KernelEntry(address, words, groups, name="fma")], heavy=True),
+        threads,
+        SAMPLES,
+    )
     return 2 * LANES * chains(current_target()) * TRIPS * groups / spent
 
 

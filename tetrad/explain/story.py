@@ -1,7 +1,9 @@
-"""Explain, the story of one call: what was compiled, what it touches, how long each kernel takes and what bounds it.
+"""Explain, the story of one call: what was compiled, what it touches, how long each kernel takes
+and what bounds it.
 
-Receives a function and arguments, runs the compiled program a few times with every kernel timed, and returns an
-`Explanation`: plain data that prints as a report (`explain.report`) and draws itself as a page (`explain.page`).
+Receives a function and arguments, runs the compiled program a few times with every kernel timed,
+and returns an `Explanation`: plain data that prints as a report (`explain.report`) and draws itself
+as a page (`explain.page`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from tetrad.tracing.signature import check_function
 
 BUDGET_SECONDS = 0.3  # of running to measure
 FEWEST, MOST = 3, 100  # runs
-PUSHED_A_SECOND = 20  # more often than this a process leaves its processors to others only where there are others
+# more often than this a process leaves its processors to others only where there are others
+PUSHED_A_SECOND = 20
 SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being started
 
 
@@ -67,17 +70,25 @@ class Kernel:
         """What bounds it and how near it comes, in words."""
         if not self.ns:
             return "not run, or too short to time"
-        return self.bound if self.bound == "starting" else f"{self.bound}, at {self.share:.0%} of the roof"
+        return (
+            self.bound
+            if self.bound == "starting"
+            else f"{self.bound}, at {self.share:.0%} of the roof"
+        )
 
     @property
     def rates(self) -> tuple[str, str]:
         """Bytes and operations a nanosecond."""
-        return (f"{self.nbytes / self.ns:.1f}", f"{self.flops / self.ns:.1f}") if self.ns else ("-", "-")
+        return (
+            (f"{self.nbytes / self.ns:.1f}", f"{self.flops / self.ns:.1f}")
+            if self.ns
+            else ("-", "-")
+        )
 
     @property
     def share(self) -> float:
-        """Of the roof that bounds it: 1 is as fast as the machine can. A kernel that is quicker than the roof was when
-        measured has shown that it is higher."""
+        """Of the roof that bounds it: 1 is as fast as the machine can. A kernel that is quicker
+        than the roof was when measured has shown that it is higher."""
         return min(1.0, max(self.memory_ns, self.arithmetic_ns) / max(self.ns, 1))
 
 
@@ -136,7 +147,8 @@ class Explanation:
 
 
 def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
-    """The story of one call: kernels, bytes, time against the machine's roofs, memory, time per stage, why it compiled.
+    """The story of one call: kernels, bytes, time against the machine's roofs, memory, time per
+    stage, why it compiled.
 
     >>> import tetrad as td
     >>> story = explain(lambda x: td.tanh(x) * 2 + 1)(td.zeros(1000))
@@ -158,10 +170,14 @@ def tell(call: Call) -> Explanation:
     scheduled, signatures = call.runner.scheduled, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
     return Explanation(
-        call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)), call.is_new,
-        dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph, parts_of(call.compiled.lowered),
-        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan, scheduled.table.scratch_bytes,
-        call.compiled.lowered.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every, current_target(),
+        call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
+        call.is_new,
+        dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph,
+        parts_of(call.compiled.lowered),
+        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
+        scheduled.table.scratch_bytes,
+        call.compiled.lowered.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
+        current_target(),
         call.dims, pushed.often(),
     )  # fmt: skip
 
@@ -198,7 +214,8 @@ def measure(call: Call) -> tuple[list[Outcome], int]:
 def stages(call: Call, wall_ns: int) -> dict[str, float]:
     """Seconds per stage, in order. The time to trace is what is left of finding a new program.
 
-    Emitting, LLVM and loading are the seconds of all threads that worked for it, beside the others and each other.
+    Emitting, LLVM and loading are the seconds of all threads that worked for it, beside the others
+    and each other.
     """
     spent = dict(call.compiled.clock.stages)
     codegen = spent.pop("codegen", 0.0)
@@ -215,30 +232,48 @@ STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule
 def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
     heavy = call.runner.table.heavy
-    for ns, (step, path, runs) in zip(best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True):
+    for ns, (step, path, runs) in zip(
+        best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True
+    ):
         if isinstance(step, Launch):
             groups = bind(step.groups, call.dims)
             threads = min(outcomes[0].threads, groups) if heavy else 1
             roofs = every if threads > 1 else one
             nbytes, flops = launch_bytes(step, call.dims), runs * bind(step.flops, call.dims)
             memory_ns = runs * nbytes / roofs.bandwidth_for(nbytes)
-            yield Kernel(step, path, groups, threads, runs * nbytes, flops, ns, memory_ns, flops / roofs.flops)
+            yield Kernel(
+                step,
+                path,
+                groups,
+                threads,
+                runs * nbytes,
+                flops,
+                ns,
+                memory_ns,
+                flops / roofs.flops,
+            )
 
 
 def best_times(runs: Sequence[Sequence[int]]) -> list[int]:
-    """The best time of each entry, of the quarter of the runs that were quickest as a whole: in those nothing was held
-    up for long."""
+    """The best time of each entry, of the quarter of the runs that were quickest as a whole: in
+    those nothing was held up for long."""
     quickest = sorted(runs, key=sum)[: max(1, len(runs) // 4)]
     return [min(times) for times in zip(*quickest, strict=True)]
 
 
-Place = tuple[Step | None, tuple[str, ...], int]  # a step, the calls it is inside of, how often a call runs it
+# a step, the calls it is inside of, how often a call runs it
+Place = tuple[Step | None, tuple[str, ...], int]
 
 
 def walk(
-    lowered: Lowered, table: Table, dims: Mapping[str, int], path: tuple[str, ...] = (), runs: int = 1
+    lowered: Lowered,
+    table: Table,
+    dims: Mapping[str, int],
+    path: tuple[str, ...] = (),
+    runs: int = 1,
 ) -> Iterator[Place]:
-    """The steps in the order of a table's profile slots: a call, then what is inside it; None for entries between."""
+    """The steps in the order of a table's profile slots: a call, then what is inside it; None for
+    entries between."""
     for step, entry in zip(running(lowered, dims), table.entries, strict=True):
         yield step, path, runs
         if isinstance(step, Control):
@@ -248,9 +283,14 @@ def walk(
 
 
 def inside(
-    entry: Entry, bodies: Mapping[int, Lowered], dims: Mapping[str, int], path: tuple[str, ...], runs: int
+    entry: Entry,
+    bodies: Mapping[int, Lowered],
+    dims: Mapping[str, int],
+    path: tuple[str, ...],
+    runs: int,
 ) -> Iterator[Place]:
-    """The slots below an entry. Its tables are those of sub-graphs, or hold entries that lead to them."""
+    """The slots below an entry. Its tables are those of sub-graphs, or hold entries that lead to
+    them."""
     for table in encode(entry).inner:
         if id(table) in bodies:
             body = bodies[id(table)]

@@ -1,7 +1,9 @@
-"""Fourier transforms: `td.fft`, the array API's extension with NumPy's settings, and two forms of other systems.
+"""Fourier transforms: `td.fft`, the array API's extension with NumPy's settings, and two forms of
+other systems.
 
-Receives arrays and settings, returns arrays. Three ops do the work (`ops.fft.op`); lengths, several axes and Hermitian
-forms are composed here, so every transform of functions applies to them. f32 gives complex64, f64 complex128.
+Receives arrays and settings, returns arrays. Three ops do the work (`ops.fft.op`); lengths, several
+axes and Hermitian forms are composed here, so every transform of functions applies to them. f32
+gives complex64, f64 complex128.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ Norm = str | None  # None: backward
 Axes = Sequence[int] | None
 
 
-# -- one axis ---------------------------------------------------------------------------------------------------------
+# -- one axis --------------------------------------------------------------------------------------
 
 
 def fft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """The discrete Fourier transform along an axis, cropped or padded with zeros to length n first.
 
-    norm: backward (the inverse has the factor 1/n), forward, ortho (both 1/sqrt(n)) or none (neither has a factor).
+    norm: backward (the inverse has the factor 1/n), forward, ortho (both 1/sqrt(n)) or none
+    (neither has a factor).
 
     >>> import tetrad as td
     >>> td.fft.fft(td.asarray([1.0, 2.0, 3.0, 4.0]))
@@ -69,7 +72,8 @@ def irfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backwar
 
 
 def hfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The transform, real numbers, of a signal of which only the first half is given; the rest are its conjugates.
+    """The transform, real numbers, of a signal of which only the first half is given; the rest are
+    its conjugates.
 
     >>> import tetrad as td
     >>> td.fft.hfft(td.asarray([1.0, 2.0, 3.0]))
@@ -84,10 +88,12 @@ def ihfft(x: Any, /, n: int | None = None, axis: int = -1, norm: Norm = "backwar
     return half
 
 
-# -- several axes -----------------------------------------------------------------------------------------------------
+# -- several axes ----------------------------------------------------------------------------------
 
 
-def fftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward") -> Array:
+def fftn(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward"
+) -> Array:
     """`fft` along several axes, the last of them first; `s` holds their lengths (-1: as it is).
 
     >>> import tetrad as td
@@ -101,7 +107,9 @@ def fftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Nor
     return value
 
 
-def ifftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward") -> Array:
+def ifftn(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward"
+) -> Array:
     """The inverse of `fftn`."""
     value = _as_complex("ifftn", x)
     for axis, n in _sides("ifftn", value, s, axes):
@@ -109,7 +117,9 @@ def ifftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: No
     return value
 
 
-def rfftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward") -> Array:
+def rfftn(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward"
+) -> Array:
     """`rfft` along the last of the axes, `fft` along the others."""
     value = _real("rfftn", x)
     (last, length), *others = _sides("rfftn", value, s, axes)
@@ -119,7 +129,9 @@ def rfftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: No
     return value
 
 
-def irfftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward") -> Array:
+def irfftn(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: Norm = "backward"
+) -> Array:
     """The inverse of `rfftn`."""
     value = _as_complex("irfftn", x)
     (last, length), *others = _sides("irfftn", value, s, axes)
@@ -128,27 +140,35 @@ def irfftn(x: Any, /, s: Sequence[int] | None = None, axes: Axes = None, norm: N
     return irfft(value, length, last, norm)
 
 
-def fft2(x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward") -> Array:
+def fft2(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> Array:
     """`fftn` along two axes."""
     return fftn(x, s, axes, norm)
 
 
-def ifft2(x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward") -> Array:
+def ifft2(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> Array:
     """The inverse of `fft2`."""
     return ifftn(x, s, axes, norm)
 
 
-def rfft2(x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward") -> Array:
+def rfft2(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> Array:
     """`rfftn` along two axes."""
     return rfftn(x, s, axes, norm)
 
 
-def irfft2(x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward") -> Array:
+def irfft2(
+    x: Any, /, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> Array:
     """The inverse of `rfft2`."""
     return irfftn(x, s, axes, norm)
 
 
-# -- frequencies ------------------------------------------------------------------------------------------------------
+# -- frequencies -----------------------------------------------------------------------------------
 
 
 def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
@@ -171,12 +191,18 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None
     return _frequencies("rfftfreq", np.fft.rfftfreq, n, d, dtype, device)
 
 
-def _frequencies(name: str, function: Callable[..., Any], n: int, d: float, dtype: Any, device: Any) -> Array:
+def _frequencies(
+    name: str, function: Callable[..., Any], n: int, d: float, dtype: Any, device: Any
+) -> Array:
     wanted = f32 if dtype is None else dtype_of(dtype)
     if not wanted.is_float:
         fail(DtypeError, f"{name}: frequencies are real floats, got {wanted}")
     if d == 0:
-        fail(ShapeError, f"{name}: samples at a distance of 0 have no frequencies", "d is the time between them")
+        fail(
+            ShapeError,
+            f"{name}: samples at a distance of 0 have no frequencies",
+            "d is the time between them",
+        )
     return td.asarray(function(_count(name, n), d), dtype=wanted, device=device)
 
 
@@ -195,11 +221,12 @@ def ifftshift(x: Any, /, axes: int | Axes = None) -> Array:
     return _shifted("ifftshift", x, axes, forward=False)
 
 
-# -- forms of other systems -------------------------------------------------------------------------------------------
+# -- forms of other systems ------------------------------------------------------------------------
 
 
 def real_block(x: Any, /, *, inverse: bool = False, norm: Norm = "none") -> Array:
-    """`fft` of complex numbers given as reals: the last axis holds all real parts, then all imaginary parts.
+    """`fft` of complex numbers given as reals: the last axis holds all real parts, then all
+    imaginary parts.
 
     >>> import tetrad as td
     >>> td.fft.real_block(td.asarray([1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]))
@@ -207,19 +234,29 @@ def real_block(x: Any, /, *, inverse: bool = False, norm: Norm = "none") -> Arra
     """
     x = _real("real_block", x)
     if x.ndim < 1 or not isinstance(x.shape[-1], int) or x.shape[-1] % 2:
-        fail(ShapeError, f"real_block: the last axis holds real, then imaginary parts: an even number, got {x.type}")
+        fail(
+            ShapeError,
+            "real_block: the last axis holds real, then imaginary parts: an even number, got "
+            f"{x.type}",
+        )
     half = x.shape[-1] // 2
-    value = _complex("real_block", td.complex(x[..., :half], x[..., half:]), None, -1, norm, inverse=inverse)
+    value = _complex(
+        "real_block", td.complex(x[..., :half], x[..., half:]), None, -1, norm, inverse=inverse
+    )
     return td.concat([td.real(value), td.imag(value)], axis=-1)
 
 
-def butterfly_stage(state: Any, gate: Any, rev: Any, tw_re: Any, tw_im: Any, /, *, stage: int, n_fft: int) -> Array:
-    """One stage of a transform by radix 2, whose butterflies can be left out (gate 0) or reversed (rev at least 0.5).
+def butterfly_stage(
+    state: Any, gate: Any, rev: Any, tw_re: Any, tw_im: Any, /, *, stage: int, n_fft: int
+) -> Array:
+    """One stage of a transform by radix 2, whose butterflies can be left out (gate 0) or reversed
+    (rev at least 0.5).
 
     state     real [batch, n_fft, 2], real and imaginary parts side by side
     gate ...  one number for each of the n_fft / 2 butterflies; tw_re, tw_im are the factors of the lower inputs
 
-    Butterfly f takes the numbers i0 = f // s * 2 s + f % s and i0 + s, where s = 2**stage. Nothing is sorted or scaled.
+    Butterfly f takes the numbers i0 = f // s * 2 s + f % s and i0 + s, where s = 2**stage. Nothing
+    is sorted or scaled.
     """
     state, *vectors = (as_array(x) for x in (state, gate, rev, tw_re, tw_im))
     _check_stage(state, vectors, stage, n_fft)
@@ -241,18 +278,26 @@ def _check_stage(state: Array, vectors: list[Array], stage: int, n_fft: int) -> 
     if n_fft < 2 or n_fft & (n_fft - 1):
         fail(ShapeError, f"butterfly_stage: n_fft is a power of two, at least 2, got {n_fft}")
     if not 0 <= stage < n_fft.bit_length() - 1:
-        fail(ShapeError, f"butterfly_stage: {n_fft} numbers have stages 0 to {n_fft.bit_length() - 2}, got {stage}")
+        fail(
+            ShapeError,
+            f"butterfly_stage: {n_fft} numbers have stages 0 to {n_fft.bit_length() - 2}, got "
+            f"{stage}",
+        )
     if state.ndim != 3 or state.shape[1:] != (n_fft, 2):
         fail(ShapeError, f"butterfly_stage: the state is [batch, {n_fft}, 2], got {state.type}")
     if any(v.shape != (n_fft // 2,) for v in vectors):
         shown = ", ".join(str(v.type) for v in vectors)
-        fail(ShapeError, f"butterfly_stage: gate, rev, tw_re and tw_im have {n_fft // 2} numbers each, got {shown}")
+        fail(
+            ShapeError,
+            f"butterfly_stage: gate, rev, tw_re and tw_im have {n_fft // 2} numbers each, got "
+            f"{shown}",
+        )
     if any(x.dtype is not state.dtype or not x.dtype.is_float for x in (state, *vectors)):
         shown = ", ".join(str(v.type) for v in (state, *vectors))
         fail(DtypeError, f"butterfly_stage: state and vectors are of one float dtype, got {shown}")
 
 
-# -- inside -----------------------------------------------------------------------------------------------------------
+# -- inside ----------------------------------------------------------------------------------------
 
 
 def _complex(name: str, x: Any, n: int | None, axis: int, norm: Norm, *, inverse: bool) -> Array:
@@ -272,7 +317,11 @@ def _half(name: str, x: Array, n: int | None, axis: int, norm: str) -> Array:
     length = 2 * (_static(name, x, at) - 1) if n is None else _count(name, n)
     if length < 1:
         count = "one number" if length == 0 else "no numbers"
-        fail(ShapeError, f"{name}: {x.type} has {count} along axis {at}: how long the result is must be said", "n=1")
+        fail(
+            ShapeError,
+            f"{name}: {x.type} has {count} along axis {at}: how long the result is must be said",
+            "n=1",
+        )
     return run("irfft", _sized(name, x, length // 2 + 1, at), axis=at, n=length, norm=norm)
 
 
@@ -285,7 +334,9 @@ def _real(name: str, x: Any) -> Array:
     x = as_array(x)
     if x.dtype.is_complex:
         fail(
-            DtypeError, f"{name}: takes real numbers, got {x.type}", "take the real part, or use fft"
+            DtypeError,
+            f"{name}: takes real numbers, got {x.type}",
+            "take the real part, or use fft",
         )
     return convert(x, _float(name, x))
 
@@ -328,20 +379,29 @@ def _sized(name: str, x: Array, n: int | None, axis: int) -> Array:
     return td.pad(x, [(0, count - size if a == axis else 0) for a in range(x.ndim)])
 
 
-def _sides(name: str, x: Array, s: Sequence[int] | None, axes: Axes) -> list[tuple[int, int | None]]:
+def _sides(
+    name: str, x: Array, s: Sequence[int] | None, axes: Axes
+) -> list[tuple[int, int | None]]:
     """(axis, length), the last axis first; None is the usual length."""
     for setting, given in (("s", s), ("axes", axes)):
         if given is not None and not isinstance(given, Sequence):
-            fail(ShapeError, f"{name}: {setting} is a sequence of ints, one for each axis, got {given!r}")
+            fail(
+                ShapeError,
+                f"{name}: {setting} is a sequence of ints, one for each axis, got {given!r}",
+            )
     if s is not None and axes is not None and len(s) != len(axes):
-        fail(ShapeError, f"{name}: {len(s)} lengths for {len(axes)} axes", "one length for each axis")
+        fail(
+            ShapeError, f"{name}: {len(s)} lengths for {len(axes)} axes", "one length for each axis"
+        )
     if s is not None and len(s) > x.ndim:
         fail(ShapeError, f"{name}: {len(s)} lengths for an array with {x.ndim} axes")
     default = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     chosen = [axis_of(name, a, x.ndim) for a in (default if axes is None else axes)]
     if not chosen:
         fail(ShapeError, f"{name}: needs at least one axis, got {x.type}")
-    lengths: list[int | None] = [None if s is None or s[i] == -1 else s[i] for i in range(len(chosen))]
+    lengths: list[int | None] = [
+        None if s is None or s[i] == -1 else s[i] for i in range(len(chosen))
+    ]
     return list(zip(reversed(chosen), reversed(lengths), strict=True))
 
 
@@ -353,7 +413,8 @@ def _shifted(name: str, x: Any, axes: int | Axes, *, forward: bool) -> Array:
 
 
 __all__ = [
-    "butterfly_stage", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
+    "butterfly_stage", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2",
+    "ifftn", "ifftshift",
     "ihfft", "irfft", "irfft2", "irfftn", "real_block", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 

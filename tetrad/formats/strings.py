@@ -1,7 +1,9 @@
-"""Station 0, shared words: `Strings`, many strings in one piece of memory, as a model file holds them.
+"""Station 0, shared words: `Strings`, many strings in one piece of memory, as a model file holds
+them.
 
-Receives bytes with a length before each string; returns a sequence that decodes what is asked for. A vocabulary has
-hundreds of thousands of strings, few are looked at, and a Python object for each takes longer than all weights.
+Receives bytes with a length before each string; returns a sequence that decodes what is asked for.
+A vocabulary has hundreds of thousands of strings, few are looked at, and a Python object for each
+takes longer than all weights.
 """
 
 from __future__ import annotations
@@ -36,12 +38,15 @@ class Strings(Sequence[str | bytes]):
     __slots__ = ("data", "ends")
 
     def __init__(self, data: bytes, ends: array[int]) -> None:
-        self.data, self.ends = data, ends  # as in the file: 8 bytes of length before each; where each ends in data
+        # as in the file: 8 bytes of length before each; where each ends in data
+        self.data, self.ends = data, ends
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Strings:
         """The same for strings that are Python objects."""
-        raw = [text.encode(errors="surrogatepass") if isinstance(text, str) else text for text in texts]
+        raw = [
+            text.encode(errors="surrogatepass") if isinstance(text, str) else text for text in texts
+        ]
         data = b"".join([len(one).to_bytes(LENGTH_BYTES, "little") + one for one in raw])
         return cls(data, array("I", accumulate(len(one) + LENGTH_BYTES for one in raw)))
 
@@ -76,10 +81,15 @@ class Strings(Sequence[str | bytes]):
         return self.data[(ends[i - 1] if i else 0) + LENGTH_BYTES : ends[i]]
 
     def __iter__(self) -> Iterator[str | bytes]:
-        """All at once, which is many times as quick, where all are UTF-8 and none has a zero in it."""
+        """All at once, which is many times as quick, where all are UTF-8 and none has a zero in
+        it."""
         together = text_or_bytes(self._with_zeros())
         texts = together.split("\0")[1:] if isinstance(together, str) else ()
-        return iter(texts) if len(texts) == len(self) else map(text_or_bytes, map(self.raw, range(len(self))))
+        return (
+            iter(texts)
+            if len(texts) == len(self)
+            else map(text_or_bytes, map(self.raw, range(len(self))))
+        )
 
     def _with_zeros(self) -> bytes:
         """The bytes of all strings, a zero before each."""
@@ -93,7 +103,8 @@ class Strings(Sequence[str | bytes]):
     def first_bytes(self) -> int | None:
         """Where the first string stands that is not UTF-8; None: there is none.
 
-        Blocks are decoded with the lengths in them: those up to 127 are ASCII. Small ones stay in the cache.
+        Blocks are decoded with the lengths in them: those up to 127 are ASCII. Small ones stay in
+        the cache.
         """
         _, lengths = self.places()
         unclear = set((np.flatnonzero(lengths > 127) // BLOCK).tolist())

@@ -1,6 +1,7 @@
 """The graph language, build: nodes and graphs are made here and nowhere else.
 
-Receives an op, operand nodes and settings; infers and checks the type; returns the one node that is equal to it.
+Receives an op, operand nodes and settings; infers and checks the type; returns the one node that is
+equal to it.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ def _define(name: str) -> Op:
     return op(type=_structural, kind="structural", name=name, public=False)(_no_reference)
 
 
-parameter = _define("parameter")  # index: position among the graph's inputs; serial: unique while tracing, else -1
+# index: position among the graph's inputs; serial: unique while tracing, else -1
+parameter = _define("parameter")
 constant = _define("constant")  # value: Literal
 call = _define("call")  # graph: Graph; several outputs
 item = _define("item")  # index: which result of a call, or of an op with several
 
 
-def apply(op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source | None = None) -> Any:
+def apply(
+    op: Op, args: Sequence[Any], params: Mapping[str, Any], source: Source | None = None
+) -> Any:
     """op(*args, **params) as a node, a tuple of nodes when the op has several results.
 
     Plain numbers and arrays among the arguments become constants.
@@ -69,7 +73,9 @@ def check_size(op: Op, kind: ArrayType) -> None:
     """Sizes whose product no machine holds are refused where they arise."""
     known = [n for n in kind.shape if isinstance(n, int)]
     if len(known) == len(kind.shape) and (total := math.prod(known)) > MAX_ELEMENTS:
-        message = f"{op.name}: {total} elements exceed the limit of 2**48: the result would be {kind}"
+        message = (
+            f"{op.name}: {total} elements exceed the limit of 2**48: the result would be {kind}"
+        )
         raise ShapeError(message, hint="check the shapes for a wrong size")
 
 
@@ -79,7 +85,8 @@ def results(node: Node) -> tuple[Node, ...]:
 
 
 def as_operand(op: Op, value: Any, partner: Node) -> Node:
-    """A number as an array of the partner's type, for elementwise ops of its shape too; an array as it is."""
+    """A number as an array of the partner's type, for elementwise ops of its shape too; an array as
+    it is."""
     if not isinstance(value, bool | int | float | complex):
         return make_constant(lasting(np.asarray(value)))
     kind = partner.type if op.kind == "elementwise" else partner.type.with_shape(())
@@ -89,12 +96,19 @@ def as_operand(op: Op, value: Any, partner: Node) -> Node:
 def filled(value: Any, kind: ArrayType) -> Node:
     """An array of one repeated value; it takes no memory."""
     scalar = make_constant(np.asarray(value, kind.dtype.np))
-    return intern(REGISTRY["expand"], (scalar,), (("shape", kind.shape),), (kind,), None) if kind.shape else scalar
+    return (
+        intern(REGISTRY["expand"], (scalar,), (("shape", kind.shape),), (kind,), None)
+        if kind.shape
+        else scalar
+    )
 
 
 def make_constant(array: np.ndarray, kind: ArrayType | None = None) -> Node:
-    """An array as a node; `kind` says what bytes of quantised blocks are. To a large one nobody may write any more."""
-    return literal_node(Literal(array), kind or ArrayType(as_dtype(array.dtype), tuple(array.shape)))
+    """An array as a node; `kind` says what bytes of quantised blocks are. To a large one nobody may
+    write any more."""
+    return literal_node(
+        Literal(array), kind or ArrayType(as_dtype(array.dtype), tuple(array.shape))
+    )
 
 
 def literal_node(literal: Literal, kind: ArrayType) -> Node:
@@ -102,7 +116,8 @@ def literal_node(literal: Literal, kind: ArrayType) -> Node:
 
 
 def make_parameter(kind: ArrayType, index: int, *, fresh: bool = False) -> Node:
-    """An input of a graph. While tracing it is `fresh` (unlike any other); in a finished graph equal ones are one."""
+    """An input of a graph. While tracing it is `fresh` (unlike any other); in a finished graph
+    equal ones are one."""
     serial = next(_serial) if fresh else -1
     return intern(parameter, (), (("index", index), ("serial", serial)), (kind,), None)
 
@@ -117,7 +132,11 @@ def make_item(node: Node, index: int) -> Node:
 
 
 def intern(
-    op: Op, inputs: tuple[Node, ...], params: ParamItems, types: tuple[ArrayType, ...], source: Source | None
+    op: Op,
+    inputs: tuple[Node, ...],
+    params: ParamItems,
+    types: tuple[ArrayType, ...],
+    source: Source | None,
 ) -> Node:
     key = (op, tuple(map(id, inputs)), exact(params), types)
     found = _nodes.get(key)
@@ -128,7 +147,8 @@ def intern(
 
 
 def exact(value: Any) -> Any:
-    """A param as part of a key: what Python calls equal but is not the same (0.0 and -0.0, 1 and True) differs."""
+    """A param as part of a key: what Python calls equal but is not the same (0.0 and -0.0, 1 and
+    True) differs."""
     if isinstance(value, tuple):
         return tuple(map(exact, value))
     if isinstance(value, float):
@@ -139,7 +159,8 @@ def exact(value: Any) -> Any:
 
 
 def make_graph(name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
-    """A graph with canonical parameters: position alone tells them apart, so equal functions give equal graphs."""
+    """A graph with canonical parameters: position alone tells them apart, so equal functions give
+    equal graphs."""
     canonical = {p: make_parameter(p.type, i) for i, p in enumerate(inputs)}
     rebuilt = rebuild(outputs, canonical)
     key = (name, tuple(map(id, canonical.values())), tuple(map(id, rebuilt)))

@@ -1,4 +1,5 @@
-"""The graph language, constants: the one value that all elements of a node have. Nodes in, Python numbers out."""
+"""The graph language, constants: the one value that all elements of a node have. Nodes in, Python
+numbers out."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ Number = bool | int | float
 
 
 def constant_value(node: Node) -> Number | None:
-    """The one value that every element of a constant, or of a broadcast constant, has; None when there is no such.
+    """The one value that every element of a constant, or of a broadcast constant, has; None when
+    there is no such.
 
-    Neither quantised blocks, of which only the bytes are here, nor complex numbers are numbers that rules know.
+    Neither quantised blocks, of which only the bytes are here, nor complex numbers are numbers that
+    rules know.
     """
     while node.op.name == "expand":
         node = node.inputs[0]

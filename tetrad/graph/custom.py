@@ -1,4 +1,5 @@
-"""The graph language, custom: calls that transforms treat in a way of their own. To compute with, all are plain calls.
+"""The graph language, custom: calls that transforms treat in a way of their own. To compute with,
+all are plain calls.
 
     custom_call       a function whose derivative somebody else gives: `rule` (derive.custom) says what it is
     checkpoint_call   a function whose inside is computed again for its derivative, not kept
@@ -39,38 +40,56 @@ def custom_call(*operands: np.ndarray, graph: Graph, rule: Any, dims: Dims = Non
 
 
 @op(type=call_types, kind="structural", public=False)
-def checkpoint_call(*operands: np.ndarray, graph: Graph, policy: str | None = None, dims: Dims = None) -> Arrays:
+def checkpoint_call(
+    *operands: np.ndarray, graph: Graph, policy: str | None = None, dims: Dims = None
+) -> Arrays:
     """graph(operands)."""
     return tuple(routine(graph, dims or {})(operands))
 
 
-def linear_types(*kinds: ArrayType, forward: Graph | None, backward: Graph, fixed: int, gives: Types) -> Types:
+def linear_types(
+    *kinds: ArrayType, forward: Graph | None, backward: Graph, fixed: int, gives: Types
+) -> Types:
     return gives
 
 
 @op(type=linear_types, kind="structural", public=False)
 def linear_call(
-    *operands: np.ndarray, forward: Graph | None, backward: Graph, fixed: int, gives: Types, dims: Dims = None
+    *operands: np.ndarray,
+    forward: Graph | None,
+    backward: Graph,
+    fixed: int,
+    gives: Types,
+    dims: Dims = None,
 ) -> Arrays:
-    """forward(operands), linear in those after the first `fixed`; backward takes these and cotangents of results."""
+    """forward(operands), linear in those after the first `fixed`; backward takes these and
+    cotangents of results."""
     return tuple(routine(known_forward(forward), dims or {})(operands))
 
 
 def known_forward(forward: Graph | None) -> Graph:
     if forward is None:
         message = "a function with a custom vjp has no forward derivative"
-        raise UnsupportedError(message, hint="td.grad and td.vjp work; td.custom_jvp gives a rule for both")
+        raise UnsupportedError(
+            message, hint="td.grad and td.vjp work; td.custom_jvp gives a rule for both"
+        )
     return forward
 
 
-def make_custom(graph: Graph, operands: Sequence[Node], rule: Any, source: Source | None = None) -> tuple[Node, ...]:
+def make_custom(
+    graph: Graph, operands: Sequence[Node], rule: Any, source: Source | None = None
+) -> tuple[Node, ...]:
     kinds = tuple(o.type for o in graph.outputs)
     params = (("graph", graph), ("rule", rule))
     return results(intern(custom_call, tuple(operands), params, kinds, source or user_source()))
 
 
 def make_checkpoint(
-    graph: Graph, operands: Sequence[Node], source: Source | None = None, *, policy: str | None = None
+    graph: Graph,
+    operands: Sequence[Node],
+    source: Source | None = None,
+    *,
+    policy: str | None = None,
 ) -> tuple[Node, ...]:
     """`policy`: what of the inside is kept nevertheless (derive.custom)."""
     kinds = tuple(o.type for o in graph.outputs)
@@ -90,7 +109,7 @@ def make_linear(
     return results(intern(linear_call, (*fixed, *moving), params, gives, source or user_source()))
 
 
-# -- the program as it is compiled ------------------------------------------------------------------------------------
+# -- the program as it is compiled -----------------------------------------------------------------
 
 
 def undressed(graph: Graph) -> Graph:

@@ -1,7 +1,8 @@
 """The graph language, evaluate: what a graph means, computed with NumPy, one op after the other.
 
-Receives a graph and one array per input, returns one array per output. Dims get their values from the arrays' shapes;
-every result is checked against the type the graph says it has. Results may share memory with arguments and constants.
+Receives a graph and one array per input, returns one array per output. Dims get their values from
+the arrays' shapes; every result is checked against the type the graph says it has. Results may
+share memory with arguments and constants.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ Values = tuple[np.ndarray, ...]  # the results of one node
 
 
 @guarded
-def evaluate(graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None) -> list[np.ndarray]:
-    """The outputs of the graph for these inputs. `dims` gives values of Dims that no input shape determines.
+def evaluate(
+    graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
+) -> list[np.ndarray]:
+    """The outputs of the graph for these inputs. `dims` gives values of Dims that no input shape
+    determines.
 
     >>> from tetrad.graph.build import make_graph, make_parameter
     >>> from tetrad.core.dtypes import f32
@@ -40,7 +44,9 @@ def evaluate(graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int]
     kept = set(graph.outputs)
     for position, node in enumerate(nodes):
         if node not in values:
-            values[node] = checked(node, evaluate_node(node, [values[i] for i in node.inputs], known), known)
+            values[node] = checked(
+                node, evaluate_node(node, [values[i] for i in node.inputs], known), known
+            )
         for operand in set(node.inputs) - kept:
             if last_use[operand] == position:
                 del values[operand]
@@ -56,10 +62,12 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
     arrays = [values[0] for values in operands]
     if node.op is call:
         return tuple(evaluate(node.param("graph"), arrays, dims))
-    if node.op.kind == "structural":  # loops and branches: their references evaluate the graphs they hold
+    # loops and branches: their references evaluate the graphs they hold
+    if node.op.kind == "structural":
         return tuple(node.op.reference(*arrays, dims=dims, **dict(node.params)))
     if node.op.kind in ("reduce", "special"):
-        # NumPy sums in the order of memory; the meaning is that of the values, however they are laid out.
+        # NumPy sums in the order of memory; the meaning is that of the values, however they are
+        # laid out.
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
     params = {name: bind_value(value, dims) for name, value in node.params}
     try:
@@ -67,7 +75,11 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
             if node.op.typed:
                 params["types"] = tuple(i.type for i in node.inputs)
             result = node.op.reference(*arrays, **params)
-            return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
+            return (
+                tuple(map(np.asarray, result))
+                if isinstance(result, tuple)
+                else (np.asarray(result),)
+            )
     except TetradError as error:
         raise error.located(node.source) from None
 
@@ -85,32 +97,46 @@ def checked(node: Node, values: Values, dims: Dims) -> Values:
         wanted = tuple(bind(size, dims) for size in kind.storage_shape)
         if value.dtype != kind.dtype.np or value.shape != wanted:
             came = f"{value.dtype} {list(value.shape)}"
-            message = f"{node.op.name}: the reference gave {came} where the type rule promised {kind}"
-            raise CheckError(message, source=node.source, hint="the op's reference and its type rule disagree")
+            message = (
+                f"{node.op.name}: the reference gave {came} where the type rule promised {kind}"
+            )
+            raise CheckError(
+                message, source=node.source, hint="the op's reference and its type rule disagree"
+            )
     return values
 
 
-# -- arguments --------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def bind_dims(graph: Graph, arrays: Sequence[np.ndarray], given: Mapping[str, int]) -> Dims:
-    """Check the arguments against the inputs' types and read the values of Dims off their shapes."""
+    """Check the arguments against the inputs' types and read the values of Dims off their
+    shapes."""
     if len(arrays) != len(graph.inputs):
         raise ShapeError(f"graph {graph.name}: takes {len(graph.inputs)} arrays, got {len(arrays)}")
     for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
         if array.dtype != node.type.dtype.np:
-            raise DtypeError(f"graph {graph.name}: input {position} is {node.type}, got an array of {array.dtype}")
+            raise DtypeError(
+                f"graph {graph.name}: input {position} is {node.type}, got an array of "
+                f"{array.dtype}"
+            )
         if array.ndim != node.type.rank:
-            raise ShapeError(f"graph {graph.name}: input {position} is {node.type}, got shape {list(array.shape)}")
+            raise ShapeError(
+                f"graph {graph.name}: input {position} is {node.type}, got shape "
+                f"{list(array.shape)}"
+            )
     sizes = [size for node in graph.inputs for size in node.type.storage_shape]
-    dims = solve_dims(list(zip(sizes, [n for array in arrays for n in array.shape], strict=True)), given)
+    dims = solve_dims(
+        list(zip(sizes, [n for array in arrays for n in array.shape], strict=True)), given
+    )
     for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
         check_shape(graph, position, node.type, array, dims)
     return dims
 
 
 def solve_dims(pairs: Sequence[tuple[Size, int]], given: Mapping[str, int]) -> Dims:
-    """Values of Dims from (size, actual): each equation with one unknown of degree one is solved in turn."""
+    """Values of Dims from (size, actual): each equation with one unknown of degree one is solved in
+    turn."""
     dims = dict(given)
     waiting = [(size, actual) for size, actual in pairs if isinstance(size, SizeExpr)]
     solved = True
@@ -118,14 +144,18 @@ def solve_dims(pairs: Sequence[tuple[Size, int]], given: Mapping[str, int]) -> D
         solved = False
         for size, actual in waiting:
             unknown = {d for d in dims_of(size) if d.name not in dims}
-            if len(unknown) == 1 and (value := solve(size, actual, dim := unknown.pop(), dims)) is not None:
+            if (
+                len(unknown) == 1
+                and (value := solve(size, actual, dim := unknown.pop(), dims)) is not None
+            ):
                 dims[dim.name] = value
                 solved = True
     return dims
 
 
 def solve(size: SizeExpr, actual: int, dim: Named, dims: Dims) -> int | None:
-    """The value of `dim` that makes the size `actual`, if the size is linear in it and the value is a whole number."""
+    """The value of `dim` that makes the size `actual`, if the size is linear in it and the value is
+    a whole number."""
     if any(monomial.count(dim) > 1 for monomial, _ in size.terms):
         return None
     base, next_ = (bind(size, {**dims, dim.name: value}) for value in (0, 1))
@@ -133,12 +163,16 @@ def solve(size: SizeExpr, actual: int, dim: Named, dims: Dims) -> int | None:
     return quotient if rest == 0 and quotient >= 0 else None
 
 
-def check_shape(graph: Graph, position: int, kind: ArrayType, array: np.ndarray, dims: Dims) -> None:
+def check_shape(
+    graph: Graph, position: int, kind: ArrayType, array: np.ndarray, dims: Dims
+) -> None:
     for axis, (size, actual) in enumerate(zip(kind.storage_shape, array.shape, strict=True)):
         place = f"graph {graph.name}: input {position} is {kind}"
         for dim in dims_of(size):
             if dim.name not in dims:
-                raise ShapeError(f"{place}: axis {axis} of size {actual} does not determine {dim.name}")
+                raise ShapeError(
+                    f"{place}: axis {axis} of size {actual} does not determine {dim.name}"
+                )
             if dims[dim.name] > dim.max:
                 raise ShapeError(f"{place}: {dim.name} is {dims[dim.name]}, its max is {dim.max}")
         if bind(size, dims) != actual:

@@ -15,7 +15,8 @@ LEAVES = ("parameter", "constant")
 
 @record(eq=False)
 class Group:
-    """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get memory."""
+    """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get
+    memory."""
 
     kind: str
     root: Node
@@ -24,11 +25,17 @@ class Group:
 
     @property
     def name(self) -> str:
-        return "_".join(dict.fromkeys(m.op.name for m in self.members if m.op.kind != "structural"))[:60] or self.kind
+        return (
+            "_".join(dict.fromkeys(m.op.name for m in self.members if m.op.kind != "structural"))[
+                :60
+            ]
+            or self.kind
+        )
 
 
 def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:
-    """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has in registers."""
+    """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has
+    in registers."""
     found: dict[Node, None] = {}
     seen = set(group.members)
     stack = [i for m in group.members for i in m.inputs if i not in seen]

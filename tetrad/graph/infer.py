@@ -1,6 +1,8 @@
-"""The graph language, infer: what follows from a node or graph as it stands: the types of results, the Dims in use.
+"""The graph language, infer: what follows from a node or graph as it stands: the types of results,
+the Dims in use.
 
-Receives an op with operands and settings, or a graph; returns types or Dims. Parsing and verifying both ask here.
+Receives an op with operands and settings, or a graph; returns types or Dims. Parsing and verifying
+both ask here.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from tetrad.graph.nodes import Graph, Node
 
 
 def infer(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> tuple[ArrayType, ...]:
-    """The types that a node of this op has, by the op's own rule; `call` and `item` follow the graph and the call."""
+    """The types that a node of this op has, by the op's own rule; `call` and `item` follow the
+    graph and the call."""
     if op is call:
         return _call_types(inputs, **params)
     if op is item:
         return _item_types(*inputs, **params)
     extra = {"types": ()} if op.typed else {}
-    bound = _signature(op).bind(*inputs, **params, **extra)  # type rules often take any number of operands, this not
+    # type rules often take any number of operands, this not
+    bound = _signature(op).bind(*inputs, **params, **extra)
     if len(bound.args) != len(inputs):
         raise TypeError(f"{op.name}: operands are positional, settings are named")
     found = op.type(*(i.type for i in inputs), **params)
@@ -52,13 +56,19 @@ def _item_types(node: Node, *, index: int) -> tuple[ArrayType, ...]:
 def dims_in(graph: Graph) -> set[Named]:
     """Every Dim that a type or a param of the graph mentions."""
     nodes = (*graph.inputs, *graph.nodes())
-    found = {dim for shape in {t.shape for node in nodes for t in node.types} for dim in _dims_of_value(shape)}
+    found = {
+        dim
+        for shape in {t.shape for node in nodes for t in node.types}
+        for dim in _dims_of_value(shape)
+    }
     return found.union(*(_dims_of_value(value) for node in nodes for _, value in node.params))
 
 
 def dim_names(graph: Graph) -> tuple[str, ...]:
     """The Dims of the inputs, in the order in which a program takes their sizes."""
-    return tuple(sorted({dim.name for node in graph.inputs for n in node.type.shape for dim in dims_of(n)}))
+    return tuple(
+        sorted({dim.name for node in graph.inputs for n in node.type.shape for dim in dims_of(n)})
+    )
 
 
 def _dims_of_value(value: Any) -> set[Named]:

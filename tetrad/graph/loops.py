@@ -1,7 +1,8 @@
 """The graph language, loops: `scan`, `while_loop` and `switch`, structural ops that hold graphs.
 
-Receives graphs and the nodes they work on, checks that the two fit, returns the results as nodes. What each op means is
-its NumPy function below; `graph.nested` finds the graphs they hold, so passes, text and verify need not know them.
+Receives graphs and the nodes they work on, checks that the two fit, returns the results as nodes.
+What each op means is its NumPy function below; `graph.nested` finds the graphs they hold, so
+passes, text and verify need not know them.
 """
 
 from __future__ import annotations
@@ -23,19 +24,26 @@ from tetrad.graph.routine import routine
 
 Types = tuple[ArrayType, ...]
 Arrays = tuple[np.ndarray, ...]
-Checkpoint = None | str | tuple[str, int]  # what the derivative stores: None everything, or a strategy
+# what the derivative stores: None everything, or a strategy
+Checkpoint = None | str | tuple[str, int]
 
 
-# -- scan -------------------------------------------------------------------------------------------------------------
+# -- scan ------------------------------------------------------------------------------------------
 
 
 def scan_types(
-    *kinds: ArrayType, body: Graph, consts: int, carries: int, length: Size, reverse: bool, unroll: int,
+    *kinds: ArrayType, body: Graph, consts: int, carries: int, length: Size, reverse: bool,
+    unroll: int,
     checkpoint: Checkpoint,
 ) -> Types:  # fmt: skip
     """The types of final carries and stacked results, once the body fits what it is given."""
-    check_count("scan", len(kinds) >= consts + carries, f"{consts} consts and {carries} carries", len(kinds))
-    given = [*kinds[: consts + carries], *(slice_type(x, length) for x in kinds[consts + carries :])]
+    check_count(
+        "scan", len(kinds) >= consts + carries, f"{consts} consts and {carries} carries", len(kinds)
+    )
+    given = [
+        *kinds[: consts + carries],
+        *(slice_type(x, length) for x in kinds[consts + carries :]),
+    ]
     check_inputs("scan", body, given)
     outputs = tuple(o.type for o in body.outputs)
     check_carries("scan", kinds[consts : consts + carries], outputs)
@@ -53,14 +61,19 @@ def slice_type(x: ArrayType, length: Size) -> ArrayType:
 
 @op(type=scan_types, kind="structural", public=False)
 def scan(
-    *operands: np.ndarray, body: Graph, consts: int, carries: int, length: Size, reverse: bool, unroll: int,
+    *operands: np.ndarray, body: Graph, consts: int, carries: int, length: Size, reverse: bool,
+    unroll: int,
     checkpoint: Checkpoint, dims: Mapping[str, int] | None = None,
 ) -> Arrays:  # fmt: skip
-    """carries = init; for each t: (carries, ys[t]) = body(consts, carries, xs[t]). `reverse` begins at the last row."""
+    """carries = init; for each t: (carries, ys[t]) = body(consts, carries, xs[t]). `reverse` begins
+    at the last row."""
     dims = dims or {}
     fixed, state = list(operands[:consts]), list(operands[consts : consts + carries])
     xs, count = operands[consts + carries :], bind(length, dims)
-    stacked = [np.empty((count, *bound_shape(y.type, dims)), y.type.dtype.np) for y in body.outputs[carries:]]
+    stacked = [
+        np.empty((count, *bound_shape(y.type, dims)), y.type.dtype.np)
+        for y in body.outputs[carries:]
+    ]
     step = routine(body, dims)
     with np.errstate(all="ignore"):
         for t in range(count - 1, -1, -1) if reverse else range(count):
@@ -72,21 +85,26 @@ def scan(
 
 
 def make_scan(
-    body: Graph, consts: Sequence[Node], carries: Sequence[Node], xs: Sequence[Node], *, length: Size,
-    reverse: bool = False, unroll: int = 1, checkpoint: Checkpoint = None, source: Source | None = None,
+    body: Graph, consts: Sequence[Node], carries: Sequence[Node], xs: Sequence[Node], *,
+    length: Size,
+    reverse: bool = False, unroll: int = 1, checkpoint: Checkpoint = None,
+    source: Source | None = None,
 ) -> tuple[Node, ...]:  # fmt: skip
     """The results of a scan: final carries, then the stacked results of all steps."""
     params = {
-        "body": body, "consts": len(consts), "carries": len(carries), "length": length, "reverse": reverse,
+        "body": body, "consts": len(consts), "carries": len(carries), "length": length,
+        "reverse": reverse,
         "unroll": unroll, "checkpoint": checkpoint,
     }  # fmt: skip
     return make(scan, [*consts, *carries, *xs], params, source)
 
 
-# -- while ------------------------------------------------------------------------------------------------------------
+# -- while -----------------------------------------------------------------------------------------
 
 
-def while_types(*kinds: ArrayType, condition: Graph, body: Graph, condition_consts: int, body_consts: int) -> Types:
+def while_types(
+    *kinds: ArrayType, condition: Graph, body: Graph, condition_consts: int, body_consts: int
+) -> Types:
     """The types of the carries, once condition and body fit them."""
     consts = condition_consts + body_consts
     check_count("while_loop", len(kinds) >= consts, f"{consts} consts", len(kinds))
@@ -95,7 +113,9 @@ def while_types(*kinds: ArrayType, condition: Graph, body: Graph, condition_cons
     check_inputs("while_loop", body, [*kinds[condition_consts:consts], *carries])
     tested = [o.type for o in condition.outputs]
     if tested != [ArrayType(bool_, ())]:
-        raise DtypeError(f"while_loop: the condition must give one bool[], it gives {shown(tested)}")
+        raise DtypeError(
+            f"while_loop: the condition must give one bool[], it gives {shown(tested)}"
+        )
     check_carries("while_loop", carries, tuple(o.type for o in body.outputs))
     return carries
 
@@ -107,7 +127,11 @@ def while_loop(
 ) -> Arrays:  # fmt: skip
     """carries = init; while condition(consts, carries): carries = body(consts, carries)."""
     consts = condition_consts + body_consts
-    asked, fixed, state = operands[:condition_consts], operands[condition_consts:consts], list(operands[consts:])
+    asked, fixed, state = (
+        operands[:condition_consts],
+        operands[condition_consts:consts],
+        list(operands[consts:]),
+    )
     holds, step = routine(condition, dims or {}), routine(body, dims or {})
     with np.errstate(all="ignore"):
         while holds([*asked, *state])[0]:
@@ -127,7 +151,7 @@ def make_while(
     return make(while_loop, [*condition_consts, *body_consts, *carries], params, source)
 
 
-# -- switch -----------------------------------------------------------------------------------------------------------
+# -- switch ----------------------------------------------------------------------------------------
 
 
 def switch_types(*kinds: ArrayType, branches: tuple[Graph, ...]) -> Types:
@@ -142,12 +166,16 @@ def switch_types(*kinds: ArrayType, branches: tuple[Graph, ...]) -> Types:
         check_inputs("switch", branch, kinds[1:])
         given = tuple(o.type for o in branch.outputs)
         if given != wanted:
-            raise ShapeError(f"switch: branch 0 gives {shown(wanted)}, branch {number} gives {shown(given)}")
+            raise ShapeError(
+                f"switch: branch 0 gives {shown(wanted)}, branch {number} gives {shown(given)}"
+            )
     return wanted
 
 
 @op(type=switch_types, kind="structural", public=False)
-def switch(*operands: np.ndarray, branches: tuple[Graph, ...], dims: Mapping[str, int] | None = None) -> Arrays:
+def switch(
+    *operands: np.ndarray, branches: tuple[Graph, ...], dims: Mapping[str, int] | None = None
+) -> Arrays:
     """branches[index](operands), the index clamped into range."""
     chosen = branches[min(max(int(operands[0]), 0), len(branches) - 1)]
     return tuple(routine(chosen, dims or {})(operands[1:]))
@@ -160,21 +188,29 @@ def make_switch(
     return make(switch, [index, *operands], {"branches": tuple(branches)}, source)
 
 
-# -- checks -----------------------------------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------
 
 
-def make(op: Op, inputs: Sequence[Node], params: dict[str, Any], source: Source | None) -> tuple[Node, ...]:
-    """The node's results; none at all for a loop without carries and results, which does nothing."""
+def make(
+    op: Op, inputs: Sequence[Node], params: dict[str, Any], source: Source | None
+) -> tuple[Node, ...]:
+    """The node's results; none at all for a loop without carries and results, which does
+    nothing."""
     source = source or user_source()
     try:
         types: Any = op.type(*(node.type for node in inputs), **params)
     except TetradError as error:
         raise error.located(source) from None
-    return results(intern(op, tuple(inputs), tuple(sorted(params.items())), types, source)) if types else ()
+    return (
+        results(intern(op, tuple(inputs), tuple(sorted(params.items())), types, source))
+        if types
+        else ()
+    )
 
 
 def replace_loops(graph: Graph, results_of: Callable[[Node], Sequence[Node] | None]) -> Graph:
-    """The graph with other nodes for the results of loops: `results_of` gives those of a loop, None where it stays."""
+    """The graph with other nodes for the results of loops: `results_of` gives those of a loop, None
+    where it stays."""
     if not any(node.op in (scan, while_loop) for node in graph.nodes()):
         return graph
     done: dict[Node, Node] = {}
@@ -202,19 +238,25 @@ def check_count(name: str, holds: bool, wanted: str, given: int) -> None:
 def check_inputs(name: str, graph: Graph, given: Sequence[ArrayType]) -> None:
     wanted = [node.type for node in graph.inputs]
     if wanted != list(given):
-        raise ShapeError(f"{name}: the graph {graph.name} takes {shown(wanted)}, it is given {shown(given)}")
+        raise ShapeError(
+            f"{name}: the graph {graph.name} takes {shown(wanted)}, it is given {shown(given)}"
+        )
 
 
 def check_carries(name: str, carries: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
     if len(outputs) < len(carries) or (name != "scan" and len(outputs) > len(carries)):
-        raise ShapeError(f"{name}: the body gives {len(outputs)} results for {len(carries)} carries")
+        raise ShapeError(
+            f"{name}: the body gives {len(outputs)} results for {len(carries)} carries"
+        )
     for number, (before, after) in enumerate(zip(carries, outputs, strict=False)):
         if before != after:
             raise ShapeError(f"{name}: carry {number} is {before}, the body gives {after} for it")
 
 
 def bound_shape(kind: ArrayType, dims: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(bind(size, dims) if isinstance(size, SizeExpr) else size for size in kind.storage_shape)
+    return tuple(
+        bind(size, dims) if isinstance(size, SizeExpr) else size for size in kind.storage_shape
+    )
 
 
 def shown(kinds: Sequence[ArrayType]) -> str:

@@ -1,7 +1,9 @@
-"""The graph language, nested: the graphs a graph holds in its params (`call`, loops, branches), and replacing them.
+"""The graph language, nested: the graphs a graph holds in its params (`call`, loops, branches), and
+replacing them.
 
-Receives a graph, returns the graphs inside it, each once, those without further graphs first; or the graph with other
-graphs in their place. Every walk over whole programs (text, verify, passes) goes through here.
+Receives a graph, returns the graphs inside it, each once, those without further graphs first; or
+the graph with other graphs in their place. Every walk over whole programs (text, verify, passes)
+goes through here.
 """
 
 from __future__ import annotations
@@ -24,11 +26,16 @@ def graphs_in(value: Any) -> Iterator[Graph]:
 
 def direct(graph: Graph) -> tuple[Graph, ...]:
     """The graphs that nodes of this graph hold, each once, in order of appearance."""
-    return tuple(dict.fromkeys(g for node in graph.nodes() for _, value in node.params for g in graphs_in(value)))
+    return tuple(
+        dict.fromkeys(
+            g for node in graph.nodes() for _, value in node.params for g in graphs_in(value)
+        )
+    )
 
 
 def innermost_first(graph: Graph) -> tuple[Graph, ...]:
-    """The graph and every graph inside it, each once and after those it holds; the graph itself comes last."""
+    """The graph and every graph inside it, each once and after those it holds; the graph itself
+    comes last."""
     order: dict[Graph, None] = {}
     stack: list[tuple[Graph, tuple[Graph, ...] | None]] = [(graph, None)]
     while stack:
@@ -51,7 +58,9 @@ def replace_graphs(graph: Graph, replaced: Mapping[Graph, Graph]) -> Graph:
     done: dict[Node, Node] = {}
     for node in graph.nodes():
         moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        params = tuple((name, _mapped(value, lambda g: replaced.get(g, g))) for name, value in node.params)
+        params = tuple(
+            (name, _mapped(value, lambda g: replaced.get(g, g))) for name, value in node.params
+        )
         done[node] = intern(moved.op, moved.inputs, params, moved.types, moved.source)
     return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs])
 

@@ -1,9 +1,9 @@
 """The graph language, nodes: an immutable, hash-consed, typed graph of ops.
 
-A `Node` is one op applied to nodes; equal nodes are one object (interned by op, inputs and params), so common
-subexpressions are shared by construction and comparing is identity. A `Graph` is inputs and outputs; it is closed:
-every parameter it uses is among its inputs. `graph.build` makes nodes, `graph.text` prints and parses, `graph.verify`
-checks, `graph.evaluate` computes with NumPy.
+A `Node` is one op applied to nodes; equal nodes are one object (interned by op, inputs and params),
+so common subexpressions are shared by construction and comparing is identity. A `Graph` is inputs
+and outputs; it is closed: every parameter it uses is among its inputs. `graph.build` makes nodes,
+`graph.text` prints and parses, `graph.verify` checks, `graph.evaluate` computes with NumPy.
 """
 
 from __future__ import annotations
@@ -94,12 +94,13 @@ class Graph:
 class Literal:
     """A constant array as a param: small ones compare by content, large ones (weights) by identity.
 
-    What it holds never changes. Small ones are copies; of large ones whoever makes it vouches that nobody writes to the
-    memory (`core.owners.lasting` copies where somebody may).
+    What it holds never changes. Small ones are copies; of large ones whoever makes it vouches that
+    nobody writes to the memory (`core.owners.lasting` copies where somebody may).
 
-    A program kept on disk serves any content of its large constants, so it must not depend on it. Whoever asks for the
-    `array` is remembered in `is_read`; `held` is for those who only pass it on, or ask for its type. A literal that has
-    the bytes of another in another shape knows its `origin`.
+    A program kept on disk serves any content of its large constants, so it must not depend on it.
+    Whoever asks for the `array` is remembered in `is_read`; `held` is for those who only pass it
+    on, or ask for its type. A literal that has the bytes of another in another shape knows its
+    `origin`.
     """
 
     SMALL = 4096
@@ -109,7 +110,8 @@ class Literal:
         self._origin = origin
         self.is_read = False
         content: object = id(self)
-        if array.nbytes <= self.SMALL:  # equal ones are one object: it lies in the bytes that it is compared by
+        # equal ones are one object: it lies in the bytes that it is compared by
+        if array.nbytes <= self.SMALL:
             content = data = array.tobytes()
             self.held: np.ndarray = np.ndarray(array.shape, array.dtype, data)
         else:
@@ -134,7 +136,8 @@ class Literal:
 
     @property
     def splat(self) -> np.ndarray | None:
-        """The element that all others equal bit for bit, as an array without axes. Part of a program's key."""
+        """The element that all others equal bit for bit, as an array without axes. Part of a
+        program's key."""
         return splat_of(self.held)
 
     def __hash__(self) -> int:
@@ -151,7 +154,8 @@ def splat_of(array: np.ndarray) -> np.ndarray | None:
     """The element that all others of an array equal bit for bit, as an array without axes."""
     flat = array.reshape(-1)
     head = flat[:HEAD].tobytes()
-    if head[flat.itemsize :] != head[: -flat.itemsize]:  # weights differ within the first few elements
+    # weights differ within the first few elements
+    if head[flat.itemsize :] != head[: -flat.itemsize]:
         return None
     if flat.size > 1:
         bits = flat.view(f"u{min(flat.itemsize, 8)}").reshape(flat.size, -1)
@@ -162,12 +166,14 @@ def splat_of(array: np.ndarray) -> np.ndarray | None:
 
 
 def topological(
-    roots: Iterable[Node], waits: Mapping[Node, Sequence[Node]] | None = None, known: Iterable[Node] = ()
+    roots: Iterable[Node],
+    waits: Mapping[Node, Sequence[Node]] | None = None,
+    known: Iterable[Node] = (),
 ) -> Iterator[Node]:
     """Operands before users, in a stable order; iterative, so deep graphs do not exhaust the stack.
 
-    `waits`: nodes that must come before a node although it does not read them. `known`: nodes to leave out, with all
-    that only they need.
+    `waits`: nodes that must come before a node although it does not read them. `known`: nodes to
+    leave out, with all that only they need.
     """
     waits = waits or {}
     seen = set(known)

@@ -1,8 +1,10 @@
-"""The graph language, routine: a graph made ready to be evaluated many times, as the body of a loop is.
+"""The graph language, routine: a graph made ready to be evaluated many times, as the body of a loop
+is.
 
-Receives a graph and the values of its Dims, returns a function from arrays to arrays. Everything that does not depend
-on the arrays is done once: the order of the nodes, their settings, the constants. The first run goes through
-`graph.evaluate`, which checks every result against its type; what passed once has the same types in every later run.
+Receives a graph and the values of its Dims, returns a function from arrays to arrays. Everything
+that does not depend on the arrays is done once: the order of the nodes, their settings, the
+constants. The first run goes through `graph.evaluate`, which checks every result against its type;
+what passed once has the same types in every later run.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Instruction:
     results: tuple[int, ...]
 
 
-_known: weakref.WeakKeyDictionary[Graph, dict[tuple[tuple[str, int], ...], Routine]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Graph, dict[tuple[tuple[str, int], ...], Routine]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def routine(graph: Graph, dims: Mapping[str, int]) -> Routine:
@@ -48,9 +52,12 @@ class Routine:
     """A graph as a list of instructions on numbered registers."""
 
     def __init__(self, graph: Graph, dims: Mapping[str, int]) -> None:
-        self.graph, self.dims = weakref.ref(graph), dims  # weak: a routine is remembered with its graph
+        # weak: a routine is remembered with its graph
+        self.graph, self.dims = weakref.ref(graph), dims
         self.registers: list[Any] = [None] * len(graph.inputs)
-        self.places: dict[Node, tuple[int, ...]] = {node: (i,) for i, node in enumerate(graph.inputs)}
+        self.places: dict[Node, tuple[int, ...]] = {
+            node: (i,) for i, node in enumerate(graph.inputs)
+        }
         self.instructions: list[Instruction] = []
         for node in graph.nodes():
             if node not in self.places:
@@ -63,14 +70,19 @@ class Routine:
             self.places[node] = (self.places[node.inputs[0]][node.param("index")],)
             return
         first = len(self.registers)
-        self.registers += [node.param("value").array] if node.op is constant else [None] * len(node.types)
+        self.registers += (
+            [node.param("value").array] if node.op is constant else [None] * len(node.types)
+        )
         self.places[node] = tuple(range(first, len(self.registers)))
         if node.op is not constant:
             operands = tuple(self.places[operand][0] for operand in node.inputs)
-            self.instructions.append(Instruction(node, function_of(node, self.dims), operands, self.places[node]))
+            self.instructions.append(
+                Instruction(node, function_of(node, self.dims), operands, self.places[node])
+            )
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Arrays:
-        """The results for these inputs. The first time the graph itself is evaluated: that checks every type."""
+        """The results for these inputs. The first time the graph itself is evaluated: that checks
+        every type."""
         graph = None if self.ran else self.graph()
         if graph is not None:
             checked = evaluate(graph, arrays, self.dims)
@@ -108,5 +120,6 @@ def function_of(node: Node, dims: Mapping[str, int]) -> Callable[..., Any]:
 
 
 def in_order(array: np.ndarray) -> np.ndarray:
-    """NumPy sums in the order of memory; the meaning is that of the values, however they are laid out."""
+    """NumPy sums in the order of memory; the meaning is that of the values, however they are laid
+    out."""
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -1,7 +1,8 @@
 """The graph language, text: print a graph, parse it back, take its structural hash.
 
-Receives a `Graph`, returns its text, one typed line per node, graphs that others hold first; or receives text and
-returns the graph, or a `ParseError` with the line and what was expected. Printing is generic: operands, then params.
+Receives a `Graph`, returns its text, one typed line per node, graphs that others hold first; or
+receives text and returns the graph, or a `ParseError` with the line and what was expected. Printing
+is generic: operands, then params.
 
     dim seq max=4096
     graph layer(%0: f32[seq,16], %1: f32[16,4]):
@@ -37,16 +38,18 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
 
 _WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
-RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in DTYPES}  # words that are no Dim inside params
+# words that are no Dim inside params
+RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in DTYPES}
 MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 
 
-# -- printing ---------------------------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
 @guarded
 def to_text(graph: Graph, *, sources: bool = True) -> str:
-    """The complete program. Large constants print as `#0`, `#1`, ...; `literals` says which is which."""
+    """The complete program. Large constants print as `#0`, `#1`, ...; `literals` says which is
+    which."""
     return _Printer(sources).program(graph)
 
 
@@ -59,7 +62,8 @@ def literals(graph: Graph) -> dict[str, Literal]:
 
 @guarded
 def structural_hash(graph: Graph) -> str:
-    """Identity of what the graph computes: names and sources are left out, large constants count by type only."""
+    """Identity of what the graph computes: names and sources are left out, large constants count by
+    type only."""
     hashes: dict[Graph, str] = {}
     for part in innermost_first(graph):
         text = _HashPrinter(hashes).graph(part)
@@ -84,7 +88,8 @@ class _Printer:
 
     def __init__(self, sources: bool, numbers: dict[Node, int] | None = None) -> None:
         self.sources = sources
-        self.numbers: dict[Node, int] | None = numbers  # shared between texts to compare; else fresh for each graph
+        # shared between texts to compare; else fresh for each graph
+        self.numbers: dict[Node, int] | None = numbers
         self.labels: dict[Graph, str] = {}
         self.large: dict[Literal, str] = {}
 
@@ -135,7 +140,8 @@ class _Printer:
         return _plain(value)
 
     def data(self, literal: Literal) -> str:
-        """A number for one value everywhere, all numbers in row-major order, or the name of a large constant."""
+        """A number for one value everywhere, all numbers in row-major order, or the name of a large
+        constant."""
         if not literal.is_small:
             return self.large.setdefault(literal, f"#{len(self.large)}")
         words = _elements(literal.array)
@@ -145,7 +151,8 @@ class _Printer:
 
 
 class _HashPrinter(_Printer):
-    """Leaves out what does not change the computation; nested graphs stand for themselves by their hash."""
+    """Leaves out what does not change the computation; nested graphs stand for themselves by their
+    hash."""
 
     def __init__(self, hashes: Mapping[Graph, str]) -> None:
         super().__init__(sources=False)
@@ -171,8 +178,10 @@ def _plain(value: Any) -> str:
     if isinstance(value, complex):
         return _complex_words(np.array([value]))[0]
     if isinstance(value, int | float | DType | ArrayType):
-        return repr(value)  # of a float: the shortest text that reads back as the same float; nan, inf and -0.0 too
-    return f"<{type(value).__name__} {value}>"  # no param of ours; shown so that the graph can still be looked at
+        # of a float: the shortest text that reads back as the same float; nan, inf and -0.0 too
+        return repr(value)
+    # no param of ours; shown so that the graph can still be looked at
+    return f"<{type(value).__name__} {value}>"
 
 
 def _literal_type(literal: Literal) -> ArrayType:
@@ -195,7 +204,10 @@ def _elements(array: np.ndarray) -> list[str]:
 def _complex_words(flat: np.ndarray) -> list[str]:
     """1.0-0.0j: real part, sign, imaginary part. The bits of a NaN follow a plus."""
     reals, imags = _elements(flat.real), _elements(flat.imag)
-    return [f"{re}{im}j" if im.startswith("-") else f"{re}+{im}j" for re, im in zip(reals, imags, strict=True)]
+    return [
+        f"{re}{im}j" if im.startswith("-") else f"{re}+{im}j"
+        for re, im in zip(reals, imags, strict=True)
+    ]
 
 
 def _nan(element: np.ndarray) -> str:
@@ -203,7 +215,7 @@ def _nan(element: np.ndarray) -> str:
     return "nan" if element.tobytes() == usual.tobytes() else f"0x{element.tobytes()[::-1].hex()}"
 
 
-# -- parsing ----------------------------------------------------------------------------------------------------------
+# -- parsing ---------------------------------------------------------------------------------------
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _NAME = rf"(?:[A-Za-z_][A-Za-z0-9_.]*|{_STRING})(?:#\d+)?"
@@ -225,7 +237,8 @@ _TERM = Pattern(r"([-+]?)([\w*]+)")
 
 @guarded
 def parse(text: str, literals: Mapping[str, Literal | np.ndarray] | None = None) -> Graph:
-    """The graph that `text` describes (the last one in it); the inverse of `to_text`, sources aside."""
+    """The graph that `text` describes (the last one in it); the inverse of `to_text`, sources
+    aside."""
     parser = _Parser(literals or {})
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
@@ -263,7 +276,8 @@ class _Parser:
     open: str | None = None
     inputs: list[Node] = field(default_factory=list)
     values: dict[str, Node] = field(default_factory=dict)
-    types: dict[str, ArrayType] = field(default_factory=dict)  # read before: most lines repeat a type
+    # read before: most lines repeat a type
+    types: dict[str, ArrayType] = field(default_factory=dict)
 
     def line(self, line: _Line) -> None:
         if self.open is not None:
@@ -277,7 +291,9 @@ class _Parser:
 
     def result(self) -> Graph:
         if self.open is not None or not self.graphs:
-            raise ParseError(f"expected {'return' if self.open else 'a graph'}, got the end of the text")
+            raise ParseError(
+                f"expected {'return' if self.open else 'a graph'}, got the end of the text"
+            )
         return list(self.graphs.values())[-1]
 
     def dim(self, line: _Line, match: re.Match[str]) -> None:
@@ -293,7 +309,9 @@ class _Parser:
         while position < len(match[2]):
             found = _INPUT.match(match[2], position)
             if found is None or found[1] in self.values:
-                raise line.expected("inputs such as %0: f32[8], %1: f32[8], each with a new number,")
+                raise line.expected(
+                    "inputs such as %0: f32[8], %1: f32[8], each with a new number,"
+                )
             node = make_parameter(self.array_type(line, found[2]), len(self.inputs))
             self.values[found[1]] = node
             self.inputs.append(node)
@@ -317,7 +335,10 @@ class _Parser:
             raise line.expected(f"a new number, {number} is taken,")
         op = REGISTRY.get(name)
         if op is None:
-            raise ParseError(f"line {line.number}: unknown op {name}", hint="import the module that defines it first")
+            raise ParseError(
+                f"line {line.number}: unknown op {name}",
+                hint="import the module that defines it first",
+            )
         words = [kinds] if kinds[0] != "(" else re.findall(_TYPE, kinds)
         types = tuple(self.array_type(line, word) for word in words)
         reader = _Reader(self, line, _tokens(line, rest))
@@ -423,7 +444,9 @@ class _Reader:
             elif word.endswith("=") and word[:-1] not in params:
                 params[word[:-1]] = self.value(MAX_NESTING)
             else:
-                raise self.line.expected("operands such as %1, then settings such as axis=0, each once,")
+                raise self.line.expected(
+                    "operands such as %1, then settings such as axis=0, each once,"
+                )
         return tuple(inputs), params
 
     def constant(self, types: tuple[ArrayType, ...]) -> Literal:
@@ -459,7 +482,8 @@ class _Reader:
         return tuple(parts)
 
     def wrapped(self, word: str) -> Any:
-        """size(...), a size with a Dim whose name is a word of this language; literal(TYPE, DATA)."""
+        """size(...), a size with a Dim whose name is a word of this language; literal(TYPE,
+        DATA)."""
         if word == "size":
             result: Any = self.parser.size(self.line, self.next())
         else:
@@ -482,7 +506,11 @@ class _Reader:
             return complex(_array([word], c128)[0])
         if word in RESERVED:
             return named(word)
-        return self.parser.array_type(self.line, word) if word.endswith("]") else self.parser.size(self.line, word)
+        return (
+            self.parser.array_type(self.line, word)
+            if word.endswith("]")
+            else self.parser.size(self.line, word)
+        )
 
     def data(self, kind: ArrayType) -> Literal:
         word = self.next()
@@ -492,7 +520,9 @@ class _Reader:
         if not isinstance(count, int):
             raise self.line.expected("a constant of static shape")
         if count * kind.dtype.nbytes > Literal.SMALL:
-            raise self.line.expected(f"the name of a literal such as #0: {kind} is too large to be written out,")
+            raise self.line.expected(
+                f"the name of a literal such as #0: {kind} is too large to be written out,"
+            )
         words = [word] * count if word != "[" else self.words()
         if len(words) != count:
             raise self.line.expected(f"{count} numbers for {kind}")
@@ -512,7 +542,8 @@ class _Reader:
         if given is None:
             raise ParseError(
                 f"line {self.line.number}: the constant {name} of type {kind} is not in the text",
-                hint="hand it over: parse(text, literals={...}); graph.text.literals(graph) collects them",
+                hint="hand it over: parse(text, literals={...}); graph.text.literals(graph) "
+                "collects them",
             )
         literal = given if isinstance(given, Literal) else Literal(lasting(np.asarray(given)))
         if _literal_type(literal) != kind:
@@ -534,7 +565,9 @@ def _array(words: list[str], dtype: DType) -> np.ndarray:
         if not (_FLOAT.match(word) or _BITS.match(word)):
             raise ValueError(f"expected a float such as 1.0, got {word!r}")
     with np.errstate(over="ignore"):
-        array = np.array([float(w) if w[:2] != "0x" else np.nan for w in words], np.float64).astype(dtype.np)
+        array = np.array([float(w) if w[:2] != "0x" else np.nan for w in words], np.float64).astype(
+            dtype.np
+        )
     bits = array.view(f"u{dtype.nbytes}")
     for i, word in enumerate(words):
         if word[:2] == "0x":

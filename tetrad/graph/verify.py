@@ -55,14 +55,24 @@ def _error(code: str, node: Node, message: str) -> VerifyError:
 
 def verify_input(graph: Graph, node: Node, position: int) -> None:
     if node.op is not parameter or node.param("index") != position:
-        raise _error("G001", node, f"input {position} of graph {graph.name} is not the parameter with that index")
+        raise _error(
+            "G001",
+            node,
+            f"input {position} of graph {graph.name} is not the parameter with that index",
+        )
 
 
 def verify_parameter(graph: Graph, node: Node, is_input: bool) -> None:
     if node.param("serial") != -1:
-        raise _error("G002", node, f"graph {graph.name} holds a {node.type} that only lives while tracing")
+        raise _error(
+            "G002", node, f"graph {graph.name} holds a {node.type} that only lives while tracing"
+        )
     if not is_input:
-        raise _error("G003", node, f"{node.type} number {node.param('index')} is not an input of graph {graph.name}")
+        raise _error(
+            "G003",
+            node,
+            f"{node.type} number {node.param('index')} is not an input of graph {graph.name}",
+        )
 
 
 def verify_params(node: Node) -> None:
@@ -103,24 +113,33 @@ def verify_type(node: Node) -> None:
     except (TetradError, TypeError, ValueError) as problem:
         code = {call: "G007", item: "G008"}.get(node.op, "G005")
         message = problem.message if isinstance(problem, TetradError) else str(problem)
-        raise _error(code, node, f"does not accept {_shown([i.type for i in node.inputs])}: {message}") from None
+        raise _error(
+            code, node, f"does not accept {_shown([i.type for i in node.inputs])}: {message}"
+        ) from None
     if inferred != node.types:
-        raise _error("G006", node, f"has type {_shown(node.types)}, its rule infers {_shown(inferred)}")
+        raise _error(
+            "G006", node, f"has type {_shown(node.types)}, its rule infers {_shown(inferred)}"
+        )
 
 
 def verify_outputs(graph: Graph) -> None:
     for node in graph.outputs:
         if len(node.types) != 1:
-            raise _error("G008", node, "an output of a graph has several results; item takes one of them")
+            raise _error(
+                "G008", node, "an output of a graph has several results; item takes one of them"
+            )
 
 
 def verify_dims(graph: Graph) -> None:
-    """A Dim gets its value from the shapes of the arguments; one that no argument mentions has none."""
+    """A Dim gets its value from the shapes of the arguments; one that no argument mentions has
+    none."""
     known = {d for node in graph.inputs for size in node.type.shape for d in dims_of(size)}
     for dim in sorted(dims_in(graph), key=lambda d: (d.name, d.max)):
         if dim not in known:
             shown = f"{dim.name} (max {dim.max})"
-            raise VerifyError("G010", f"graph {graph.name}: no input has an axis with the Dim {shown}")
+            raise VerifyError(
+                "G010", f"graph {graph.name}: no input has an axis with the Dim {shown}"
+            )
     names = [d.name for d in known]
     for name in sorted(names):
         if names.count(name) > 1:

@@ -1,6 +1,7 @@
 """The hub, descriptions: what a model is and what it needs, from its metadata alone.
 
-Receives an open GGUF file; returns a `Description`. No weight is read, so this takes milliseconds for any model.
+Receives an open GGUF file; returns a `Description`. No weight is read, so this takes milliseconds
+for any model.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from tetrad.formats import gguf
 
 # general.file_type: what llama.cpp calls the mix of formats (enum llama_ftype of llama.h).
 MIXES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
-    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
-    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K",
+    11: "Q3_K_S", 12: "Q3_K_M",
+    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS",
+    20: "IQ2_XS",
+    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M",
+    28: "IQ2_S",
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
 }  # fmt: skip
 CACHE_BITS = {"f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5}
@@ -89,7 +93,8 @@ class Description:
         return sum(kind.nbytes for kind in self.kinds)
 
     def number(self, name: str, default: int = 0) -> int:
-        """A count of the metadata; where there is one for each layer, the largest, which bounds what is needed."""
+        """A count of the metadata; where there is one for each layer, the largest, which bounds
+        what is needed."""
         key = f"{self.architecture}.{name}"
         value = self.metadata.get(key, default)
         each = value if isinstance(value, list | np.ndarray) and len(value) else [value]
@@ -112,14 +117,20 @@ class Description:
         return embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
 
     def cache_bytes(self, context: int = 0, kind: str = "f16") -> int:
-        """Keys and values of one sequence of `context` positions (0: the model's); an encoder keeps none."""
+        """Keys and values of one sequence of `context` positions (0: the model's); an encoder keeps
+        none."""
         if self.metadata.get(f"{self.architecture}.attention.causal") is False:
             return 0
         heads = self.number("attention.head_count", 1)
         size = self.number("attention.key_length", self.number("embedding_length") // max(heads, 1))
         both = size + self.number("attention.value_length", size)
         positions = -(-(context or self.context) // BLOCK) * BLOCK
-        elements = self.number("block_count") * self.number("attention.head_count_kv", heads) * both * positions
+        elements = (
+            self.number("block_count")
+            * self.number("attention.head_count_kv", heads)
+            * both
+            * positions
+        )
         return int(elements * CACHE_BITS[kind] // 8)
 
 
@@ -129,7 +140,8 @@ def describe(path: str) -> Description:
 
 
 def printable(value: object) -> str:
-    """Text of a file as it may be shown: what would steer a terminal is written out, what is endless is cut.
+    """Text of a file as it may be shown: what would steer a terminal is written out, what is
+    endless is cut.
 
     >>> printable("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'

@@ -1,8 +1,9 @@
 """The hub, downloads: one file over HTTP, whole or not at all.
 
-Receives a URL and where the file shall be; returns when it is there, complete and checked. What has arrived lies in
-`FILE.part`: the next try goes on behind it. Two who fetch the same file agree by a lock, and the second finds it done.
-Servers are strangers: no more is written than was declared and fits, and nothing through a link.
+Receives a URL and where the file shall be; returns when it is there, complete and checked. What has
+arrived lies in `FILE.part`: the next try goes on behind it. Two who fetch the same file agree by a
+lock, and the second finds it done. Servers are strangers: no more is written than was declared and
+fits, and nothing through a link.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ PIECE = 1 << 20  # bytes read at a time
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5
 PAUSE = 1.0  # seconds before the second try; twice as long before each further one
-TAG = re.compile(r'"[\x21\x23-\x7e]{1,200}"')  # a strong one: weak ones do not promise the same bytes
+# a strong one: weak ones do not promise the same bytes
+TAG = re.compile(r'"[\x21\x23-\x7e]{1,200}"')
 SPAN = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")  # of Content-Range
 LENGTH = re.compile(r"\d{1,18}")
 
@@ -53,7 +55,12 @@ class Remote:
 
 
 def download(
-    remote: Remote, target: Path, progress: Progress = silent, *, force: bool = False, pause: float = PAUSE
+    remote: Remote,
+    target: Path,
+    progress: Progress = silent,
+    *,
+    force: bool = False,
+    pause: float = PAUSE,
 ) -> bool:
     """Whether the file at `target` was fetched by this call: it may have been there.
 
@@ -79,7 +86,8 @@ def download(
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Only one process at a time works on `target`; the lock goes with the process that holds it."""
+    """Only one process at a time works on `target`; the lock goes with the process that holds
+    it."""
     with opened(leftover(target), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -89,10 +97,12 @@ def opened(path: Path, mode: str) -> IO[bytes]:
     """A file of ours. A link in its place is somebody else's: it is not followed."""
 
     def descriptor(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)  # a pipe in its place is not waited for
+        # a pipe in its place is not waited for
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise HubError(f"{path}: expected a file or none, found {'a link' if path.is_symlink() else 'something else'}",
+        raise HubError(f"{path}: expected a file or none, found "
+f"{'a link' if path.is_symlink() else 'something else'}",
                        hint="nothing was written; remove it, then give the same command")  # fmt: skip
     file: IO[bytes] = open(path, mode, opener=descriptor)  # noqa: SIM115  (whoever calls closes it)
     return file
@@ -100,8 +110,18 @@ def opened(path: Path, mode: str) -> IO[bytes]:
 
 def give_up(remote: Remote, error: Exception, attempt: int) -> None:
     """Raises when another try is of no use: the server's final word, or too many tries."""
-    if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429, 500, 502, 503, 504):
-        hints = {401: "the server wants a token: set HF_TOKEN", 403: "access is not granted: see the model's page"}
+    if isinstance(error, urllib.error.HTTPError) and error.code not in (
+        408,
+        429,
+        500,
+        502,
+        503,
+        504,
+    ):
+        hints = {
+            401: "the server wants a token: set HF_TOKEN",
+            403: "access is not granted: see the model's page",
+        }
         raise HubError(
             f"{remote.url}: the server says {error.code} {error.reason}", hint=hints.get(error.code)
         ) from None
@@ -114,7 +134,8 @@ def give_up(remote: Remote, error: Exception, attempt: int) -> None:
 
 
 def receive(remote: Remote, part: Path, progress: Progress, force: bool) -> None:
-    """Appends what is missing to the partial file, or starts anew if the server has another file by now."""
+    """Appends what is missing to the partial file, or starts anew if the server has another file by
+    now."""
     have = begun(remote, part)
     if have and have == remote.nbytes:
         return
@@ -136,7 +157,8 @@ def receive(remote: Remote, part: Path, progress: Progress, force: bool) -> None
 
 
 def begun(remote: Remote, part: Path) -> int:
-    """Bytes of the partial file that can be gone on behind: those whose end will tell whether they were right."""
+    """Bytes of the partial file that can be gone on behind: those whose end will tell whether they
+    were right."""
     have = part.stat().st_size if part.exists() else 0
     is_known = bool(remote.sha256) or bool(known_tag(tag_of(part)))
     too_long = remote.nbytes is not None and have > remote.nbytes
@@ -158,14 +180,16 @@ def forgotten(part: Path, why: str) -> ConnectionError:
 
 
 def request(remote: Remote, have: int, tag: Path) -> Any:
-    """The open answer; behind the `have` bytes that are there, if the server still has the same file."""
+    """The open answer; behind the `have` bytes that are there, if the server still has the same
+    file."""
     headers = {"User-Agent": "tetrad", "Accept-Encoding": "identity", **(remote.headers or {})}
     if have:
         headers["Range"] = f"bytes={have}-"
         if known := known_tag(tag):
             headers["If-Range"] = known
     opener = urllib.request.build_opener(Redirects())
-    url = quote(remote.url, safe=string.punctuation)  # people paste addresses with letters that are not ASCII
+    # people paste addresses with letters that are not ASCII
+    url = quote(remote.url, safe=string.punctuation)
     try:
         return opener.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
@@ -175,15 +199,24 @@ def request(remote: Remote, have: int, tag: Path) -> Any:
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """A token for one server is not shown to the server it redirects to; what came encrypted stays so."""
+    """A token for one server is not shown to the server it redirects to; what came encrypted stays
+    so."""
 
     def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
         if new not in ("http", "https") or (old == "https" and new == "http"):
             fp.close()
-            raise HubError(f"{req.full_url}: the server leads to {newurl:.200}, which is no safe way on")
+            raise HubError(
+                f"{req.full_url}: the server leads to {newurl:.200}, which is no safe way on"
+            )
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
         if made is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
             made.remove_header("Authorization")
@@ -198,23 +231,33 @@ def whole_size(headers: HTTPMessage, start: int, remote: Remote) -> int | None:
     return remote.nbytes if total is None else total
 
 
-def copy(answer: Any, file: IO[bytes], start: int, total: int | None, progress: Progress, *, most: int) -> None:
+def copy(
+    answer: Any, file: IO[bytes], start: int, total: int | None, progress: Progress, *, most: int
+) -> None:
     """What comes, up to `most` bytes in all; a server that sends more is not believed."""
     done = start
     progress(done, total)
     try:
         while piece := answer.read(PIECE):
             if done + len(piece) > most:
-                why = "than it declared" if most == total else "than fits here, and declared no size"
+                why = (
+                    "than it declared" if most == total else "than fits here, and declared no size"
+                )
                 forgotten(Path(file.name), why)
-                raise HubError(f"{file.name}: the server sends more {why}: the limit is {gib(most)}")
+                raise HubError(
+                    f"{file.name}: the server sends more {why}: the limit is {gib(most)}"
+                )
             file.write(piece)
             done += len(piece)
             progress(done, total)
         file.flush()
         os.fsync(file.fileno())
     except OSError as error:
-        if error.errno is not None and error.filename is None and not isinstance(error, ConnectionError | TimeoutError):
+        if (
+            error.errno is not None
+            and error.filename is None
+            and not isinstance(error, ConnectionError | TimeoutError)
+        ):
             hint = "make room, then give the same command: it goes on from there"
             raise HubError(f"{file.name}: {error.strerror}, after {gib(done)}", hint=hint) from None
         raise

@@ -1,6 +1,7 @@
 """The hub, does it fit: disk and memory are looked at before a download begins.
 
-Receives sizes in bytes; returns nothing, or raises with what is there, what is needed and the way out.
+Receives sizes in bytes; returns nothing, or raises with what is there, what is needed and the way
+out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 MARGIN = 64 << 20  # bytes that stay free: a full disk breaks other programs
 
 
-def check_fit(nbytes: int, folder: Path, name: str, *, download: int | None = None, force: bool = False) -> None:
+def check_fit(
+    nbytes: int, folder: Path, name: str, *, download: int | None = None, force: bool = False
+) -> None:
     """Is there disk for what is still to be fetched, and memory for the whole model?"""
     if force:
         return
@@ -29,7 +32,8 @@ def check_fit(nbytes: int, folder: Path, name: str, *, download: int | None = No
 
 
 def most_that_fits(folder: Path, there: int, *, force: bool = False) -> int:
-    """How large a file may become whose size nobody has said, `there` bytes of which are on disk."""
+    """How large a file may become whose size nobody has said, `there` bytes of which are on
+    disk."""
     room = there + shutil.disk_usage(existing(folder)).free - MARGIN
     memory = total_memory()
     return room if force or memory is None else min(room, memory)
@@ -40,7 +44,8 @@ def check_disk(nbytes: int, folder: Path, name: str) -> None:
     if nbytes + MARGIN > free:
         raise HubError(
             f"{name} needs {gib(nbytes)} more in {folder}, where {gib(free)} are free",
-            hint="make room (`tetrad list`, `tetrad rm MODEL`), set TETRAD_MODELS to another folder, or use --force",
+            hint="make room (`tetrad list`, `tetrad rm MODEL`), set TETRAD_MODELS to another "
+            "folder, or use --force",
         )
 
 

@@ -1,7 +1,8 @@
 """The hub, the folder: models that are on this machine, found by name.
 
-Receives TETRAD_MODELS; returns paths. A model is a .gguf file below the folder; its name is its path there without the
-ending. Files of the Hugging Face cache are found in place, never copied, and never deleted from here.
+Receives TETRAD_MODELS; returns paths. A model is a .gguf file below the folder; its name is its
+path there without the ending. Files of the Hugging Face cache are found in place, never copied, and
+never deleted from here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tetrad.core.visible import one_line
 DEFAULT_QUANT = "Q4_K_M"  # of org/repo, where none is named
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})$")
 QUANT = re.compile(
-    r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|BF16|F16|F32))(?:-\d{5}-of-\d{5})?$", re.IGNORECASE
+    r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|BF16|F16|F32))(?:-\d{5}-of-\d{5})?$",
+    re.IGNORECASE,
 )
 
 
@@ -40,7 +42,10 @@ class Held:
 def models_folder() -> Path:
     folder = Path(flag("TETRAD_MODELS") or "~/.cache/tetrad/models").expanduser()
     if folder.exists() and not folder.is_dir():
-        raise FlagError(f"TETRAD_MODELS={str(folder)!r} is not a directory", hint="name one, or leave the variable out")
+        raise FlagError(
+            f"TETRAD_MODELS={str(folder)!r} is not a directory",
+            hint="name one, or leave the variable out",
+        )
     return folder
 
 
@@ -48,7 +53,9 @@ def held_models(folder: Path | None = None) -> list[Held]:
     """Every model that can be named, ours first, each by name."""
     folder = models_folder() if folder is None else folder
     ours = [held(path, path.relative_to(folder), True) for path in first_files(folder)]
-    return sorted(ours, key=lambda m: m.name.lower()) + sorted(hugging_face_models(), key=lambda m: m.name.lower())
+    return sorted(ours, key=lambda m: m.name.lower()) + sorted(
+        hugging_face_models(), key=lambda m: m.name.lower()
+    )
 
 
 def first_files(folder: Path) -> Iterator[Path]:
@@ -72,7 +79,8 @@ def shards(path: Path) -> tuple[Path, ...]:
 
 
 def hugging_face_models() -> Iterator[Held]:
-    """What `huggingface_hub` has fetched for other programs: models--ORG--REPO/snapshots/REVISION/FILE."""
+    """What `huggingface_hub` has fetched for other programs:
+    models--ORG--REPO/snapshots/REVISION/FILE."""
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     for repo in sorted(cache.glob("models--*--*")):
@@ -96,11 +104,13 @@ def quant_of(name: str) -> str:
 def find(name: str, models: list[Held] | None = None) -> Held | None:
     """The held model that a name means; one that may mean several is an error that lists them.
 
-    A name is what `tetrad list` shows, or its last part; with the quant as such (`NAME:Q8_0`) or left out where there
-    is one only; or org/repo[:QUANT], which prefers the quant that is fetched unless another is named.
+    A name is what `tetrad list` shows, or its last part; with the quant as such (`NAME:Q8_0`) or
+    left out where there is one only; or org/repo[:QUANT], which prefers the quant that is fetched
+    unless another is named.
     """
     models = held_models() if models is None else models
-    folds: tuple[Callable[[str], str], ...] = (str, str.lower)  # a name spelt exactly so comes first
+    # a name spelt exactly so comes first
+    folds: tuple[Callable[[str], str], ...] = (str, str.lower)
     for fold in folds:
         for kind in (whole_name, last_part, named_part, repository):
             found = kind(fold(name), [(fold(m.name), m) for m in models])
@@ -129,14 +139,19 @@ def named_part(word: str, models: Named) -> list[Held]:
     plain, _, quant = word.partition(":")
     return [
         m for name, m in models
-        if has_quant(m, quant) and (without_quant(name) == plain or without_quant(name).rpartition("/")[2] == plain)
+        if has_quant(m,
+        quant) and (without_quant(name) == plain or without_quant(name).rpartition("/")[2] == plain)
     ]  # fmt: skip
 
 
 def repository(word: str, models: Named) -> list[Held]:
     """All files of org/repo, or those of org/repo:QUANT."""
     plain, _, quant = word.partition(":")
-    return [m for name, m in models if plain.count("/") == 1 and name.startswith(f"{plain}/") and has_quant(m, quant)]
+    return [
+        m
+        for name, m in models
+        if plain.count("/") == 1 and name.startswith(f"{plain}/") and has_quant(m, quant)
+    ]
 
 
 def has_quant(model: Held, quant: str) -> bool:
@@ -153,9 +168,11 @@ def without_quant(name: str) -> str:
 
 
 def to_remove(name: str, every: bool = False) -> list[Held]:
-    """The models that `tetrad rm NAME` deletes: exactly the one that is listed so, or those of org/repo[:QUANT].
+    """The models that `tetrad rm NAME` deletes: exactly the one that is listed so, or those of
+    org/repo[:QUANT].
 
-    Raises where there is none, where there are several and `every` was not said, and where one is not ours.
+    Raises where there is none, where there are several and `every` was not said, and where one is
+    not ours.
     """
     models = held_models()
     named = [(m.name, m) for m in models]
@@ -191,7 +208,11 @@ def remove(model: Held) -> int:
         leftover(path).unlink(missing_ok=True)
         origin_of(path).unlink(missing_ok=True)
     parent = model.path.parent
-    while parent != models_folder() and parent.is_relative_to(models_folder()) and not any(parent.iterdir()):
+    while (
+        parent != models_folder()
+        and parent.is_relative_to(models_folder())
+        and not any(parent.iterdir())
+    ):
         parent.rmdir()
         parent = parent.parent
     return freed

@@ -1,7 +1,8 @@
 """The hub, Hugging Face: which files `org/repo[:QUANT]` means.
 
-Receives the name; returns URLs with sizes and checksums. `huggingface_hub` answers, so HF_TOKEN, HF_ENDPOINT and
-HF_HUB_OFFLINE mean what they mean elsewhere. A listing is a stranger's word: names, sizes and checksums are looked at.
+Receives the name; returns URLs with sizes and checksums. `huggingface_hub` answers, so HF_TOKEN,
+HF_ENDPOINT and HF_HUB_OFFLINE mean what they mean elsewhere. A listing is a stranger's word: names,
+sizes and checksums are looked at.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def is_repo(name: str) -> bool:
     >>> is_repo("org/repo:Q8_0"), is_repo("../repo"), is_repo("models/a.gguf"), is_repo("a/b/c")
     (True, False, False, False)
     """
-    return NAME.fullmatch(name) is not None and not name.lower().endswith(".gguf") and ".." not in name
+    return (
+        NAME.fullmatch(name) is not None and not name.lower().endswith(".gguf") and ".." not in name
+    )
 
 
 def choose(name: str, file: str | None = None) -> Choice:
@@ -54,7 +57,9 @@ def choose(name: str, file: str | None = None) -> Choice:
     siblings = {s.rfilename: s for s in listing(repo) if str(s.rfilename).endswith(".gguf")}
     wanted = matching_files(repo, list(siblings), quant, file)
     where = f"the listing of {repo}"
-    return Choice(repo, tuple((plain_path(path, where), remote_of(repo, siblings[path])) for path in wanted))
+    return Choice(
+        repo, tuple((plain_path(path, where), remote_of(repo, siblings[path])) for path in wanted)
+    )
 
 
 def listing(repo: str) -> Iterable[Any]:
@@ -67,8 +72,14 @@ def listing(repo: str) -> Iterable[Any]:
         hint = "look at its page; if it is private or gated, set HF_TOKEN"
         raise HubError(f"there is no {repo} on Hugging Face, or not for you", hint=hint) from None
     except Exception as error:  # whatever the network layer of the day raises
-        hint = "look at the network (and at HF_ENDPOINT, if it is set); a .gguf file on this machine needs none"
-        raise HubError(f"{repo}: Hugging Face cannot be asked: {first_line(error)}", hint=hint) from None
+        hint = (
+            "look at the network (and at HF_ENDPOINT, if it is set); a .gguf file on this "
+            "machine "
+            "needs none"
+        )
+        raise HubError(
+            f"{repo}: Hugging Face cannot be asked: {first_line(error)}", hint=hint
+        ) from None
 
 
 def first_line(error: Exception) -> str:
@@ -78,7 +89,9 @@ def first_line(error: Exception) -> str:
 def matching_files(repo: str, paths: list[str], quant: str | None, file: str | None) -> list[str]:
     """The path of the wanted file, or the paths of its shards in order."""
     if not paths:
-        raise HubError(f"{repo} has no .gguf file", hint="look for a repository whose name ends in -GGUF")
+        raise HubError(
+            f"{repo} has no .gguf file", hint="look for a repository whose name ends in -GGUF"
+        )
     models = [path for path in sorted(paths) if "mmproj" not in path.lower()]
     if file is not None:
         if not PurePosixPath(file).name:
@@ -87,7 +100,9 @@ def matching_files(repo: str, paths: list[str], quant: str | None, file: str | N
     else:
         found = of_quant(models, quant or DEFAULT_QUANT) or ([] if quant else models[:1])
     if not found:
-        quants = ", ".join(dict.fromkeys(quant_of(PurePosixPath(path).stem) or path for path in models))
+        quants = ", ".join(
+            dict.fromkeys(quant_of(PurePosixPath(path).stem) or path for path in models)
+        )
         raise HubError(f"{repo} has no {file or quant}", hint=f"it has: {one_line(quants[:400])}")
     return same_set(found[0], models)
 
@@ -97,7 +112,8 @@ def of_quant(paths: list[str], quant: str) -> list[str]:
 
 
 def same_set(path: str, paths: list[str]) -> list[str]:
-    """All parts of the set that a path belongs to, in order; a listing that lacks some is of no use."""
+    """All parts of the set that a path belongs to, in order; a listing that lacks some is of no
+    use."""
     stem = path.removesuffix(".gguf")
     if not (shard := SHARD.search(stem)):
         return [path]
@@ -106,7 +122,10 @@ def same_set(path: str, paths: list[str]) -> list[str]:
         raise HubError(f"{path!r}: expected a set of 1 to {MOST_SHARDS} files, got {count}")
     wanted = [f"{stem[: shard.start()]}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1)]
     if lacking := [name for name in wanted if name not in paths]:
-        raise HubError(f"the listing has {count - len(lacking)} of {count} files of the set; {lacking[0]!r} is missing")
+        raise HubError(
+            f"the listing has {count - len(lacking)} of {count} files of the set; {lacking[0]!r} "
+            "is missing"
+        )
     return wanted
 
 
@@ -124,7 +143,10 @@ def remote_of(repo: str, sibling: Any) -> Remote:
 def declared_size(repo: str, sibling: Any) -> int:
     size = sibling.size
     if type(size) is not int or not 0 < size <= MOST_BYTES:
-        raise HubError(f"the listing of {repo}: {sibling.rfilename}: expected a size in bytes, got {size!r:.60}")
+        raise HubError(
+            f"the listing of {repo}: {sibling.rfilename}: expected a size in bytes, got "
+            f"{size!r:.60}"
+        )
     return size
 
 
@@ -133,5 +155,7 @@ def declared_sum(repo: str, sibling: Any) -> str:
         return ""
     found = sibling.lfs.sha256
     if not (isinstance(found, str) and SHA256.fullmatch(found)):
-        raise HubError(f"the listing of {repo}: {sibling.rfilename}: expected a sha256, got {found!r:.60}")
+        raise HubError(
+            f"the listing of {repo}: {sibling.rfilename}: expected a sha256, got {found!r:.60}"
+        )
     return found.lower()

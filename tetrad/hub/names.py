@@ -1,7 +1,8 @@
 """The hub, names: which names of others may become names of files here.
 
-Receives a path as a repository or a URL spells it; returns it, or raises: every part must be a plain name on every
-system, so that what is fetched lies below the folder of models and is found again by the same name.
+Receives a path as a repository or a URL spells it; returns it, or raises: every part must be a
+plain name on every system, so that what is fetched lies below the folder of models and is found
+again by the same name.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from pathlib import Path, PurePosixPath
 
 from tetrad.core.errors import HubError
 
-LONGEST = 200  # bytes of a name; file systems have 255, and `.NAME.lock` or `NAME.part.tag` must fit
+# bytes of a name; file systems have 255, and `.NAME.lock` or `NAME.part.tag` must fit
+LONGEST = 200
 DEEPEST = 8  # folders
 FORBIDDEN = re.compile(r'[\\:*?"<>|]')  # drives, other separators, patterns of shells
-RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # devices on Windows, with any ending
+# devices on Windows, with any ending
+RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 FIRST = (".", "-", "~", " ")  # hidden, an option, a home, not seen
 
 
@@ -57,7 +60,8 @@ def place_below(folder: Path, path: str, where: str) -> Path:
     if not leads_to(target.parent).is_relative_to(leads_to(folder)):
         raise HubError(
             f"{target.parent} leads out of the folder of models, to {leads_to(target.parent)}",
-            hint="nothing is written through such a link: remove it, or set TETRAD_MODELS to the folder it leads to",
+            hint="nothing is written through such a link: remove it, or set TETRAD_MODELS to the "
+            "folder it leads to",
         )
     return target
 
@@ -65,5 +69,8 @@ def place_below(folder: Path, path: str, where: str) -> Path:
 def leads_to(folder: Path) -> Path:
     try:
         return folder.resolve()
-    except (RuntimeError, OSError) as error:  # Python before 3.13 has its own word for links in a circle
+    except (
+        RuntimeError,
+        OSError,
+    ) as error:  # Python before 3.13 has its own word for links in a circle
         raise HubError(f"{folder} leads nowhere: {error}", hint="remove the links in it") from None

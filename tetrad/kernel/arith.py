@@ -1,7 +1,8 @@
 """The kernel language, arithmetic: what every operator means, on NumPy arrays.
 
-Receives an operator name, its dtype and operand arrays of that dtype; returns an array. Nothing here knows of programs,
-masks or memory (that is `kernel.evaluate`) nor raises for data: every row is total.
+Receives an operator name, its dtype and operand arrays of that dtype; returns an array. Nothing
+here knows of programs, masks or memory (that is `kernel.evaluate`) nor raises for data: every row
+is total.
 """
 
 from __future__ import annotations
@@ -41,10 +42,15 @@ def cast(x: Array, source: DType, target: DType) -> Array:
 
 
 def dot4(acc: Array, u: Array, s: Array, is_signed: bool = False) -> Array:
-    """acc + the four products of the bytes of u (signed or not) and the signed bytes of s, modulo 2**32."""
+    """acc + the four products of the bytes of u (signed or not) and the signed bytes of s, modulo
+    2**32."""
     total = acc
     for byte in range(4):
-        left = signed_byte(u, byte) if is_signed else ((u >> np.uint32(8 * byte)) & np.uint32(255)).view(np.int32)
+        left = (
+            signed_byte(u, byte)
+            if is_signed
+            else ((u >> np.uint32(8 * byte)) & np.uint32(255)).view(np.int32)
+        )
         total = total + left * signed_byte(s, byte)
     return total
 
@@ -61,7 +67,8 @@ def signed_byte(words: Array, byte: int) -> Array:
 
 def _float_to_int(x: Array, target: np.dtype[Any]) -> Array:
     limits = np.iinfo(target)
-    top = x.dtype.type(float(limits.max // 2 + 1) * 2)  # one above the largest: a power of two, exact
+    # one above the largest: a power of two, exact
+    top = x.dtype.type(float(limits.max // 2 + 1) * 2)
     whole = np.trunc(np.where(np.isnan(x), x.dtype.type(0), x))
     inside = (whole < top) & (whole >= x.dtype.type(limits.min))
     number = np.where(inside, whole, x.dtype.type(0)).astype(target)
@@ -78,7 +85,8 @@ def _float_max(a: Array, b: Array) -> Array:
 
 
 def _safe_divisor(a: Array, b: Array) -> Array:
-    """b, or 1 where the processor would trap: b = 0, and MIN / -1, whose quotient wraps to MIN = MIN / 1."""
+    """b, or 1 where the processor would trap: b = 0, and MIN / -1, whose quotient wraps to MIN =
+    MIN / 1."""
     unsafe = b == 0
     if a.dtype.kind == "i":
         unsafe = unsafe | ((b == -1) & (a == np.iinfo(a.dtype).min))
@@ -132,7 +140,13 @@ def _table(**rows: Any) -> dict[str, Callable[..., Array]]:
 
 
 _FLOAT_BINARY = _table(
-    add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide, min=_float_min, max=_float_max, copysign=np.copysign
+    add=np.add,
+    sub=np.subtract,
+    mul=np.multiply,
+    div=np.divide,
+    min=_float_min,
+    max=_float_max,
+    copysign=np.copysign,
 )
 _INT_BINARY = _table(
     add=np.add,
@@ -149,7 +163,9 @@ _INT_BINARY = _table(
     shr=lambda a, b: np.right_shift(a, _shift_count(b)),
 )
 _BOOL_BINARY = _table(and_=np.logical_and, or_=np.logical_or, xor=np.logical_xor)
-_COMPARISONS = _table(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)
+_COMPARISONS = _table(
+    eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal
+)
 _FLOAT_UNARY = _table(
     neg=np.negative,
     abs=np.abs,
@@ -160,5 +176,7 @@ _FLOAT_UNARY = _table(
     round_even=np.rint,
     round=_round_half_away,
 )
-_INT_UNARY = _table(neg=np.negative, abs=np.abs, not_=np.invert, popcount=_popcount, clz=_clz, ctz=_ctz)
+_INT_UNARY = _table(
+    neg=np.negative, abs=np.abs, not_=np.invert, popcount=_popcount, clz=_clz, ctz=_ctz
+)
 _BOOL_UNARY = _table(not_=np.logical_not)

@@ -1,9 +1,9 @@
 """The kernel language, build: write a kernel the way one writes Python.
 
-Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values carry operators. Equal pure
-instructions of a scope are one (value numbering), constants fold, so generators may ask for the same thing twice.
-What does not change in a loop is placed before it (see `_place`). Mathematical functions are compositions, in
-`kernel.math.exponential`.
+Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values carry
+operators. Equal pure instructions of a scope are one (value numbering), constants fold, so
+generators may ask for the same thing twice. What does not change in a loop is placed before it (see
+`_place`). Mathematical functions are compositions, in `kernel.math.exponential`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tetrad.kernel.fold import fold_binary
 
 
 class Val:
-    """A value under construction: an instruction plus the builder it belongs to, so operators work."""
+    """A value under construction: an instruction plus the builder it belongs to, so operators
+    work."""
 
     __slots__ = ("k", "node")
 
@@ -132,12 +133,13 @@ class LocalVar:
 
 @record(frozen=False)
 class _Scope:
-    """A block under construction. `kind`: body, loop, always (a loop with a trip or more), guard (an If whose lanes
-    all do the same work) or branch."""
+    """A block under construction. `kind`: body, loop, always (a loop with a trip or more), guard
+    (an If whose lanes all do the same work) or branch."""
 
     kind: str = "body"
     instrs: list[n.Instr] = field(default_factory=list)
-    known: list[tuple[object, ...]] = field(default_factory=list)  # keys of what is known until the block ends
+    # keys of what is known until the block ends
+    known: list[tuple[object, ...]] = field(default_factory=list)
 
 
 class KernelBuilder:
@@ -150,14 +152,20 @@ class KernelBuilder:
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
         self._finished: n.Program | None = None
-        self._known: dict[tuple[object, ...], Any] = {}  # values that the scopes around have, by what they are
+        # values that the scopes around have, by what they are
+        self._known: dict[tuple[object, ...], Any] = {}
         self._depth: dict[n.Instr, int] = {}  # scope each value was placed in
         self._varying: set[n.Instr] = set()  # may differ between lanes (conservative)
 
-    # -- declarations ---------------------------------------------------------------------------------------------
+    # -- declarations ------------------------------------------------------------------------------
 
     def buffer(
-        self, name: str, dtype: DType, access: str = "read", count: Size | None = None, zeroed: bool = False
+        self,
+        name: str,
+        dtype: DType,
+        access: str = "read",
+        count: Size | None = None,
+        zeroed: bool = False,
     ) -> n.Buffer:
         buf = n.Buffer(name, dtype, access, count, zeroed)
         self._buffers.append(buf)
@@ -168,7 +176,8 @@ class KernelBuilder:
         return self.buffer(name, dtype, "workgroup", count)
 
     def private(self, name: str, dtype: DType, count: Size) -> n.Buffer:
-        """Memory of a workgroup, uninitialised; elements i, i + lanes, ... are only for invocation i."""
+        """Memory of a workgroup, uninitialised; elements i, i + lanes, ... are only for invocation
+        i."""
         return self.buffer(name, dtype, "private", count)
 
     def arg(self, name: str) -> Val:
@@ -179,7 +188,7 @@ class KernelBuilder:
             self._scopes[0].instrs.insert(0, self._args[name].node)
         return self._args[name]
 
-    # -- values ---------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def const(self, value: bool | int | float, dtype: DType) -> Val:
         if dtype is index:
@@ -199,7 +208,9 @@ class KernelBuilder:
             x = x.get()
         if isinstance(x, Val):
             if x.dtype is not dtype:
-                raise VerifyError("K011", f"{self.name}: expected a value of type {dtype}, got {x.dtype}")
+                raise VerifyError(
+                    "K011", f"{self.name}: expected a value of type {dtype}, got {x.dtype}"
+                )
             return x
         return self.const(x, dtype)  # type: ignore[arg-type]
 
@@ -224,13 +235,24 @@ class KernelBuilder:
             loaded = self._emit(n.Load(buffer.dtype, buffer, where))
             self._varying.add(loaded.node)
             return loaded
-        return self._shared(("load", buffer, where), lambda: n.Load(buffer.dtype, buffer, where), (where,), memory=True)
+        return self._shared(
+            ("load", buffer, where),
+            lambda: n.Load(buffer.dtype, buffer, where),
+            (where,),
+            memory=True,
+        )
 
     def binary(self, op: str, lhs: object, rhs: object) -> Val:
         a, b = self._pair(lhs, rhs)
         folded = fold_binary(op, a.dtype, a.const, b.const)
         if folded is not None:
-            return self.const(folded[0], a.dtype) if isinstance(folded, tuple) else a if folded == "lhs" else b
+            return (
+                self.const(folded[0], a.dtype)
+                if isinstance(folded, tuple)
+                else a
+                if folded == "lhs"
+                else b
+            )
         key = ("binary", op, a.node, b.node)
         return self._shared(key, lambda: n.Binary(a.dtype, op, a.node, b.node), (a.node, b.node))
 
@@ -263,9 +285,13 @@ class KernelBuilder:
         x, y, z = (self.value(v, dtype).node for v in (a, b, c))
         return self._shared(("fma", x, y, z), lambda: n.Fma(dtype, x, y, z), (x, y, z))
 
-    def dot4(self, acc: object, u: object, s: object, u_max: int = 255, *, signed: bool = False) -> Val:
+    def dot4(
+        self, acc: object, u: object, s: object, u_max: int = 255, *, signed: bool = False
+    ) -> Val:
         a, x, y = self.value(acc, i32).node, self._val(u).node, self._val(s).node
-        return self._shared(("dot4", a, x, y, u_max, signed), lambda: n.Dot4(i32, a, x, y, u_max, signed), (a, x, y))
+        return self._shared(
+            ("dot4", a, x, y, u_max, signed), lambda: n.Dot4(i32, a, x, y, u_max, signed), (a, x, y)
+        )
 
     def lookup(self, x: object, table: tuple[int, ...]) -> Val:
         v = self._val(x).node
@@ -294,13 +320,17 @@ class KernelBuilder:
 
     def shuffle(self, a: Val, b: Val, lanes: tuple[int, ...]) -> Val:
         key = ("shuffle", a.node, b.node, lanes)
-        return self._shared(key, lambda: n.Shuffle(a.dtype, a.node, b.node, lanes), (a.node, b.node))
+        return self._shared(
+            key, lambda: n.Shuffle(a.dtype, a.node, b.node, lanes), (a.node, b.node)
+        )
 
     def broadcast(self, x: object, lane: int = 0) -> Val:
         v = self._val(x)
         if v.node not in self._varying:
             return v
-        return self._shared(("broadcast", v.node, lane), lambda: n.Broadcast(v.dtype, v.node, lane), (v.node,))
+        return self._shared(
+            ("broadcast", v.node, lane), lambda: n.Broadcast(v.dtype, v.node, lane), (v.node,)
+        )
 
     def any(self, cond: Val) -> Val:
         return self._emit(n.Vote(bool_, "any", cond.node))
@@ -309,7 +339,8 @@ class KernelBuilder:
         return self._emit(n.Vote(bool_, "all", cond.node))
 
     def reduce_lanes(self, op: str, x: object) -> Val:
-        """All lanes of a 16-lane workgroup by the halving tree (i with i+8, then 4, 2, 1): a uniform value."""
+        """All lanes of a 16-lane workgroup by the halving tree (i with i+8, then 4, 2, 1): a
+        uniform value."""
         v, width = self._val(x), self.workgroup[0] // 2
         while width:
             v = self.binary(op, v, self.rotate(v, width))
@@ -321,10 +352,12 @@ class KernelBuilder:
         lanes = self.workgroup[0]
         return self.shuffle(x, x, tuple((i + by) % lanes for i in range(lanes)))
 
-    # -- statements -----------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def store(self, buffer: n.Buffer, at: object, value: object, hint: str = "") -> None:
-        self._append(n.Store(buffer, self.index(at).node, self.value(value, buffer.dtype).node, hint))
+        self._append(
+            n.Store(buffer, self.index(at).node, self.value(value, buffer.dtype).node, hint)
+        )
 
     def local(self, init: object, dtype: DType | None = None) -> LocalVar:
         value = self.value(init, dtype) if dtype is not None else self._val(init)
@@ -333,11 +366,17 @@ class KernelBuilder:
         return LocalVar(self, node)
 
     @contextmanager
-    def loop(self, stop: object, start: object = 0, step: int = 1, *, always: bool = False) -> Iterator[Val]:
-        """for i in range(start, stop, step). `always` promises at least one trip: then reads may leave the loop. Where
-        there is one trip, there is no loop."""
+    def loop(
+        self, stop: object, start: object = 0, step: int = 1, *, always: bool = False
+    ) -> Iterator[Val]:
+        """for i in range(start, stop, step). `always` promises at least one trip: then reads may
+        leave the loop. Where there is one trip, there is no loop."""
         first, last = self.index(start), self.index(stop)
-        if first.const is not None and last.const is not None and 0 < last.const - first.const <= step:
+        if (
+            first.const is not None
+            and last.const is not None
+            and 0 < last.const - first.const <= step
+        ):
             yield first
             return
         counter = n.Counter(index)
@@ -349,8 +388,8 @@ class KernelBuilder:
 
     @contextmanager
     def when(self, cond: Val, *, guard: bool = False) -> Iterator[None]:
-        """if cond: ... ; a divergent condition becomes a mask. A guard only cuts off a tail of lanes: what is uniform
-        inside it is as valid outside."""
+        """if cond: ... ; a divergent condition becomes a mask. A guard only cuts off a tail of
+        lanes: what is uniform inside it is as valid outside."""
         self._scopes.append(_Scope("guard" if guard else "branch"))
         yield
         body = self._leave()
@@ -369,7 +408,8 @@ class KernelBuilder:
 
     @contextmanager
     def region(self, generator: str) -> Iterator[None]:
-        """Everything built inside carries the name of the op that asked for it. No scope: values stay visible."""
+        """Everything built inside carries the name of the op that asked for it. No scope: values
+        stay visible."""
         outer = self._scopes[-1]
         mark = len(outer.instrs)
         yield
@@ -379,8 +419,8 @@ class KernelBuilder:
             outer.instrs.append(n.Region(generator, body))
 
     def once(self, key: tuple[object, ...], make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
-        """Values whose computation is more than instructions that share by themselves, such as a branch: made once in a
-        scope, for itself and those inside it."""
+        """Values whose computation is more than instructions that share by themselves, such as a
+        branch: made once in a scope, for itself and those inside it."""
         made: tuple[Val, ...] | None = self.known(key)
         if made is None:
             made = make()
@@ -412,22 +452,27 @@ class KernelBuilder:
         self._append(n.Prefetch(buffer, self.index(at).node))
 
     def foreign(self, routine: Val, form: str, *operands: object) -> None:
-        """Call a routine of another library; an operand is an index, or a buffer with the position it begins at."""
+        """Call a routine of another library; an operand is an index, or a buffer with the position
+        it begins at."""
         numbers = [self.index(x).node for x in operands if not isinstance(x, tuple)]
         memory = [x for x in operands if isinstance(x, tuple)]
         at = tuple(self.index(position).node for _, position in memory)
-        self._append(n.Foreign(routine.node, form, tuple(numbers), tuple(buffer for buffer, _ in memory), at))
+        self._append(
+            n.Foreign(routine.node, form, tuple(numbers), tuple(buffer for buffer, _ in memory), at)
+        )
 
     def finish(self) -> n.Program:
-        """The program, the same however often it is asked for; the builder takes no more instructions. Values know
-        their builder: it lets go of them, so that no cycle stays."""
+        """The program, the same however often it is asked for; the builder takes no more
+        instructions. Values know their builder: it lets go of them, so that no cycle stays."""
         if self._finished is None:
             body = tuple(self._scopes[0].instrs)
-            self._finished = n.Program(self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body)
+            self._finished = n.Program(
+                self.name, tuple(self._buffers), tuple(self._args), self.workgroup, body
+            )
             self._scopes, self._args, self._known = [], {}, {}
         return self._finished
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _val(self, x: object) -> Val:
         if isinstance(x, LocalVar):
@@ -462,9 +507,14 @@ class KernelBuilder:
         return Val(self, node)
 
     def _shared(
-        self, key: tuple[object, ...], make: Callable[[], n.Value], operands: tuple[n.Instr, ...], memory: bool = False
+        self,
+        key: tuple[object, ...],
+        make: Callable[[], n.Value],
+        operands: tuple[n.Instr, ...],
+        memory: bool = False,
     ) -> Val:
-        """The value of a pure instruction: found in an enclosing scope, or made as far out as `_place` allows."""
+        """The value of a pure instruction: found in an enclosing scope, or made as far out as
+        `_place` allows."""
         found: Val | None = self._known.get(key)
         if found is not None:
             return found
@@ -472,7 +522,8 @@ class KernelBuilder:
         varying = any(o in self._varying for o in operands) and not isinstance(node, n.Broadcast)
         if varying or isinstance(node, n.Shuffle):
             self._varying.add(node)
-        fragile = memory or (isinstance(node, n.Binary) and node.op in ("div", "mod"))  # wrong operands are an error
+        # wrong operands are an error
+        fragile = memory or (isinstance(node, n.Binary) and node.op in ("div", "mod"))
         stay = isinstance(node, n.Shuffle | n.Broadcast)
         depth = self._place(operands, stay=stay, fragile=fragile, varying=varying)
         self._scopes[depth].instrs.append(node)
@@ -481,11 +532,13 @@ class KernelBuilder:
         self.remember(key, made, depth)
         return made
 
-    def _place(self, operands: tuple[n.Instr, ...], *, stay: bool, fragile: bool, varying: bool) -> int:
+    def _place(
+        self, operands: tuple[n.Instr, ...], *, stay: bool, fragile: bool, varying: bool
+    ) -> int:
         """The outermost scope that has all operands and may be reached through loops and guards.
 
-        A varying load keeps the mask of its guard, loads and divisions stay in loops that may not run at all; nothing
-        leaves a branch, which may be there because it is rare.
+        A varying load keeps the mask of its guard, loads and divisions stay in loops that may not
+        run at all; nothing leaves a branch, which may be there because it is rare.
         """
         depth, lowest = len(self._scopes) - 1, max((self._depth[o] for o in operands), default=0)
         while depth > lowest and not stay:

@@ -1,10 +1,11 @@
 """The kernel language, evaluate: what a program means, all invocations at once, on NumPy.
 
-Receives a verified program, flat arrays for its storage buffers, its index arguments and a grid; writes into the
-arrays. Compiled code must give the same bits. Values are arrays that broadcast to [G, L], G workgroups (x fastest) and
-L lanes (x fastest); index values equal in the whole launch are plain ints. All lanes advance in lockstep under a mask,
-so a barrier only matters to `kernel.races`. Memory outside a buffer, index overflow, broken promises and, where asked
-for, races raise, with the place.
+Receives a verified program, flat arrays for its storage buffers, its index arguments and a grid;
+writes into the arrays. Compiled code must give the same bits. Values are arrays that broadcast to
+[G, L], G workgroups (x fastest) and L lanes (x fastest); index values equal in the whole launch are
+plain ints. All lanes advance in lockstep under a mask, so a barrier only matters to `kernel.races`.
+Memory outside a buffer, index overflow, broken promises and, where asked for, races raise, with the
+place.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Array = np.ndarray[Any, Any]
 Datum = Any  # an Array, or an int for an index that is the same in the whole launch
 Place = tuple[int, int]  # workgroup of the batch, lane
 Mask = Array | None  # None: every invocation is active
-BATCH_LANES = 1 << 16  # invocations evaluated together: temporaries stay in cache and memory stays bounded
+# invocations evaluated together: temporaries stay in cache and memory stays bounded
+BATCH_LANES = 1 << 16
 BATCH_SCRATCH = 1 << 26  # bytes of scratch held at a time
 INDEX_LIMIT = 1 << 63
 
@@ -52,8 +54,9 @@ def evaluate(
     groups: range | None = None,
     races: bool = False,
 ) -> None:
-    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`; `groups`: only these of them.
-    `races`: two invocations that touch one element, one of them writing, without a barrier between are an error.
+    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`; `groups`: only
+    these of them. `races`: two invocations that touch one element, one of them writing, without a
+    barrier between are an error.
 
     >>> from tetrad.core.dtypes import f32
     >>> from tetrad.kernel.build import KernelBuilder
@@ -80,29 +83,38 @@ def evaluate(
             Run(program, buffers, args, counts, grid, some, watch).block(program.body, None)
 
 
-def _count(program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]) -> int:
+def _count(
+    program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]
+) -> int:
     """Elements of the buffer at this launch, after checking the array that was given for it."""
     names = set() if buffer.count is None else {d.name for d in dims_of(buffer.count)}
     known = buffer.count is not None and names <= args.keys()
     declared = bind(buffer.count, args) if buffer.count is not None and known else None
     if buffer.is_scratch:
         if declared is None:
-            raise BadInputs(f"{program.name}: the size of scratch {buffer.name} needs values for {sorted(names)}")
+            raise BadInputs(
+                f"{program.name}: the size of scratch {buffer.name} needs values for "
+                f"{sorted(names)}"
+            )
         return declared
     array = buffers.get(buffer.name)
     if array is None:
         raise BadInputs(f"{program.name}: no array for buffer {buffer.name}")
     if array.dtype != buffer.dtype.np or array.ndim != 1:
         raise BadInputs(
-            f"{program.name}: buffer {buffer.name} is flat {buffer.dtype}, got {array.dtype} of rank {array.ndim}"
+            f"{program.name}: buffer {buffer.name} is flat {buffer.dtype}, got {array.dtype} of "
+            f"rank {array.ndim}"
         )
     if declared is not None and array.size < declared:
-        raise BadInputs(f"{program.name}: buffer {buffer.name} has {declared} elements, got {array.size}")
+        raise BadInputs(
+            f"{program.name}: buffer {buffer.name} has {declared} elements, got {array.size}"
+        )
     return array.size if declared is None else declared
 
 
 class Run:
-    """One batch of workgroups on its way through the program: the value of every instruction, and memory."""
+    """One batch of workgroups on its way through the program: the value of every instruction, and
+    memory."""
 
     def __init__(
         self,
@@ -114,7 +126,13 @@ class Run:
         groups: range,
         races: Races | None = None,
     ) -> None:
-        self.program, self.args, self.counts, self.grid, self.groups = program, args, counts, grid, groups
+        self.program, self.args, self.counts, self.grid, self.groups = (
+            program,
+            args,
+            counts,
+            grid,
+            groups,
+        )
         self.races = races
         if races is not None:
             races.begin(groups, self.describe)
@@ -122,7 +140,8 @@ class Run:
         self.regions: list[str] = []
         self.shape = (len(groups), program.lanes)
         self.memory = {
-            b: _fresh_scratch(b, counts[b] * len(groups)) if b.is_scratch else buffers[b.name] for b in program.buffers
+            b: _fresh_scratch(b, counts[b] * len(groups)) if b.is_scratch else buffers[b.name]
+            for b in program.buffers
         }
 
     def block(self, block: n.Block, mask: Mask) -> None:
@@ -137,11 +156,15 @@ class Run:
     def fail(self, what: str, wrong: Array, detail: Callable[[Place], str]) -> BoundsError:
         """The error for the first invocation where `wrong` holds."""
         place = self.first(wrong)
-        return BoundsError(f"{self.program.name}: {what} {detail(place)}\n  in {self.describe(place)}")
+        return BoundsError(
+            f"{self.program.name}: {what} {detail(place)}\n  in {self.describe(place)}"
+        )
 
     def first(self, condition: Array) -> Place:
         """The first invocation where the condition holds."""
-        g, lane = np.unravel_index(int(np.argmax(np.broadcast_to(condition, self.shape))), self.shape)
+        g, lane = np.unravel_index(
+            int(np.argmax(np.broadcast_to(condition, self.shape))), self.shape
+        )
         return int(g), int(lane)
 
     def describe(self, place: Place) -> str:
@@ -160,7 +183,11 @@ def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
         return np.zeros(size, dtype)
     if buffer.dtype.is_float:
         return np.full(size, np.nan, dtype)
-    return np.ones(size, dtype) if dtype == np.bool_ else np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype)
+    return (
+        np.ones(size, dtype)
+        if dtype == np.bool_
+        else np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype)
+    )
 
 
 def _pick(v: Datum, at: Place) -> int:
@@ -174,13 +201,15 @@ def _active(condition: Array, mask: Mask) -> Array:
     return condition if mask is None else condition & mask
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def _const(run: Run, node: n.Const, mask: Mask) -> None:
     if node not in run.values:
         is_index = node.dtype is index_type
-        run.values[node] = int(node.value) if is_index else np.array([[node.value]]).astype(node.dtype.np)
+        run.values[node] = (
+            int(node.value) if is_index else np.array([[node.value]]).astype(node.dtype.np)
+        )
 
 
 def _arg(run: Run, node: n.Arg, mask: Mask) -> None:
@@ -189,7 +218,9 @@ def _arg(run: Run, node: n.Arg, mask: Mask) -> None:
 
 def _id(run: Run, node: n.Id, mask: Mask) -> None:
     if node not in run.values:
-        run.values[node] = _group_id(run, node.axis) if node.which == "group" else _local_id(run, node.axis)
+        run.values[node] = (
+            _group_id(run, node.axis) if node.which == "group" else _local_id(run, node.axis)
+        )
 
 
 def _group_id(run: Run, axis: int) -> Datum:
@@ -216,7 +247,8 @@ def _binary(run: Run, node: n.Binary, mask: Mask) -> None:
 
 
 def _index_binary(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> Datum:
-    """Exact integers: leaving 64 bits, a negative dividend or a divisor below 1 is an error of the program."""
+    """Exact integers: leaving 64 bits, a negative dividend or a divisor below 1 is an error of the
+    program."""
     if op in ("div", "mod"):
         _check_division(run, op, a, b, mask)
     elif op in ("add", "sub", "mul"):
@@ -229,7 +261,11 @@ def _check_division(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
         return
     wrong = _active(np.atleast_2d(np.less(a, 0) | np.less_equal(b, 0)), mask)
     if wrong.any():
-        raise run.fail(f"index {op}", wrong, lambda at: f"of {_pick(a, at)} by {_pick(b, at)}: needs >= 0 by > 0")
+        raise run.fail(
+            f"index {op}",
+            wrong,
+            lambda at: f"of {_pick(a, at)} by {_pick(b, at)}: needs >= 0 by > 0",
+        )
 
 
 def _check_wrap(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
@@ -240,7 +276,9 @@ def _check_wrap(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> None:
     true = exact(np.atleast_2d(a).astype(object), np.atleast_2d(b).astype(object))
     wrong = _active(((true < -INDEX_LIMIT) | (true >= INDEX_LIMIT)).astype(bool), mask)
     if wrong.any():
-        raise run.fail(f"index {op}", wrong, lambda at: f"of {_pick(a, at)} and {_pick(b, at)} leaves 64 bits")
+        raise run.fail(
+            f"index {op}", wrong, lambda at: f"of {_pick(a, at)} and {_pick(b, at)} leaves 64 bits"
+        )
 
 
 def _low(v: Datum) -> int:
@@ -271,7 +309,9 @@ _INDEX_BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _compare(run: Run, node: n.Compare, mask: Mask) -> None:
-    run.values[node] = np.atleast_2d(arith.compare(node.op, run.values[node.lhs], run.values[node.rhs]))
+    run.values[node] = np.atleast_2d(
+        arith.compare(node.op, run.values[node.lhs], run.values[node.rhs])
+    )
 
 
 def _unary(run: Run, node: n.Unary, mask: Mask) -> None:
@@ -298,7 +338,14 @@ def _fma(run: Run, node: n.Fma, mask: Mask) -> None:
 def _dot4(run: Run, node: n.Dot4, mask: Mask) -> None:
     u = run.values[node.u]
     if node.signed:
-        _check_bytes(run, "dot4", run.values[node.s] ^ np.uint32(0x7F7F7F7F), 254, mask, "-128 where u is signed")
+        _check_bytes(
+            run,
+            "dot4",
+            run.values[node.s] ^ np.uint32(0x7F7F7F7F),
+            254,
+            mask,
+            "-128 where u is signed",
+        )
     elif node.u_max < 255:
         _check_bytes(run, "dot4", u, node.u_max, mask, f"above its u_max {node.u_max}")
     run.values[node] = arith.dot4(run.values[node.acc], u, run.values[node.s], node.signed)
@@ -327,7 +374,9 @@ def _shuffle(run: Run, node: n.Shuffle, mask: Mask) -> None:
 
 def _broadcast(run: Run, node: n.Broadcast, mask: Mask) -> None:
     v = run.values[node.x]
-    run.values[node] = v if isinstance(v, int) or v.shape[1] == 1 else v[:, node.lane : node.lane + 1]
+    run.values[node] = (
+        v if isinstance(v, int) or v.shape[1] == 1 else v[:, node.lane : node.lane + 1]
+    )
 
 
 def _vote(run: Run, node: n.Vote, mask: Mask) -> None:
@@ -338,7 +387,7 @@ def _vote(run: Run, node: n.Vote, mask: Mask) -> None:
         run.values[node] = (x if mask is None else x | ~mask).all(axis=1, keepdims=True)
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
@@ -349,7 +398,11 @@ def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
     if _low(at) < 0 or _high(at) >= count:
         wrong = _active(np.atleast_2d(np.less(at, 0) | np.greater_equal(at, count)), mask)
         if wrong.any():
-            raise run.fail(f"buffer {buffer.name}", wrong, lambda i: f"has {count} elements, index {_pick(at, i)}")
+            raise run.fail(
+                f"buffer {buffer.name}",
+                wrong,
+                lambda i: f"has {count} elements, index {_pick(at, i)}",
+            )
     if not buffer.is_scratch:
         return at
     if buffer.space == "private":
@@ -363,11 +416,14 @@ def _check_own(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> None:
     strange = _active(owner != np.arange(lanes), mask)
     if strange.any():
         told = "is private, index {} is that of invocation {}"
-        raise run.fail(f"buffer {buffer.name}", strange, lambda i: told.format(_pick(at, i), _pick(owner, i)))
+        raise run.fail(
+            f"buffer {buffer.name}", strange, lambda i: told.format(_pick(at, i), _pick(owner, i))
+        )
 
 
 def _shrink(mask: Array, at: Array) -> Array:
-    """The mask along the axes `at` has: an address that several invocations share is used if one of them is active."""
+    """The mask along the axes `at` has: an address that several invocations share is used if one of
+    them is active."""
     shared = tuple(axis for axis in (0, 1) if at.shape[axis] == 1)
     return np.any(mask, axis=shared, keepdims=True) if shared else mask
 
@@ -410,10 +466,12 @@ def _get(run: Run, node: n.Get, mask: Mask) -> None:
 
 def _set(run: Run, node: n.Set, mask: Mask) -> None:
     value = run.values[node.value]
-    run.values[node.local] = value if mask is None else np.where(mask, value, run.values[node.local])
+    run.values[node.local] = (
+        value if mask is None else np.where(mask, value, run.values[node.local])
+    )
 
 
-# -- control ----------------------------------------------------------------------------------------------------------
+# -- control ---------------------------------------------------------------------------------------
 
 
 def _for(run: Run, node: n.For, mask: Mask) -> None:
@@ -438,7 +496,11 @@ def _group_uniform(run: Run, bound: Datum, mask: Mask) -> Datum:
     first = np.take_along_axis(bound, active.argmax(axis=1, keepdims=True), axis=1)
     wrong = active & (bound != first)
     if wrong.any():
-        raise run.fail("loop bound", wrong, lambda at: f"{_pick(bound, at)} and {_pick(first, at)} in one workgroup")
+        raise run.fail(
+            "loop bound",
+            wrong,
+            lambda at: f"{_pick(bound, at)} and {_pick(first, at)} in one workgroup",
+        )
     return first
 
 
@@ -468,14 +530,18 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
 
 
 def _foreign(run: Run, node: n.Foreign, mask: Mask) -> None:
-    """The routine itself: what it computes is its own affair, and the same from here as from machine code."""
+    """The routine itself: what it computes is its own affair, and the same from here as from
+    machine code."""
     _barrier(run, node, mask)
     with lapack.one_thread():
         for group in range(run.shape[0]):
             if mask is None or mask[group if mask.shape[0] > 1 else 0].any():
                 here = (group, 0)
                 numbers = [_pick(run.values[value], here) for value in node.numbers]
-                pointers = [_pointer(run, b, run.values[at], here) for b, at in zip(node.buffers, node.at, strict=True)]
+                pointers = [
+                    _pointer(run, b, run.values[at], here)
+                    for b, at in zip(node.buffers, node.at, strict=True)
+                ]
                 lapack.invoke(_pick(run.values[node.routine], here), node.form, numbers, pointers)
 
 

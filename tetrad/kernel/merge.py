@@ -1,9 +1,11 @@
-"""The kernel language, alike: kernels that differ only in sizes and numbers, as one kernel that is told them.
+"""The kernel language, alike: kernels that differ only in sizes and numbers, as one kernel that is
+told them.
 
-Receives programs; returns one program, in which every literal they disagree about is an argument, and for each of the
-programs what to pass. Layers of different widths then share one compilation. None where more than literals differs, or
-where code would be slower: a literal that the place of a lane is multiplied with decides how memory is read, and a
-division of integers by a literal is a multiplication.
+Receives programs; returns one program, in which every literal they disagree about is an argument,
+and for each of the programs what to pass. Layers of different widths then share one compilation.
+None where more than literals differs, or where code would be slower: a literal that the place of a
+lane is multiplied with decides how memory is read, and a division of integers by a literal is a
+multiplication.
 """
 
 from __future__ import annotations
@@ -22,7 +24,20 @@ from tetrad.kernel.uniformity import varying
 Alike = tuple[n.Instr, ...]  # what takes the same place in each program
 MOST = 16  # sizes that are arguments: with more it would be a kernel of another shape
 BLOCKS = frozenset({"body", "then", "orelse"})
-EFFECTS = (n.Store, n.Local, n.Get, n.Set, n.For, n.If, n.Vote, n.Barrier, n.Trap, n.Prefetch, n.Foreign, n.Region)
+EFFECTS = (
+    n.Store,
+    n.Local,
+    n.Get,
+    n.Set,
+    n.For,
+    n.If,
+    n.Vote,
+    n.Barrier,
+    n.Trap,
+    n.Prefetch,
+    n.Foreign,
+    n.Region,
+)
 
 
 class Unlike(Exception):
@@ -35,7 +50,8 @@ Literals = tuple[DType, tuple[int, ...]]  # of each program: an index, or the bi
 @record
 class Merged:
     program: n.Program
-    numbers: tuple[dict[str, int], ...]  # for each of the programs, what it passes beside its own arguments
+    # for each of the programs, what it passes beside its own arguments
+    numbers: tuple[dict[str, int], ...]
 
 
 def merged(programs: Sequence[n.Program]) -> Merged | None:
@@ -46,18 +62,23 @@ def merged(programs: Sequence[n.Program]) -> Merged | None:
 
 
 class Merge:
-    """Two walks: the first finds what stands in the same place and compares it, the second writes the one program.
+    """Two walks: the first finds what stands in the same place and compares it, the second writes
+    the one program.
 
-    Effects are compared in order. Values are compared when they are used: of two literals that are equal in one
-    program, and so one instruction, each may have another partner. Where values stand, the first program decides.
+    Effects are compared in order. Values are compared when they are used: of two literals that are
+    equal in one program, and so one instruction, each may have another partner. Where values stand,
+    the first program decides.
     """
 
     def __init__(self, programs: Sequence[n.Program]) -> None:
         self.programs = programs
         self.effects: dict[n.Instr, Alike] = {}  # by the instruction of the first program
-        self.values: dict[n.Instr, dict[Alike, None]] = {}  # the same, with all partners that it has
-        self.arguments: dict[Literals, tuple[n.Value, ...]] = {}  # an argument, and how it becomes the number
-        self.pending: list[Alike] = []  # values to compare: Python's stack does not bear a thousand levels of operands
+        # the same, with all partners that it has
+        self.values: dict[n.Instr, dict[Alike, None]] = {}
+        # an argument, and how it becomes the number
+        self.arguments: dict[Literals, tuple[n.Value, ...]] = {}
+        # values to compare: Python's stack does not bear a thousand levels of operands
+        self.pending: list[Alike] = []
         self.made: dict[Alike, n.Instr] = {}
 
     def result(self) -> Merged:
@@ -67,11 +88,20 @@ class Merge:
         while self.pending:
             self.compare(self.pending.pop())
         names = tuple(map(argument_name, range(len(self.arguments))))
-        body = (*(value for values in self.arguments.values() for value in values), *self.rebuilt(first.body))
-        program = n.Program(first.name, tuple(self.buffers.values()), first.args + names, first.workgroup, body)
+        body = (
+            *(value for values in self.arguments.values() for value in values),
+            *self.rebuilt(first.body),
+        )
+        program = n.Program(
+            first.name, tuple(self.buffers.values()), first.args + names, first.workgroup, body
+        )
         if has_unknown_stride(program, set(names)):
             raise Unlike
-        columns = zip(*(numbers for _, numbers in self.arguments), strict=True) if names else ((),) * len(self.programs)
+        columns = (
+            zip(*(numbers for _, numbers in self.arguments), strict=True)
+            if names
+            else ((),) * len(self.programs)
+        )
         return Merged(program, tuple(dict(zip(names, column, strict=True)) for column in columns))
 
     def merged_buffers(self) -> dict[n.Buffer, n.Buffer]:
@@ -82,7 +112,7 @@ class Merge:
             agree((b.name, b.dtype, b.access, b.zeroed) for b in row)
         return {row[0]: replace(row[0], count=merged_count(row)) for row in rows}
 
-    # -- comparing ------------------------------------------------------------------------------------------------
+    # -- comparing ---------------------------------------------------------------------------------
 
     def compare_blocks(self, blocks: Sequence[n.Block]) -> None:
         rows = [[instr for instr in block if has_effect(instr)] for block in blocks]
@@ -139,11 +169,15 @@ class Merge:
         if len(set(numbers)) > 1 and found not in self.arguments:
             name = argument_name(len(self.arguments))
             sizes = sum(kind is index for kind, _ in self.arguments)
-            if dtype.storage_only or name in self.programs[0].args or (dtype is index and sizes == MOST):
+            if (
+                dtype.storage_only
+                or name in self.programs[0].args
+                or (dtype is index and sizes == MOST)
+            ):
                 raise Unlike
             self.arguments[found] = told_as(dtype, n.Arg(index, name))
 
-    # -- writing --------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def rebuilt(self, block: n.Block) -> n.Block:
         """A block of the first program, each value as often as it has different partners."""
@@ -157,13 +191,18 @@ class Merge:
     def make(self, instrs: Alike) -> n.Instr:
         if instrs not in self.made:
             found = literals(instrs)
-            self.made[instrs] = self.arguments[found][-1] if found in self.arguments else self.copied(instrs)
+            self.made[instrs] = (
+                self.arguments[found][-1] if found in self.arguments else self.copied(instrs)
+            )
         return self.made[instrs]
 
     def copied(self, instrs: Alike) -> n.Instr:
         names: tuple[str, ...] = instrs[0].__match_args__
         fields = {name: tuple(getattr(i, name) for i in instrs) for name in names}
-        made = [self.rebuilt(values[0]) if name in BLOCKS else self.field(values) for name, values in fields.items()]
+        made = [
+            self.rebuilt(values[0]) if name in BLOCKS else self.field(values)
+            for name, values in fields.items()
+        ]
         return type(instrs[0])(*made)
 
     def field(self, values: tuple[Any, ...]) -> Any:
@@ -172,7 +211,11 @@ class Merge:
             return self.make(values)
         if isinstance(first, n.Buffer):
             return self.buffers[first]
-        return tuple(self.field(items) for items in zip(*values, strict=True)) if isinstance(first, tuple) else first
+        return (
+            tuple(self.field(items) for items in zip(*values, strict=True))
+            if isinstance(first, tuple)
+            else first
+        )
 
 
 def agree(answers: Iterable[object]) -> None:
@@ -182,7 +225,9 @@ def agree(answers: Iterable[object]) -> None:
 
 def has_effect(instr: n.Instr) -> bool:
     """Does its place among others matter? Memory that is only read is the same at any time."""
-    return isinstance(instr, EFFECTS) or (isinstance(instr, n.Load) and instr.buffer.access != "read")
+    return isinstance(instr, EFFECTS) or (
+        isinstance(instr, n.Load) and instr.buffer.access != "read"
+    )
 
 
 def argument_name(place: int) -> str:

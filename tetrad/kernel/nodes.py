@@ -1,11 +1,13 @@
 """The kernel language, nodes: what one invocation of a kernel does.
 
-A `Program` is buffers, index arguments, a workgroup size and a body: a list of instructions in program order. An
-instruction that yields a value *is* that value; it is defined once and used only after it, in its own block or a block
-inside. Everything is immutable and compares by identity. `kernel.build` makes programs, `kernel.text` prints and parses
-them, `kernel.verify` checks them, `kernel.evaluate` says what they mean, `codegen` turns them into machine code.
+A `Program` is buffers, index arguments, a workgroup size and a body: a list of instructions in
+program order. An instruction that yields a value *is* that value; it is defined once and used only
+after it, in its own block or a block inside. Everything is immutable and compares by identity.
+`kernel.build` makes programs, `kernel.text` prints and parses them, `kernel.verify` checks them,
+`kernel.evaluate` says what they mean, `codegen` turns them into machine code.
 
-Printing is generic: an instruction's fields are its operands (`Instr`), nested blocks (`Block`) and plain attributes.
+Printing is generic: an instruction's fields are its operands (`Instr`), nested blocks (`Block`) and
+plain attributes.
 """
 
 from __future__ import annotations
@@ -17,27 +19,31 @@ from tetrad.core.sizes import Size
 FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max", "copysign")
 INT_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "xor", "shl", "shr")
 BOOL_BINARY = ("and", "or", "xor")
-INDEX_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max")  # div, mod: operands >= 0, divisor > 0
+# div, mod: operands >= 0, divisor > 0
+INDEX_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
 INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
 BOOL_UNARY = ("not",)
-STOP_WORD = 8  # of the words at `status`: nonzero when the run is to end, and a kernel need not go on
+# of the words at `status`: nonzero when the run is to end, and a kernel need not go on
+STOP_WORD = 8
 TAG_SHIFT = 16  # a trap reports tag << 16 | code: the tag says which launch of a schedule it was
 
 
 @record(eq=False)
 class Buffer:
-    """Named flat memory in one of three spaces. Storage is global: all workgroups share it. Scratch belongs to one
-    workgroup at a time: its invocations share it, or, where it is private, each has elements of its own. Those of
-    invocation i are i, i + lanes, i + 2 lanes, ...: what the invocations have at one place of theirs is side by side.
+    """Named flat memory in one of three spaces. Storage is global: all workgroups share it. Scratch
+    belongs to one workgroup at a time: its invocations share it, or, where it is private, each has
+    elements of its own. Those of invocation i are i, i + lanes, i + 2 lanes, ...: what the
+    invocations have at one place of theirs is side by side.
 
     Scratch holds anything at workgroup start unless `zeroed`; `count` None means: known at launch.
     """
 
     name: str
     dtype: DType
-    access: str = "read"  # of storage: read, write, readwrite; of scratch, which is read and written: its space
+    # of storage: read, write, readwrite; of scratch, which is read and written: its space
+    access: str = "read"
     count: Size | None = None
     zeroed: bool = False
 
@@ -86,7 +92,8 @@ class Arg(Value):
 
 @record(eq=False)
 class Id(Value):
-    """Who am I: `group` (workgroup id) or `local` (invocation inside its workgroup), along `axis` 0, 1 or 2."""
+    """Who am I: `group` (workgroup id) or `local` (invocation inside its workgroup), along `axis`
+    0, 1 or 2."""
 
     which: str
     axis: int
@@ -102,9 +109,11 @@ class Load(Value):
 
 @record(eq=False)
 class Store(Instr):
-    """buffer[at] = value, by active invocations only. A uniform address is written once, with a uniform value.
+    """buffer[at] = value, by active invocations only. A uniform address is written once, with a
+    uniform value.
 
-    Hints: "stream" writes around the cache; "same" promises that whoever else writes there writes the same bits.
+    Hints: "stream" writes around the cache; "same" promises that whoever else writes there writes
+    the same bits.
     """
 
     buffer: Buffer
@@ -115,8 +124,9 @@ class Store(Instr):
 
 @record(eq=False)
 class Binary(Value):
-    """lhs op rhs, both of `dtype`. Integer add, sub, mul wrap; div truncates, x/0 = 0, MIN/-1 = MIN; mod has the sign
-    of lhs, x mod 0 = 0; shift counts are taken modulo the width. Float min and max propagate NaN, and -0 < +0."""
+    """lhs op rhs, both of `dtype`. Integer add, sub, mul wrap; div truncates, x/0 = 0, MIN/-1 =
+    MIN; mod has the sign of lhs, x mod 0 = 0; shift counts are taken modulo the width. Float min
+    and max propagate NaN, and -0 < +0."""
 
     op: str
     lhs: Value
@@ -149,8 +159,8 @@ class Select(Value):
 
 @record(eq=False)
 class Cast(Value):
-    """Value conversion. Float to int truncates, saturates, NaN gives 0; to bool tests for nonzero (NaN is true);
-    int to int wraps; anything to float rounds to nearest even."""
+    """Value conversion. Float to int truncates, saturates, NaN gives 0; to bool tests for nonzero
+    (NaN is true); int to int wraps; anything to float rounds to nearest even."""
 
     x: Value
 
@@ -173,10 +183,12 @@ class Fma(Value):
 
 @record(eq=False)
 class Dot4(Value):
-    """acc + sum of four products: the bytes of `u` (u32) are unsigned and at most `u_max`, those of `s` (u32) signed.
+    """acc + sum of four products: the bytes of `u` (u32) are unsigned and at most `u_max`, those of
+    `s` (u32) signed.
 
-    The result is exact modulo 2**32. u_max <= 128 lets targets without a 4-way dot use saturating pair products.
-    Where `signed`, the bytes of `u` are signed as well, and those of `s` are never -128.
+    The result is exact modulo 2**32. u_max <= 128 lets targets without a 4-way dot use saturating
+    pair products. Where `signed`, the bytes of `u` are signed as well, and those of `s` are never
+    -128.
     """
 
     acc: Value
@@ -196,7 +208,8 @@ class Lookup(Value):
 
 @record(eq=False)
 class Shuffle(Value):
-    """Lane i of the workgroup's result is entry lanes[i] of the lanes of `a` followed by those of `b`.
+    """Lane i of the workgroup's result is entry lanes[i] of the lanes of `a` followed by those of
+    `b`.
 
     Cross-lane: only where the whole workgroup is active.
     """
@@ -224,7 +237,8 @@ class Vote(Value):
 
 @record(eq=False)
 class Local(Value):
-    """A mutable variable, set to `init` where declared. Not a value: read it with Get, change it with Set."""
+    """A mutable variable, set to `init` where declared. Not a value: read it with Get, change it
+    with Set."""
 
     init: Value
 
@@ -249,7 +263,8 @@ class Counter(Value):
 
 @record(eq=False)
 class For(Instr):
-    """counter = start, start+step, ... while < stop. Bounds are uniform in the workgroup, step is positive."""
+    """counter = start, start+step, ... while < stop. Bounds are uniform in the workgroup, step is
+    positive."""
 
     counter: Counter
     start: Value
@@ -267,12 +282,14 @@ class If(Instr):
 
 @record(eq=False)
 class Barrier(Instr):
-    """Every invocation of the workgroup waits here; what was written before is visible to all of them after."""
+    """Every invocation of the workgroup waits here; what was written before is visible to all of
+    them after."""
 
 
 @record(eq=False)
 class Trap(Instr):
-    """If `cond` holds for any active invocation: the launch fails with this code and that invocation's `value`."""
+    """If `cond` holds for any active invocation: the launch fails with this code and that
+    invocation's `value`."""
 
     cond: Value
     code: int
@@ -289,8 +306,9 @@ class Prefetch(Instr):
 
 @record(eq=False)
 class Foreign(Instr):
-    """Call the routine of another library at the address `routine`, once for the workgroup. `form` says how, see
-    `core.lapack`: integers from `numbers` (index), memory from `buffers`, each from its element `at`, in their order.
+    """Call the routine of another library at the address `routine`, once for the workgroup. `form`
+    says how, see `core.lapack`: integers from `numbers` (index), memory from `buffers`, each from
+    its element `at`, in their order.
 
     Cross-lane: only where the whole workgroup is active. It is a barrier, before and after.
     """
@@ -312,7 +330,8 @@ class Region(Instr):
 
 @record(eq=False, weakref_slot=True)
 class Program:
-    """A kernel: immutable, hashable by identity; `kernel.text` gives its canonical form, the cache key."""
+    """A kernel: immutable, hashable by identity; `kernel.text` gives its canonical form, the cache
+    key."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -332,6 +351,7 @@ class Program:
 
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
-    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup, Shuffle, Broadcast,
+    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup,
+    Shuffle, Broadcast,
     Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Foreign, Region,
 )  # fmt: skip

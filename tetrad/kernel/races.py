@@ -1,12 +1,15 @@
-"""The kernel language, races: two invocations touch one element, one of them writes, and no barrier stands between.
+"""The kernel language, races: two invocations touch one element, one of them writes, and no barrier
+stands between.
 
-Receives every access that `kernel.evaluate` makes, with the positions and the active invocations, and raises a
-`RaceError` for the first pair that nothing orders. A barrier orders the invocations of its own workgroup; nothing
-orders workgroups. A uniform store is made by every invocation alike, so each of them may read it back at once. Stores
-that are promised to write the same bits as others (hint "same") may meet; the promise is checked.
+Receives every access that `kernel.evaluate` makes, with the positions and the active invocations,
+and raises a `RaceError` for the first pair that nothing orders. A barrier orders the invocations of
+its own workgroup; nothing orders workgroups. A uniform store is made by every invocation alike, so
+each of them may read it back at once. Stores that are promised to write the same bits as others
+(hint "same") may meet; the promise is checked.
 
-Of every element a word tells who wrote it last, another who read it: workgroup, stretch from barrier to barrier, lane.
-Two accesses of one workgroup in different stretches are in order. Of several readers in a stretch none is the only one.
+Of every element a word tells who wrote it last, another who read it: workgroup, stretch from
+barrier to barrier, lane. Two accesses of one workgroup in different stretches are in order. Of
+several readers in a stretch none is the only one.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from tetrad.kernel.nodes import Buffer, Program, Store
 Array = np.ndarray[Any, Any]
 Show = Callable[[tuple[int, int]], str]  # (workgroup of the batch, lane) -> words
 
-# A word: workgroup + 1, then the stretch, then the lane, or ALL or SOME lanes of the workgroup. 0: nobody.
+# A word: workgroup + 1, then the stretch, then the lane, or ALL or SOME lanes of the workgroup. 0:
+# nobody.
 LANE_BITS, GROUP_SHIFT = 13, 39
 ALL, SOME, FIRST_LANE = 1, 2, 3
 LANE_MASK, MOST_STRETCHES = (1 << LANE_BITS) - 1, 1 << (GROUP_SHIFT - LANE_BITS)
@@ -59,7 +63,9 @@ class Races:
     def begin(self, groups: range, show: Show) -> None:
         """A batch of workgroups: their scratch is fresh."""
         if groups.stop > MOST_GROUPS:
-            raise BadInputs(f"{self.program.name}: races are looked for in up to {MOST_GROUPS} workgroups")
+            raise BadInputs(
+                f"{self.program.name}: races are looked for in up to {MOST_GROUPS} workgroups"
+            )
         self.groups, self.show = groups, show
         self.stretch = np.zeros((len(groups), 1), np.int64)
         self.enter_stretch()
@@ -69,7 +75,9 @@ class Races:
     def barrier(self, mask: Array | None) -> None:
         self.stretch += True if mask is None else mask.any(axis=1, keepdims=True)
         if self.stretch.max() == MOST_STRETCHES:
-            raise BadInputs(f"{self.program.name}: races are looked for up to {MOST_STRETCHES} barriers")
+            raise BadInputs(
+                f"{self.program.name}: races are looked for up to {MOST_STRETCHES} barriers"
+            )
         self.enter_stretch()
 
     def enter_stretch(self) -> None:
@@ -78,7 +86,7 @@ class Races:
         self.word = number << GROUP_SHIFT | self.stretch << LANE_BITS
         self.lane_words = self.word + np.arange(FIRST_LANE, FIRST_LANE + self.lanes)
 
-    # -- accesses -------------------------------------------------------------------------------------------------
+    # -- accesses ----------------------------------------------------------------------------------
 
     def load(self, buffer: Buffer, positions: Any, mask: Array | None) -> None:
         writes = self.writes.get(buffer)
@@ -90,12 +98,16 @@ class Races:
         if (before != who).any():
             self.note(self.reads[buffer], access, before)
 
-    def store(self, store: Store, positions: Any, value: Array, mask: Array | None, memory: Array) -> None:
+    def store(
+        self, store: Store, positions: Any, value: Array, mask: Array | None, memory: Array
+    ) -> None:
         """Before the store is made in `memory`."""
         buffer, writes = store.buffer, self.writes.get(store.buffer)
         if writes is None:
             return
-        at, who = access = self.access(positions, mask, is_varying=value.shape[-1] > 1 or store.hint == "same")
+        at, who = access = self.access(
+            positions, mask, is_varying=value.shape[-1] > 1 or store.hint == "same"
+        )
         if buffer.access != "write":
             self.check("written", buffer, access, self.reads[buffer][at], "read")
         if store.hint == "same":
@@ -105,18 +117,40 @@ class Races:
         writes[at] = who
         collides = writes[at] != who
         if collides.any():
-            raise self.error(buffer, access, collides, writes[at], "written", "written at the same time", ONE_PLACE)
+            raise self.error(
+                buffer,
+                access,
+                collides,
+                writes[at],
+                "written",
+                "written at the same time",
+                ONE_PLACE,
+            )
 
     def store_same(self, buffer: Buffer, access: Access, value: Array, memory: Array) -> None:
         """Where others have written in this launch, or write now, the bits are the same."""
         at, writes = access.at, self.writes[buffer]
         before = writes[at]
-        self.check("written", buffer, access, np.where(bits(memory[at]) == bits(value), 0, before), "written")
+        self.check(
+            "written",
+            buffer,
+            access,
+            np.where(bits(memory[at]) == bits(value), 0, before),
+            "written",
+        )
         self.note(writes, access, before)
         memory[at] = value
         differs = bits(memory[at]) != bits(value)
         if differs.any():
-            raise self.error(buffer, access, differs, writes[at], "written", "written at the same time", ONE_PLACE)
+            raise self.error(
+                buffer,
+                access,
+                differs,
+                writes[at],
+                "written",
+                "written at the same time",
+                ONE_PLACE,
+            )
 
     def access(self, positions: Any, mask: Array | None, is_varying: bool = False) -> Access:
         """Who touches what. What all invocations of a workgroup do alike is one access of ALL."""
@@ -134,7 +168,7 @@ class Races:
         only = FIRST_LANE + active.argmax(axis=1, keepdims=True)
         return self.word | np.where(count == self.lanes, ALL, np.where(count == 1, only, SOME))
 
-    # -- order ----------------------------------------------------------------------------------------------------
+    # -- order -------------------------------------------------------------------------------------
 
     def check(self, how: str, buffer: Buffer, access: Access, before: Array, what: str) -> None:
         """Does an access come in order after those whose words are `before`?"""
@@ -161,18 +195,33 @@ class Races:
             words[at[crowded]] = merged(found[crowded], now[crowded])
 
     def error(
-        self, buffer: Buffer, access: Access, wrong: Array, before: Array, what: str, how: str, hint: str
+        self,
+        buffer: Buffer,
+        access: Access,
+        wrong: Array,
+        before: Array,
+        what: str,
+        how: str,
+        hint: str,
     ) -> RaceError:
         i = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         at, mine, other = int(access.at[i]), int(access.who[i]), int(before[i])
-        local, lane = (mine >> GROUP_SHIFT) - 1 - self.groups.start, max((mine & LANE_MASK) - FIRST_LANE, 0)
+        local, lane = (
+            (mine >> GROUP_SHIFT) - 1 - self.groups.start,
+            max((mine & LANE_MASK) - FIRST_LANE, 0),
+        )
         is_apart = mine >> GROUP_SHIFT != other >> GROUP_SHIFT
         element = at - local * self.counts[buffer] if buffer.is_scratch else at
         by = "another workgroup" if is_apart else name_of(other)
-        text = f"{self.program.name}: element {element} of buffer {buffer.name} is {what} by {by} and {how}"
+        text = (
+            f"{self.program.name}: element {element} of buffer {buffer.name} is {what} by {by} "
+            f"and {how}"
+        )
         order = "" if hint is ONE_PLACE else " with no barrier between"
         where = self.show((local, lane))
-        return RaceError(f"{text} by {name_of(mine)}{order}\n  in {where}", hint=APART if is_apart else hint)
+        return RaceError(
+            f"{text} by {name_of(mine)}{order}\n  in {where}", hint=APART if is_apart else hint
+        )
 
 
 def chosen(positions: Any, who: Array, mask: Array | None) -> Access:
@@ -190,7 +239,8 @@ def bits(x: Array) -> Array:
 
 
 def merged(before: Array, who: Array) -> Array:
-    """The word for `before` and `who` together: whoever comes last, unless nothing orders the two."""
+    """The word for `before` and `who` together: whoever comes last, unless nothing orders the
+    two."""
     apart = before ^ who
     crowd = (apart >> LANE_BITS == 0) & (apart != 0)
     word = np.where(crowd, who & ~LANE_MASK | SOME, who)
@@ -199,4 +249,6 @@ def merged(before: Array, who: Array) -> Array:
 
 def name_of(word: int) -> str:
     lane = word & LANE_MASK
-    return {ALL: "every invocation", SOME: "several invocations"}.get(lane, f"invocation {lane - FIRST_LANE}")
+    return {ALL: "every invocation", SOME: "several invocations"}.get(
+        lane, f"invocation {lane - FIRST_LANE}"
+    )

@@ -1,8 +1,9 @@
 """The kernel language, registry: kernels with known answers, each under a stable id.
 
-An entry is a function that builds a program, with small sizes by default; beneath it stand its cases (bytes in, bytes
-out, written down) and a sampler (any size, answers from plain NumPy). The modules of `kernel.library` register theirs
-when they are imported; adding a file there adds its kernels.
+An entry is a function that builds a program, with small sizes by default; beneath it stand its
+cases (bytes in, bytes out, written down) and a sampler (any size, answers from plain NumPy). The
+modules of `kernel.library` register theirs when they are imported; adding a file there adds its
+kernels.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ Sampler = Callable[["np.random.Generator"], Sample]
 class Entry:
     """A registered kernel. What is missing is said when it is asked for, never passed over."""
 
-    def __init__(self, id: str, category: str, grid: Grid, args: Mapping[str, int], builder: Builder) -> None:
+    def __init__(
+        self, id: str, category: str, grid: Grid, args: Mapping[str, int], builder: Builder
+    ) -> None:
         self.id, self.category, self.grid, self.args = id, category, grid, args
         self.__doc__ = builder.__doc__
         self._builder = builder
@@ -56,7 +59,8 @@ class Entry:
         self._sampler: Sampler | None = None
 
     def build(self, *sizes: Any, **named: Any) -> n.Program:
-        """The program, its body in a region with the id; without arguments, of the size the cases are for."""
+        """The program, its body in a region with the id; without arguments, of the size the cases
+        are for."""
         return in_region(self.id, self._builder(*sizes, **named))
 
     def cases(self, function: Cases) -> Cases:
@@ -81,7 +85,9 @@ class Entry:
 
     def _fixture(self, what: str, function: Any) -> Any:
         if function is None:
-            raise UnsupportedError(f"kernel {self.id} has no {what}", hint="a kernel without fixtures is not tested")
+            raise UnsupportedError(
+                f"kernel {self.id} has no {what}", hint="a kernel without fixtures is not tested"
+            )
         return function
 
     def __repr__(self) -> str:
@@ -94,7 +100,8 @@ _entries: dict[str, Entry] = {}
 def register(
     id: str, *, category: str, grid: Grid, args: Mapping[str, int] | None = None
 ) -> Callable[[Builder], Entry]:
-    """Decorator: the function becomes an entry; `grid` and `args` belong to the program it builds by default."""
+    """Decorator: the function becomes an entry; `grid` and `args` belong to the program it builds
+    by default."""
     if id.count("::") != 2 or not all(id.split("::")):
         raise ValueError(f"registry: the id {id!r} does not read package::domain::name")
 
@@ -108,7 +115,8 @@ def register(
 
 
 def in_region(generator: str, program: n.Program) -> n.Program:
-    """The program with its whole body in one region; one that consists of regions stays as it is."""
+    """The program with its whole body in one region; one that consists of regions stays as it
+    is."""
     if program.body and all(isinstance(instr, n.Region) for instr in program.body):
         return program
     return replace(program, body=(n.Region(generator, program.body),))

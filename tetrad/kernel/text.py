@@ -1,8 +1,9 @@
 """The kernel language, text: print a program, parse it back, take its fingerprint.
 
-Receives a `Program`, returns its canonical text, one line per instruction, typed; or receives text and returns the
-program, or a `ParseError` with the line and what was expected. Printing is generic: operands and required attributes
-in field order, optional attributes by name where they differ from the default; only blocks have a syntax of their own.
+Receives a `Program`, returns its canonical text, one line per instruction, typed; or receives text
+and returns the program, or a `ParseError` with the line and what was expected. Printing is generic:
+operands and required attributes in field order, optional attributes by name where they differ from
+the default; only blocks have a syntax of their own.
 
     kernel "double"
     workgroup 16 1 1
@@ -42,7 +43,8 @@ _WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
 @record
 class Form:
-    """How the instructions of one class print: the field that is the word, and the others in order."""
+    """How the instructions of one class print: the field that is the word, and the others in
+    order."""
 
     cls: type[n.Instr]
     is_value: bool
@@ -54,8 +56,11 @@ class Form:
 
 def _form(cls: type[n.Instr]) -> Form:
     names = [name for name in fields(cls) if name not in ("dtype", "op")]
-    # As they are written: to evaluate them all would take longer than to import the rest of the file.
-    hints = {name: hint for part in reversed(cls.__mro__) for name, hint in get_annotations(part).items()}
+    # As they are written: to evaluate them all would take longer than to import the rest of the
+    # file.
+    hints = {
+        name: hint for part in reversed(cls.__mro__) for name, hint in get_annotations(part).items()
+    }
     kinds = {name: _kind(hints[name]) for name in names}
     optional = {name: default for name, default in defaults(cls).items() if name in kinds}
     required = tuple(name for name in names if name not in optional)
@@ -83,7 +88,7 @@ WORDS |= dict.fromkeys((*n.FLOAT_UNARY, *n.INT_UNARY, *n.BOOL_UNARY), FORMS[n.Un
 WORDS |= dict.fromkeys(("any", "all"), FORMS[n.Vote])
 
 
-# -- printing ---------------------------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
 @guarded
@@ -94,7 +99,8 @@ def to_text(program: n.Program) -> str:
 
 @guarded
 def fingerprint(program: n.Program) -> str:
-    """Identity of what the program does: kernels that differ only by name share it (and their machine code)."""
+    """Identity of what the program does: kernels that differ only by name share it (and their
+    machine code)."""
     found = _fingerprints.get(program)
     if found is None:
         found = _fingerprints[program] = hashlib.sha256(_without_name(program).encode()).hexdigest()
@@ -177,7 +183,11 @@ class _Printer:
                 operands.append(f"{name}={self.operand(value)}")
         word = instr.op if form.has_op else form.cls.__name__.lower()  # type: ignore[attr-defined]
         call = f"{word}({', '.join(operands)})"
-        return f"{self.define(instr)}: {instr.dtype.name} = {call}" if isinstance(instr, n.Value) else call
+        return (
+            f"{self.define(instr)}: {instr.dtype.name} = {call}"
+            if isinstance(instr, n.Value)
+            else call
+        )
 
     def operand(self, value: object) -> str:
         if isinstance(value, tuple):
@@ -209,7 +219,7 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
 }
 
 
-# -- parsing ----------------------------------------------------------------------------------------------------------
+# -- parsing ---------------------------------------------------------------------------------------
 
 
 @record
@@ -243,14 +253,20 @@ _FOR = Pattern(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
 _IF = Pattern(r"if (%\d+):\Z")
 _REGION = Pattern(rf"region ({_STRING}):\Z")
 _CALL = Pattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
-_TOKEN = Pattern(rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)")
+_TOKEN = Pattern(
+    rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)"
+)
 _SIZE_TOKEN = Pattern(r"\d+|\w+|[-+*()/]")
 
 
 @guarded
 def parse(text: str) -> n.Program:
     """The program that `text` describes; the inverse of `to_text`."""
-    lines = [_line(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip() and line.lstrip()[0] != "#"]
+    lines = [
+        _line(i, line)
+        for i, line in enumerate(text.split("\n"), 1)
+        if line.strip() and line.lstrip()[0] != "#"
+    ]
     header = _Header()
     for position, line in enumerate(lines):
         if line.text == "body:" and line.indent == 0:
@@ -271,7 +287,9 @@ def _parse_body(header: _Header, lines: list[_Line], position: int) -> n.Program
     body = parser.block(2)
     if parser.position < len(lines):
         raise lines[parser.position].expected("an indentation of 2 inside body:")
-    return n.Program(header.name, tuple(header.buffers.values()), header.args, header.workgroup, body)
+    return n.Program(
+        header.name, tuple(header.buffers.values()), header.args, header.workgroup, body
+    )
 
 
 def _parse_header_line(header: _Header, line: _Line) -> None:
@@ -302,7 +320,9 @@ def _parse_buffer(header: _Header, line: _Line, match: re.Match[str]) -> None:
     if name in header.buffers:
         raise line.expected(f"a new buffer name, {name} is taken")
     count = None if match[4] is None else _parse_size(line, match[4], header.dims)
-    header.buffers[name] = n.Buffer(name, _dtype(line, match[2]), access, count, match[5] is not None)
+    header.buffers[name] = n.Buffer(
+        name, _dtype(line, match[2]), access, count, match[5] is not None
+    )
 
 
 def _checked(line: _Line, make: Callable[[], Any]) -> Any:
@@ -382,7 +402,8 @@ class _SizeParser:
 
 
 class _Parser:
-    """Walks the lines of the body; `values` holds what was defined so far (scopes are verify's matter)."""
+    """Walks the lines of the body; `values` holds what was defined so far (scopes are verify's
+    matter)."""
 
     def __init__(self, buffers: dict[str, n.Buffer], lines: list[_Line], position: int) -> None:
         self.buffers, self.lines, self.position = buffers, lines, position
@@ -419,7 +440,9 @@ class _Parser:
         if match := _IF.match(line.text):
             cond = self.use(line, match[1])
             return n.If(cond, self.block(line.indent + 2), self.orelse(line))
-        raise line.expected('for %1 in range(%2, %3, step=1):, if %1:, else: after an if, or region "name":')
+        raise line.expected(
+            'for %1 in range(%2, %3, step=1):, if %1:, else: after an if, or region "name":'
+        )
 
     def orelse(self, opening: _Line) -> n.Block:
         if self.position < len(self.lines):
@@ -432,7 +455,9 @@ class _Parser:
     def call(self, line: _Line, form: Form, match: re.Match[str]) -> n.Instr:
         number, dtype, word, operands = match.groups()
         if form.is_value != (number is not None):
-            raise line.expected(f"%0: dtype = {word}(...)" if form.is_value else f"{word}(...) without a result")
+            raise line.expected(
+                f"%0: dtype = {word}(...)" if form.is_value else f"{word}(...) without a result"
+            )
         attributes = self.operands(line, form, operands)
         if form.has_op:
             attributes["op"] = word

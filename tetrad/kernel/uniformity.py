@@ -1,10 +1,13 @@
-"""The kernel language, uniformity: which values may differ between the invocations of one workgroup.
+"""The kernel language, uniformity: which values may differ between the invocations of one
+workgroup.
 
-Receives a well-formed program, returns the set of its varying instructions; everything else is uniform: one number for
-all invocations active there. Used by `kernel.verify` (barriers, loop bounds) and by codegen (scalar or vector).
+Receives a well-formed program, returns the set of its varying instructions; everything else is
+uniform: one number for all invocations active there. Used by `kernel.verify` (barriers, loop
+bounds) and by codegen (scalar or vector).
 
-Everything varying comes from the local ids, and from locals that were set by some of the invocations only. A load
-from a uniform address is uniform: invocations could see different numbers there only by a race.
+Everything varying comes from the local ids, and from locals that were set by some of the
+invocations only. A load from a uniform address is uniform: invocations could see different numbers
+there only by a race.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from tetrad.kernel import nodes as n
 
 
 def varying(program: n.Program) -> set[n.Instr]:
-    """The instructions (locals and counters too) whose value may depend on the invocation inside its workgroup."""
+    """The instructions (locals and counters too) whose value may depend on the invocation inside
+    its workgroup."""
     if program.lanes == 1:
         return set()
     analysis = _Analysis(program)
@@ -27,7 +31,8 @@ def varying(program: n.Program) -> set[n.Instr]:
 
 
 class _Analysis:
-    """Passes over the body, until no local turns varying after it was read as uniform; the set only grows."""
+    """Passes over the body, until no local turns varying after it was read as uniform; the set only
+    grows."""
 
     def __init__(self, program: n.Program) -> None:
         self.program = program
@@ -37,7 +42,8 @@ class _Analysis:
         self.declared_at: dict[n.Local, int] = {}
 
     def block(self, block: n.Block, divergence: int) -> None:
-        """`divergence` counts the divergent branches around: at equal count, the same invocations are active."""
+        """`divergence` counts the divergent branches around: at equal count, the same invocations
+        are active."""
         for instr in block:
             rule = _RULES.get(type(instr))
             if rule is not None:

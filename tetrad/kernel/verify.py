@@ -1,8 +1,9 @@
 """The kernel language, verify: does a program follow the rules of the language?
 
-Receives any `Program`, returns nothing or raises `VerifyError` with a stable code (`verify`), or returns the list of
-everything found (`problems`). Callers match codes, never prose. First declarations, then structure and types of every
-instruction, then, where those hold, what depends on uniformity (`kernel.uniformity`).
+Receives any `Program`, returns nothing or raises `VerifyError` with a stable code (`verify`), or
+returns the list of everything found (`problems`). Callers match codes, never prose. First
+declarations, then structure and types of every instruction, then, where those hold, what depends on
+uniformity (`kernel.uniformity`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ CODES = {
     "K023": "no element access to types below one byte",
     "K024": "a uniform address is written with a uniform value",
     "K026": "literals are Python numbers that their type represents exactly",
-    "V010": "barriers, shuffles, broadcasts and foreign calls stand in uniform flow; loop bounds are uniform",
+    "V010": "barriers, shuffles, broadcasts and foreign calls stand in uniform flow; loop bounds "
+    "are "
+    "uniform",
     "V011": "loop counters are not assigned",
     "V012": "casts and bitcasts are between types that allow them",
     "V015": "loop bounds and counters are index, steps positive",
@@ -52,9 +55,11 @@ CODES = {
 }
 
 
-def verify(program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None) -> None:
-    """Raise the first problem of the program, if it has one. `workgroup_bytes`: what a workgroup of its machine may
-    have, private memory included; sizes with a Dim count where `args` tell it.
+def verify(
+    program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None
+) -> None:
+    """Raise the first problem of the program, if it has one. `workgroup_bytes`: what a workgroup of
+    its machine may have, private memory included; sizes with a Dim count where `args` tell it.
 
     >>> from tetrad.kernel.build import KernelBuilder
     >>> verify(KernelBuilder("empty").finish())
@@ -135,12 +140,15 @@ class _Check:
         self.scope.append(value)
 
     def operands(self, instr: n.Instr) -> bool:
-        """Every operand is a value in scope, every buffer declared; rules of the instruction rely on it."""
+        """Every operand is a value in scope, every buffer declared; rules of the instruction rely
+        on it."""
         good = True
         for name in _OPERANDS[type(instr)]:
             operand = getattr(instr, name)
             if name == "buffer":
-                good &= self.require(operand in self.buffers, "K010", "the buffer is not declared", instr)
+                good &= self.require(
+                    operand in self.buffers, "K010", "the buffer is not declared", instr
+                )
             elif name == "local":
                 good &= self.is_local(instr, operand)
             else:
@@ -151,7 +159,9 @@ class _Check:
         if isinstance(operand, n.Local):
             self.report("K010", "a local is not a value; read it with get", instr)
             return False
-        return self.require(operand in self.in_scope, "K010", "an operand is not defined here", instr)
+        return self.require(
+            operand in self.in_scope, "K010", "an operand is not defined here", instr
+        )
 
     def is_local(self, instr: n.Instr, operand: n.Value) -> bool:
         if isinstance(instr, n.Set) and isinstance(operand, n.Counter):
@@ -161,14 +171,19 @@ class _Check:
         return self.require(is_local, "K010", "not a local that is defined here", instr)
 
 
-# -- declarations -----------------------------------------------------------------------------------------------------
+# -- declarations ----------------------------------------------------------------------------------
 
 
 def _check_declarations(check: _Check) -> None:
     program = check.program
     if len(program.workgroup) != 3 or min(program.workgroup) < 1 or program.lanes > MAX_LANES:
-        check.report("K001", f"workgroup {program.workgroup} needs three sizes >= 1, product <= {MAX_LANES}")
-    for what, names in (("buffer", [b.name for b in program.buffers]), ("argument", list(program.args))):
+        check.report(
+            "K001", f"workgroup {program.workgroup} needs three sizes >= 1, product <= {MAX_LANES}"
+        )
+    for what, names in (
+        ("buffer", [b.name for b in program.buffers]),
+        ("argument", list(program.args)),
+    ):
         for name in sorted({name for name in names if names.count(name) > 1}):
             check.report("K002", f"two {what}s are called {name}")
     for buffer in program.buffers:
@@ -177,12 +192,22 @@ def _check_declarations(check: _Check) -> None:
 
 def _check_buffer(check: _Check, buffer: n.Buffer) -> None:
     if buffer.access not in ACCESSES:
-        check.report("K010", f"buffer {buffer.name}: access {buffer.access!r} is not one of {', '.join(ACCESSES)}")
+        check.report(
+            "K010",
+            f"buffer {buffer.name}: access {buffer.access!r} is not one of {', '.join(ACCESSES)}",
+        )
     if buffer.dtype.bits < 8 and buffer.dtype is not bool_:
-        check.report("K023", f"buffer {buffer.name}: {buffer.dtype} is below one byte; address words and shift")
+        check.report(
+            "K023",
+            f"buffer {buffer.name}: {buffer.dtype} is below one byte; address words and shift",
+        )
     if buffer.zeroed and not buffer.is_scratch:
         check.report("K003", f"buffer {buffer.name}: only scratch is zeroed")
-    largest = buffer.count.max if buffer.count is not None and not isinstance(buffer.count, int) else buffer.count
+    largest = (
+        buffer.count.max
+        if buffer.count is not None and not isinstance(buffer.count, int)
+        else buffer.count
+    )
     if largest is not None and largest > MAX_ELEMENTS:
         check.report("K022", f"buffer {buffer.name}: {largest} elements exceed 2**48")
     if buffer.is_scratch:
@@ -193,25 +218,38 @@ def _check_buffer(check: _Check, buffer: n.Buffer) -> None:
 
 def _check_scratch(check: _Check, buffer: n.Buffer, largest: int | None) -> None:
     if buffer.count is None or largest is None or largest < 1:
-        check.report("K003", f"scratch {buffer.name} needs a count of at least 1, got {buffer.count}")
+        check.report(
+            "K003", f"scratch {buffer.name} needs a count of at least 1, got {buffer.count}"
+        )
         return
     missing = sorted(d.name for d in dims_of(buffer.count) if d.name not in check.program.args)
     if missing:
-        check.report("K003", f"scratch {buffer.name}: size {buffer.count} needs the arguments {', '.join(missing)}")
+        check.report(
+            "K003",
+            f"scratch {buffer.name}: size {buffer.count} needs the arguments {', '.join(missing)}",
+        )
 
 
 def _check_memory(check: _Check, most: int, args: Mapping[str, int]) -> None:
     """All scratch of a workgroup together, as far as its sizes are known."""
     scratch = [b for b in check.program.buffers if b.is_scratch and b.count is not None]
-    known = {b: bind(b.count, args) for b in scratch if {d.name for d in dims_of(b.count)} <= args.keys()}  # type: ignore[arg-type]
+    counts = {b: b.count for b in scratch if b.count is not None}
+    told = {b for b, count in counts.items() if {d.name for d in dims_of(count)} <= args.keys()}
+    known = {b: bind(count, args) for b, count in counts.items() if b in told}
     total = sum(count * b.dtype.nbytes for b, count in known.items())
     if total > most:
-        listed = ", ".join(f"{b.name} {count * b.dtype.nbytes} ({count} x {b.dtype})" for b, count in known.items())
-        check.report("K004", f"a workgroup asks for {total} bytes of memory, its machine has {most}: {listed}")
+        listed = ", ".join(
+            f"{b.name} {count * b.dtype.nbytes} ({count} x {b.dtype})" for b, count in known.items()
+        )
+        check.report(
+            "K004",
+            f"a workgroup asks for {total} bytes of memory, its machine has {most}: {listed}",
+        )
 
 
 def _check_limits(check: _Check) -> bool:
-    """Bounded size and depth, level by level, so that a hostile program cannot exhaust the stack."""
+    """Bounded size and depth, level by level, so that a hostile program cannot exhaust the
+    stack."""
     level: list[n.Block] = [check.program.body]
     total = 0
     for _ in range(MAX_NESTING + 1):
@@ -232,11 +270,16 @@ def _inner_blocks(instr: n.Instr) -> tuple[n.Block, ...]:
     return (instr.body,) if isinstance(instr, n.For | n.Region) else ()
 
 
-# -- one rule per instruction -----------------------------------------------------------------------------------------
+# -- one rule per instruction ----------------------------------------------------------------------
 
 
 def _const(check: _Check, node: n.Const) -> None:
-    check.require(_fits(node.value, node.dtype), "K026", f"{node.value!r} is not a literal of {node.dtype}", node)
+    check.require(
+        _fits(node.value, node.dtype),
+        "K026",
+        f"{node.value!r} is not a literal of {node.dtype}",
+        node,
+    )
 
 
 def _fits(value: object, dtype: DType) -> bool:
@@ -250,7 +293,9 @@ def _fits(value: object, dtype: DType) -> bool:
 
 
 def _arg(check: _Check, node: n.Arg) -> None:
-    check.require(node.name in check.program.args, "K010", f"the program has no argument {node.name}", node)
+    check.require(
+        node.name in check.program.args, "K010", f"the program has no argument {node.name}", node
+    )
     check.require(node.dtype is index, "K011", "arguments are index", node)
 
 
@@ -262,26 +307,43 @@ def _id(check: _Check, node: n.Id) -> None:
 
 def _load(check: _Check, node: n.Load) -> None:
     _address(check, node, "K020")
-    check.require(node.dtype is node.buffer.dtype, "K012", f"the buffer holds {node.buffer.dtype}", node)
-    check.require(node.buffer.access != "write", "K021", f"buffer {node.buffer.name} is only written", node)
+    check.require(
+        node.dtype is node.buffer.dtype, "K012", f"the buffer holds {node.buffer.dtype}", node
+    )
+    check.require(
+        node.buffer.access != "write", "K021", f"buffer {node.buffer.name} is only written", node
+    )
 
 
 def _store(check: _Check, node: n.Store) -> None:
     _address(check, node, "V036")
     got = node.value.dtype
-    check.require(got is node.buffer.dtype, "K012", f"the buffer holds {node.buffer.dtype}, the value is {got}", node)
-    check.require(node.buffer.access != "read", "K021", f"buffer {node.buffer.name} is only read", node)
+    check.require(
+        got is node.buffer.dtype,
+        "K012",
+        f"the buffer holds {node.buffer.dtype}, the value is {got}",
+        node,
+    )
+    check.require(
+        node.buffer.access != "read", "K021", f"buffer {node.buffer.name} is only read", node
+    )
 
 
 def _address(check: _Check, node: n.Load | n.Store, code: str) -> None:
     if isinstance(node, n.Store):
-        check.require(node.hint in ("", "stream", "same"), "K010", f"unknown hint {node.hint!r}", node)
-    if not check.require(node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node):
+        check.require(
+            node.hint in ("", "stream", "same"), "K010", f"unknown hint {node.hint!r}", node
+        )
+    if not check.require(
+        node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node
+    ):
         return
     if isinstance(node.at, n.Const):
         count = node.buffer.count
         limit = count if isinstance(count, int) else MAX_ELEMENTS if count is None else count.max
-        check.require(0 <= node.at.value < limit, code, f"address {node.at.value} of {count} elements", node)
+        check.require(
+            0 <= node.at.value < limit, code, f"address {node.at.value} of {count} elements", node
+        )
 
 
 def _prefetch(check: _Check, node: n.Prefetch) -> None:
@@ -292,7 +354,9 @@ def _binary(check: _Check, node: n.Binary) -> None:
     _operator(check, node, _binary_ops(node.dtype))
     _same_types(check, node, node.lhs, node.rhs)
     by_zero = isinstance(node.rhs, n.Const) and node.rhs.value == 0 and not node.dtype.is_float
-    check.require(not (by_zero and node.op in ("div", "mod")), "V044", f"{node.op} by a literal zero", node)
+    check.require(
+        not (by_zero and node.op in ("div", "mod")), "V044", f"{node.op} by a literal zero", node
+    )
 
 
 def _binary_ops(dtype: DType) -> tuple[str, ...]:
@@ -340,20 +404,28 @@ def _condition(check: _Check, node: n.Instr, cond: n.Value) -> None:
 def _select(check: _Check, node: n.Select) -> None:
     _condition(check, node, node.cond)
     same = node.a.dtype is node.dtype and node.b.dtype is node.dtype
-    check.require(same, "V029", f"arms are {node.a.dtype} and {node.b.dtype}, the result {node.dtype}", node)
+    check.require(
+        same, "V029", f"arms are {node.a.dtype} and {node.b.dtype}, the result {node.dtype}", node
+    )
 
 
 def _cast(check: _Check, node: n.Cast) -> None:
     source, target = node.x.dtype, node.dtype
     half = (f16, bf16)
-    allowed = source is target or (source not in half and target not in half) or f32 in (source, target)
-    check.require(allowed, "V012", f"no cast {source} to {target}; f16 and bf16 go through f32", node)
+    allowed = (
+        source is target or (source not in half and target not in half) or f32 in (source, target)
+    )
+    check.require(
+        allowed, "V012", f"no cast {source} to {target}; f16 and bf16 go through f32", node
+    )
 
 
 def _bitcast(check: _Check, node: n.Bitcast) -> None:
     source, target = node.x.dtype, node.dtype
     allowed = source.bits == target.bits and not {source, target} & {bool_, index}
-    check.require(allowed, "V012", f"no bitcast {source} to {target}; equal widths, no bool, no index", node)
+    check.require(
+        allowed, "V012", f"no bitcast {source} to {target}; equal widths, no bool, no index", node
+    )
 
 
 def _fma(check: _Check, node: n.Fma) -> None:
@@ -364,12 +436,19 @@ def _fma(check: _Check, node: n.Fma) -> None:
 
 def _dot4(check: _Check, node: n.Dot4) -> None:
     types = (node.dtype, node.acc.dtype, node.u.dtype, node.s.dtype)
-    check.require(types == (i32, i32, u32, u32), "K011", f"dot4 is i32 from i32, u32, u32, not {types}", node)
+    check.require(
+        types == (i32, i32, u32, u32), "K011", f"dot4 is i32 from i32, u32, u32, not {types}", node
+    )
     check.require(0 <= node.u_max <= 255, "K010", f"u_max {node.u_max} is not a byte", node)
 
 
 def _lookup(check: _Check, node: n.Lookup) -> None:
-    check.require((node.dtype, node.x.dtype) == (u32, u32), "K011", f"lookup is u32 from u32, not {node.x.dtype}", node)
+    check.require(
+        (node.dtype, node.x.dtype) == (u32, u32),
+        "K011",
+        f"lookup is u32 from u32, not {node.x.dtype}",
+        node,
+    )
     fits = len(node.table) == 16 and all(0 <= entry <= 255 for entry in node.table)
     check.require(fits, "K010", "a lookup has a table of 16 bytes", node)
 
@@ -382,7 +461,12 @@ def _shuffle(check: _Check, node: n.Shuffle) -> None:
 
 
 def _broadcast(check: _Check, node: n.Broadcast) -> None:
-    check.require(0 <= node.lane < check.program.lanes, "K010", f"no lane {node.lane} of {check.program.lanes}", node)
+    check.require(
+        0 <= node.lane < check.program.lanes,
+        "K010",
+        f"no lane {node.lane} of {check.program.lanes}",
+        node,
+    )
     _same_types(check, node, node.x)
 
 
@@ -393,11 +477,21 @@ def _vote(check: _Check, node: n.Vote) -> None:
 
 
 def _local(check: _Check, node: n.Local) -> None:
-    check.require(node.init.dtype is node.dtype, "V045", f"a local of {node.dtype} starts as {node.init.dtype}", node)
+    check.require(
+        node.init.dtype is node.dtype,
+        "V045",
+        f"a local of {node.dtype} starts as {node.init.dtype}",
+        node,
+    )
 
 
 def _get(check: _Check, node: n.Get) -> None:
-    check.require(node.local.dtype is node.dtype, "V045", f"a local of {node.local.dtype} read as {node.dtype}", node)
+    check.require(
+        node.local.dtype is node.dtype,
+        "V045",
+        f"a local of {node.local.dtype} read as {node.dtype}",
+        node,
+    )
 
 
 def _set(check: _Check, node: n.Set) -> None:
@@ -407,8 +501,12 @@ def _set(check: _Check, node: n.Set) -> None:
 
 def _for(check: _Check, node: n.For) -> None:
     types = (node.start.dtype, node.stop.dtype, node.counter.dtype)
-    check.require(types == (index,) * 3, "V015", f"start, stop, counter are index, not {types}", node)
-    check.require(type(node.step) is int and node.step > 0, "V015", f"step {node.step} is not positive", node)
+    check.require(
+        types == (index,) * 3, "V015", f"start, stop, counter are index, not {types}", node
+    )
+    check.require(
+        type(node.step) is int and node.step > 0, "V015", f"step {node.step} is not positive", node
+    )
 
 
 def _if(check: _Check, node: n.If) -> None:
@@ -417,7 +515,9 @@ def _if(check: _Check, node: n.If) -> None:
 
 def _trap(check: _Check, node: n.Trap) -> None:
     _condition(check, node, node.cond)
-    check.require(node.value.dtype is index, "K012", f"a trap reports an index, not {node.value.dtype}", node)
+    check.require(
+        node.value.dtype is index, "K012", f"a trap reports an index, not {node.value.dtype}", node
+    )
 
 
 def _foreign(check: _Check, node: n.Foreign) -> None:
@@ -430,7 +530,12 @@ def _foreign(check: _Check, node: n.Foreign) -> None:
     fits = (sum(c in "ij" for c in node.form), node.form.count("m"), len(node.at)) == wanted
     check.require(fits, "K010", f"the form {node.form!r} does not fit its operands", node)
     is_open = all(buffer.access in ("workgroup", "readwrite", "read") for buffer in node.buffers)
-    check.require(is_open, "K021", "a routine may read what it is given, which no invocation has to itself", node)
+    check.require(
+        is_open,
+        "K021",
+        "a routine may read what it is given, which no invocation has to itself",
+        node,
+    )
 
 
 def _nothing(check: _Check, node: n.Instr) -> None:
@@ -467,18 +572,22 @@ _RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
     n.Region: _nothing,
 }
 _OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
-    **{c: tuple(f for f, k in form.kinds.items() if k in ("value", "local", "buffer")) for c, form in FORMS.items()},
+    **{
+        c: tuple(f for f, k in form.kinds.items() if k in ("value", "local", "buffer"))
+        for c, form in FORMS.items()
+    },
     n.For: ("start", "stop"),
     n.If: ("cond",),
     n.Region: (),
 }
 
 
-# -- uniformity -------------------------------------------------------------------------------------------------------
+# -- uniformity ------------------------------------------------------------------------------------
 
 
 class _Flow:
-    """The walk that knows which values vary and whether all invocations of the workgroup are here together."""
+    """The walk that knows which values vary and whether all invocations of the workgroup are here
+    together."""
 
     def __init__(self, check: _Check, differs: set[n.Instr]) -> None:
         self.check, self.varying = check, differs
@@ -486,7 +595,9 @@ class _Flow:
     def block(self, block: n.Block, divergent: bool) -> None:
         for instr in block:
             if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast | n.Foreign):
-                self.check.report("V010", "not all invocations of the workgroup may come here", instr)
+                self.check.report(
+                    "V010", "not all invocations of the workgroup may come here", instr
+                )
             if isinstance(instr, n.Store):
                 self.store(instr)
             elif isinstance(instr, n.If):
@@ -497,15 +608,25 @@ class _Flow:
                 self.loop(instr, divergent)
             elif isinstance(instr, n.Region):
                 self.block(instr.body, divergent)
-            elif isinstance(instr, n.Foreign) and self.varying.intersection((*instr.numbers, *instr.at)):
+            elif isinstance(instr, n.Foreign) and self.varying.intersection(
+                (*instr.numbers, *instr.at)
+            ):
                 self.check.report("V010", "numbers and addresses of a routine are uniform", instr)
 
     def loop(self, loop: n.For, divergent: bool) -> None:
         for bound in (loop.start, loop.stop):
             if bound in self.varying:
-                self.check.report("V010", "a loop bound differs between invocations; use a uniform one and an if", loop)
+                self.check.report(
+                    "V010",
+                    "a loop bound differs between invocations; use a uniform one and an if",
+                    loop,
+                )
         self.block(loop.body, divergent)
 
     def store(self, store: n.Store) -> None:
         if store.value in self.varying and store.at not in self.varying:
-            self.check.report("K024", "a varying value at a uniform address; broadcast the lane that is meant", store)
+            self.check.report(
+                "K024",
+                "a varying value at a uniform address; broadcast the lane that is meant",
+                store,
+            )

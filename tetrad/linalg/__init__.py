@@ -1,8 +1,10 @@
-"""The public namespace `td.linalg`: the linear algebra extension of the array API, and `triangular_solve`.
+"""The public namespace `td.linalg`: the linear algebra extension of the array API, and
+`triangular_solve`.
 
-Receives arrays, returns arrays: compositions of the ops in `ops.linalg.systems` and `ops.linalg.factors`, eager,
-compiled and differentiable alike. Matrices are the last two axes, leading axes are batches and broadcast. Integers
-become the default float; f16 and bf16 are computed in f32.
+Receives arrays, returns arrays: compositions of the ops in `ops.linalg.systems` and
+`ops.linalg.factors`, eager, compiled and differentiable alike. Matrices are the last two axes,
+leading axes are batches and broadcast. Integers become the default float; f16 and bf16 are computed
+in f32.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ import numpy as np
 from tetrad.arrays.creation import eye, zeros
 from tetrad.arrays.indexing import reshaped, sliced
 from tetrad.arrays.linear import matmul, tensordot, vecdot
-from tetrad.arrays.manipulation import broadcast_arrays, concat, expand_dims, matrix_transpose, moveaxis
+from tetrad.arrays.manipulation import (
+    broadcast_arrays,
+    concat,
+    expand_dims,
+    matrix_transpose,
+    moveaxis,
+)
 from tetrad.arrays.statistics import max as largest
 from tetrad.arrays.statistics import min as smallest
 from tetrad.arrays.statistics import sum as total
@@ -63,7 +71,7 @@ class SVDResult(NamedTuple):
     Vh: Array
 
 
-# -- operands ---------------------------------------------------------------------------------------------------------
+# -- operands --------------------------------------------------------------------------------------
 
 
 def _apply(name: str, *args: Any) -> Array:
@@ -79,7 +87,8 @@ def _run(name: str, *args: Array, **params: Any) -> Any:
 
 
 def _numbers(*args: Any) -> tuple[list[Array], DType]:
-    """The operands as arrays of one float (or complex) type LAPACK knows, and the type the result shall have."""
+    """The operands as arrays of one float (or complex) type LAPACK knows, and the type the result
+    shall have."""
     arrays = common(args)
     dtype = as_float(arrays[0].dtype)
     wide = f32 if dtype in (f16, bf16) else dtype
@@ -108,14 +117,22 @@ def _sides(name: str, x1: Any, x2: Any) -> tuple[Array, Array, DType]:
         fail(ShapeError, f"{name}: the right side needs axes, got {b.type}")
     rows = b.shape[0 if b.ndim == 1 else -2]
     if rows != a.shape[-1]:
-        message = f"{name}: matrices {a.type} have {a.shape[-1]} rows, the right side {b.type} has {rows}"
-        fail(ShapeError, message, "a right side with more than one axis holds matrices; b[..., None] makes columns")
+        message = (
+            f"{name}: matrices {a.type} have {a.shape[-1]} rows, the right side {b.type} has {rows}"
+        )
+        fail(
+            ShapeError,
+            message,
+            "a right side with more than one axis holds matrices; b[..., None] makes columns",
+        )
     return a, reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b, dtype
 
 
 def _lead(name: str, a: Array, b: Array) -> Shape:
     try:
-        return broadcast_shapes(name, a.type.with_shape(a.shape[:-2]), b.type.with_shape(b.shape[:-2]))
+        return broadcast_shapes(
+            name, a.type.with_shape(a.shape[:-2]), b.type.with_shape(b.shape[:-2])
+        )
     except TetradError as error:
         raise located(error) from None
 
@@ -132,18 +149,23 @@ def _solved(name: str, a: Array, b: Array, fixed: Sequence[Array], **params: Any
         return reshaped(moveaxis(reshaped(x, (rows, count, b.shape[-1])), 0, 1), b.shape)
     lead, own = _lead(name, a, b), a.ndim - 2
     result: Array = _run(
-        name, *(expand(x, (*lead, *x.shape[own:])) for x in fixed), expand(b, (*lead, *b.shape[-2:])), **params
+        name,
+        *(expand(x, (*lead, *x.shape[own:])) for x in fixed),
+        expand(b, (*lead, *b.shape[-2:])),
+        **params,
     )
     return result
 
 
-# -- systems of equations ---------------------------------------------------------------------------------------------
+# -- systems of equations --------------------------------------------------------------------------
 
 
 def solve(x1: Any, x2: Any, /, *, singular: str = "raise") -> Array:
-    """x with x1 x = x2. x2 is a vector if it has one axis, else matrices, one column for each right side.
+    """x with x1 x = x2. x2 is a vector if it has one axis, else matrices, one column for each right
+    side.
 
-    A singular matrix is a SingularError that names it and its zero pivot; with singular="nan" its solution is NaN.
+    A singular matrix is a SingularError that names it and its zero pivot; with singular="nan" its
+    solution is NaN.
 
     >>> import tetrad as td
     >>> td.linalg.solve(td.asarray([[2.0, 1.0], [1.0, 3.0]]), td.asarray([5.0, 10.0]))
@@ -167,7 +189,8 @@ def triangular_solve(
     left_side: bool = True,
     singular: str = "raise",
 ) -> Array:
-    """x with T x = b (or x T = b where not `left_side`), T the lower or upper triangle of a, or its transpose.
+    """x with T x = b (or x T = b where not `left_side`), T the lower or upper triangle of a, or its
+    transpose.
 
     What is outside the triangle is not read, nor the diagonal if it is a unit one. b as in `solve`.
 
@@ -178,7 +201,12 @@ def triangular_solve(
     is_vector = as_array(b).ndim == 1
     given = b if left_side or is_vector else matrix_transpose(b)
     matrix, right, dtype = _sides("triangular_solve", a, given)
-    settings = {"lower": lower, "unit": unit_diagonal, "transposed": transpose == left_side, "singular": singular}
+    settings = {
+        "lower": lower,
+        "unit": unit_diagonal,
+        "transposed": transpose == left_side,
+        "singular": singular,
+    }
     x = _solved("triangular_solve", matrix, right, (matrix,), **settings)
     x = reshaped(x, x.shape[:-1]) if is_vector else x if left_side else matrix_transpose(x)
     return convert(x, dtype)
@@ -199,7 +227,8 @@ def inv(x: Any, /, *, singular: str = "raise") -> Array:
 
 
 def det(x: Any, /) -> Array:
-    """The determinant of square matrices, differentiable also where it is 0; twice, beyond three rows, where it is not.
+    """The determinant of square matrices, differentiable also where it is 0; twice, beyond three
+    rows, where it is not.
 
     >>> import tetrad as td
     >>> td.linalg.det(td.asarray([[1.0, 2.0], [3.0, 4.0]]))
@@ -225,19 +254,24 @@ def _determinant_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 @custom_jvp
 def _cofactors(a: Array) -> Array:
-    """det(A) times the inverse of A, transposed: a polynomial of the elements, so A may be singular.
+    """det(A) times the inverse of A, transposed: a polynomial of the elements, so A may be
+    singular.
 
-    A pivot that is 0 becomes one as small as rounding: what that does to the determinant and to the inverse cancels,
-    and the result is that of a matrix so close.
+    A pivot that is 0 becomes one as small as rounding: what that does to the determinant and to the
+    inverse cancels, and the result is that of a matrix so close.
     """
     factors, pivots = _run("lu", a)
     eps = 2.0**-23 if a.dtype.real is f32 else 2.0**-52
     size = largest(_apply("abs", a), axis=(-2, -1), keepdims=True)
-    tiny = convert(_apply("multiply", _apply("where", _apply("equal", size, 0), 1, size), eps), a.dtype)
+    tiny = convert(
+        _apply("multiply", _apply("where", _apply("equal", size, 0), 1, size), eps), a.dtype
+    )
     is_zero = _apply("logical_and", eye(a.shape[-1], dtype=bool_), _apply("equal", factors, 0))
     regular = _apply("where", is_zero, tiny, factors)
     det, _, _ = _run("lu_det", a, regular, pivots)
-    inverse = _solved("linear_solve", a, eye(a.shape[-1], dtype=a.dtype), (a, regular, pivots), singular="nan")
+    inverse = _solved(
+        "linear_solve", a, eye(a.shape[-1], dtype=a.dtype), (a, regular, pivots), singular="nan"
+    )
     return _apply("multiply", reshaped(det, (*det.shape, 1, 1)), matrix_transpose(inverse))
 
 
@@ -253,7 +287,8 @@ def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:
-    """The determinant of as many first rows as there are columns, by its last row: for few of them."""
+    """The determinant of as many first rows as there are columns, by its last row: for few of
+    them."""
     row = len(columns) - 1
     entries = [a[..., row, column] for column in columns]
     if row == 0:
@@ -279,7 +314,8 @@ def slogdet(x: Any, /) -> SlogdetResult:
 
 
 def cholesky(x: Any, /, *, upper: bool = False) -> Array:
-    """The lower triangle L with L L^H = x (or the upper with U^H U = x), of positive definite matrices.
+    """The lower triangle L with L L^H = x (or the upper with U^H U = x), of positive definite
+    matrices.
 
     Only the lower triangle of x is read.
 
@@ -297,11 +333,12 @@ def _adjoint(x: Array) -> Array:
     return matrix_transpose(_apply("conj", x) if x.dtype.is_complex else x)
 
 
-# -- matrices taken apart ---------------------------------------------------------------------------------------------
+# -- matrices taken apart --------------------------------------------------------------------------
 
 
 def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
-    """x = Q R, the columns of Q orthonormal, R upper triangular. mode: "reduced", or "complete" for a square Q.
+    """x = Q R, the columns of Q orthonormal, R upper triangular. mode: "reduced", or "complete" for
+    a square Q.
 
     >>> import tetrad as td
     >>> td.linalg.qr(td.ones((3, 2))).R.shape
@@ -315,7 +352,8 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
 
 
 def eigh(x: Any, /) -> EighResult:
-    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices (their lower triangle).
+    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices (their
+    lower triangle).
 
     >>> import tetrad as td
     >>> td.linalg.eigh(td.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
@@ -327,9 +365,11 @@ def eigh(x: Any, /) -> EighResult:
 
 
 def eig(x: Any, /) -> EigResult:
-    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are complex.
+    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are
+    complex.
 
-    Vectors have length 1 and one element that is real, the greatest; so also when they are differentiated.
+    Vectors have length 1 and one element that is real, the greatest; so also when they are
+    differentiated.
 
     >>> import tetrad as td
     >>> td.linalg.eig(td.asarray([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
@@ -366,7 +406,8 @@ def eigvalsh(x: Any, /) -> Array:
 
 
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
-    """x = U diag(S) Vh, S in descending order. Derivatives need full_matrices=False, or square matrices.
+    """x = U diag(S) Vh, S in descending order. Derivatives need full_matrices=False, or square
+    matrices.
 
     >>> import tetrad as td
     >>> td.linalg.svd(td.asarray([[3.0, 0.0], [0.0, 4.0]])).S
@@ -394,7 +435,8 @@ def svdvals(x: Any, /) -> Array:
 
 @guarded
 def pinv(x: Any, /, *, rtol: Any = None) -> Array:
-    """The pseudo-inverse. Singular values up to rtol times the largest count as zero; default: max(M, N) * eps.
+    """The pseudo-inverse. Singular values up to rtol times the largest count as zero; default:
+    max(M, N) * eps.
 
     >>> import tetrad as td
     >>> td.linalg.pinv(td.asarray([[2.0, 0.0], [0.0, 0.0]]))
@@ -413,13 +455,16 @@ def _pseudo_inverse(a: Array, share: Array) -> Array:
     u, s, vh = _run("svd", a, full=False)
     is_kept = _above(s, share)
     inverse = _apply("where", is_kept, _apply("divide", 1, _apply("where", is_kept, s, 1)), 0)
-    return matmul(_apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype)), _adjoint(u))
+    return matmul(
+        _apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype)),
+        _adjoint(u),
+    )
 
 
 @_pseudo_inverse.defjvp
 def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """-P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, as long as the rank stays; equal singular values do not
-    matter here, though they do to `svd` (Golub and Pereyra, 1973)."""
+    """-P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, as long as the rank stays; equal
+    singular values do not matter here, though they do to `svd` (Golub and Pereyra, 1973)."""
     a, share = primals
     p, t = _pseudo_inverse(a, share), tangents[0]
     ph, th = _adjoint(p), _adjoint(t)
@@ -439,7 +484,11 @@ def _share(a: Array, rtol: Any) -> Array:
 
 def _above(s: Array, share: Array) -> Array:
     """Which singular values are above that share of the largest."""
-    limit = _apply("multiply", largest(s, axis=-1, keepdims=True), expand_dims(share, axis=-1) if share.ndim else share)
+    limit = _apply(
+        "multiply",
+        largest(s, axis=-1, keepdims=True),
+        expand_dims(share, axis=-1) if share.ndim else share,
+    )
     return _apply("greater", s, limit)
 
 
@@ -463,12 +512,13 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
     return total(convert(_above(s, _share(a, rtol)), i32), axis=-1)
 
 
-# -- norms ------------------------------------------------------------------------------------------------------------
+# -- norms -----------------------------------------------------------------------------------------
 
 
 @guarded
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
-    """The norm of vectors along axes, all by default: (sum of |x|^ord)^(1/ord); inf: the largest, -inf: the smallest.
+    """The norm of vectors along axes, all by default: (sum of |x|^ord)^(1/ord); inf: the largest,
+    -inf: the smallest.
 
     >>> import tetrad as td
     >>> td.linalg.vector_norm(td.asarray([3.0, 4.0]))
@@ -482,18 +532,23 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     if math.isinf(ord):
         found = _extreme(size, ord, axes, keepdims) if axes else size
     elif ord == 0:
-        found = total(convert(_apply("not_equal", size, 0), a.dtype.real), axis=axes, keepdims=keepdims)
+        found = total(
+            convert(_apply("not_equal", size, 0), a.dtype.real), axis=axes, keepdims=keepdims
+        )
     elif ord == 1:
         found = total(size, axis=axes, keepdims=keepdims)
     elif ord == 2:
         found = _apply("sqrt", total(_apply("multiply", size, size), axis=axes, keepdims=keepdims))
     else:
-        found = _apply("pow", total(_apply("pow", size, float(ord)), axis=axes, keepdims=keepdims), 1 / ord)
+        found = _apply(
+            "pow", total(_apply("pow", size, float(ord)), axis=axes, keepdims=keepdims), 1 / ord
+        )
     return convert(found, dtype.real)
 
 
 def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool = False) -> Array:
-    """The largest of magnitudes, which of none is 0, or for a negative sign the smallest, which of none is inf."""
+    """The largest of magnitudes, which of none is 0, or for a negative sign the smallest, which of
+    none is inf."""
     if sign < 0:
         return smallest(size, axis=axes, keepdims=keepdims)
     around = [a % size.ndim for a in ([axes] if isinstance(axes, int) else axes)]
@@ -504,8 +559,8 @@ def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool
 
 @guarded
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
-    """The norm of matrices: "fro", "nuc" (sum of singular values), 2 and -2 (largest and smallest of them), 1 and -1
-    (largest and smallest sum of a column), inf and -inf (of a row).
+    """The norm of matrices: "fro", "nuc" (sum of singular values), 2 and -2 (largest and smallest
+    of them), 1 and -1 (largest and smallest sum of a column), inf and -inf (of a row).
 
     >>> import tetrad as td
     >>> td.linalg.matrix_norm(td.asarray([[3.0, 0.0], [0.0, 4.0]]), ord="nuc")
@@ -516,7 +571,9 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
         found = vector_norm(a, axis=(-2, -1))
     elif ord in ("nuc", 2, -2):
         values = svdvals(a)
-        found = _extreme(values, ord, -1) if isinstance(ord, int | float) else total(values, axis=-1)
+        found = (
+            _extreme(values, ord, -1) if isinstance(ord, int | float) else total(values, axis=-1)
+        )
     elif ord in (1, -1, math.inf, -math.inf):
         sums = total(_apply("abs", a), axis=-2 if abs(ord) == 1 else -1)
         found = _extreme(sums, ord, -1)
@@ -526,7 +583,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     return reshaped(found, (*found.shape, 1, 1)) if keepdims else found
 
 
-# -- products and pieces ----------------------------------------------------------------------------------------------
+# -- products and pieces ---------------------------------------------------------------------------
 
 
 def matrix_power(x: Any, n: int, /) -> Array:
@@ -575,11 +632,14 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
 def _element(x: Array, axis: int, i: int) -> Array:
     """One position along an axis, which keeps size 1."""
     starts = tuple(i if a == axis else 0 for a in range(x.ndim))
-    return sliced(x, starts, tuple(1 if a == axis else n for a, n in enumerate(x.shape)), (1,) * x.ndim)
+    return sliced(
+        x, starts, tuple(1 if a == axis else n for a, n in enumerate(x.shape)), (1,) * x.ndim
+    )
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Array:
-    """The diagonals of matrices; above the main one for a positive offset, below it for a negative one.
+    """The diagonals of matrices; above the main one for a positive offset, below it for a negative
+    one.
 
     >>> import tetrad as td
     >>> td.linalg.diagonal(td.asarray([[1, 2], [3, 4]]))
@@ -587,12 +647,18 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Array:
     """
     a = as_array(x)
     if a.ndim < 2:
-        fail(ShapeError, f"diagonal: expected a matrix, or matrices along leading axes, got {a.type}")
+        fail(
+            ShapeError, f"diagonal: expected a matrix, or matrices along leading axes, got {a.type}"
+        )
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     count = _diagonal_size(a, m, n, offset)
     flat = reshaped(a, (*lead, m * n))
     first = (offset if offset >= 0 else -offset * n) if count != 0 else 0
-    step = n + 1 if isinstance(n, int) else fail(ShapeError, f"diagonal: the columns of {a.type} must be known")
+    step = (
+        n + 1
+        if isinstance(n, int)
+        else fail(ShapeError, f"diagonal: the columns of {a.type} must be known")
+    )
     return sliced(flat, (*(0,) * len(lead), first), (*lead, count), (*(1,) * len(lead), step))
 
 
@@ -630,8 +696,10 @@ def outer(x1: Any, x2: Any, /) -> Array:
 
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult",
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
-    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul",
+    "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve",
+    "svd", "svdvals",
     "tensordot", "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Lowering, complex memory: real and imaginary part side by side, for kernels that know no complex type.
+"""Lowering, complex memory: real and imaginary part side by side, for kernels that know no complex
+type.
 
 A c64 is one word of 64 bits, so both parts of sixteen neighbours are one load; a c128 is two f64.
 """
@@ -9,7 +10,8 @@ from tetrad.core.dtypes import DType, c64, c128, f32, f64, i32, i64, u32
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 
-HELD: dict[DType, tuple[DType, int]] = {c64: (i64, 1), c128: (f64, 2)}  # elements of a buffer for each number
+# elements of a buffer for each number
+HELD: dict[DType, tuple[DType, int]] = {c64: (i64, 1), c128: (f64, 2)}
 
 
 def held_as(dtype: DType) -> tuple[DType, int]:
@@ -24,7 +26,9 @@ def load_part(k: KernelBuilder, buffer: Buffer, at: Val, which: int) -> Val:
     return k.bitcast(k.cast(word >> 32 if which else word, i32), f32)
 
 
-def store_parts(k: KernelBuilder, buffer: Buffer, at: Val, re: Val, im: Val, hint: str = "") -> None:
+def store_parts(
+    k: KernelBuilder, buffer: Buffer, at: Val, re: Val, im: Val, hint: str = ""
+) -> None:
     if buffer.dtype is f64:
         k.store(buffer, at * 2, re)
         k.store(buffer, at * 2 + 1, im)

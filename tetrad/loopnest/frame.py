@@ -1,7 +1,8 @@
-"""Lowering, the frame around a generator: buffers for what a kernel reads and writes, and the launch it becomes.
+"""Lowering, the frame around a generator: buffers for what a kernel reads and writes, and the
+launch it becomes.
 
-Receives a group and the slots of materialised nodes; a generator (maps, rows, ...) fills in the body; `finish` returns
-the `Launch`.
+Receives a group and the slots of materialised nodes; a generator (maps, rows, ...) fills in the
+body; `finish` returns the `Launch`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tetrad.loopnest.reader import At, Reading, splat_value
 from tetrad.schedule.nodes import Launch, Slot
 
 STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
-TABLE = "table"  # the name of constants that follow from settings and types alone: groups that look alike share them
+# the name of constants that follow from settings and types alone: groups that look alike share them
+TABLE = "table"
 LANES = 16  # virtual lanes of every kernel (docs/adr/0001)
 
 
@@ -40,9 +42,16 @@ class Memory:
         return Slot(name, ArrayType(dtype, tuple(shape)), "temp")
 
     def results(self, node: Node) -> tuple[Slot, ...]:
-        """Where a node with several results writes: the slots of its items; results nobody reads still need room."""
-        found = {m.param("index"): s for m, s in self.slots.items() if m.op.name == "item" and m.inputs[0] is node}
-        spare = (self.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types))
+        """Where a node with several results writes: the slots of its items; results nobody reads
+        still need room."""
+        found = {
+            m.param("index"): s
+            for m, s in self.slots.items()
+            if m.op.name == "item" and m.inputs[0] is node
+        }
+        spare = (
+            self.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types)
+        )
         return tuple(found.get(i, slot) for i, slot in enumerate(spare))
 
 
@@ -57,7 +66,8 @@ class Frame:
         self.slots: list[Slot] = []
         self.writes: set[Slot] = set()
         self.scratches = 0
-        self.is_light = False  # little work an element: memory is the time, so large results go around the caches
+        # little work an element: memory is the time, so large results go around the caches
+        self.is_light = False
 
     def reads(self, nodes: Iterable[Node]) -> None:
         """Give a buffer to every node read from memory; constants of one value need none."""
@@ -69,12 +79,17 @@ class Frame:
         return self.buffer(slot, "read", "x")
 
     def view(self, slot: Slot, dtype: DType, access: str = "read") -> Buffer:
-        """The memory of a slot seen as elements of another type: blocks of quantised types are read as words."""
+        """The memory of a slot seen as elements of another type: blocks of quantised types are read
+        as words."""
         if access != "read":
             self.writes.add(slot)
         nbytes = slot.type.nbytes
-        count = nbytes // dtype.nbytes if isinstance(nbytes, int) else ceil_div(nbytes, dtype.nbytes)
-        made = self.k.buffer(f"{'x' if access == 'read' else 'y'}{len(self.slots)}", dtype, access, count)
+        count = (
+            nbytes // dtype.nbytes if isinstance(nbytes, int) else ceil_div(nbytes, dtype.nbytes)
+        )
+        made = self.k.buffer(
+            f"{'x' if access == 'read' else 'y'}{len(self.slots)}", dtype, access, count
+        )
         self.slots.append(slot)
         return made
 
@@ -84,16 +99,20 @@ class Frame:
 
     def buffer(self, slot: Slot, access: str, letter: str) -> Buffer:
         dtype, each = held_as(slot.type.dtype)
-        made = self.k.buffer(f"{letter}{len(self.slots)}", dtype, access, product(slot.type.shape) * each)
+        made = self.k.buffer(
+            f"{letter}{len(self.slots)}", dtype, access, product(slot.type.shape) * each
+        )
         self.slots.append(slot)
         return made
 
     def scratch(self, stem: str, dtype: DType, count: Size) -> Buffer:
-        """Memory that the lanes of a workgroup share, under a name of its own; at least one element."""
+        """Memory that the lanes of a workgroup share, under a name of its own; at least one
+        element."""
         return self.k.scratch(*self.of_workgroup(stem, dtype, count))
 
     def private(self, stem: str, dtype: DType, count: Size) -> Buffer:
-        """The same where a lane touches only elements lane, lane + LANES, ...: no barrier is needed."""
+        """The same where a lane touches only elements lane, lane + LANES, ...: no barrier is
+        needed."""
         return self.k.private(*self.of_workgroup(stem, dtype, count))
 
     def of_workgroup(self, stem: str, dtype: DType, count: Size) -> tuple[str, DType, Size]:
@@ -103,7 +122,8 @@ class Frame:
 
     @contextmanager
     def within(self, lane: Val, end: Val, size: Size, width: int = LANES) -> Iterator[None]:
-        """Only lanes before `end`. Pieces of `width` (one vector or more) of a multiple of it need no test."""
+        """Only lanes before `end`. Pieces of `width` (one vector or more) of a multiple of it need
+        no test."""
         if isinstance(size, int) and size % width == 0:
             yield
             return
@@ -112,14 +132,16 @@ class Frame:
 
     @contextmanager
     def every_lane(self, count: Val, size: Size) -> Iterator[Val]:
-        """A loop over a stretch of `count` positions (one at least) of an axis of this size; a lane has a position."""
+        """A loop over a stretch of `count` positions (one at least) of an axis of this size; a lane
+        has a position."""
         with self.k.loop(count, 0, LANES, always=True) as first:
             lane = first + self.k.lane()
             with self.within(lane, count, size):
                 yield lane
 
     def write(self, buffer: Buffer, node: Node, at: At, *value: Val) -> None:
-        """buffer[at] = value, where the buffer holds all of `node`. A complex number has two parts."""
+        """buffer[at] = value, where the buffer holds all of `node`. A complex number has two
+        parts."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         if len(value) == 2:
             store_parts(self.k, buffer, where, *value, self.hint(node))

@@ -1,8 +1,9 @@
 """Lowering, indices: where an element stands, as kernel values.
 
-A `Space` is the index space a kernel walks: some axes given as one flat uniform number (rows), the last given as lanes.
-Asking for an axis or a run of axes (`span`) emits the division and remainder it needs, and only when asked, so an
-access that is contiguous over several axes costs one multiply-add.
+A `Space` is the index space a kernel walks: some axes given as one flat uniform number (rows), the
+last given as lanes. Asking for an axis or a run of axes (`span`) emits the division and remainder
+it needs, and only when asked, so an access that is contiguous over several axes costs one
+multiply-add.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tetrad.kernel.nodes import Value
 
 
 class Sizes:
-    """Sizes as kernel values: ints are literals, symbolic sizes become index arguments of the program."""
+    """Sizes as kernel values: ints are literals, symbolic sizes become index arguments of the
+    program."""
 
     def __init__(self, k: KernelBuilder) -> None:
         self.k = k
@@ -32,13 +34,15 @@ class Sizes:
         return self.k.arg(self._names[size])
 
     def argument(self, size: Size) -> Val:
-        """The same, but numbers are arguments too: kernels that differ in them alone are one kernel."""
+        """The same, but numbers are arguments too: kernels that differ in them alone are one
+        kernel."""
         name = f"size_{len(self.formulas)}"
         self.formulas[name] = size
         return self.k.arg(name)
 
     def need(self, size: Size) -> None:
-        """The Dims of a scratch count, each an argument under its own name: kernels state such counts by them."""
+        """The Dims of a scratch count, each an argument under its own name: kernels state such
+        counts by them."""
         for dim in sorted(dims_of(size), key=str):
             self.val(SizeExpr((((dim,), 1),)))
 
@@ -87,12 +91,17 @@ class Span(Val):
 
 
 def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size]) -> Val:
-    """Sum of index * stride; neighbouring axes of one space with matching strides are taken as one."""
+    """Sum of index * stride; neighbouring axes of one space with matching strides are taken as
+    one."""
     total: Val = sizes.k.index(0)
     axis = len(shape) - 1
     while axis >= 0:
         index, stride, extent = at[axis], strides[axis], shape[axis]
-        while axis > 0 and _continues(at[axis - 1], index, extent) and strides[axis - 1] == stride * extent:
+        while (
+            axis > 0
+            and _continues(at[axis - 1], index, extent)
+            and strides[axis - 1] == stride * extent
+        ):
             index = at[axis - 1].join(index)  # type: ignore[attr-defined]
             extent = extent * shape[axis - 1]
             axis -= 1
@@ -102,5 +111,11 @@ def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size
 
 
 def _continues(outer: Val, inner: Val, extent: Size) -> bool:
-    """Do two indices make one longer run of their space? Only if the inner one runs over all of the array's extent."""
-    return isinstance(outer, Span) and isinstance(inner, Span) and outer.joins(inner) and inner.size == extent
+    """Do two indices make one longer run of their space? Only if the inner one runs over all of the
+    array's extent."""
+    return (
+        isinstance(outer, Span)
+        and isinstance(inner, Span)
+        and outer.joins(inner)
+        and inner.size == extent
+    )

@@ -1,7 +1,8 @@
 """Lowering, reading: the value of any graph node at an index, inside a kernel under construction.
 
-Nodes that live in memory are loaded; nodes a generator computes itself are provided; everything else is computed on the
-spot from its operands, which is what fusion means here. Values are shared within a scope of the kernel.
+Nodes that live in memory are loaded; nodes a generator computes itself are provided; everything
+else is computed on the spot from its operands, which is what fusion means here. Values are shared
+within a scope of the kernel.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ class Reading:
         if value is not None:
             return self.k.const(value.imag if which else value.real, node.type.dtype.real)
         if node not in self.buffers:
-            return self.read(node.inputs[which], at) if node.op.name == "join" else self.part(node.inputs[0], at, which)
+            return (
+                self.read(node.inputs[which], at)
+                if node.op.name == "join"
+                else self.part(node.inputs[0], at, which)
+            )
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         return load_part(self.k, self.buffers[node], where, which)
 
@@ -79,14 +84,20 @@ class Reading:
         return value
 
     def forget(self) -> None:
-        """What was read in this scope is to be read anew: what is provided, or lies in scratch, changes."""
+        """What was read in this scope is to be read anew: what is provided, or lies in scratch,
+        changes."""
         self.k.forget("read")
 
     def read_ahead(self, node: Node, at: At) -> None:
-        """Everything elementwise below the node, operands first: Python's stack does not bear a thousand levels."""
+        """Everything elementwise below the node, operands first: Python's stack does not bear a
+        thousand levels."""
         order, seen = [node], {node}
         for user in order:
-            fresh = [i for i in user.inputs if user.op.kind == "elementwise" and self.is_computed(i) and i not in seen]
+            fresh = [
+                i
+                for i in user.inputs
+                if user.op.kind == "elementwise" and self.is_computed(i) and i not in seen
+            ]
             order += fresh
             seen.update(fresh)
         for inner in topological(order[1:]):
@@ -104,23 +115,32 @@ class Reading:
             values = [self.wide(i, at) for i in node.inputs]
             if node.op.refuse_rule is not None:
                 self.refuse(node, node.op.refuse_rule(self.k, node.type.dtype, *values, **params))
-            return self.k.cast(rule_of(node, elementwise_rule(node))(self.k, *values, **params), node.type.dtype)
+            return self.k.cast(
+                rule_of(node, elementwise_rule(node))(self.k, *values, **params), node.type.dtype
+            )
         if node.op.name == "reshape":
-            return self.read(node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape))
+            return self.read(
+                node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape)
+            )
         if node.op.kind == "movement":
             operands = [Operand(self, i, node) for i in node.inputs]
             return rule_of(node, "read_rule")(self.k, at, *operands, **params)  # type: ignore[no-any-return]
-        raise UnsupportedError(f"{node.op.name} cannot be computed inside another kernel", source=node.source)
+        raise UnsupportedError(
+            f"{node.op.name} cannot be computed inside another kernel", source=node.source
+        )
 
     def reshaped(self, at: At, shape: Shape, inner: Shape) -> At:
-        """The index in the operand of a reshape: axes of size 1 come and go, others through the flat position."""
+        """The index in the operand of a reshape: axes of size 1 come and go, others through the
+        flat position."""
         if [n for n in shape if n != 1] == [n for n in inner if n != 1]:
             kept = iter([i for i, n in zip(at, shape, strict=True) if n != 1])
             return tuple(next(kept) if n != 1 else self.k.index(0) for n in inner)
         flat = offset(self.sizes, at, shape, row_strides(shape))
         return Space(self.k, self.sizes, inner, flat).axes()
 
-    def refuse(self, node: Node, found: tuple[Val, Val, Callable[[int], TetradError]] | None) -> None:
+    def refuse(
+        self, node: Node, found: tuple[Val, Val, Callable[[int], TetradError]] | None
+    ) -> None:
         if found is None:
             return
         (bad, value, explain), code = found, FIRST_TRAP + len(self.traps)
@@ -133,7 +153,9 @@ class Reading:
         axis, what = params.get("axis", 0), params.get("what", node.op.name)
         size = params["size"] if "what" in params else operand.type.shape[axis]
         message = f"{what}: index {{value}} is out of range for axis {axis} of size {size}"
-        self.traps[code] = TrapSite(node.op.name, message, node.source, reach(size) if isinstance(size, int) else None)
+        self.traps[code] = TrapSite(
+            node.op.name, message, node.source, reach(size) if isinstance(size, int) else None
+        )
         self.k.trap(bad, code, value)
 
 
@@ -170,7 +192,9 @@ class Operand:
 def rule_of(node: Node, which: str) -> Callable[..., Any]:
     rule = getattr(node.op, which)
     if rule is None:
-        raise UnsupportedError(f"{node.op.name} is not compiled yet", source=node.source, hint="call it outside jit")
+        raise UnsupportedError(
+            f"{node.op.name} is not compiled yet", source=node.source, hint="call it outside jit"
+        )
     return rule  # type: ignore[no-any-return]
 
 
@@ -190,5 +214,6 @@ def splat_value(node: Node) -> Any:
 
 
 def index_key(at: Val) -> object:
-    # The space itself, not its id: ids are used again, and a key outlives the space of an unrolled vector.
+    # The space itself, not its id: ids are used again, and a key outlives the space of an unrolled
+    # vector.
     return (at.space, at.first, at.last) if isinstance(at, Span) else at.node

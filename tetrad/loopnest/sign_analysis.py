@@ -1,8 +1,9 @@
-"""Lowering, signs: which values are known to be never positive, or never negative, from how they are computed.
+"""Lowering, signs: which values are known to be never positive, or never negative, from how they
+are computed.
 
-Receives a graph node, returns its sign or 0 for "not known". NaN has no sign: what is said holds for all other
-elements. An op may have a cheaper kernel for such operands (`Op.lower_nonpositive`), which gives the same bits: what is
-known may depend on where a function ends.
+Receives a graph node, returns its sign or 0 for "not known". NaN has no sign: what is said holds
+for all other elements. An op may have a cheaper kernel for such operands (`Op.lower_nonpositive`),
+which gives the same bits: what is known may depend on where a function ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def sign(node: Node, depth: int = DEPTH) -> int:
     if name in ("add", "subtract"):
         return sum_sign(name, operands, depth)
     if name in ("maximum", "minimum"):
-        return extreme_sign(1 if name == "maximum" else -1, [sign(operand, depth - 1) for operand in operands])
+        return extreme_sign(
+            1 if name == "maximum" else -1, [sign(operand, depth - 1) for operand in operands]
+        )
     return 0
 
 
@@ -52,7 +55,8 @@ def product_sign(name: str, operands: tuple[Node, ...], depth: int) -> int:
 
 
 def divisor_sign(node: Node, depth: int) -> int:
-    """The sign of all elements, zeros included: 1 / -0 is -inf. What is never positive may still be +0, as x - x is."""
+    """The sign of all elements, zeros included: 1 / -0 is -inf. What is never positive may still be
+    +0, as x - x is."""
     if depth == 0 or not node.type.dtype.is_float:
         return 0
     value = constant_value(node)
@@ -84,12 +88,14 @@ def sum_sign(name: str, operands: tuple[Node, ...], depth: int) -> int:
 
 
 def extreme_sign(side: int, signs: list[int]) -> int:
-    """One operand above zero lifts a maximum above zero; below it are only maxima of operands below."""
+    """One operand above zero lifts a maximum above zero; below it are only maxima of operands
+    below."""
     return side if side in signs else -side if all(s == -side for s in signs) else 0
 
 
 def is_bound(bound: Node, x: Node) -> bool:
-    """Whether no element of x is above its bound: the largest along axes of x itself, spread over them again."""
+    """Whether no element of x is above its bound: the largest along axes of x itself, spread over
+    them again."""
     if bound.op.name == "expand":
         bound = bound.inputs[0]
     if bound.op.name == "where":

@@ -1,7 +1,8 @@
-"""Lowering, transposes: tiles of 16 x 16 turned in registers, so that both sides of memory are walked in rows.
+"""Lowering, transposes: tiles of 16 x 16 turned in registers, so that both sides of memory are
+walked in rows.
 
-The tile pairs the axis that is last in the operand with the axis that is last in the result; all other axes are walked
-by scalars.
+The tile pairs the axis that is last in the operand with the axis that is last in the result; all
+other axes are walked by scalars.
 """
 
 from __future__ import annotations
@@ -32,29 +33,38 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     grid: Shape = (product(others), across, along)
     position = Space(frame.k, frame.sizes, grid, frame.k.group_id())
     rest = Space(frame.k, frame.sizes, others, position.span(0, 1)).axes()
-    Band(frame, node, out, rest, position.span(1, 2) * LANES, position.span(2, 3) * (LANES * BAND)).write()
+    Band(
+        frame, node, out, rest, position.span(1, 2) * LANES, position.span(2, 3) * (LANES * BAND)
+    ).write()
     return frame.finish(product(grid), group)
 
 
 def lane_axes(node: Node) -> tuple[int, int]:
-    """The axes that are last in the operand and in the result, as the operand counts; axes of one element are none."""
+    """The axes that are last in the operand and in the result, as the operand counts; axes of one
+    element are none."""
     shape, perm = node.inputs[0].type.shape, node.param("perm")
     wide = [axis for axis, n in enumerate(shape) if n != 1]
     return wide[-1], [p for p in perm if shape[p] != 1][-1]
 
 
 class Band:
-    """What one workgroup moves: rows from `row0` and columns from `col0` on, at the index `rest` of the other axes."""
+    """What one workgroup moves: rows from `row0` and columns from `col0` on, at the index `rest` of
+    the other axes."""
 
-    def __init__(self, frame: Frame, node: Node, out: Buffer, rest: At, row0: Val, col0: Val) -> None:
+    def __init__(
+        self, frame: Frame, node: Node, out: Buffer, rest: At, row0: Val, col0: Val
+    ) -> None:
         self.frame, self.node, self.out = frame, node, out
         self.rest, self.row0, self.col0 = rest, row0, col0
         self.lane_in, self.lane_out = lane_axes(node)
         self.shape: Shape = node.inputs[0].type.shape
-        self.rows, self.cols = (frame.sizes.val(self.shape[axis]) for axis in (self.lane_out, self.lane_in))
+        self.rows, self.cols = (
+            frame.sizes.val(self.shape[axis]) for axis in (self.lane_out, self.lane_in)
+        )
 
     def write(self) -> None:
-        """By whole tiles where there are only those, by columns where there are none, else as it turns out."""
+        """By whole tiles where there are only those, by columns where there are none, else as it
+        turns out."""
         k, end = self.frame.k, self.col0 + LANES * BAND
         rows, cols = self.shape[self.lane_out], self.shape[self.lane_in]
         if is_multiple(rows, LANES) and is_multiple(cols, LANES):
@@ -69,7 +79,8 @@ class Band:
 
     def by_tiles(self, stop: Val) -> None:
         k = self.frame.k
-        with k.loop(stop, self.col0, LANES, always=True) as column:  # written out, it takes long to compile
+        # written out, it takes long to compile
+        with k.loop(stop, self.col0, LANES, always=True) as column:
             tile = [self.element(self.row0 + i, column + k.lane()) for i in range(LANES)]
             for i, vector in enumerate(turned(k, tile)):
                 self.put(self.row0 + k.lane(), column + i, vector)
@@ -86,7 +97,9 @@ class Band:
 
     def put(self, row: Val, col: Val, value: Val) -> None:
         source = self.source_at(row, col)
-        self.frame.write(self.out, self.node, tuple(source[p] for p in self.node.param("perm")), value)
+        self.frame.write(
+            self.out, self.node, tuple(source[p] for p in self.node.param("perm")), value
+        )
 
     def source_at(self, row: Val, col: Val) -> At:
         return replaced(self.rest, {self.lane_out: row, self.lane_in: col})
@@ -97,10 +110,12 @@ def replaced(at: At, changes: dict[int, Val]) -> At:
 
 
 def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
-    """The transpose of 16 vectors of 16 lanes: blocks of 4 x 4 within every four lanes, then the fours exchanged.
+    """The transpose of 16 vectors of 16 lanes: blocks of 4 x 4 within every four lanes, then the
+    fours exchanged.
 
-    Each of the four rounds takes its lanes in a pattern that processors have one instruction for; exchanging blocks of
-    8, 4, 2 and 1 as the textbooks do takes more of them (a transpose of 1024 x 1024 a tenth longer).
+    Each of the four rounds takes its lanes in a pattern that processors have one instruction for;
+    exchanging blocks of 8, 4, 2 and 1 as the textbooks do takes more of them (a transpose of 1024 x
+    1024 a tenth longer).
     """
     quads = [turned_fours(k, tile[i : i + 4]) for i in range(0, LANES, 4)]
     columns = [exchanged_fours(k, [quad[c] for quad in quads]) for c in range(4)]
@@ -108,19 +123,26 @@ def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
 
 
 def turned_fours(k: KernelBuilder, rows: list[Val]) -> list[Val]:
-    """Of four rows, columns c, c + 4, c + 8, c + 12 of all four beside each other, for c from 0 to 3."""
+    """Of four rows, columns c, c + 4, c + 8, c + 12 of all four beside each other, for c from 0 to
+    3."""
     first, second, third, fourth = rows
     low, high = k.shuffle(first, second, LOW_ONES), k.shuffle(first, second, HIGH_ONES)
     low_below, high_below = k.shuffle(third, fourth, LOW_ONES), k.shuffle(third, fourth, HIGH_ONES)
     pairs = ((low, low_below), (high, high_below))
-    return [k.shuffle(above, below, mask) for above, below in pairs for mask in (LOW_TWOS, HIGH_TWOS)]
+    return [
+        k.shuffle(above, below, mask) for above, below in pairs for mask in (LOW_TWOS, HIGH_TWOS)
+    ]
 
 
 def exchanged_fours(k: KernelBuilder, quads: list[Val]) -> list[Val]:
     """Columns c, c + 4, c + 8, c + 12 of all rows, from what `turned_fours` has of them."""
     a, b, d, e = quads
     parts = [(k.shuffle(a, b, mask), k.shuffle(d, e, mask)) for mask in (EVEN_FOURS, ODD_FOURS)]
-    return [k.shuffle(first, second, mask) for mask in (LOW_HALVES, HIGH_HALVES) for first, second in parts]
+    return [
+        k.shuffle(first, second, mask)
+        for mask in (LOW_HALVES, HIGH_HALVES)
+        for first, second in parts
+    ]
 
 
 def _by_fours(pattern: tuple[int, int, int, int]) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
-"""Lowering, columns: a reduction over axes that are not the last ones; lanes run along the kept last axis.
+"""Lowering, columns: a reduction over axes that are not the last ones; lanes run along the kept
+last axis.
 
-Canonical order (docs/numerics.md): chunks of 256 positions, sequential inside a chunk, chunks joined by the fixed
-pairwise tree. One kernel makes the chunk results, a second joins them; a single chunk needs no second.
+Canonical order (docs/numerics.md): chunks of 256 positions, sequential inside a chunk, chunks
+joined by the fixed pairwise tree. One kernel makes the chunk results, a second joins them; a single
+chunk needs no second.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from tetrad.lower.row_reductions import accumulator
 from tetrad.schedule.nodes import Launch, Slot
 
 CHUNK = 256
-STRETCH, SHORT = 1024, 256  # elements of the last axis one workgroup takes; at least, where threads wait for work
-FEW, NARROW = 8, 4  # positions, and elements of the last axis, that are gathered sooner than a workgroup is begun
+# elements of the last axis one workgroup takes; at least, where threads wait for work
+STRETCH, SHORT = 1024, 256
+# positions, and elements of the last axis, that are gathered sooner than a workgroup is begun
+FEW, NARROW = 8, 4
 TOGETHER = 4  # positions joined in one pass over the accumulators
 
 
@@ -36,11 +40,15 @@ def lower_columns(group: Group, inputs: list[Node], memory: Memory) -> list[Laun
         return [chunk_kernel(group, inputs, memory, memory.slots[node], final=True)]
     kept = product(node.type.shape)
     parts = memory.temp("parts", accumulator(node), chunks, kept)
-    return [chunk_kernel(group, inputs, memory, parts, final=False), join_kernel(group, memory, parts)]
+    return [
+        chunk_kernel(group, inputs, memory, parts, final=False),
+        join_kernel(group, memory, parts),
+    ]
 
 
 def is_narrow(node: Node) -> bool:
-    """A few positions, and a last axis that would leave lanes without work: they run along all kept axes instead."""
+    """A few positions, and a last axis that would leave lanes without work: they run along all kept
+    axes instead."""
     kept, last, positions = product(node.type.shape), node.type.shape[-1], reduced_size(node)
     if not isinstance(kept, int) or not isinstance(last, int) or not isinstance(positions, int):
         return False
@@ -76,13 +84,17 @@ def reduced_size(node: Node) -> Size:
 
 
 def chunk_count(node: Node) -> Size:
-    """Nothing to reduce still makes a result, so there is one chunk at least; a Dim that is 0 has none."""
+    """Nothing to reduce still makes a result, so there is one chunk at least; a Dim that is 0 has
+    none."""
     count = ceil_div(reduced_size(node), CHUNK)
     return max(count, 1) if isinstance(count, int) else count
 
 
-def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot, *, final: bool) -> Launch:
-    """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a column, positions in order."""
+def chunk_kernel(
+    group: Group, inputs: list[Node], memory: Memory, result: Slot, *, final: bool
+) -> Launch:
+    """Workgroup: (chunk, row of kept axes, stretch of the last axis). One accumulator a column,
+    positions in order."""
     node = group.root
     frame = Frame(group.name + ("" if final else "_chunks"), memory)
     k, sizes = frame.k, frame.sizes
@@ -98,11 +110,14 @@ def chunk_kernel(group: Group, inputs: list[Node], memory: Memory, result: Slot,
     columns = Stretch(frame, node, kept, block * longest, longest)
     columns.add_chunk(chunk * CHUNK)
     columns.store(out, (chunk * sizes.val(rows) + row) * sizes.val(last), final)
-    return frame.finish(chunk_count(node) * rows * blocks, group, flops=product(node.inputs[0].type.shape))
+    return frame.finish(
+        chunk_count(node) * rows * blocks, group, flops=product(node.inputs[0].type.shape)
+    )
 
 
 def stretch(last: Size, others: Size, threads: int) -> int:
-    """Elements of the last axis for a workgroup: long runs of memory, but not fewer workgroups than threads.
+    """Elements of the last axis for a workgroup: long runs of memory, but not fewer workgroups than
+    threads.
 
     >>> stretch(4096, 16, 2), stretch(1000, 1, 2), stretch(1000, 1, 8), stretch(10, 1, 2)
     (1024, 512, 256, 16)
@@ -115,9 +130,11 @@ def stretch(last: Size, others: Size, threads: int) -> int:
 
 
 class Stretch:
-    """The columns of one workgroup: a stretch of the last axis from `base` on, at the indices `kept` of the others.
+    """The columns of one workgroup: a stretch of the last axis from `base` on, at the indices
+    `kept` of the others.
 
-    It is long so that memory is read in long runs; its accumulators wait in scratch, four positions at a time.
+    It is long so that memory is read in long runs; its accumulators wait in scratch, four positions
+    at a time.
     """
 
     def __init__(self, frame: Frame, node: Node, kept: At, base: Val, longest: int) -> None:
@@ -153,7 +170,9 @@ class Stretch:
         k = self.frame.k
         with self.every_column() as lane:
             value = k.load(self.accs, lane)
-            k.store(out, row + self.base + lane, k.cast(value, self.node.type.dtype) if final else value)
+            k.store(
+                out, row + self.base + lane, k.cast(value, self.node.type.dtype) if final else value
+            )
 
     def every_column(self) -> AbstractContextManager[Val]:
         return self.frame.every_lane(self.width, self.last)
@@ -162,9 +181,15 @@ class Stretch:
 def source_at(frame: Frame, node: Node, position: Val, kept: At) -> At:
     """The operand's index: reduced axes from `position`, kept axes in order."""
     axes = node.param("axes")
-    reduced = iter(Space(frame.k, frame.sizes, reduced_shape(node), position).axes() if len(axes) > 1 else (position,))
+    reduced = iter(
+        Space(frame.k, frame.sizes, reduced_shape(node), position).axes()
+        if len(axes) > 1
+        else (position,)
+    )
     rest = iter(kept)
-    return tuple(next(reduced) if a in axes else next(rest) for a in range(node.inputs[0].type.rank))
+    return tuple(
+        next(reduced) if a in axes else next(rest) for a in range(node.inputs[0].type.rank)
+    )
 
 
 def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
@@ -178,7 +203,8 @@ def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
     tree = frame.private("tree", parts.type.dtype, (chunks + 1) * LANES)
     column = k.group_id() * LANES + k.lane()
     with k.when(column < total, guard=True):
-        k.store(tree, k.lane(), k.const(node.op.monoid.init(parts.type.dtype), parts.type.dtype))  # of no chunks
+        # of no chunks
+        k.store(tree, k.lane(), k.const(node.op.monoid.init(parts.type.dtype), parts.type.dtype))
         with k.loop(count) as i:
             k.store(tree, i * LANES + k.lane(), k.load(source, i * total + column))
         left = k.local(count)

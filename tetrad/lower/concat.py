@@ -1,7 +1,8 @@
 """Lowering, concat of many parts: each part is written where it goes by a launch of its own.
 
-One kernel for all parts would hold a branch for each of them; here the place of a part is an argument, so that parts
-that are alike share one kernel. Concats of few parts, or of many kinds, are read through (`ops.movement`).
+One kernel for all parts would hold a branch for each of them; here the place of a part is an
+argument, so that parts that are alike share one kernel. Concats of few parts, or of many kinds, are
+read through (`ops.movement`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from tetrad.schedule.nodes import Launch
 def lower_concat(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
     parts, axis = group.root.inputs, group.root.param("axis")
     starts = accumulate((part.type.shape[axis] for part in parts), initial=0)
-    placed = [(part, start) for part, start in zip(parts, starts, strict=False) if 0 not in part.type.shape]
+    placed = [
+        (part, start)
+        for part, start in zip(parts, starts, strict=False)
+        if 0 not in part.type.shape
+    ]
     return [lower_part(group, part, start, set(inputs), memory) for part, start in placed]
 
 
@@ -29,7 +34,9 @@ def lower_part(group: Group, part: Node, start: Size, inputs: set[Node], memory:
     whole, axis = group.root, group.root.param("axis")
     frame = Frame(group.name, memory)
     frame.is_light = True
-    frame.reads([part] if part in inputs else inputs_of(Group("map", part, (part,), (part,)), inputs))
+    frame.reads(
+        [part] if part in inputs else inputs_of(Group("map", part, (part,), (part,)), inputs)
+    )
     written, first = frame.output(memory.slots[whole]), frame.sizes.argument(start)
 
     def store(at: At) -> None:

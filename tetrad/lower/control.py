@@ -1,7 +1,9 @@
-"""Lowering, loops and branches: a node that holds graphs in, one step with the lowered graphs in it out.
+"""Lowering, loops and branches: a node that holds graphs in, one step with the lowered graphs in it
+out.
 
-Where carries live is decided here. One that the body changes in place stays where it is. One that is also a result of
-each step lives in the rows of that result. Any other has two homes and goes to and fro between them.
+Where carries live is decided here. One that the body changes in place stays where it is. One that
+is also a result of each step lives in the rows of that result. Any other has two homes and goes to
+and fro between them.
 """
 
 from __future__ import annotations
@@ -27,11 +29,16 @@ class LowerGraph(Protocol):
 def lower_control(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     if node.op.name == "scan":
         return lower_scan(node, memory, lower)
-    return lower_while(node, memory, lower) if node.op.name == "while_loop" else lower_switch(node, memory, lower)
+    return (
+        lower_while(node, memory, lower)
+        if node.op.name == "while_loop"
+        else lower_switch(node, memory, lower)
+    )
 
 
 def outputs_of(node: Node, memory: Memory) -> tuple[Slot, ...]:
-    """Where a step writes: the slots of its results, or those of the operands it changes in place."""
+    """Where a step writes: the slots of its results, or those of the operands it changes in
+    place."""
     outputs = list(memory.results(node))
     for i, operand in updates_by(node).items():
         outputs[i] = memory.slots[node.inputs[operand]]
@@ -44,16 +51,23 @@ def lower_scan(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     body = with_own_updates(node.param("body"), stays)
     rows = tuple(-1 if i in stays else row_of(body, i, carries) for i in range(carries))
     inputs, outputs = tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory)
-    spares = tuple(None if i in stays or rows[i] >= 0 else spare(memory, i, outputs[i]) for i in range(carries))
+    spares = tuple(
+        None if i in stays or rows[i] >= 0 else spare(memory, i, outputs[i]) for i in range(carries)
+    )
     lowered = lower(body, frozenset((*stays, *(row for row in rows if row >= 0))))
     length, reverse = node.param("length"), node.param("reverse")
-    return Repeat(lowered, inputs, outputs, consts, carries, length, reverse, spares, rows, node.source)
+    return Repeat(
+        lowered, inputs, outputs, consts, carries, length, reverse, spares, rows, node.source
+    )
 
 
 def row_of(body: Graph, carry: int, carries: int) -> int:
-    """The per-step result that is the carry's next value, so that one memory serves both; -1 if there is none."""
+    """The per-step result that is the carry's next value, so that one memory serves both; -1 if
+    there is none."""
     value = body.outputs[carry]
-    is_computed = value.op.name not in ("parameter", "constant") and body.outputs.index(value) == carry
+    is_computed = (
+        value.op.name not in ("parameter", "constant") and body.outputs.index(value) == carry
+    )
     if not is_computed or value not in body.outputs[carries:]:
         return -1
     return body.outputs.index(value, carries)
@@ -77,7 +91,10 @@ def lower_while(node: Node, memory: Memory, lower: LowerGraph) -> Step:
 
 def lower_switch(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     stays = moved(updates_by(node), -1)
-    branches = tuple(lower(with_own_updates(branch, stays), frozenset(stays)) for branch in node.param("branches"))
+    branches = tuple(
+        lower(with_own_updates(branch, stays), frozenset(stays))
+        for branch in node.param("branches")
+    )
     index, *inputs = (memory.slots[i] for i in node.inputs)
     return Choose(index, branches, tuple(inputs), outputs_of(node, memory), node.source)
 

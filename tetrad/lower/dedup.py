@@ -1,7 +1,8 @@
 """Lowering, reuse: a group that looks like one already lowered takes over its kernels.
 
-Layers repeat; lowering one is enough. Two groups look alike when their nodes match one by one in op, settings, types
-and wiring, with memory where the other has memory. What differs is only which slots the kernels work on.
+Layers repeat; lowering one is enough. Two groups look alike when their nodes match one by one in
+op, settings, types and wiring, with memory where the other has memory. What differs is only which
+slots the kernels work on.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ Outline = tuple[Hashable, ...]  # begins with the kind of a group
 
 @record(eq=False)
 class Look:
-    """How a group looks: its nodes in an order its shape decides, a key that is equal for groups that look alike, and
-    an outline that is equal for those that may differ in sizes and numbers alone."""
+    """How a group looks: its nodes in an order its shape decides, a key that is equal for groups
+    that look alike, and an outline that is equal for those that may differ in sizes and numbers
+    alone."""
 
     nodes: tuple[Node, ...]
     key: Hashable
@@ -56,7 +58,9 @@ def within(group: Group, leaves: set[Node]) -> list[Node]:
     """Everything from the group's outputs down to what it reads from memory, operands first."""
     seen: set[Node] = set()
     done: list[Node] = []
-    stack: list[tuple[Node, bool]] = [(n, False) for n in reversed((*group.outputs, *group.members))]
+    stack: list[tuple[Node, bool]] = [
+        (n, False) for n in reversed((*group.outputs, *group.members))
+    ]
     while stack:
         node, ready = stack.pop()
         if ready:
@@ -72,7 +76,11 @@ def within(group: Group, leaves: set[Node]) -> list[Node]:
 def describe(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
     if node in leaves:
         value = splat_value(node)  # a number is part of the code, even where it has memory too
-        return ("memory", node.op.name == "constant", node.types) if value is None else (repr(value), node.types)
+        return (
+            ("memory", node.op.name == "constant", node.types)
+            if value is None
+            else (repr(value), node.types)
+        )
     operands = tuple(order[i] for i in node.inputs)
     rule = elementwise_rule(node)  # it may follow from what was computed before, beyond the leaves
     return (node.op.name, repr(node.params), node.params, node.types, operands, rule)
@@ -85,7 +93,9 @@ def outline(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
     return (node.op.name, kinds, tuple(order[i] for i in node.inputs))
 
 
-def reused(template: Template, group: Group, nodes: tuple[Node, ...], memory: Memory) -> list[Launch]:
+def reused(
+    template: Template, group: Group, nodes: tuple[Node, ...], memory: Memory
+) -> list[Launch]:
     """The template's launches, working on the slots of another group."""
     places: dict[Slot, Slot] = {}
     for old, new in zip(template.nodes, nodes, strict=True):

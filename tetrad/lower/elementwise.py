@@ -1,8 +1,8 @@
 """Lowering, maps: one walk over an index space, every output of the group written in it.
 
-Two shapes of kernel. *Flat*: everything is read at the position it is written, so the space is one axis and lanes run
-along it. *Rows*: a workgroup takes a stretch of the last axis in one row; lanes run along the last axis, row positions
-are scalars.
+Two shapes of kernel. *Flat*: everything is read at the position it is written, so the space is one
+axis and lanes run along it. *Rows*: a workgroup takes a stretch of the last axis in one row; lanes
+run along the last axis, row positions are scalars.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tetrad.loopnest.reader import At, splat_value
 from tetrad.passes.questions import weight
 from tetrad.schedule.nodes import Launch, Slot
 
-FLAT_VECTORS = 4  # vectors of a flat workgroup with light work; heavy work has one, and a quarter of the code
+# vectors of a flat workgroup with light work; heavy work has one, and a quarter of the code
+FLAT_VECTORS = 4
 LIGHT = 8  # operations an element up to which work counts as light
 STRETCH = 2048  # elements of the last axis one workgroup takes
 
@@ -34,7 +35,9 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     shape = group.root.type.shape
     flat = is_flat(group, set(inputs)) or not shape
     frame.is_light = sum(map(weight, nodes)) <= LIGHT
-    groups = (walk_flat if flat else walk_rows)(frame, shape, lambda at: store_all(frame, outputs, at))
+    groups = (walk_flat if flat else walk_rows)(
+        frame, shape, lambda at: store_all(frame, outputs, at)
+    )
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
     partly = hardly_read(group, inputs, memory)
     return frame.finish(groups, group, inplace=pairs, partly=partly, flops=operations(nodes))
@@ -43,7 +46,11 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
 def hardly_read(group: Group, inputs: list[Node], memory: Memory) -> frozenset[Slot]:
     """Inputs much larger than the result: an element of it reads one of theirs, or a few."""
     count = group.root.type.size
-    large = [i for i in inputs if isinstance(count, int) and isinstance(i.type.size, int) and i.type.size > 8 * count]
+    large = [
+        i
+        for i in inputs
+        if isinstance(count, int) and isinstance(i.type.size, int) and i.type.size > 8 * count
+    ]
     return frozenset(memory.slots[i] for i in large)
 
 
@@ -61,13 +68,16 @@ def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:
 
 
 def computed(group: Group, inputs: list[Node]) -> list[Node]:
-    """The nodes a kernel computes, operands first: its members, and what has no memory and is computed on the spot."""
+    """The nodes a kernel computes, operands first: its members, and what has no memory and is
+    computed on the spot."""
     read = (node for node in inputs if node not in group.members)
     return [node for node in topological(group.outputs, known=read) if node.op.name not in LEAVES]
 
 
 def map_name(nodes: list[Node]) -> str:
-    return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.kind == "elementwise"))[:60]
+    return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.kind == "elementwise"))[
+        :60
+    ]
 
 
 def operations(nodes: list[Node]) -> Size:
@@ -96,8 +106,11 @@ def walk_flat(frame: Frame, shape: Shape, store: Callable[[At], None]) -> Size:
     return ceil_div(total, LANES * count)
 
 
-def guarded_vectors(frame: Frame, first: Val, total: Size, count: int, body: Callable[[Val], None]) -> None:
-    """body(position) for `count` vectors from `first`; a short last workgroup goes vector by vector under a mask."""
+def guarded_vectors(
+    frame: Frame, first: Val, total: Size, count: int, body: Callable[[Val], None]
+) -> None:
+    """body(position) for `count` vectors from `first`; a short last workgroup goes vector by vector
+    under a mask."""
     k = frame.k
     end = frame.sizes.val(total)
     if isinstance(total, int) and total % (LANES * count) == 0:
@@ -135,7 +148,8 @@ def walk_rows(frame: Frame, shape: Shape, store: Callable[[At], None]) -> Size:
 
 
 def store_all(frame: Frame, outputs: list[tuple[Node, Buffer]], at: At) -> None:
-    """Everything is read before anything is written: an output may lie where an input of another one lay."""
+    """Everything is read before anything is written: an output may lie where an input of another
+    one lay."""
     values = [parts_of(frame, node, at) for node, _ in outputs]
     for (node, buffer), value in zip(outputs, values, strict=True):
         frame.write(buffer, node, at, *value)
@@ -164,12 +178,18 @@ def is_flat(group: Group, inputs: set[Node]) -> bool:
     return True
 
 
-def inplace_pairs(group: Group, inputs: list[Node], memory: Memory) -> tuple[tuple[Slot, Slot], ...]:
-    """A flat map reads each element before it writes it: an output may take over an input of the same size."""
+def inplace_pairs(
+    group: Group, inputs: list[Node], memory: Memory
+) -> tuple[tuple[Slot, Slot], ...]:
+    """A flat map reads each element before it writes it: an output may take over an input of the
+    same size."""
     pairs = []
     for output in group.outputs:
         for node in inputs:
-            same = node.type.shape == output.type.shape and node.type.dtype.nbytes == output.type.dtype.nbytes
+            same = (
+                node.type.shape == output.type.shape
+                and node.type.dtype.nbytes == output.type.dtype.nbytes
+            )
             if splat_value(node) is None and same:
                 pairs.append((memory.slots[output], memory.slots[node]))
     return tuple(pairs)

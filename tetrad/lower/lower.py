@@ -1,7 +1,8 @@
-"""Lowering: an optimised graph in, launches of kernels over slots out. One generator per kind of group.
+"""Lowering: an optimised graph in, launches of kernels over slots out. One generator per kind of
+group.
 
-Sub-graphs of `call` nodes are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by the
-generators beside this file; where memory lies, by `schedule.plan` later.
+Sub-graphs of `call` nodes are lowered once each. What a kernel is, is decided by `passes.fuse`; how
+it looks, by the generators beside this file; where memory lies, by `schedule.plan` later.
 """
 
 from __future__ import annotations
@@ -50,10 +51,14 @@ GENERATORS: dict[str, Generator] = {
 
 
 class Lowerer:
-    """Lowers graphs for one target, each sub-graph once; hands kernels over to `begin` as soon as they are made."""
+    """Lowers graphs for one target, each sub-graph once; hands kernels over to `begin` as soon as
+    they are made."""
 
     def __init__(
-        self, target: Target, begin: Callable[[Program], None] = lambda program: None, threads: int = 1
+        self,
+        target: Target,
+        begin: Callable[[Program], None] = lambda program: None,
+        threads: int = 1,
     ) -> None:
         self.target, self.begin, self.threads = target, begin, threads
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
@@ -65,10 +70,11 @@ class Lowerer:
         return self.lower(in_rounds(graph, is_in_one))
 
     def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
-        """A sub-graph, once. Its caller says where every output goes, so each is written, copies included.
+        """A sub-graph, once. Its caller says where every output goes, so each is written, copies
+        included.
 
-        `placed`: outputs that the caller looks for elsewhere: where an input lay (for a call all that are inputs
-        changed in place), or where an output like them lies.
+        `placed`: outputs that the caller looks for elsewhere: where an input lay (for a call all
+        that are inputs changed in place), or where an output like them lies.
         """
         key = (graph, frozenset(updates_of(graph)) if placed is None else placed)
         if key not in self.done:
@@ -84,7 +90,9 @@ class Lowerer:
         kept = {o for g in groups for o in g.outputs}
         made = {group: inputs_of(group, kept) for group in groups if not is_view(group, graph)}
         looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
-        siblings = Siblings((look for look in looks.values() if look.key not in self.templates), self.told)
+        siblings = Siblings(
+            (look for look in looks.values() if look.key not in self.templates), self.told
+        )
         steps: list[Step] = []
         for group, inputs in made.items():
             if group in looks:
@@ -94,35 +102,53 @@ class Lowerer:
         for program in siblings.rest():
             self.begin(program)
         steps = [told(step, self.told) for step in steps]
-        return Lowered(graph, tuple(steps), tuple(slots[i] for i in graph.inputs), output_slots(graph, slots), slots)
+        return Lowered(
+            graph,
+            tuple(steps),
+            tuple(slots[i] for i in graph.inputs),
+            output_slots(graph, slots),
+            slots,
+        )
 
     def steps_of(self, group: Group, memory: Memory) -> list[Step]:
         """Of a group that has no kernels of its own."""
         if group.kind == "call":
             node = group.root
             body = self.lower_called(node.param("graph"))
-            return [Invoke(body, tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory), node.source)]
+            return [
+                Invoke(
+                    body,
+                    tuple(memory.slots[i] for i in node.inputs),
+                    outputs_of(node, memory),
+                    node.source,
+                )
+            ]
         if group.kind in CONTROL:
             whole = lower_in_one(group.root, memory)
             if whole is not None:
                 self.begin(whole.program)
             return [whole or lower_control(group.root, memory, self.lower_called)]
         if group.kind != "item" and group.kind not in GENERATORS:
-            raise UnsupportedError(f"{group.root.op.name} is not compiled yet", source=group.root.source)
+            raise UnsupportedError(
+                f"{group.root.op.name} is not compiled yet", source=group.root.source
+            )
         return []
 
     def launches_of(
         self, group: Group, inputs: list[Node], memory: Memory, look: Look, siblings: Siblings
     ) -> list[Launch]:
-        """From the generator of its kind, or, for a group like one before, that one's kernels on other slots."""
-        is_single = len(group.root.types) == 1  # of several results, which have a reader is not in the key
+        """From the generator of its kind, or, for a group like one before, that one's kernels on
+        other slots."""
+        # of several results, which have a reader is not in the key
+        is_single = len(group.root.types) == 1
         if is_single and look.key in self.templates:
             return reused(self.templates[look.key], group, look.nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
         launches = [made] if isinstance(made, Launch) else made
         for program in siblings.lowered(look, launches):
             self.begin(program)
-        if is_single and not any(launch.traps for launch in launches):  # a trap names the user's line, which differs
+        # a trap names the user's line, which differs
+        if is_single and not any(launch.traps for launch in launches):
             self.templates[look.key] = Template(look.nodes, memory, tuple(launches))
         return launches
 
@@ -134,7 +160,11 @@ def is_generated(group: Group) -> bool:
 
 def lower_in_one(node: Node, memory: Memory) -> Launch | None:
     """A scan that fits into one kernel."""
-    return (lower_recurrence(node, memory) or lower_cell(node, memory)) if node.op.name == "scan" else None
+    return (
+        (lower_recurrence(node, memory) or lower_cell(node, memory))
+        if node.op.name == "scan"
+        else None
+    )
 
 
 def is_in_one(node: Node) -> bool:
@@ -144,7 +174,8 @@ def is_in_one(node: Node) -> bool:
 
 
 def with_copies(lowered: Lowered, target: Target, placed: frozenset[int]) -> Lowered:
-    """Outputs that are inputs, constants or the same as an earlier output, each in memory of its own."""
+    """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
+    own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         if i not in placed and (slot.kind != "output" or slot.position != i):
@@ -163,7 +194,8 @@ def check_dtypes(graph: Graph) -> None:
 
 
 def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
-    """Memory for inputs, constants, outputs and every node a group writes; an update lies where its operand lies."""
+    """Memory for inputs, constants, outputs and every node a group writes; an update lies where its
+    operand lies."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
         slots[node] = Slot(f"in{i}", node.type, "input", i)

@@ -1,7 +1,9 @@
-"""Lowering, siblings: kernels that differ only in sizes and numbers become one kernel, which is told them.
+"""Lowering, siblings: kernels that differ only in sizes and numbers become one kernel, which is
+told them.
 
-Receives launches as they are made; a kernel waits until every group of the graph that may be like it is lowered. What
-is alike becomes one program (`kernel.merge`): layers of different widths, or a hundred branches, are compiled once.
+Receives launches as they are made; a kernel waits until every group of the graph that may be like
+it is lowered. What is alike becomes one program (`kernel.merge`): layers of different widths, or a
+hundred branches, are compiled once.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from tetrad.schedule.nodes import Launch, Step
 
 DEAR = "matmul"  # the kind whose kernels take so long to compile that two are compared
 MANY = 4  # others are when there are that many: one that is not told its sizes is the quicker one
-Told = tuple[Program, dict[str, int]]  # the program to run instead, and the arguments it has in addition
+# the program to run instead, and the arguments it has in addition
+Told = tuple[Program, dict[str, int]]
 
 
 class Siblings:
-    """The kernels of one graph that wait for others. `told`: what became of each, for all graphs of a program."""
+    """The kernels of one graph that wait for others. `told`: what became of each, for all graphs of
+    a program."""
 
     def __init__(self, looks: Iterable[Look], told: dict[Program, Told]) -> None:
         self.told = told
@@ -52,7 +56,8 @@ class Siblings:
         return [one] if one else [program for family in families for program in self.halved(family)]
 
     def halved(self, family: list[Program]) -> list[Program]:
-        """One program for a family, or for each half of it: many may need more arguments than two of them do."""
+        """One program for a family, or for each half of it: many may need more arguments than two
+        of them do."""
         one = self.shared(family)
         half = len(family) // 2
         return [one] if one else [*self.halved(family[:half]), *self.halved(family[half:])]
@@ -64,7 +69,11 @@ class Siblings:
         found = self.merged(*programs)
         if found is None:
             return None
-        self.told.update((old, (found.program, new)) for old, new in zip(programs, found.numbers, strict=True) if new)
+        self.told.update(
+            (old, (found.program, new))
+            for old, new in zip(programs, found.numbers, strict=True)
+            if new
+        )
         return found.program
 
     def like_the_first(self, programs: list[Program]) -> list[list[Program]]:

@@ -1,9 +1,10 @@
-"""Lowering, rows: reductions over trailing axes and everything that works on the same rows, in one kernel.
+"""Lowering, rows: reductions over trailing axes and everything that works on the same rows, in one
+kernel.
 
-A workgroup takes one row and sweeps over it as often as reductions depend on each other (softmax: maximum, then sum,
-then the result). Values too dear to compute twice stay in scratch between sweeps. The order of every sum is canonical
-(docs/numerics.md): chunks of 4096, 64 interleaved partials in a chunk joined by a halving tree, chunks by a pairwise
-tree.
+A workgroup takes one row and sweeps over it as often as reductions depend on each other (softmax:
+maximum, then sum, then the result). Values too dear to compute twice stay in scratch between
+sweeps. The order of every sum is canonical (docs/numerics.md): chunks of 4096, 64 interleaved
+partials in a chunk joined by a halving tree, chunks by a pairwise tree.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ PARTIALS = 4  # vectors of partial results: 4 x 16 = 64
 KEEP_COST = 8  # operations above which a value used in a later sweep is kept, not computed again
 SPLIT_SIZE = 16384  # a row this long, in a group with few rows, is spread over workgroups
 FEW_ROWS = 32
-FETCHED = 16384  # elements of a row up to which the next one is fetched: both are in the second cache
+# elements of a row up to which the next one is fetched: both are in the second cache
+FETCHED = 16384
 
 
 def lower_rows(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
@@ -45,7 +47,9 @@ def lower_rows(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]
 class Sweeps:
     """The kernel of a rows group: one row per workgroup, one loop over the row per stage."""
 
-    def __init__(self, group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape) -> None:
+    def __init__(
+        self, group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape
+    ) -> None:
         self.group, self.outer, self.inner = group, outer, inner
         self.frame = Frame(group.name, memory)
         self.k, self.reading = self.frame.k, self.frame.reading
@@ -57,7 +61,10 @@ class Sweeps:
         self.reductions = [m for m in group.members if m.op.kind == "reduce"]
         self.last = max(self.stage[r] for r in self.reductions)
         self.column = self.k.index(0)
-        self.kept = {n: self.frame.private("kept", n.type.dtype, product(inner)) for n in self.worth_keeping()}
+        self.kept = {
+            n: self.frame.private("kept", n.type.dtype, product(inner))
+            for n in self.worth_keeping()
+        }
         self.frame.is_light = all(n in self.kept for n in group.members if self.is_dear(n))
 
     def launch(self) -> Launch:
@@ -67,10 +74,16 @@ class Sweeps:
         return self.frame.finish(product(self.outer), self.group, flops=self.work)
 
     def is_full(self, node: Node) -> bool:
-        return node.type.shape == self.outer + self.inner and (bool(self.inner) and node.type.shape != self.outer)
+        return node.type.shape == self.outer + self.inner and (
+            bool(self.inner) and node.type.shape != self.outer
+        )
 
     def at(self, column: Val) -> At:
-        flat = Space(self.k, self.frame.sizes, self.inner, column).axes() if len(self.inner) != 1 else (column,)
+        flat = (
+            Space(self.k, self.frame.sizes, self.inner, column).axes()
+            if len(self.inner) != 1
+            else (column,)
+        )
         return (*self.row.axes(), *flat)
 
     def reduce_sweep(self, stage: int, reductions: list[Node]) -> None:
@@ -82,18 +95,23 @@ class Sweeps:
         self.keep(stage)
 
     def element(self, node: Node, column: Val) -> Val:
-        """The operand of a reduction at a column; what a later sweep wants again goes to scratch on the way."""
+        """The operand of a reduction at a column; what a later sweep wants again goes to scratch on
+        the way."""
         self.column, at = column, self.at(column)
         if self.stage[node] == self.last:
             self.fetch_ahead(column)
         value = self.reading.wide(node.inputs[0], at)
         for kept, buffer in self.kept.items():
-            if kept in ancestors(node.inputs[0], self.group.members) and kept not in self.reading.provided:
+            if (
+                kept in ancestors(node.inputs[0], self.group.members)
+                and kept not in self.reading.provided
+            ):
                 self.k.store(buffer, column, self.reading.read(kept, at))
         return value
 
     def fetch_ahead(self, column: Val) -> None:
-        """The next row on its way while the last sweep has this one at hand: processors stop at the end of a page."""
+        """The next row on its way while the last sweep has this one at hand: processors stop at the
+        end of a page."""
         total = product(self.inner)
         if not isinstance(total, int) or total > FETCHED:
             return
@@ -107,7 +125,10 @@ class Sweeps:
         sweeps.append([n for n in self.buffers if self.is_full(n)])
         found = []
         for node in self.group.members:
-            wanted = sum(any(node in ancestors(root, self.group.members) for root in roots) for roots in sweeps)
+            wanted = sum(
+                any(node in ancestors(root, self.group.members) for root in roots)
+                for roots in sweeps
+            )
             if self.is_dear(node) and wanted > 1:
                 found.append(node)
         return found
@@ -132,7 +153,8 @@ class Sweeps:
                 self.frame.write(buffer, output, at, self.reading.read(output, at))
 
     def last_reduction(self, output: Node) -> Node:
-        """The reduction after which `output` can be computed: of the last sweep it depends on, the last one."""
+        """The reduction after which `output` can be computed: of the last sweep it depends on, the
+        last one."""
         needed = ancestors(output, self.group.members)
         reductions = [r for r in self.reductions if r in needed]
         return max(reversed(reductions), key=lambda m: self.stage[m])
@@ -145,7 +167,9 @@ class Sweeps:
         if not outputs or product(self.inner) == 0:
             return
         total = self.frame.sizes.val(product(self.inner))
-        with self.k.loop(total, 0, LANES, always=all(isinstance(n, int) and n > 0 for n in self.inner)) as start:
+        with self.k.loop(
+            total, 0, LANES, always=all(isinstance(n, int) and n > 0 for n in self.inner)
+        ) as start:
             column = start + self.k.lane()
             with self.frame.within(column, total, product(self.inner)):
                 self.column, at = column, self.at(column)
@@ -163,7 +187,11 @@ def stages(members: tuple[Node, ...]) -> dict[Node, int]:
     found: dict[Node, int] = {}
     for node in members:
         inner = [found[i] + (i.op.kind == "reduce") for i in node.inputs if i in found]
-        deep = [found[a] + (a.op.kind == "reduce") for a in ancestors(node, members) if a in found and a is not node]
+        deep = [
+            found[a] + (a.op.kind == "reduce")
+            for a in ancestors(node, members)
+            if a in found and a is not node
+        ]
         found[node] = max(inner + deep, default=0)
     return found
 
@@ -179,14 +207,17 @@ def ancestors(node: Node, members: tuple[Node, ...]) -> set[Node]:
     return seen & inside
 
 
-# -- the canonical order ----------------------------------------------------------------------------------------------
+# -- the canonical order ---------------------------------------------------------------------------
 
 
 Element = Callable[[Node, Val], Val]  # the operand of a reduction at a column
 
 
-def reduce_chunks(frame: Frame, reductions: list[Node], total: Size, element: Element) -> dict[Node, Val]:
-    """Every reduction of one sweep over `total` columns: chunk results, then the pairwise tree over chunks."""
+def reduce_chunks(
+    frame: Frame, reductions: list[Node], total: Size, element: Element
+) -> dict[Node, Val]:
+    """Every reduction of one sweep over `total` columns: chunk results, then the pairwise tree over
+    chunks."""
     k = frame.k
     if isinstance(total, int) and total <= CHUNK:
         return reduce_chunk(frame, reductions, k.index(0), frame.sizes.val(total), element, total)
@@ -211,11 +242,16 @@ def accumulator(node: Node) -> DType:
 def reduce_chunk(
     frame: Frame, reductions: list[Node], first: Val, end: Val, element: Element, size: int | None
 ) -> dict[Node, Val]:
-    """Element j of a chunk goes to partial j mod 64; partials are joined by halving: vectors first, then lanes."""
+    """Element j of a chunk goes to partial j mod 64; partials are joined by halving: vectors first,
+    then lanes."""
     k = frame.k
     partials = {n: [identity(k, n) for _ in range(PARTIALS)] for n in reductions}
     step = LANES * PARTIALS
-    whole = first + k.index((size // step) * step) if size is not None else first + ((end - first) // step) * step
+    whole = (
+        first + k.index((size // step) * step)
+        if size is not None
+        else first + ((end - first) // step) * step
+    )
     if size is None or size >= step:
         with k.loop(whole, first, step) as start:
             for v in range(PARTIALS):
@@ -232,7 +268,9 @@ def identity(k: KernelBuilder, node: Node) -> LocalVar:
     return k.local(node.op.monoid.init(accumulator(node)), accumulator(node))
 
 
-def fold(k: KernelBuilder, partials: dict[Node, list[LocalVar]], v: int, column: Val, element: Element) -> None:
+def fold(
+    k: KernelBuilder, partials: dict[Node, list[LocalVar]], v: int, column: Val, element: Element
+) -> None:
     for node, locals_ in partials.items():
         locals_[v].set(node.op.monoid.combine(k, locals_[v].get(), element(node, column)))
 
@@ -250,7 +288,8 @@ def join(k: KernelBuilder, node: Node, vectors: list[Val]) -> Val:
 
 
 def pairwise(k: KernelBuilder, node: Node, parts: Buffer, count: Val) -> Val:
-    """parts[0..count-1] by a fixed tree: neighbours (0,1), (2,3), ... are joined in place until one is left.
+    """parts[0..count-1] by a fixed tree: neighbours (0,1), (2,3), ... are joined in place until one
+    is left.
 
     Every invocation does it; none writes over what another has yet to read.
     """
@@ -271,7 +310,7 @@ def pairwise(k: KernelBuilder, node: Node, parts: Buffer, count: Val) -> Val:
     return k.load(parts, 0)
 
 
-# -- few long rows ----------------------------------------------------------------------------------------------------
+# -- few long rows ---------------------------------------------------------------------------------
 
 
 def is_split(group: Group, outer: Shape, inner: Shape) -> bool:
@@ -282,16 +321,30 @@ def is_split(group: Group, outer: Shape, inner: Shape) -> bool:
     return rows < FEW_ROWS and total >= SPLIT_SIZE and max(stages(group.members).values()) <= 1
 
 
-def split_rows(group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape) -> list[Launch]:
-    """First every chunk of every row into a partial result, then one small kernel joins the chunks of each row."""
+def split_rows(
+    group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape
+) -> list[Launch]:
+    """First every chunk of every row into a partial result, then one small kernel joins the chunks
+    of each row."""
     reductions = [m for m in group.members if m.op.kind == "reduce"]
     count = ceil_div(product(inner), CHUNK)
-    parts = {n: memory.temp(f"parts{i}", accumulator(n), product(outer), count) for i, n in enumerate(reductions)}
-    return [chunk_kernel(group, inputs, memory, outer, inner, parts), join_kernel(group, memory, outer, parts, inputs)]
+    parts = {
+        n: memory.temp(f"parts{i}", accumulator(n), product(outer), count)
+        for i, n in enumerate(reductions)
+    }
+    return [
+        chunk_kernel(group, inputs, memory, outer, inner, parts),
+        join_kernel(group, memory, outer, parts, inputs),
+    ]
 
 
 def chunk_kernel(
-    group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape, parts: dict[Node, Slot]
+    group: Group,
+    inputs: list[Node],
+    memory: Memory,
+    outer: Shape,
+    inner: Shape,
+    parts: dict[Node, Slot],
 ) -> Launch:
     frame = Frame(group.name + "_chunks", memory)
     k, total = frame.k, product(inner)
@@ -311,7 +364,9 @@ def chunk_kernel(
     return frame.finish(product(outer) * count, group, flops=operations(computed(group, inputs)))
 
 
-def join_kernel(group: Group, memory: Memory, outer: Shape, parts: dict[Node, Slot], inputs: list[Node]) -> Launch:
+def join_kernel(
+    group: Group, memory: Memory, outer: Shape, parts: dict[Node, Slot], inputs: list[Node]
+) -> Launch:
     frame = Frame(group.name + "_join", memory)
     k = frame.k
     after = list(topological(group.outputs, known=[*parts, *inputs]))
@@ -328,4 +383,6 @@ def join_kernel(group: Group, memory: Memory, outer: Shape, parts: dict[Node, Sl
     for output in group.outputs:
         at = (*row.axes(), *(k.index(0),) * (output.type.rank - len(outer)))
         frame.write(frame.output(memory.slots[output]), output, at, frame.reading.read(output, at))
-    return frame.finish(product(outer), group, flops=sum(product(slot.type.shape) for slot in parts.values()))
+    return frame.finish(
+        product(outer), group, flops=sum(product(slot.type.shape) for slot in parts.values())
+    )

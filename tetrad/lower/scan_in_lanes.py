@@ -1,8 +1,9 @@
-"""Lowering, recurrences: a scan whose body works element by element becomes one kernel with the loop inside.
+"""Lowering, recurrences: a scan whose body works element by element becomes one kernel with the
+loop inside.
 
-A lane takes one element of the carries and walks it through all steps; the carries stay in registers. Constants and xs
-may be read anywhere, since they do not change; a carry only at the lane's own element. Carries without axes (a counter)
-are computed by every workgroup alike.
+A lane takes one element of the carries and walks it through all steps; the carries stay in
+registers. Constants and xs may be read anywhere, since they do not change; a carry only at the
+lane's own element. Carries without axes (a counter) are computed by every workgroup alike.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At, splat_value
 from tetrad.schedule.nodes import Launch
 
-MOST_ELEMENTS = 1 << 15  # of a carry: with more, a kernel for each step reads memory in a better order
+# of a carry: with more, a kernel for each step reads memory in a better order
+MOST_ELEMENTS = 1 << 15
 MOST_CARRIES = 12  # that registers hold
 
 
@@ -40,7 +42,9 @@ class Loop:
     @property
     def leaves_steps(self) -> bool:
         """Are there steps, perhaps, that make no whole trip?"""
-        return self.unroll > 1 and not (isinstance(self.length, int) and self.length % self.unroll == 0)
+        return self.unroll > 1 and not (
+            isinstance(self.length, int) and self.length % self.unroll == 0
+        )
 
     @property
     def carried(self) -> tuple[Node, ...]:
@@ -55,7 +59,15 @@ def loop_of(node: Node) -> Loop:
     params = dict(node.params)
     length, unroll = params["length"], params["unroll"]
     together = min(unroll, max(1, length)) if isinstance(length, int) else unroll
-    return Loop(node, params["body"], params["consts"], params["carries"], length, params["reverse"], together)
+    return Loop(
+        node,
+        params["body"],
+        params["consts"],
+        params["carries"],
+        length,
+        params["reverse"],
+        together,
+    )
 
 
 def walked_shape(loop: Loop) -> Shape | None:
@@ -77,7 +89,8 @@ def walked_shape(loop: Loop) -> Shape | None:
 
 
 def holds_arrays(body: Graph) -> bool:
-    """Has it constants that are no single number? Only operands of the loop have memory that its kernel can read."""
+    """Has it constants that are no single number? Only operands of the loop have memory that its
+    kernel can read."""
     return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
 
 
@@ -87,7 +100,9 @@ def is_pointwise(node: Node, loop: Loop, shape: Shape) -> bool:
         return False
     if node.op.kind == "elementwise":
         return True
-    moves = node.op.kind == "movement" and (node.op.read_rule is not None or node.op.name == "reshape")
+    moves = node.op.kind == "movement" and (
+        node.op.read_rule is not None or node.op.name == "reshape"
+    )
     return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
 
 
@@ -120,14 +135,18 @@ def lower_recurrence(node: Node, memory: Memory) -> Launch | None:
         with frame.within(position, frame.sizes.val(count), count):
             kernel.run(Space(frame.k, frame.sizes, shape, position).axes())
     work = sum(n.op.cost for n in loop.body.nodes() if n.op.kind == "elementwise")
-    return replace(frame.finish(ceil_div(count, LANES), flops=count * loop.length * work), source=node.source)
+    return replace(
+        frame.finish(ceil_div(count, LANES), flops=count * loop.length * work), source=node.source
+    )
 
 
 def rounds(frame: Frame, loop: Loop, step: Callable[[Val], None]) -> None:
     """All steps of a loop, `unroll` of them in each trip, and after those the rest."""
     length, together = frame.sizes.val(loop.length), loop.unroll
     whole = length - length % together if loop.leaves_steps else length
-    with frame.k.loop(whole, 0, together, always=isinstance(loop.length, int) and loop.length > 0) as first:
+    with frame.k.loop(
+        whole, 0, together, always=isinstance(loop.length, int) and loop.length > 0
+    ) as first:
         for i in (first + number for number in range(together)):
             step(length - 1 - i if loop.reverse else i)
             frame.reading.forget()
@@ -137,7 +156,9 @@ def rounds(frame: Frame, loop: Loop, step: Callable[[Val], None]) -> None:
 
 
 def work_name(body: Graph) -> str:
-    return "_".join(dict.fromkeys(n.op.name for n in body.nodes() if n.op.kind == "elementwise"))[:50]
+    return "_".join(dict.fromkeys(n.op.name for n in body.nodes() if n.op.kind == "elementwise"))[
+        :50
+    ]
 
 
 class Recurrence:
@@ -182,16 +203,21 @@ class Recurrence:
         """xs[t] at any index."""
         sizes, shape = self.frame.sizes, row.type.shape
         start = t * sizes.val(product(shape))
-        return lambda at: self.frame.k.load(buffer, start + offset(sizes, at, shape, row_strides(shape)))
+        return lambda at: self.frame.k.load(
+            buffer, start + offset(sizes, at, shape, row_strides(shape))
+        )
 
     def index_of(self, node: Node, at: At) -> At:
         return at if node.type.shape else ()
 
     def place(self, node: Node, at: At) -> Val:
-        return offset(self.frame.sizes, self.index_of(node, at), node.type.shape, row_strides(node.type.shape))
+        return offset(
+            self.frame.sizes, self.index_of(node, at), node.type.shape, row_strides(node.type.shape)
+        )
 
     def write(self, buffer: Buffer, t: Val, node: Node, at: At, value: Val) -> None:
-        """Row t of a result. One without axes is the same in every workgroup, and the first one's to write."""
+        """Row t of a result. One without axes is the same in every workgroup, and the first one's
+        to write."""
         k = self.frame.k
         where = t * self.frame.sizes.val(product(node.type.shape)) + self.place(node, at)
         if node.type.shape or not self.shape:

@@ -1,7 +1,9 @@
-"""Lowering, short rows: reductions over a few trailing elements (a point in space) and all that goes with them.
+"""Lowering, short rows: reductions over a few trailing elements (a point in space) and all that
+goes with them.
 
-A lane takes one row: the elements of a row are joined in registers, in the canonical order of `lower.row_reductions`,
-and what is computed of them is at hand for everything else. A row to a workgroup would leave most lanes without work.
+A lane takes one row: the elements of a row are joined in registers, in the canonical order of
+`lower.row_reductions`, and what is computed of them is at hand for everything else. A row to a
+workgroup would leave most lanes without work.
 """
 
 from __future__ import annotations
@@ -20,17 +22,25 @@ from tetrad.passes.questions import weight
 from tetrad.schedule.nodes import Launch
 
 SHORT = 8  # elements of a row
-SHORT_WORK = 512  # operations of one row, written out for all its elements: LLVM's time grows faster than the code
+# operations of one row, written out for all its elements: LLVM's time grows faster than the code
+SHORT_WORK = 512
 
 
 def is_short(group: Group, inputs: list[Node], outer: Shape, inner: Shape) -> bool:
     rows, size = product(outer), product(inner)
-    if not isinstance(rows, int) or not isinstance(size, int) or rows < LANES or not 0 < size <= SHORT:
+    if (
+        not isinstance(rows, int)
+        or not isinstance(size, int)
+        or rows < LANES
+        or not 0 < size <= SHORT
+    ):
         return False
     return size * sum(map(weight, computed(group, inputs))) <= SHORT_WORK
 
 
-def lower_short_rows(group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape) -> Launch:
+def lower_short_rows(
+    group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape
+) -> Launch:
     frame = Frame(group.name, memory)
     frame.reads(inputs)
     buffers = {node: frame.output(memory.slots[node]) for node in group.outputs}
@@ -74,7 +84,8 @@ class Row:
 
 
 def joined(k: KernelBuilder, node: Node, elements: list[Val]) -> Val:
-    """As a chunk of long rows is: every element in a partial result of its own, these by halving the 16 lanes."""
+    """As a chunk of long rows is: every element in a partial result of its own, these by halving
+    the 16 lanes."""
     monoid, dtype = node.op.monoid, node.type.dtype.computing
     parts: list[Val] = [monoid.combine(k, k.const(monoid.init(dtype), dtype), x) for x in elements]
     width = LANES // 2

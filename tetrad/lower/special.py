@@ -1,4 +1,5 @@
-"""Lowering, ops with generators of their own: argmax, argmin, running sums and products, scatter_add, add_at.
+"""Lowering, ops with generators of their own: argmax, argmin, running sums and products,
+scatter_add, add_at.
 
 Each is written for one axis seen as [outer, axis, inner]; lanes run along inner where there is one.
 """
@@ -25,10 +26,13 @@ from tetrad.schedule.nodes import Launch
 def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[Launch]:
     name = group.root.op.name
     if (write := generator(name)) is None:
-        raise UnsupportedError(f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit")
+        raise UnsupportedError(
+            f"{name} is not compiled yet", source=group.root.source, hint="call it outside jit"
+        )
     frame = Frame(group.name, memory)
     changed = group.root.inputs[:1] if group.root.op.in_place else ()
-    # Quantised operands, and complex ones of the op itself, are seen as other elements; parts are read as ever.
+    # Quantised operands, and complex ones of the op itself, are seen as other elements; parts are
+    # read as ever.
     whole = {i for i in group.root.inputs if i.type.dtype.is_complex}
     given = (i for i in inputs if i not in changed)
     frame.reads(i for i in given if not i.type.dtype.is_quantized and i not in whole)
@@ -36,7 +40,8 @@ def lower_special(group: Group, inputs: list[Node], memory: Memory) -> Launch | 
 
 
 class Lines:
-    """The walk of an axis-wise op: a workgroup takes 16 neighbouring lines (or one, when the axis is the last)."""
+    """The walk of an axis-wise op: a workgroup takes 16 neighbouring lines (or one, when the axis
+    is the last)."""
 
     def __init__(self, frame: Frame, node: Node, axis: int) -> None:
         k, shape = frame.k, node.inputs[0].type.shape
@@ -55,7 +60,11 @@ class Lines:
         return product(self.outer) * self.blocks
 
     def at(self, position: Val) -> At:
-        return (*self.row, position, *Space(self.frame.k, self.frame.sizes, self.inner, self.lane).axes())
+        return (
+            *self.row,
+            position,
+            *Space(self.frame.k, self.frame.sizes, self.inner, self.lane).axes(),
+        )
 
     def run(self, body: Callable[[], None]) -> None:
         if self.is_scalar:
@@ -103,13 +112,18 @@ def lower_running(frame: Frame, group: Group) -> Launch:
             at = lines.at(i)
             before = total.get()
             total.set(join(before, frame.reading.wide(node.inputs[0], at)))
-            frame.write(out, node, at, k.cast(before if exclusive else total.get(), node.type.dtype))
+            frame.write(
+                out, node, at, k.cast(before if exclusive else total.get(), node.type.dtype)
+            )
 
     lines.run(body)
     return frame.finish(lines.groups, group, flops=product(lines.shape))
 
 
-RUNNING: dict[str, tuple[int, Callable[[Val, Val], Val]]] = {"cumsum": (0, add), "cumprod": (1, mul)}
+RUNNING: dict[str, tuple[int, Callable[[Val, Val], Val]]] = {
+    "cumsum": (0, add),
+    "cumprod": (1, mul),
+}
 
 
 def lower_cumprod_parts(frame: Frame, group: Group) -> Launch:
@@ -125,7 +139,8 @@ def lower_cumprod_parts(frame: Frame, group: Group) -> Launch:
             c, d = (frame.reading.read(operand, at) for operand in node.inputs)
             products = (c, a * c - b * d), (d, a * d + b * c)
             for part, out, (first, value) in zip(parts, outputs, products, strict=True):
-                part.set(k.select(i.eq(0), first, value))  # times 1 + 0i the first might lose the sign of a 0
+                # times 1 + 0i the first might lose the sign of a 0
+                part.set(k.select(i.eq(0), first, value))
                 frame.write(out, node, at, part.get())
 
     lines.run(body)
@@ -153,7 +168,8 @@ def lower_product_parts(frame: Frame, group: Group) -> Launch:
 
 
 def lower_scatter_add(frame: Frame, group: Group) -> Launch:
-    """Zero, then updates in order; a workgroup owns 16 columns of the trailing axes, so no two write one element.
+    """Zero, then updates in order; a workgroup owns 16 columns of the trailing axes, so no two
+    write one element.
 
     Sums of halves wait in scratch as f32: each is rounded once, at the end.
     """
@@ -221,7 +237,9 @@ def lower_add_at(frame: Frame, group: Group) -> Launch | list[Launch]:
         with k.when(column < width, guard=True):
             body()
     changed = frozenset({frame.memory.slots[node]})
-    return frame.finish(ceil_div(columns, LANES), group, flops=product(updates.type.shape), updates=changed)
+    return frame.finish(
+        ceil_div(columns, LANES), group, flops=product(updates.type.shape), updates=changed
+    )
 
 
 def checked_index(frame: Frame, node: Node, indices: Node, i: Val, size: Val) -> Val:
@@ -250,7 +268,8 @@ GENERATORS: dict[str, Generator] = {
 # Generators in folders of ops, which are loaded when a program needs them: op -> file
 ELSEWHERE = {
     "argsort": "sort.kernel", "sort": "sort.kernel", "topk": "sort.kernel",
-    "attention": "attention.kernel", "put_cache": "attention.cache_kernel", "put_scales": "attention.cache_kernel",
+    "attention": "attention.kernel", "put_cache": "attention.cache_kernel",
+    "put_scales": "attention.cache_kernel",
     "dequantize": "quantized_matmul.float_rows", "dynamic_update_slice": "dynamic.kernel",
     "interleave": "quantized_matmul.layout", "expert_matmul": "quantized_matmul.experts_kernel",
     "top_experts": "quantized_matmul.experts_kernel", "row_matmul": "matmul.weight_rows",
@@ -258,12 +277,15 @@ ELSEWHERE = {
     "lowbit_rows": "quantized_matmul.int8_rows", "quantize_rows": "quantized_matmul.int8_rows",
     "sample": "sampling.kernel", "top_tokens": "sampling.kernel",
     "lu": "linalg.lapack", "linear_solve": "linalg.lapack", "triangular_solve": "linalg.lapack",
-    "cholesky": "linalg.lapack", "qr": "linalg.lapack", "eig": "linalg.lapack", "eigvals": "linalg.lapack",
-    "eigh": "linalg.lapack", "eigvalsh": "linalg.lapack", "svd": "linalg.lapack", "svdvals": "linalg.lapack",
+    "cholesky": "linalg.lapack", "qr": "linalg.lapack", "eig": "linalg.lapack",
+    "eigvals": "linalg.lapack",
+    "eigh": "linalg.lapack", "eigvalsh": "linalg.lapack", "svd": "linalg.lapack",
+    "svdvals": "linalg.lapack",
     "lu_det": "linalg.small_systems",
 }  # fmt: skip
 SHARED = {  # op -> whose function
-    "rfft": "fft", "irfft": "fft", "eigvals": "eig", "eigvalsh": "eigh", "svdvals": "svd", "lu_det": "det",
+    "rfft": "fft", "irfft": "fft", "eigvals": "eig", "eigvalsh": "eigh", "svdvals": "svd",
+    "lu_det": "det",
 }  # fmt: skip
 
 

@@ -1,1 +1,2 @@
-"""Language models: one file per architecture, and what turns a model file into something that generates."""
+"""Language models: one file per architecture, and what turns a model file into something that
+generates."""

@@ -1,7 +1,9 @@
-"""Models, architectures: what a file of `models/architectures/` says, and how it is found by its name in GGUF.
+"""Models, architectures: what a file of `models/architectures/` says, and how it is found by its
+name in GGUF.
 
-Receives the name that a model file gives; returns an `Architecture`, loaded from the file of that name. `decoder` and
-`encoder` have what most of them share; nothing here knows of caches, positions that turn, or windows.
+Receives the name that a model file gives; returns an `Architecture`, loaded from the file of that
+name. `decoder` and `encoder` have what most of them share; nothing here knows of caches, positions
+that turn, or windows.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ class Keeps(Enum):
 
 @record
 class ModelState(Generic[C]):
-    """The arrays that steps hand on, each [layer, slot, ...]; those of Keeps.TOKENS are [layer, slot, head, position or
-    sixteen of them, ...]. `types` receives slots, positions of each and the element type that was asked for."""
+    """The arrays that steps hand on, each [layer, slot, ...]; those of Keeps.TOKENS are [layer,
+    slot, head, position or sixteen of them, ...]. `types` receives slots, positions of each and the
+    element type that was asked for."""
 
     keeps: Keeps
     types: Callable[[C, int, int, DType], tuple[ArrayType, ...]]
@@ -48,9 +51,11 @@ class ModelState(Generic[C]):
 
 @record
 class TokenBatch:
-    """The tokens of a step side by side: token t is number `position[t]` of the sequence in `slot[t]`.
+    """The tokens of a step side by side: token t is number `position[t]` of the sequence in
+    `slot[t]`.
 
-    Where the state keeps the last token only, a position below zero is filling, which must change nothing."""
+    Where the state keeps the last token only, a position below zero is filling, which must change
+    nothing."""
 
     tokens: Array  # i32[T]
     slot: Array  # i32[T]
@@ -74,7 +79,8 @@ class BlockInputs:
 
 @record
 class Architecture(Generic[C]):
-    """What there is to say of one kind of model; a step is `inputs`, the blocks, `output`, and where asked for `head`.
+    """What there is to say of one kind of model; a step is `inputs`, the blocks, `output`, and
+    where asked for `head`.
 
     Blocks of one kind are compiled once. Every function works on arrays that are being traced.
     """
@@ -84,17 +90,27 @@ class Architecture(Generic[C]):
     outer: Callable[[C], Iterable[Expected]]  # the tensors outside the blocks
     shapes: Callable[[C], Iterable[Expected]]  # those of a block, by their short names
     state: ModelState[C]
-    inputs: Callable[[C, Weights, TokenBatch], Array]  # f32[T, width]: the stream that enters the first block
-    kinds: Callable[[C], Sequence[Hashable]]  # of each block what tells it from others besides its weights
+    # f32[T, width]: the stream that enters the first block
+    inputs: Callable[[C, Weights, TokenBatch], Array]
+    # of each block what tells it from others besides its weights
+    kinds: Callable[[C], Sequence[Hashable]]
     shared: Callable[[Any, TokenBatch], Arrays]  # computed once a step for all blocks of a kind
     block: Callable[[C, Weights, Array, BlockInputs], tuple[Array, BlockInputs]]
     output: Callable[[C, Weights, Array], Array]  # hidden states from what leaves the last block
-    head: Callable[[C, Weights, Array], Array] | None  # logits from hidden states; None: it has none
+    # logits from hidden states; None: it has none
+    head: Callable[[C, Weights, Array], Array] | None
     order: Callable[[C, str], np.ndarray | None]  # of a tensor's rows, None for that of the file
 
     def functions(self) -> list[Any]:
         """What a step is traced from."""
-        return [self.inputs, self.kinds, self.shared, self.block, self.output, *filter(None, [self.head])]
+        return [
+            self.inputs,
+            self.kinds,
+            self.shared,
+            self.block,
+            self.output,
+            *filter(None, [self.head]),
+        ]
 
 
 ARCHITECTURES: dict[str, Architecture[Any]] = {}
@@ -108,15 +124,22 @@ def architecture_named(name: object, path: str) -> Architecture[Any]:
     """The one of that name; its file, called like it, is loaded when it is first asked for."""
     known = known_names()
     if not isinstance(name, str) or name not in known:
-        raise UnsupportedError(f"{path}: the architecture {name!r} is not known", hint=f"known: {', '.join(known)}")
+        raise UnsupportedError(
+            f"{path}: the architecture {name!r} is not known", hint=f"known: {', '.join(known)}"
+        )
     if name not in ARCHITECTURES:
         lazy.module(f"tetrad.models.architectures.{name.replace('-', '_')}")
     return ARCHITECTURES[name]
 
 
 def known_names() -> list[str]:
-    """Those registered, and those with a file, which is called like the architecture with _ for -."""
-    files = [name.removesuffix(".py") for name in os.listdir(FOLDER) if name.endswith(".py") and name[0] != "_"]
+    """Those registered, and those with a file, which is called like the architecture with _ for
+    -."""
+    files = [
+        name.removesuffix(".py")
+        for name in os.listdir(FOLDER)
+        if name.endswith(".py") and name[0] != "_"
+    ]
     return sorted({*ARCHITECTURES, *(name.replace("_", "-") for name in files)})
 
 

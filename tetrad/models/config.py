@@ -1,7 +1,8 @@
-"""Models, config: the numbers that every model has, and typed access to the metadata they are read from.
+"""Models, config: the numbers that every model has, and typed access to the metadata they are read
+from.
 
-Receives metadata, returns a `Config`, checked before anything is allocated. What an architecture has besides is said,
-read and checked in its own file; `decoder` has what decoders share.
+Receives metadata, returns a `Config`, checked before anything is allocated. What an architecture
+has besides is said, read and checked in its own file; `decoder` has what decoders share.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Config:
 
 
 class Metadata:
-    """Metadata of one file: typed access that names the key when something is wrong. `context` is the number of
-    positions the caller prepares for, 0 for all the model can."""
+    """Metadata of one file: typed access that names the key when something is wrong. `context` is
+    the number of positions the caller prepares for, 0 for all the model can."""
 
     def __init__(self, values: Mapping[str, Any], path: str, arch: str, context: int = 0) -> None:
         self.values, self.path, self.arch, self.context = values, path, arch, context
@@ -45,19 +46,30 @@ class Metadata:
         value = self.values.get(key, default)
         if isinstance(value, np.generic):
             value = value.item()
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.error(key, f"expected a number, got {'nothing' if value is None else repr(value)[:60]}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
+            raise self.error(
+                key, f"expected a number, got {'nothing' if value is None else repr(value)[:60]}"
+            )
         return value
 
     def positive(self, name: str, default: float | None = None, above: float = 0.0) -> float:
         if (value := self.number(name, default)) <= above:
-            raise self.error(f"{self.arch}.{name}", f"expected a number above {above:g}, got {value}")
+            raise self.error(
+                f"{self.arch}.{name}", f"expected a number above {above:g}, got {value}"
+            )
         return value
 
     def count(self, name: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
         value = self.number(name, default)
         if value != int(value) or not least <= value <= most:
-            raise self.error(f"{self.arch}.{name}", f"expected a whole number from {least} to {most}, got {value}")
+            raise self.error(
+                f"{self.arch}.{name}",
+                f"expected a whole number from {least} to {most}, got {value}",
+            )
         return int(value)
 
     def word(self, name: str, default: str, known: tuple[str, ...]) -> str:

@@ -1,7 +1,8 @@
-"""Models, constraints: grammars and JSON schemas as masks over the vocabulary, through the `llguidance` library.
+"""Models, constraints: grammars and JSON schemas as masks over the vocabulary, through the
+`llguidance` library.
 
-Receives a grammar and the tokens chosen so far, returns which tokens may come next, as the words of bits that the op
-`sample` takes. The library is an extra, loaded when a request first has a grammar.
+Receives a grammar and the tokens chosen so far, returns which tokens may come next, as the words of
+bits that the op `sample` takes. The library is an extra, loaded when a request first has a grammar.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tetrad.text.vocabulary import Kind
 if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer
 
-KINDS = ("gbnf", "lark", "regex")  # of a grammar; plain text may be GBNF or Lark, it can be told which
+# of a grammar; plain text may be GBNF or Lark, it can be told which
+KINDS = ("gbnf", "lark", "regex")
 UNFOLLOWED = "it leads to a place from which no text completes it, or is too large"
 # Between the parts of JSON: as in llama.cpp, so that a model cannot write spaces for ever.
 JSON_SPACE = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})"}
@@ -34,7 +36,8 @@ ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|.)", re.DOTALL)
 
 
 def spelt_out(gbnf: str) -> str:
-    r"""Characters that GBNF names by numbers of four or eight digits, which the library does not know, as themselves.
+    r"""Characters that GBNF names by numbers of four or eight digits, which the library does not
+    know, as themselves.
 
     >>> spelt_out(r'root ::= "\u00e9" [\u4e00-\u9fff] "\\u00e9"')
     'root ::= "é" [一-鿿] "\\\\u00e9"'
@@ -75,7 +78,8 @@ class Constraint:
 
     def _check(self) -> None:
         if self.matcher.is_error():
-            said = self.matcher.get_error().partition("<state>")[0].strip()  # what follows is a dump of the library's
+            # what follows is a dump of the library's
+            said = self.matcher.get_error().partition("<state>")[0].strip()
             raise SettingError("grammar", "one that can be followed", said[:300], hint=UNFOLLOWED)
 
 
@@ -94,12 +98,17 @@ class Grammars:
         """The tokens as the library wants them."""
         ends = sorted(self.tokenizer.stop_ids)
         if not ends:
-            raise UnsupportedError("the model has no token that ends an answer, so it cannot follow a grammar")
+            raise UnsupportedError(
+                "the model has no token that ends an answer, so it cannot follow a grammar"
+            )
         wrapped = self.library.TokenizerWrapper(Bytes(self.tokenizer, self.vocab, ends[0]))
         return self.library.LLTokenizer(wrapped, n_vocab=self.vocab, eos_token=ends)
 
-    def constraint(self, grammar: str | Mapping[str, str] | None, json_schema: Any = None) -> Constraint | None:
-        """What was asked for, or None. A grammar is text (GBNF or Lark), or a mapping: {"regex": "[a-z]+"}."""
+    def constraint(
+        self, grammar: str | Mapping[str, str] | None, json_schema: Any = None
+    ) -> Constraint | None:
+        """What was asked for, or None. A grammar is text (GBNF or Lark), or a mapping: {"regex":
+        "[a-z]+"}."""
         if grammar is not None and json_schema is not None:
             raise SettingError("grammar", "either a grammar or a json_schema", "both")
         if grammar is None and json_schema is None:
@@ -109,7 +118,10 @@ class Grammars:
         matcher = self.library.LLMatcher(self.vocabulary, text, log_level=0)
         if matcher.is_error():
             raise SettingError(
-                name, "one that is valid", grammar or json_schema, hint=matcher.get_error().strip()[:300]
+                name,
+                "one that is valid",
+                grammar or json_schema,
+                hint=matcher.get_error().strip()[:300],
             )
         return Constraint(matcher, mask_words(self.vocab))
 
@@ -117,25 +129,34 @@ class Grammars:
         given = {"gbnf": grammar} if isinstance(grammar, str) else grammar
         kind, text = next(iter(given.items()), ("", "")) if isinstance(given, Mapping) else ("", "")
         if kind not in KINDS or not isinstance(text, str) or len(given) != 1:
-            raise SettingError("grammar", f"text, or a mapping with one of {', '.join(KINDS)}", grammar)
+            raise SettingError(
+                "grammar", f"text, or a mapping with one of {', '.join(KINDS)}", grammar
+            )
         try:
             return self.library.grammar_from(kind, spelt_out(text) if kind == "gbnf" else text)  # type: ignore[no-any-return]
         except ValueError as error:
-            raise SettingError("grammar", "one that is valid", text, hint=str(error)[:300]) from None
+            raise SettingError(
+                "grammar", "one that is valid", text, hint=str(error)[:300]
+            ) from None
 
     def _schema(self, schema: Any) -> str:
         """A schema as text or as data; True is any JSON object."""
         found: Any = {"type": "object"} if schema is True else schema
         try:
             found = json.loads(found) if isinstance(found, str) else found
-            text: str = self.library.LLMatcher.grammar_from_json_schema(json.dumps(found), defaults=JSON_SPACE)
+            text: str = self.library.LLMatcher.grammar_from_json_schema(
+                json.dumps(found), defaults=JSON_SPACE
+            )
             return text
         except (ValueError, TypeError) as error:
-            raise SettingError("json_schema", "a JSON schema", schema, hint=str(error)[:300]) from None
+            raise SettingError(
+                "json_schema", "a JSON schema", schema, hint=str(error)[:300]
+            ) from None
 
 
 class Bytes:
-    """A tokeniser as `llguidance` sees one: the bytes of every token, and those that are no text."""
+    """A tokeniser as `llguidance` sees one: the bytes of every token, and those that are no
+    text."""
 
     def __init__(self, tokenizer: Tokenizer, vocab: int, end: int) -> None:
         known = tokenizer.vocab_size

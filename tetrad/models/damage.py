@@ -1,4 +1,5 @@
-"""Models, damage: a model that gives no numbers. Receives where that showed; returns an error that says why it may be.
+"""Models, damage: a model that gives no numbers. Receives where that showed; returns an error that
+says why it may be.
 
 Only looked for once something is wrong: it reads every weight that is stored in floats.
 """
@@ -17,21 +18,28 @@ PIECE = 1 << 20  # elements looked at together
 
 
 def no_numbers(step: Step, what: str, position: int) -> LogitsError:
-    """`what` names the values that are NaN or infinite, `position` the token after which they came."""
+    """`what` names the values that are NaN or infinite, `position` the token after which they
+    came."""
     name = first_damaged(step)
     if name is not None:
         hint = "the file is damaged: fetch it again"
-        return LogitsError(f"the model gave {what} at position {position}: {name} holds NaN or infinity", hint=hint)
+        return LogitsError(
+            f"the model gave {what} at position {position}: {name} holds NaN or infinity", hint=hint
+        )
     hint = (
-        "its weights may be damaged: fetch the file again; or its values are too large for keys and values in f16: "
+        "its weights may be damaged: fetch the file again; or its values are too large for keys "
+        "and values in f16: "
         "load with kv='bf16' (-ctk bf16 -ctv bf16)"
     )
     return LogitsError(f"the model gave {what} at position {position}", hint=hint)
 
 
 def first_damaged(step: Step) -> str | None:
-    """The first tensor of floats, in the order they are used, that holds something else than numbers."""
-    return next((f"tensor {name}" for name, weight in named_weights(step) if not is_finite(weight)), None)
+    """The first tensor of floats, in the order they are used, that holds something else than
+    numbers."""
+    return next(
+        (f"tensor {name}" for name, weight in named_weights(step) if not is_finite(weight)), None
+    )
 
 
 def named_weights(step: Step) -> Iterator[tuple[str, Array]]:

@@ -1,7 +1,8 @@
 """Models, decoders: what decoders have in common, so that one is a short file.
 
-Their numbers, read and checked; their tensors; and the parts of a step that most share: tokens look at earlier ones of
-their sequence through caches of keys and values, positions turn queries and keys, the output is a norm and a matrix.
+Their numbers, read and checked; their tensors; and the parts of a step that most share: tokens look
+at earlier ones of their sequence through caches of keys and values, positions turn queries and
+keys, the output is a norm and a matrix.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
 
-TURNED = ("attn_q.", "attn_k.")  # weights and biases whose rows are channels that turn with the position
+# weights and biases whose rows are channels that turn with the position
+TURNED = ("attn_q.", "attn_k.")
 
-# -- numbers ----------------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 @record
@@ -76,25 +78,39 @@ class Layer:
 
 
 def decoder_fields(
-    meta: Metadata, vocab: int, factors: np.ndarray | None = None, feed_forward: Gated | Experts | None = None
+    meta: Metadata,
+    vocab: int,
+    factors: np.ndarray | None = None,
+    feed_forward: Gated | Experts | None = None,
 ) -> dict[str, Any]:
     """The fields of `Decoder`; `feed_forward` is a dense part if it is not given."""
     width, heads = meta.count("embedding_length"), meta.count("attention.head_count")
     head_size = meta.count("attention.key_length", width // heads, most=MOST_CHANNELS)
     if heads % (kv_heads := meta.count("attention.head_count_kv", heads)):
-        raise meta.error(f"{meta.arch}.attention.head_count_kv", f"{heads} heads are not shared evenly by {kv_heads}")
+        raise meta.error(
+            f"{meta.arch}.attention.head_count_kv",
+            f"{heads} heads are not shared evenly by {kv_heads}",
+        )
     if head_size % 16 or meta.count("attention.value_length", head_size) != head_size:
-        raise meta.error(f"{meta.arch}.attention.key_length", f"heads of {head_size} channels are not supported yet")
+        raise meta.error(
+            f"{meta.arch}.attention.key_length",
+            f"heads of {head_size} channels are not supported yet",
+        )
     turned = meta.count("rope.dimension_count", head_size, most=MOST_CHANNELS)
     if turned % 2 or turned > head_size:
-        raise meta.error(f"{meta.arch}.rope.dimension_count", f"{turned} of {head_size} channels cannot turn in pairs")
+        raise meta.error(
+            f"{meta.arch}.rope.dimension_count",
+            f"{turned} of {head_size} channels cannot turn in pairs",
+        )
     return {
         **common_fields(meta, vocab),
         "heads": heads,
         "kv_heads": kv_heads,
         "head_size": head_size,
         "epsilon": meta.positive("attention.layer_norm_rms_epsilon"),
-        "rope": read_rope(meta, turned, meta.positive("rope.freq_base", 10000.0, above=1.0), factors),
+        "rope": read_rope(
+            meta, turned, meta.positive("rope.freq_base", 10000.0, above=1.0), factors
+        ),
         "window": meta.count("attention.sliding_window", 0, least=0),
         "feed_forward": feed_forward or Gated(meta.count("feed_forward_length")),
     }
@@ -107,12 +123,14 @@ def decoder_config(meta: Metadata, vocab: int, factors: Factors) -> Decoder:
 def read_experts(meta: Metadata) -> Experts:
     count, used = meta.count("expert_count"), meta.count("expert_used_count")
     if used > count:
-        raise meta.error(f"{meta.arch}.expert_used_count", f"{used} experts a token, but there are only {count}")
+        raise meta.error(
+            f"{meta.arch}.expert_used_count", f"{used} experts a token, but there are only {count}"
+        )
     hidden = meta.count("expert_feed_forward_length", meta.count("feed_forward_length", 0, least=0))
     return Experts(count, used, hidden, meta.flag("expert_weights_norm", True))
 
 
-# -- tensors ----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def outer_shapes(c: Config) -> Iterator[Expected]:
@@ -122,8 +140,11 @@ def outer_shapes(c: Config) -> Iterator[Expected]:
     yield Expected("output.weight", (c.vocab, c.width), False)
 
 
-def attention_shapes(c: Decoder, bias: bool = False, head_norms: bool = False) -> Iterator[Expected]:
-    """Norm, queries, keys, values and output of a block. Biases are used where the file has them; `bias`: it must."""
+def attention_shapes(
+    c: Decoder, bias: bool = False, head_norms: bool = False
+) -> Iterator[Expected]:
+    """Norm, queries, keys, values and output of a block. Biases are used where the file has them;
+    `bias`: it must."""
     q, kv = c.heads * c.head_size, c.kv_heads * c.head_size
     yield Expected("attn_norm.weight", (c.width,))
     for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
@@ -139,7 +160,9 @@ def attention_shapes(c: Decoder, bias: bool = False, head_norms: bool = False) -
 def feed_forward_shapes(c: Decoder) -> Iterator[Expected]:
     """Norm and matrices of a feed-forward part."""
     yield Expected("ffn_norm.weight", (c.width,))
-    yield from expert_shapes(c, c.feed_forward) if isinstance(c.feed_forward, Experts) else gated_shapes(c)
+    yield from (
+        expert_shapes(c, c.feed_forward) if isinstance(c.feed_forward, Experts) else gated_shapes(c)
+    )
 
 
 def gated_shapes(c: Decoder) -> Iterator[Expected]:
@@ -171,7 +194,7 @@ def neighbours_turn(c: Decoder, name: str) -> np.ndarray | None:
     return rope_order(heads, c.head_size, 2 * len(c.rope.speeds))
 
 
-# -- the step ---------------------------------------------------------------------------------------------------------
+# -- the step --------------------------------------------------------------------------------------
 
 
 def keys_and_values(c: Decoder, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
@@ -191,7 +214,9 @@ def turns(kind: Layer, batch: TokenBatch) -> Arrays:
     return layers.rope_tables(kind.rope, batch.position)
 
 
-def pre_norm_block(c: Decoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
+def pre_norm_block(
+    c: Decoder, weights: Weights, x: Array, at: BlockInputs
+) -> tuple[Array, BlockInputs]:
     """The block of llama: a norm before each part, SiLU in the feed-forward part."""
     y, at = layers.attention(c, weights, layers.norm(x, weights, "attn_norm", c.epsilon), at)
     x = x + y
@@ -223,6 +248,8 @@ def decoder(
 ) -> Architecture[D]:
     """An architecture that is like llama where nothing else is said."""
     return Architecture(
-        name=name, config=config, outer=outer_shapes, shapes=shapes, state=ModelState(Keeps.TOKENS, keys_and_values),
-        inputs=inputs, kinds=kinds, shared=turns, block=block, output=output_norm, head=head, order=order,
+        name=name, config=config, outer=outer_shapes, shapes=shapes, state=ModelState(Keeps.TOKENS,
+        keys_and_values),
+        inputs=inputs, kinds=kinds, shared=turns, block=block, output=output_norm, head=head,
+        order=order,
     )  # fmt: skip

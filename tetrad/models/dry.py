@@ -1,7 +1,9 @@
-"""Models, DRY: tokens that would go on repeating what was said before, and what is taken off their logits.
+"""Models, DRY: tokens that would go on repeating what was said before, and what is taken off their
+logits.
 
-Receives the tokens of a prompt and an answer as they come; returns penalties that grow with the length of what is being
-repeated. A text that breaks sequences (a new line, a quotation mark) ends what counts as one.
+Receives the tokens of a prompt and an answer as they come; returns penalties that grow with the
+length of what is being repeated. A text that breaks sequences (a new line, a quotation mark) ends
+what counts as one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ BREAKERS = ("\n", ":", '"', "*")
 LONGEST_TAIL = 20  # tokens of a breaker after its first
 LARGEST = 88.7228391  # the logarithm of the largest f32
 
-Heads = Mapping[int, Sequence[tuple[int, ...]]]  # a token in which a breaker begins, and the tokens that complete it
+# a token in which a breaker begins, and the tokens that complete it
+Heads = Mapping[int, Sequence[tuple[int, ...]]]
 
 
 class Dry:
@@ -28,10 +31,16 @@ class Dry:
 
     def __init__(self, settings: Settings, heads: Heads, context: int) -> None:
         self.settings, self.heads = settings, heads
-        self.window = context if settings["dry_penalty_last_n"] < 0 else min(settings["dry_penalty_last_n"], context)
+        self.window = (
+            context
+            if settings["dry_penalty_last_n"] < 0
+            else min(settings["dry_penalty_last_n"], context)
+        )
         self.tokens, self.same = (np.zeros(2 * self.window + 2, np.int32) for _ in range(2))
         self.count = 0
-        self.longest_tail = max((len(tail) for tails in heads.values() for tail in tails), default=0)
+        self.longest_tail = max(
+            (len(tail) for tails in heads.values() for tail in tails), default=0
+        )
 
     def add(self, token: int) -> None:
         if self.count == len(self.tokens):  # what left the window is forgotten
@@ -46,7 +55,8 @@ class Dry:
         self.count += 1
 
     def penalties(self) -> dict[int, float]:
-        """Tokens and what is added to their logits: minus multiplier x base ^ (tokens repeated - allowed length)."""
+        """Tokens and what is added to their logits: minus multiplier x base ^ (tokens repeated -
+        allowed length)."""
         start, allowed = max(0, self.count - self.window), self.settings["dry_allowed_length"]
         before = self.same[start : max(self.count - 1, 0)]
         lengths = np.minimum(before, np.arange(1, len(before) + 1))
@@ -71,13 +81,19 @@ class Dry:
         last = self.tokens[: self.count][::-1]
         for i in range(min(len(last), most + self.longest_tail)):
             tails = self.heads.get(int(last[i]), ())
-            fits = [len(t) for t in tails if len(t) <= i and np.array_equal(last[i - len(t) : i][::-1], t)]
+            fits = [
+                len(t)
+                for t in tails
+                if len(t) <= i and np.array_equal(last[i - len(t) : i][::-1], t)
+            ]
             if fits:
                 return i - max(fits)
         return most
 
 
-def breaker_heads(tokenizer: Tokenizer, breakers: Sequence[str]) -> dict[int, list[tuple[int, ...]]]:
+def breaker_heads(
+    tokenizer: Tokenizer, breakers: Sequence[str]
+) -> dict[int, list[tuple[int, ...]]]:
     """For every token that holds a breaker or ends with the beginning of one, what completes it."""
     found = dict[int, list[tuple[int, ...]]]()
     texts = tokenizer.every_bytes()

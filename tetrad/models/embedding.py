@@ -1,7 +1,7 @@
 """Models, embedding: from the tokens of a text to its hidden states, and from those to one vector.
 
-Receives an engine and tokens; returns arrays. An encoder takes several texts side by side; a decoder takes one, a few
-rows at a time, as all rows of logits of a long text would not be small.
+Receives an engine and tokens; returns arrays. An encoder takes several texts side by side; a
+decoder takes one, a few rows at a time, as all rows of logits of a long text would not be small.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def text_states(engine: Engine, texts: Sequence[Sequence[int]]) -> Iterator[Iter
 
 
 def side_by_side(engine: Engine, texts: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
-    """The hidden states of texts that are evaluated whole, as many at a time as there are free slots."""
+    """The hidden states of texts that are evaluated whole, as many at a time as there are free
+    slots."""
     at = 0
     while at < len(texts):
         held = start_some(engine, texts[at : at + len(engine.slots)])
@@ -38,7 +39,8 @@ def side_by_side(engine: Engine, texts: Sequence[Sequence[int]]) -> Iterator[np.
 
 
 def start_some(engine: Engine, texts: Sequence[Sequence[int]]) -> list[Held]:
-    """At least one sequence. Only the first waits for a slot: who holds some and waits for more could wait forever."""
+    """At least one sequence. Only the first waits for a slot: who holds some and waits for more
+    could wait forever."""
     held = [engine.start(texts[0])]
     try:
         for tokens in texts[1:]:

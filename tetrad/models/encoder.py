@@ -1,8 +1,10 @@
-"""Models, encoders: what encoders have in common. Every token of a text sees every other, so a text is evaluated whole,
-in one step, and nothing of it is kept; there are hidden states in place of logits.
+"""Models, encoders: what encoders have in common. Every token of a text sees every other, so a text
+is evaluated whole, in one step, and nothing of it is kept; there are hidden states in place of
+logits.
 
-Texts stand side by side in a step as the sequences of decoders do, and attention is the same op: the keys and values of
-the block at work lie in an array that the next block writes over, and a token looks as far as its text goes.
+Texts stand side by side in a step as the sequences of decoders do, and attention is the same op:
+the keys and values of the block at work lie in an array that the next block writes over, and a
+token looks as far as its text goes.
 """
 
 from __future__ import annotations
@@ -49,10 +51,16 @@ def encoder_fields(meta: Metadata, vocab: int) -> dict[str, Any]:
     fields, heads = common_fields(meta, vocab), meta.count("attention.head_count")
     size, rest = divmod(fields["width"], heads)
     if rest or size % 16:
-        problem = f"{heads} heads of {fields['width']} channels are not supported: each needs a multiple of 16"
+        problem = (
+            f"{heads} heads of {fields['width']} channels are not supported: each needs a "
+            "multiple of 16"
+        )
         raise meta.error(f"{meta.arch}.attention.head_count", problem)
     if meta.flag("attention.causal", False):
-        raise meta.error(f"{meta.arch}.attention.causal", "expected false: in an encoder a token sees the whole text")
+        raise meta.error(
+            f"{meta.arch}.attention.causal",
+            "expected false: in an encoder a token sees the whole text",
+        )
     return {
         **fields,
         "heads": heads,
@@ -66,10 +74,12 @@ def encoder_fields(meta: Metadata, vocab: int) -> dict[str, Any]:
 def token_types(meta: Metadata) -> int:
     """A key of the tokeniser, and not of the architecture."""
     key = "tokenizer.ggml.token_type_count"
-    return Metadata({f"{meta.arch}.{key}": meta.values.get(key, 2)}, meta.path, meta.arch).count(key)
+    return Metadata({f"{meta.arch}.{key}": meta.values.get(key, 2)}, meta.path, meta.arch).count(
+        key
+    )
 
 
-# -- tensors ----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def norm_shapes(c: Config, name: str) -> Iterator[Expected]:
@@ -89,13 +99,16 @@ def outer_shapes(c: Encoder) -> Iterator[Expected]:
     yield from norm_shapes(c, "token_embd_norm")
 
 
-# -- the step ---------------------------------------------------------------------------------------------------------
+# -- the step --------------------------------------------------------------------------------------
 
 
 def one_block(c: Encoder, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
-    """Room for the keys and values of the block at work; they are not kept, so they need not be small."""
+    """Room for the keys and values of the block at work; they are not kept, so they need not be
+    small."""
     if context > c.context:
-        raise SettingError("context", f"at most the {c.context} tokens that {c.arch} was trained for", context)
+        raise SettingError(
+            "context", f"at most the {c.context} tokens that {c.arch} was trained for", context
+        )
     return cache_types(1, slots, c.heads, context, c.head_size, f32)
 
 
@@ -136,6 +149,8 @@ def encoder(
 ) -> Architecture[E]:
     """An architecture whose tokens see the whole text, like bert where nothing else is said."""
     return Architecture(
-        name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING, one_block),
-        inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None, order=as_in_the_file,
+        name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING,
+        one_block),
+        inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None,
+        order=as_in_the_file,
     )  # fmt: skip

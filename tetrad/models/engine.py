@@ -1,9 +1,9 @@
 """Models, engine: sequences in the slots of a model's state, and the steps that carry them on.
 
-Receives tokens of any number of sequences, returns logits. Sequences join and leave between steps; all that is asked
-for at the same time, from any thread, is packed into one ragged batch. A new sequence begins with what the state
-already holds of it, as far as the architecture's `Keeps` allows. The bits of a sequence's logits do not depend on what
-runs beside it, nor on where it began.
+Receives tokens of any number of sequences, returns logits. Sequences join and leave between steps;
+all that is asked for at the same time, from any thread, is packed into one ragged batch. A new
+sequence begins with what the state already holds of it, as far as the architecture's `Keeps`
+allows. The bits of a sequence's logits do not depend on what runs beside it, nor on where it began.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import numpy as np
 from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.known import Known
 from tetrad.core.dtypes import bf16, f16, f32, i8
-from tetrad.core.errors import BusyError, ContextError, RoutingError, SettingError, TetradError, TextError
+from tetrad.core.errors import (
+    BusyError,
+    ContextError,
+    RoutingError,
+    SettingError,
+    TetradError,
+    TextError,
+)
 from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.sizes import plain
@@ -31,7 +38,8 @@ from tetrad.models.steps import CHUNK, Programs
 from tetrad.tracing.array import Array
 
 KINDS = {"f16": f16, "bf16": bf16, "f32": f32, "q8_0": i8}  # what keys and values may be kept in
-EXACT = 8  # batches of so few tokens have their own size; larger ones share sizes, as each takes memory
+# batches of so few tokens have their own size; larger ones share sizes, as each takes memory
+EXACT = 8
 TILE = 16  # then multiples of this ...
 SMALL = 64  # ... up to here, then powers of two
 EVERY = 64  # tokens of a batch whose logits are all wanted, at most
@@ -44,7 +52,8 @@ class Cancelled(Exception):
 
 
 class Sequence:
-    """Tokens in one slot of the cache; the first `length` of them are evaluated. Made by `Engine.start`."""
+    """Tokens in one slot of the cache; the first `length` of them are evaluated. Made by
+    `Engine.start`."""
 
     __slots__ = ("cached", "cancel", "is_open", "round", "slot", "thread")
 
@@ -67,7 +76,8 @@ class Sequence:
 
 
 class Slot:
-    """A place for one sequence: the tokens whose keys and values it holds, also after the sequence is gone."""
+    """A place for one sequence: the tokens whose keys and values it holds, also after the sequence
+    is gone."""
 
     __slots__ = ("length", "number", "sequence", "tokens", "used")
 
@@ -77,7 +87,8 @@ class Slot:
         self.sequence: Sequence | None = None
 
     def common(self, tokens: np.ndarray, keeps: Keeps) -> int:
-        """How many tokens at the start need not be evaluated again; the last of `tokens` always is."""
+        """How many tokens at the start need not be evaluated again; the last of `tokens` always
+        is."""
         n = min(self.length, len(tokens) - 1)
         differs = self.tokens[:n] != tokens[:n]
         same = int(differs.argmax()) if differs.any() else n
@@ -87,7 +98,8 @@ class Slot:
 
 
 class Memory:
-    """One of the arrays of the cache. Compiled code changes it in place; what interrupts a step cannot lose it."""
+    """One of the arrays of the cache. Compiled code changes it in place; what interrupts a step
+    cannot lose it."""
 
     __slots__ = ("kind", "storage")
 
@@ -109,7 +121,8 @@ class Work:
     def __init__(self, sequence: Sequence, tokens: np.ndarray, every: bool) -> None:
         self.sequence, self.tokens, self.every = sequence, tokens, every
         self.start, self.row = sequence.length, 0
-        self.batch: np.ndarray | None = None  # logits of the batch that ended this work; its own are from `row` on
+        # logits of the batch that ended this work; its own are from `row` on
+        self.batch: np.ndarray | None = None
         self.parts: dict[int, np.ndarray] = {}  # logits by the number of tokens done before
         self.error: TetradError | None = None
 
@@ -151,21 +164,30 @@ class Batch:
 
     def run(self, caches: list[Memory]) -> Array:
         """The logits. The caches are changed where they are, or have moved."""
-        made, *moved = self.bound.run([*self.storages, *[memory.storage for memory in caches]], self.bound.dims)
+        made, *moved = self.bound.run(
+            [*self.storages, *[memory.storage for memory in caches]], self.bound.dims
+        )
         for memory, storage in zip(caches, moved, strict=True):
             memory.storage = storage
         return Array.from_storage(self.bound.outputs[0], made)
 
 
 class Engine:
-    """Caches for `slots` sequences of at most `context` tokens, and the steps over them. Threads may share it.
+    """Caches for `slots` sequences of at most `context` tokens, and the steps over them. Threads
+    may share it.
 
-    Batches take no longer than `patience` seconds, as far as the speed so far can tell: so long do others wait for a
-    long prompt, and so long does it take to cancel one.
+    Batches take no longer than `patience` seconds, as far as the speed so far can tell: so long do
+    others wait for a long prompt, and so long does it take to cancel one.
     """
 
     def __init__(
-        self, programs: Programs, *, slots: int = 1, context: int = 0, kv: str = "f16", patience: float = math.inf
+        self,
+        programs: Programs,
+        *,
+        slots: int = 1,
+        context: int = 0,
+        kv: str = "f16",
+        patience: float = math.inf,
     ) -> None:
         check_count("slots", slots, 1)
         check_count("context", context, 0)
@@ -182,23 +204,32 @@ class Engine:
         self.is_running = False
         self.flying: list[Share] = []  # what the batch that runs now is made of
         self.clock = 0
-        self.rounds, self.deadline = 0, 0.0  # batches so far, and how long the next one waits for company
-        self.patience, self.pace = patience, 0.0  # seconds a token of the last batch that was not small
+        # batches so far, and how long the next one waits for company
+        self.rounds, self.deadline = 0, 0.0
+        # seconds a token of the last batch that was not small
+        self.patience, self.pace = patience, 0.0
 
-    # -- sequences ----------------------------------------------------------------------------------------------------
+    # -- sequences ---------------------------------------------------------------------------------
 
     def start(
-        self, tokens: Tokens[int] | np.ndarray, *, wait: bool = True, cancel: threading.Event | None = None
+        self,
+        tokens: Tokens[int] | np.ndarray,
+        *,
+        wait: bool = True,
+        cancel: threading.Event | None = None,
     ) -> Sequence:
-        """A sequence that will begin with `tokens`; its `length` says how many of them are in the cache already.
+        """A sequence that will begin with `tokens`; its `length` says how many of them are in the
+        cache already.
 
-        Where every slot is taken it waits for another thread to free one, or says so. Once `cancel` is set (and `wake`
-        called) whatever waits for this sequence raises `Cancelled`.
+        Where every slot is taken it waits for another thread to free one, or says so. Once `cancel`
+        is set (and `wake` called) whatever waits for this sequence raises `Cancelled`.
         """
         wanted = self.checked(tokens)
         if len(wanted) > self.context:
             hint = "load with a larger context, or shorten the prompt"
-            raise ContextError("the prompt is too long", tokens=len(wanted), context=self.context, hint=hint)
+            raise ContextError(
+                "the prompt is too long", tokens=len(wanted), context=self.context, hint=hint
+            )
         with self.turn:
             while not any(s.sequence is None for s in self.slots):
                 self._check_may_wait(wait)
@@ -224,7 +255,9 @@ class Engine:
         common = {s: s.common(tokens, self.keeps) if self._may_read(s) else 0 for s in self.slots}
         source = max(self.slots, key=lambda s: (common[s], s.sequence is None))
         free = [s for s in self.slots if s.sequence is None]
-        slot = min(free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used))
+        slot = min(
+            free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used)
+        )
         if common[source] == common[slot]:
             source = slot
         slot.sequence = sequence = Sequence(slot, cancel)
@@ -234,14 +267,18 @@ class Engine:
         return sequence
 
     def _may_read(self, slot: Slot) -> bool:
-        """A batch that runs now adds to what there is of a sequence, or, where only the last is kept, changes it."""
+        """A batch that runs now adds to what there is of a sequence, or, where only the last is
+        kept, changes it."""
         return self.can_rewind or slot.sequence is None
 
     def _copy(self, source: Slot, target: Slot, count: int) -> None:
-        """The keys and values of the first tokens of another slot. A batch that runs now changes neither of them."""
+        """The keys and values of the first tokens of another slot. A batch that runs now changes
+        neither of them."""
         target.length = min(target.length, count)
         if source is not target and count:
-            for there, here in zip(self._parts(target, count), self._parts(source, count), strict=True):
+            for there, here in zip(
+                self._parts(target, count), self._parts(source, count), strict=True
+            ):
                 there[...] = here
 
     def held(self, sequence: Sequence) -> bytes:
@@ -250,7 +287,8 @@ class Engine:
             return b"".join(part.tobytes() for part in self._parts(sequence.slot, sequence.length))
 
     def put(self, sequence: Sequence, tokens: Any, held: bytes) -> None:
-        """What `held` gave for these tokens, here or in an engine of the same model that keeps them alike."""
+        """What `held` gave for these tokens, here or in an engine of the same model that keeps them
+        alike."""
         wanted = self.checked(tokens)
         with self.turn:
             parts = self._parts(sequence.slot, len(wanted))
@@ -265,11 +303,15 @@ class Engine:
             sequence.slot.length = len(wanted)
 
     def _parts(self, slot: Slot, count: int) -> list[np.ndarray]:
-        """What the state has of the first tokens of a slot; where it keeps the last only, they are all there are."""
-        views = [memory.view() for memory in self.caches]  # [layer, slot, head, position or sixteen of them, ...]
+        """What the state has of the first tokens of a slot; where it keeps the last only, they are
+        all there are."""
+        # [layer, slot, head, position or sixteen of them, ...]
+        views = [memory.view() for memory in self.caches]
         if not self.can_rewind:
             return [view[:, slot.number] for view in views]
-        return [view[:, slot.number, :, : -(-count * view.shape[3] // self.positions)] for view in views]
+        return [
+            view[:, slot.number, :, : -(-count * view.shape[3] // self.positions)] for view in views
+        ]
 
     @property
     def positions(self) -> int:
@@ -287,8 +329,8 @@ class Engine:
             self.turn.notify_all()
 
     def rewind(self, sequence: Sequence, length: int) -> None:
-        """Forget the tokens after the first `length`. Where the state keeps the last only, the others are evaluated
-        again."""
+        """Forget the tokens after the first `length`. Where the state keeps the last only, the
+        others are evaluated again."""
         if not 0 <= length <= sequence.length:
             raise SettingError("length", f"0 to {sequence.length}", length)
         if self.can_rewind or length in (0, sequence.length):
@@ -298,7 +340,8 @@ class Engine:
         self.step([(sequence, tokens)])
 
     def shift(self, sequence: Sequence, keep: int = 0) -> None:
-        """Drop the older half of the tokens after the first `keep`, and evaluate the others at their new places."""
+        """Drop the older half of the tokens after the first `keep`, and evaluate the others at
+        their new places."""
         tokens = sequence.tokens.copy()
         keep = min(keep, len(tokens) // 2)
         rest = tokens[keep + -(-(len(tokens) - keep) // 2) :]
@@ -306,11 +349,12 @@ class Engine:
         if len(rest):
             self.step([(sequence, rest)])
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     @guarded
     def step(self, work: Tokens[tuple[Sequence, Any]]) -> np.ndarray:
-        """Evaluate more tokens of some sequences; f32[n, vocabulary]: the logits after the last token of each."""
+        """Evaluate more tokens of some sequences; f32[n, vocabulary]: the logits after the last
+        token of each."""
         return self._finish([self._work(sequence, tokens, False) for sequence, tokens in work])
 
     @guarded
@@ -320,7 +364,8 @@ class Engine:
 
     @guarded
     def step_each(self, work: Tokens[tuple[Sequence, Any]]) -> list[np.ndarray]:
-        """Evaluate more tokens of some sequences; of each, what comes after every one of its tokens."""
+        """Evaluate more tokens of some sequences; of each, what comes after every one of its
+        tokens."""
         works = [self._work(sequence, tokens, True) for sequence, tokens in work]
         counts = [len(one.tokens) for one in works]
         return np.split(self._finish(works), np.cumsum(counts)[:-1])
@@ -337,8 +382,17 @@ class Engine:
             with self.turn:
                 if not (self.is_running or self.queue or self._awaits([sequence])):
                     mine = self.is_running = True
-            is_plain = sequence.is_open and slot.length < self.context and 0 <= token < self.programs.config.vocab
-            if mine and is_plain and self.can_rewind and (batch := self.batches.get((1, 1))) is not None:
+            is_plain = (
+                sequence.is_open
+                and slot.length < self.context
+                and 0 <= token < self.programs.config.vocab
+            )
+            if (
+                mine
+                and is_plain
+                and self.can_rewind
+                and (batch := self.batches.get((1, 1))) is not None
+            ):
                 batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
                 logits = self._run_batch(batch)
                 sequence.round = self.rounds
@@ -360,7 +414,9 @@ class Engine:
         found = np.asarray(tokens)
         if found.ndim != 1 or not found.size or found.dtype.kind not in "iu":
             got = "none" if not found.size else f"{found.dtype} {list(found.shape)}"
-            raise TextError(f"tokens: expected a list of token ids, which are whole numbers, got {got}")
+            raise TextError(
+                f"tokens: expected a list of token ids, which are whole numbers, got {got}"
+            )
         vocab = self.programs.config.vocab
         wrong = found[(found < 0) | (found >= vocab)]
         if wrong.size:
@@ -374,13 +430,18 @@ class Engine:
         if sequence.length + len(wanted) > self.context:
             total = sequence.length + len(wanted)
             hint = "load with a larger context, generate fewer tokens, or let it shift (shift=True)"
-            raise ContextError("the sequence is too long", tokens=total, context=self.context, hint=hint)
+            raise ContextError(
+                "the sequence is too long", tokens=total, context=self.context, hint=hint
+            )
         if self.keeps is Keeps.NOTHING and sequence.length:
-            raise SettingError("sequence", "a new one: this model evaluates a text whole", "one that has begun")
+            raise SettingError(
+                "sequence", "a new one: this model evaluates a text whole", "one that has begun"
+            )
         return Work(sequence, wanted, every)
 
     def _finish(self, works: list[Work]) -> np.ndarray:
-        """Wait for the works, evaluating batches of everything that waits whenever nobody else does."""
+        """Wait for the works, evaluating batches of everything that waits whenever nobody else
+        does."""
         try:
             with self.turn:
                 self.queue.extend(works)
@@ -395,8 +456,8 @@ class Engine:
         return logits_of(works)
 
     def _withdraw(self, works: list[Work]) -> None:
-        """Works that are done or given up leave the queue. A batch that has them in it must end first: the slot of a
-        sequence that is given up may be another's next."""
+        """Works that are done or given up leave the queue. A batch that has them in it must end
+        first: the slot of a sequence that is given up may be another's next."""
         with self.turn:
             self.queue = [work for work in self.queue if work not in works]
             while any(share.work in works for share in self.flying):
@@ -424,10 +485,15 @@ class Engine:
                 self._yield_turn()
 
     def _shares(self, waiting: list[Work]) -> list[Share]:
-        return whole_shares(waiting) if self.keeps is Keeps.NOTHING else shares_of(waiting, self._room())
+        return (
+            whole_shares(waiting)
+            if self.keeps is Keeps.NOTHING
+            else shares_of(waiting, self._room())
+        )
 
     def _awaits(self, present: list[Sequence]) -> bool:
-        """Whether a sequence that was in a batch just now may be back in a moment: together they are quicker."""
+        """Whether a sequence that was in a batch just now may be back in a moment: together they
+        are quicker."""
         if len(self.slots) == 1 or time.perf_counter() >= self.deadline:
             return False
         others = (slot.sequence for slot in self.slots if slot.sequence is not None)
@@ -446,7 +512,8 @@ class Engine:
         return 1 << int(min(max(SMALL, fit), CHUNK)).bit_length() - 1
 
     def _evaluate(self, shares: list[Share]) -> None:
-        """One batch. What goes wrong in it is tried again, one sequence at a time: nobody gets another's error."""
+        """One batch. What goes wrong in it is tried again, one sequence at a time: nobody gets
+        another's error."""
         try:
             self._run(shares)
         except TetradError as error:
@@ -457,7 +524,10 @@ class Engine:
                 self._evaluate([share])
 
     def _run(self, shares: list[Share]) -> None:
-        tokens, rows = (batch_size(sum(parts)) for parts in zip(*[(s.count, s.rows) for s in shares], strict=True))
+        tokens, rows = (
+            batch_size(sum(parts))
+            for parts in zip(*[(s.count, s.rows) for s in shares], strict=True)
+        )
         self.programs.check_files()  # also before weights are looked at to compile
         batch = self.batches.get((tokens, rows))
         if batch is None:
@@ -482,8 +552,8 @@ class Engine:
         return logits
 
     def _logits(self, batch: Batch, shares: list[Share]) -> np.ndarray:
-        """What a batch gives. Where only the last is kept, every token changes it, and none may do so twice: what
-        interrupts a batch takes those changes back."""
+        """What a batch gives. Where only the last is kept, every token changes it, and none may do
+        so twice: what interrupts a batch takes those changes back."""
         if self.keeps is not Keeps.LAST:
             return self._run_batch(batch).view
         slots = [share.work.sequence.slot for share in shares]
@@ -497,9 +567,10 @@ class Engine:
             raise
 
     def _fill(self, batch: Batch, shares: list[Share]) -> None:
-        """Write the shares side by side. The batch is filled up with the token that has the fewest before it, again:
-        what it writes is there already, bit by bit, so that no memory is needed for what nobody reads. A state that
-        every token changes must not see one twice: there the filling has no position."""
+        """Write the shares side by side. The batch is filled up with the token that has the fewest
+        before it, again: what it writes is there already, bit by bit, so that no memory is needed
+        for what nobody reads. A state that every token changes must not see one twice: there the
+        filling has no position."""
         at = row = 0
         for share in shares:
             work, slot, end = share.work, share.work.sequence.slot, at + share.count
@@ -516,11 +587,14 @@ class Engine:
         batch.rows[row:] = at - 1
 
     def _settle(self, shares: list[Share], logits: np.ndarray) -> None:
-        """The tokens are in the cache now. A new length is all that says so: an interrupt leaves nothing half done."""
+        """The tokens are in the cache now. A new length is all that says so: an interrupt leaves
+        nothing half done."""
         row = 0
         for share in shares:
             work, slot = share.work, share.work.sequence.slot
-            slot.tokens[slot.length : slot.length + share.count] = work.tokens[work.done : work.done + share.count]
+            slot.tokens[slot.length : slot.length + share.count] = work.tokens[
+                work.done : work.done + share.count
+            ]
             if share.rows:
                 work.batch, work.row = logits, row
                 work.parts[work.done] = logits[row : row + share.rows]
@@ -530,7 +604,8 @@ class Engine:
 
 
 def raise_first(works: list[Work]) -> None:
-    """The error of a work, which forgets it: an error knows the frames it went through, and those the work."""
+    """The error of a work, which forgets it: an error knows the frames it went through, and those
+    the work."""
     error = next((work.error for work in works if work.error is not None), None)
     if error is None:
         return
@@ -543,14 +618,16 @@ def raise_first(works: list[Work]) -> None:
 
 
 def batch_size(count: int) -> int:
-    """The size of batch that takes `count` tokens or rows: few sizes, as each has tables and memory of its own."""
+    """The size of batch that takes `count` tokens or rows: few sizes, as each has tables and memory
+    of its own."""
     if count <= EXACT:
         return max(1, count)
     return -(-count // TILE) * TILE if count <= SMALL else 1 << (count - 1).bit_length()
 
 
 def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
-    """What goes into the next batch: the short works whole, of the longest what fits without filling."""
+    """What goes into the next batch: the short works whole, of the longest what fits without
+    filling."""
     waiting = sorted(queue, key=lambda work: work.left)
     shares = []
     for work in waiting:
@@ -562,7 +639,8 @@ def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
 
 
 def whole_shares(queue: list[Work]) -> list[Share]:
-    """What goes into the next batch where no work can be cut: the short ones, as long as they fit in a chunk."""
+    """What goes into the next batch where no work can be cut: the short ones, as long as they fit
+    in a chunk."""
     shares: list[Share] = []
     for work in sorted(queue, key=lambda work: work.left):
         if shares and sum(share.count for share in shares) + work.left > CHUNK:
@@ -572,7 +650,8 @@ def whole_shares(queue: list[Work]) -> list[Share]:
 
 
 def trimmed(shares: list[Share]) -> list[Share]:
-    """A batch too large for the small sizes is cut down to a power of two, at the end of its longest works."""
+    """A batch too large for the small sizes is cut down to a power of two, at the end of its
+    longest works."""
     total = sum(share.count for share in shares)
     surplus = total - (1 << (total.bit_length() - 1)) if total > SMALL else 0
     kept = list(shares)

@@ -1,7 +1,9 @@
-"""Models, generation: one request on its way from a prompt to an answer. Engine, sampler and stop strings put together.
+"""Models, generation: one request on its way from a prompt to an answer. Engine, sampler and stop
+strings put together.
 
-Receives a `Request`, checked by `models.model`; gives `Piece`s, the last with the `Completion`. A token is chosen from
-logits, shown as far as its text is certain, and evaluated, with a draft of those that may follow, for the next ones.
+Receives a `Request`, checked by `models.model`; gives `Piece`s, the last with the `Completion`. A
+token is chosen from logits, shown as far as its text is certain, and evaluated, with a draft of
+those that may follow, for the next ones.
 """
 
 from __future__ import annotations
@@ -108,7 +110,8 @@ class Request:
 
 
 class Stream:
-    """The pieces of an answer, as they come. `close` (in the same thread) or `cancel` (in any) ends it early."""
+    """The pieces of an answer, as they come. `close` (in the same thread) or `cancel` (in any) ends
+    it early."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation = generation
@@ -143,7 +146,11 @@ class Generation:
         self.settings = settings = request.settings
         heads = model.breakers(settings["dry_sequence_breakers"]) if is_dry(settings) else None
         self.sampler = Sampler(settings, vocab, tokens, self.engine.context, heads)
-        continues = not model.tokenizer.is_special(tokens[-1]) if tokens[-1] < model.tokenizer.vocab_size else True
+        continues = (
+            not model.tokenizer.is_special(tokens[-1])
+            if tokens[-1] < model.tokenizer.vocab_size
+            else True
+        )
         self.decoder = StreamDecoder(model.tokenizer, continues=continues)
         self.stops = StopStrings(request.stop)
         self.ends = frozenset() if settings["ignore_eos"] else model.tokenizer.stop_ids
@@ -166,10 +173,14 @@ class Generation:
             yield from self.answer(sequence, rows_of(logits))
         finally:
             self.engine.free(sequence)
-        yield Piece(self.rest(), completion=self.completion(sequence, ready - begin, time.perf_counter() - ready))
+        yield Piece(
+            self.rest(),
+            completion=self.completion(sequence, ready - begin, time.perf_counter() - ready),
+        )
 
     def answer(self, sequence: Held, rows: list[Array]) -> Iterator[Piece]:
-        """`rows` are the logits after the last token that is certain, and after each of the draft that follows it."""
+        """`rows` are the logits after the last token that is certain, and after each of the draft
+        that follows it."""
         draft: list[int] = []
         if self.limit == 0:
             self.reason = "length"
@@ -184,7 +195,8 @@ class Generation:
                 rows, draft = self.advance(sequence, token)
 
     def take(self, logits: Array) -> Generator[Piece, None, int]:
-        """Choose a token and show what it makes certain; sets the reason when the answer ends with it."""
+        """Choose a token and show what it makes certain; sets the reason when the answer ends with
+        it."""
         request, processor, stopping = self.request, self.processor, self.stopping
         mask = None if request.constraint is None else request.constraint.mask()
         if request.constraint is not None and mask is None:
@@ -218,7 +230,9 @@ class Generation:
         """What somebody else makes of the logits."""
         found = np.asarray(processor(self.so_far(), logits.view[0].copy()), np.float32)
         if found.shape != logits.view[0].shape:
-            raise SettingError("logits_processor", f"{logits.view.shape[1]} logits", f"shape {found.shape}")
+            raise SettingError(
+                "logits_processor", f"{logits.view.shape[1]} logits", f"shape {found.shape}"
+            )
         return Array.from_numpy(found[None])
 
     def choose(self, logits: Array, mask: np.ndarray | None) -> Choice:
@@ -244,7 +258,8 @@ class Generation:
         return text
 
     def rest(self) -> str:
-        """What was held back, now that nothing follows. A character that the limit has cut in two is left out."""
+        """What was held back, now that nothing follows. A character that the limit has cut in two
+        is left out."""
         text = self.show(self.decoder.flush()) if self.reason == "stop" else ""
         if self.stops.reached is None:
             self.shown.append(held := self.stops.flush())
@@ -266,13 +281,18 @@ class Generation:
         return [self.engine.advance(sequence, token)], draft
 
     def kept(self) -> int:
-        """Tokens of the prompt that stay when the context is full: a token that begins every text does in any case."""
+        """Tokens of the prompt that stay when the context is full: a token that begins every text
+        does in any case."""
         tokens, keep = self.request.tokens, self.settings["keep"]
-        return len(tokens) if keep < 0 else max(min(keep, len(tokens)), int(tokens[0] == self.model.tokenizer.bos))
+        return (
+            len(tokens)
+            if keep < 0
+            else max(min(keep, len(tokens)), int(tokens[0] == self.model.tokenizer.bos))
+        )
 
     def draft(self, sequence: Held, token: int, room: int) -> list[int]:
-        """What a grammar forces, or what followed the same tokens before: checked like any other. A model that would
-        have to evaluate a sequence again, to take back a guess, makes none."""
+        """What a grammar forces, or what followed the same tokens before: checked like any other. A
+        model that would have to evaluate a sequence again, to take back a guess, makes none."""
         if not self.engine.can_rewind:
             return []
         forced = [] if self.request.constraint is None else self.request.constraint.forced()
@@ -304,7 +324,8 @@ def rows_of(logits: np.ndarray) -> list[Array]:
 
 
 def drafted(tokens: np.ndarray, token: int, count: int) -> list[int]:
-    """What followed the last tokens, `token` included, when they came before: the longest pattern, its last place."""
+    """What followed the last tokens, `token` included, when they came before: the longest pattern,
+    its last place."""
     if count < 1:
         return []
     whole = np.append(tokens, np.int32(token))

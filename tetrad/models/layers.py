@@ -1,8 +1,8 @@
 """Models, layers: the pieces blocks are made of, on arrays of a ragged batch.
 
-T tokens stand side by side, each with the sequence (`slot`) it belongs to and its position there: one token of a
-decoding step, a chunk of a prompt, several sequences at once are all the same to a layer. Keys and values live in
-caches that a layer updates and returns.
+T tokens stand side by side, each with the sequence (`slot`) it belongs to and its position there:
+one token of a decoding step, a chunk of a prompt, several sequences at once are all the same to a
+layer. Keys and values live in caches that a layer updates and returns.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ FIRST = np.int32(0)  # the only layer, where each block writes over the keys and
 
 
 def put(at: BlockInputs, keys: Array, values: Array) -> BlockInputs:
-    """The keys and values of the tokens [T, heads, channels], in the caches; in 8 bits also their scales."""
+    """The keys and values of the tokens [T, heads, channels], in the caches; in 8 bits also their
+    scales."""
     where = (at.layer, at.slot, at.position)
     caches = [put_cache(c, rows, *where) for c, rows in zip(at.state, (keys, values), strict=False)]
-    caches += [put_scales(c, rows, *where) for c, rows in zip(at.state[2:], (keys, values), strict=False)]
+    caches += [
+        put_scales(c, rows, *where) for c, rows in zip(at.state[2:], (keys, values), strict=False)
+    ]
     return at.with_state(caches)
 
 
@@ -53,8 +56,9 @@ def product(x: Array, weight: Array, terms: int = 1) -> Array:
 
 
 def head(x: Array, weight: Array) -> Array:
-    """Logits. Rounding x to 8 bits here is a third of the error that rounding makes in a model of 8 bits, and nothing
-    comes after to even it out: there a second term keeps what the first lost. Weights are read once all the same."""
+    """Logits. Rounding x to 8 bits here is a third of the error that rounding makes in a model of 8
+    bits, and nothing comes after to even it out: there a second term keeps what the first lost.
+    Weights are read once all the same."""
     is_fine = weight.dtype.is_quantized and lanes_of(weight.dtype).format.bits == 8
     return product(x, weight, terms=2 if is_fine else 1)
 
@@ -88,7 +92,8 @@ def rope_tables(rope: Rope, position: Array) -> tuple[Array, Array]:
 
 
 def rotate(x: Array, tables: Sequence[Array]) -> Array:
-    """x [T, heads, channels]: channel i turns with channel i + pairs; channels past those carry no position."""
+    """x [T, heads, channels]: channel i turns with channel i + pairs; channels past those carry no
+    position."""
     cos, sin = (table[:, None, :] for table in tables)
     pairs = cos.shape[-1]
     first, second = x[..., :pairs], x[..., pairs : 2 * pairs]
@@ -104,27 +109,44 @@ def split_heads(x: Array, size: int) -> Array:
 
 
 def attention(
-    c: Decoder, weights: Weights, x: Array, at: BlockInputs, *, scale: float | None = None, softcap: float = 0.0
+    c: Decoder,
+    weights: Weights,
+    x: Array,
+    at: BlockInputs,
+    *,
+    scale: float | None = None,
+    softcap: float = 0.0,
 ) -> tuple[Array, BlockInputs]:
-    """Queries, keys and values of x; keys and values into the caches; what the queries find there."""
+    """Queries, keys and values of x; keys and values into the caches; what the queries find
+    there."""
     widths = [heads * c.head_size for heads in (c.heads, c.kv_heads, c.kv_heads)]
     q, k, v = (split_heads(part, c.head_size) for part in queries_keys_values(weights, x, widths))
     q = rotate(norm(q, weights, "attn_q_norm", c.epsilon), at.shared)
     k = rotate(norm(k, weights, "attn_k_norm", c.epsilon), at.shared)
     at = put(at, k, v)
     keys, values, *scales = at.state
-    settings = {"scale": c.head_size**-0.5 if scale is None else scale, "window": at.kind.window, "softcap": softcap}
+    settings = {
+        "scale": c.head_size**-0.5 if scale is None else scale,
+        "window": at.kind.window,
+        "softcap": softcap,
+    }
     mixed = attention_op(q, keys, values, at.layer, at.slot, at.position, *scales, **settings)
     flat = td.reshape(mixed, (x.shape[0], c.heads * c.head_size))
     return linear(flat, weights, "attn_output"), at
 
 
-def attention_to_all(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
-    """Every token of a text looks at all of it; keys and values of this block take the place of the last one's.
+def attention_to_all(
+    c: Encoder, weights: Weights, x: Array, at: BlockInputs
+) -> tuple[Array, BlockInputs]:
+    """Every token of a text looks at all of it; keys and values of this block take the place of the
+    last one's.
 
-    `at.shared` is where each token's text ends, and, where positions turn, cos and sin of their angles."""
+    `at.shared` is where each token's text ends, and, where positions turn, cos and sin of their
+    angles."""
     last, *tables = at.shared
-    q, k, v = (split_heads(part, c.head_size) for part in queries_keys_values(weights, x, [c.width] * 3))
+    q, k, v = (
+        split_heads(part, c.head_size) for part in queries_keys_values(weights, x, [c.width] * 3)
+    )
     q, k = (rotate(part, tables) if tables else part for part in (q, k))
     at = put(replace(at, layer=FIRST), k, v)
     mixed = attention_op(q, *at.state, FIRST, at.slot, last, scale=c.head_size**-0.5)
@@ -135,7 +157,10 @@ def queries_keys_values(weights: Weights, x: Array, widths: Sequence[int]) -> li
     if "attn_qkv.weight" not in weights:
         return [linear(x, weights, name) for name in ("attn_q", "attn_k", "attn_v")]
     whole, ends = linear(x, weights, "attn_qkv"), np.cumsum(widths)
-    return [whole[:, start:stop] for start, stop in zip((0, *ends[:-1].tolist()), ends.tolist(), strict=True)]
+    return [
+        whole[:, start:stop]
+        for start, stop in zip((0, *ends[:-1].tolist()), ends.tolist(), strict=True)
+    ]
 
 
 def gated(weights: Weights, x: Array, activation: Any) -> Array:
@@ -163,7 +188,9 @@ def mixture(experts: Experts, weights: Weights, x: Array) -> Array:
     shares = td.take_along_axis(likelihood, chosen, axis=1)
     if experts.is_normalised:
         shares = shares / td.sum(shares, axis=1, keepdims=True)
-    gate, up = (of_experts(experts, weights, name, x, chosen) for name in ("ffn_gate_exps", "ffn_up_exps"))
+    gate, up = (
+        of_experts(experts, weights, name, x, chosen) for name in ("ffn_gate_exps", "ffn_up_exps")
+    )
     pairs = chosen.shape[0] * experts.used
     hidden = td.reshape(nn.silu(gate) * up, (pairs, gate.shape[2]))
     answers = of_experts(experts, weights, "ffn_down_exps", hidden, td.reshape(chosen, (pairs, 1)))

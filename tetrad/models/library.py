@@ -1,6 +1,7 @@
 """Models, library: what architectures are written with: array functions (`td`), `nn` and `layers`.
 
-All are loaded when a step is traced first: a model whose step is recalled from the disk needs none of them.
+All are loaded when a step is traced first: a model whose step is recalled from the disk needs none
+of them.
 """
 
 from __future__ import annotations

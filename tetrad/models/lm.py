@@ -1,4 +1,5 @@
-"""The public name `load`, by itself: a model whose programs are on disk needs none of the array functions.
+"""The public name `load`, by itself: a model whose programs are on disk needs none of the array
+functions.
 
 Receives nothing, has `load`.
 """

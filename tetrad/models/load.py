@@ -1,7 +1,8 @@
 """Models, load: a GGUF file in, a model that generates out.
 
-The one place where the pieces meet: the file is opened, its architecture named, its numbers and shapes checked, its
-weights laid out for the kernels, its tokeniser and chat template made. What is done with them is `model`'s.
+The one place where the pieces meet: the file is opened, its architecture named, its numbers and
+shapes checked, its weights laid out for the kernels, its tokeniser and chat template made. What is
+done with them is `model`'s.
 """
 
 from __future__ import annotations
@@ -36,14 +37,20 @@ class Parts:
     """What a model is made of."""
 
     def __init__(
-        self, path: str, metadata: Mapping[str, object], config: Config, programs: Programs, tokenizer: Tokenizer
+        self,
+        path: str,
+        metadata: Mapping[str, object],
+        config: Config,
+        programs: Programs,
+        tokenizer: Tokenizer,
     ) -> None:
         self.path, self.metadata, self.config = path, metadata, config
         self.programs, self.tokenizer = programs, tokenizer
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """Compiled when first asked for: a file whose chat template is broken can still complete text.
+        """Compiled when first asked for: a file whose chat template is broken can still complete
+        text.
 
         Its language is loaded then too: completing text needs none of it.
         """
@@ -64,10 +71,12 @@ class Parts:
 def load_parts(
     path: str | os.PathLike[str], *, context: int = 0, overrides: Mapping[str, object] | None = None
 ) -> Parts:
-    """Opens and checks a file and lays out its weights; `context` positions will be asked for (0: all it can).
+    """Opens and checks a file and lays out its weights; `context` positions will be asked for (0:
+    all it can).
 
-    `overrides` are metadata in place of those of the file. Weights that are used as they lie in the file stay mapped:
-    it may be renamed, replaced and deleted; when it is changed in place, the next step says so.
+    `overrides` are metadata in place of those of the file. Weights that are used as they lie in the
+    file stay mapped: it may be renamed, replaced and deleted; when it is changed in place, the next
+    step says so.
     """
     check_extra("tokenizers", "td.load")
     with gguf.open_file(path) as file:
@@ -84,8 +93,11 @@ def load_parts(
         return Parts(file.path, metadata, config, programs, making.result())
 
 
-def overridden(metadata: Mapping[str, object], overrides: Mapping[str, object], arch: str) -> Mapping[str, object]:
-    """With other values of some keys; `pooling_type` and those that begin with `rope.` are the architecture's."""
+def overridden(
+    metadata: Mapping[str, object], overrides: Mapping[str, object], arch: str
+) -> Mapping[str, object]:
+    """With other values of some keys; `pooling_type` and those that begin with `rope.` are the
+    architecture's."""
     for key, value in overrides.items():
         if not isinstance(key, str) or not isinstance(value, bool | int | float | str):
             raise SettingError("overrides", "keys with numbers, texts, True or False", {key: value})
@@ -111,7 +123,9 @@ def read_programs(file: gguf.File, arch: Architecture[Any], config: Config) -> P
     return Programs(Step(arch, config, *by_block(weights, config)), files)
 
 
-def by_block(weights: Mapping[str, Array], config: Config) -> tuple[dict[str, Array], list[dict[str, Array]]]:
+def by_block(
+    weights: Mapping[str, Array], config: Config
+) -> tuple[dict[str, Array], list[dict[str, Array]]]:
     """(outside the blocks, of each block by short names)."""
     outer: dict[str, Array] = {}
     layers: list[dict[str, Array]] = [{} for _ in range(config.layers)]
@@ -125,7 +139,8 @@ def by_block(weights: Mapping[str, Array], config: Config) -> tuple[dict[str, Ar
 
 
 def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
-    """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those of a small model."""
+    """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those
+    of a small model."""
     tokens = metadata.get("tokenizer.ggml.tokens")
     count = len(tokens) if isinstance(tokens, Sequence) else 0
     if count > config.vocab:  # said before anything is made of them

@@ -1,7 +1,9 @@
-"""Models, model: what `td.load` gives. Prompts, messages and settings in; text, logits or vectors out.
+"""Models, model: what `td.load` gives. Prompts, messages and settings in; text, logits or vectors
+out.
 
-A request is checked here, then it is a `Generation`, which gives a `Completion`, or an iterator of `Piece`s whose last
-one brings it. Requests from several threads share batches; each has the bits it would have alone.
+A request is checked here, then it is a `Generation`, which gives a `Completion`, or an iterator of
+`Piece`s whose last one brings it. Requests from several threads share batches; each has the bits it
+would have alone.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from tetrad.core import lazy
-from tetrad.core.errors import ContextError, FileFormatError, SettingError, TextError, UnsupportedError
+from tetrad.core.errors import (
+    ContextError,
+    FileFormatError,
+    SettingError,
+    TextError,
+    UnsupportedError,
+)
 from tetrad.core.floats import guarded
 from tetrad.core.visible import one_line
 from tetrad.models.config import Config
@@ -35,11 +43,14 @@ if TYPE_CHECKING:
 
 TEXTS = 8  # that an encoder takes side by side
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
-SAMPLING = "general.sampling."  # keys of settings that whoever made the file recommends; of those, by other names here:
-RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n", "penalty_repeat": "repeat_penalty"} | {
+# keys of settings that whoever made the file recommends; of those, by other names here:
+SAMPLING = "general.sampling."
+RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n",
+"penalty_repeat": "repeat_penalty"} | {
     name: name
     for name in (
-        "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta",
+        "top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau",
+        "mirostat_eta",
     )
 }  # fmt: skip
 Prompt = str | Sequence[int]
@@ -55,18 +66,25 @@ def load(
     patience: float = math.inf,
     overrides: Mapping[str, object] | None = None,
 ) -> Model:
-    """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences can run at a time.
+    """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences
+    can run at a time.
 
-    `overrides` take the place of metadata: {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}; keys that begin
-    with `rope.` are those of the model's architecture.
+    `overrides` take the place of metadata: {"rope.scaling.type": "yarn", "rope.scaling.factor":
+    4.0}; keys that begin with `rope.` are those of the model's architecture.
 
-    With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was cancelled, about so
-    often (in seconds).
+    With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was
+    cancelled, about so often (in seconds).
     """
     parts = load_parts(path, context=context, overrides=overrides)
     model = Model(parts, context=context, slots=slots, kv=kv, patience=patience)
     model.recipe = partial(
-        load, os.path.abspath(path), context=context, slots=slots, kv=kv, patience=patience, overrides=overrides
+        load,
+        os.path.abspath(path),
+        context=context,
+        slots=slots,
+        kv=kv,
+        patience=patience,
+        overrides=overrides,
     )
     return model
 
@@ -75,7 +93,13 @@ class Model:
     """A language model, ready to run. Threads may share it."""
 
     def __init__(
-        self, parts: Parts, *, context: int = 0, slots: int = 1, kv: str = "f16", patience: float = math.inf
+        self,
+        parts: Parts,
+        *,
+        context: int = 0,
+        slots: int = 1,
+        kv: str = "f16",
+        patience: float = math.inf,
     ) -> None:
         self.parts = parts
         self.path, self.metadata = parts.path, parts.metadata
@@ -98,7 +122,8 @@ class Model:
 
     @cached_property
     def recommended(self) -> dict[str, Any]:
-        """Settings of `generate` that the file recommends: model.generate(prompt, **model.recommended)."""
+        """Settings of `generate` that the file recommends: model.generate(prompt,
+        **model.recommended)."""
         said = {name: self.metadata.get(SAMPLING + short) for short, name in RECOMMENDED.items()}
         found: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
         try:
@@ -112,35 +137,42 @@ class Model:
         return Grammars(self.tokenizer, self.config.vocab)
 
     def breakers(self, texts: Sequence[str]) -> Heads:
-        """Where texts that break sequences begin among the tokens; it takes a walk over the vocabulary, once."""
+        """Where texts that break sequences begin among the tokens; it takes a walk over the
+        vocabulary, once."""
         key = tuple(texts)
         if key not in self._breakers:
             self._breakers = {key: breaker_heads(self.tokenizer, key)}
         return self._breakers[key]
 
     def __reduce__(self) -> tuple[Callable[[], Model], tuple[()]]:
-        """Pickled by the place of its file: whoever takes it up, such as another process, loads that again."""
+        """Pickled by the place of its file: whoever takes it up, such as another process, loads
+        that again."""
         if self.recipe is None:
-            raise UnsupportedError("a model made of parts is not pickled", hint="td.load(path) gives one that is")
+            raise UnsupportedError(
+                "a model made of parts is not pickled", hint="td.load(path) gives one that is"
+            )
         return self.recipe, ()
 
     def __repr__(self) -> str:
         shown = one_line(f"{self.name}: {self.config.arch}")
         return f"<model {shown}, {self.config.layers} layers, context {self.context}>"
 
-    # -- text ---------------------------------------------------------------------------------------------------------
+    # -- text --------------------------------------------------------------------------------------
 
     @takes_settings
-    def generate(self, prompt: Prompt, **settings: Unpack[Settings]) -> Any:  # Completion, or with stream=True Stream
-        """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1 or None: as many as fit).
+    # Completion, or with stream=True Stream
+    def generate(self, prompt: Prompt, **settings: Unpack[Settings]) -> Any:
+        """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1 or None: as many as
+        fit).
 
-        It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit. `grammar` and
-        `json_schema` restrict what may come. With `shift` the older half of the tokens makes room when the context is
-        full, but not the first `keep` of the prompt (-1: all of it). `temperature_first` divides by the temperature
-        before the filters. `speculate` tokens are drafted from what came before and checked in one step: the same
-        answer, sooner. `logits_processor` gets all tokens so far and a copy of the logits after them, and returns those
-        to choose from; `stopping_criteria` gets the same and ends the answer before the next token where it returns
-        True. What the other settings mean is told in docs/decoding.md.
+        It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit.
+        `grammar` and `json_schema` restrict what may come. With `shift` the older half of the
+        tokens makes room when the context is full, but not the first `keep` of the prompt (-1: all
+        of it). `temperature_first` divides by the temperature before the filters. `speculate`
+        tokens are drafted from what came before and checked in one step: the same answer, sooner.
+        `logits_processor` gets all tokens so far and a copy of the logits after them, and returns
+        those to choose from; `stopping_criteria` gets the same and ends the answer before the next
+        token where it returns True. What the other settings mean is told in docs/decoding.md.
         """
         self.parts.programs.check_predicts("generate")
         chosen = checked(**settings)
@@ -168,14 +200,21 @@ class Model:
         """
         self.parts.programs.check_predicts("chat")
         variables = template or {}
-        if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
+        if not isinstance(variables, Mapping) or not all(
+            isinstance(name, str) for name in variables
+        ):
             raise SettingError("template", "a mapping of variables", variables)
-        return self.generate(self.chat_tokens(messages, **{"tools": tools, **variables}), **settings)
+        return self.generate(
+            self.chat_tokens(messages, **{"tools": tools, **variables}), **settings
+        )
 
-    def chat_tokens(self, messages: Sequence[Mapping[str, object]], /, **variables: Any) -> list[int]:
+    def chat_tokens(
+        self, messages: Sequence[Mapping[str, object]], /, **variables: Any
+    ) -> list[int]:
         """The tokens of a conversation; `variables` go to the chat template.
 
-        What users and tools wrote stays text there, even if it looks like a control token: it cannot end a turn.
+        What users and tools wrote stays text there, even if it looks like a control token: it
+        cannot end a turn.
         """
         template = self.parts.tool_template if variables.get("tools") else self.template
         messages, guard = lazy.module("tetrad.text.chat").guarded_messages(messages, self.tokenizer)
@@ -184,23 +223,31 @@ class Model:
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt, with BOS where the model wants it; an empty one is BOS alone."""
         if isinstance(prompt, bytes) or not isinstance(prompt, str | Sequence | np.ndarray):
-            raise TextError(f"prompt: expected text or a list of token ids, got {type(prompt).__name__}")
+            raise TextError(
+                f"prompt: expected text or a list of token ids, got {type(prompt).__name__}"
+            )
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
         if not tokens:
             if self.tokenizer.bos is None:
-                raise TextError("the prompt is empty, and the model has no token to begin with", hint="give some text")
+                raise TextError(
+                    "the prompt is empty, and the model has no token to begin with",
+                    hint="give some text",
+                )
             tokens = [self.tokenizer.bos]
         self.engine.checked(tokens)
         if len(tokens) > self.context:
             hint = "load with a larger context, or shorten the prompt"
-            raise ContextError("the prompt is too long", tokens=len(tokens), context=self.context, hint=hint)
+            raise ContextError(
+                "the prompt is too long", tokens=len(tokens), context=self.context, hint=hint
+            )
         return tokens
 
-    # -- numbers ------------------------------------------------------------------------------------------------------
+    # -- numbers -----------------------------------------------------------------------------------
 
     @guarded
     def logits(self, tokens: Sequence[int], *, last: bool = False) -> np.ndarray:
-        """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the last one only.
+        """f32[tokens, vocabulary]: what is predicted after every token; f32[vocabulary] after the
+        last one only.
 
         NaN or infinity among them is an error; -inf is a token that cannot come.
         """
@@ -217,15 +264,19 @@ class Model:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def logits_parts(self, tokens: Sequence[int], start: int = 0) -> Iterator[np.ndarray]:
-        """The same a few rows at a time: all of a long text would not be small; from that of token `start` on."""
+        """The same a few rows at a time: all of a long text would not be small; from that of token
+        `start` on."""
         self.parts.programs.check_predicts("logits_parts")
         for part in every_row(self.engine, tokens, start):
             self._check_numbers(part, are_wrong(part), start)
             yield part
             start += len(part)
 
-    def _check_numbers(self, rows: np.ndarray, wrong: np.ndarray, first: int, name: str = "logits") -> None:
-        """An error where one of the rows, which are after the tokens from `first` on, has something wrong."""
+    def _check_numbers(
+        self, rows: np.ndarray, wrong: np.ndarray, first: int, name: str = "logits"
+    ) -> None:
+        """An error where one of the rows, which are after the tokens from `first` on, has something
+        wrong."""
         which = wrong.any(axis=1)
         if which.any():
             at = int(which.argmax())
@@ -248,16 +299,20 @@ class Model:
 
     @property
     def pooling(self) -> int:
-        """How a vector is made of the states of tokens, as the file numbers it: 1 the mean, 2 the first, 3 the last."""
+        """How a vector is made of the states of tokens, as the file numbers it: 1 the mean, 2 the
+        first, 3 the last."""
         kind = self.metadata.get(key := f"{self.config.arch}.pooling_type", 1)
         if isinstance(kind, int) and kind in (0, *POOLINGS):
             return kind or 1  # none is said to be the mean
         shown = ", ".join(f"{number} ({name})" for number, name in POOLINGS.items())
-        raise FileFormatError(f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}")
+        raise FileFormatError(
+            f"expected one of {shown}, got {kind!r:.40}", file=self.path, part=f"key {key}"
+        )
 
     @guarded
     def embed(self, texts: str | Sequence[Prompt], *, normalize: bool = True) -> np.ndarray:
-        """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type says), of length 1.
+        """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type
+        says), of length 1.
 
         A text may also be a list of tokens, in a list of texts.
         """
@@ -272,5 +327,7 @@ class Model:
             found[i] = pooled(self._finite(states), pooling)
         if normalize:
             wide = found.astype(np.float64)  # squares of large values are none in f32
-            found = (wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+            found = (wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)).astype(
+                np.float32
+            )
         return found

@@ -1,7 +1,8 @@
 """Models, sampling: the sampler, which applies the settings of a request token by token.
 
-Receives logits of one position, returns the token and, where asked for, what was likely. The choice itself is the op
-`sample`; here is what it needs to know of a request, kept in place from token to token: nothing walks the vocabulary.
+Receives logits of one position, returns the token and, where asked for, what was likely. The choice
+itself is the op `sample`; here is what it needs to know of a request, kept in place from token to
+token: nothing walks the vocabulary.
 """
 
 from __future__ import annotations
@@ -30,13 +31,18 @@ from tetrad.tracing.array import Array
 
 TOPS = (1, 5, MOST_LOGPROBS)  # how many of the most likely are asked of compiled code
 IN_THE_OP = itemgetter(  # in the order of the op's `settings`
-    "temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "top_n_sigma",
+    "temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+    "top_n_sigma",
     "typical_p", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent",
 )  # fmt: skip
 
 
 def penalises(settings: Settings) -> bool:
-    return (settings["repeat_penalty"], settings["presence_penalty"], settings["frequency_penalty"]) != (1, 0, 0)
+    return (
+        settings["repeat_penalty"],
+        settings["presence_penalty"],
+        settings["frequency_penalty"],
+    ) != (1, 0, 0)
 
 
 def is_dry(settings: Settings) -> bool:
@@ -49,7 +55,8 @@ def settings_row(settings: Settings) -> np.ndarray:
 
 
 class Recent:
-    """How often each of the last `size` tokens came: `table` i32[1, n, 2] has every token once, free rows are -1."""
+    """How often each of the last `size` tokens came: `table` i32[1, n, 2] has every token once,
+    free rows are -1."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -101,7 +108,8 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The token that was chosen, how likely it was, and the most likely ones where they were asked for."""
+    """The token that was chosen, how likely it was, and the most likely ones where they were asked
+    for."""
 
     token: int
     logprob: float | None = None
@@ -109,7 +117,8 @@ class Choice:
 
 
 class Sampler:
-    """Chooses the tokens of one request. `before` are the tokens of its prompt, which penalties count as well."""
+    """Chooses the tokens of one request. `before` are the tokens of its prompt, which penalties
+    count as well."""
 
     def __init__(
         self,
@@ -123,7 +132,9 @@ class Sampler:
         last = context if settings["repeat_last_n"] < 0 else settings["repeat_last_n"]
         self.recent = Recent(last if penalises(settings) else 0)
         self.dry = Dry(settings, heads or {}, context) if is_dry(settings) else None
-        self.mirostat = Mirostat(settings) if settings["mirostat"] and settings["temperature"] else None
+        self.mirostat = (
+            Mirostat(settings) if settings["mirostat"] and settings["temperature"] else None
+        )
         for token in before if self.recent.size or self.dry else ():
             self._remember(int(token))
         self.index = 0  # of the draw: that of the token in the answer
@@ -133,12 +144,17 @@ class Sampler:
         self.seen = Array.from_numpy(self.recent.table)
 
     def choose(self, logits: Array, mask: np.ndarray | None = None) -> Choice:
-        """The next token of the answer, from its logits f32[1, vocab]; `mask` u32[1, words] says which are allowed."""
+        """The next token of the answer, from its logits f32[1, vocab]; `mask` u32[1, words] says
+        which are allowed."""
         self.numbers[0, INDEX], self.numbers[0, INDEX + 1] = self.index & WORD, self.index >> 32
         if self.seen.view is not self.recent.table:
             self.seen = Array.from_numpy(self.recent.table)
         masks = () if mask is None else (Array.from_numpy(mask),)
-        draw = self._by_surprise if self.mirostat else compiled_sample(bool(self.settings["temperature_first"]))
+        draw = (
+            self._by_surprise
+            if self.mirostat
+            else compiled_sample(bool(self.settings["temperature_first"]))
+        )
         token = int(draw(logits, *self.fixed, self.seen, *self._biases(), *masks).view[0])
         self.index += 1
         self._remember(token)
@@ -156,14 +172,18 @@ class Sampler:
         late = self.dry.penalties() if self.dry is not None else {}
         if not late:
             return self.bias
-        return [Array.from_numpy(x) for x in bias_rows(self.settings["logit_bias"], self.vocab, late)]
+        return [
+            Array.from_numpy(x) for x in bias_rows(self.settings["logit_bias"], self.vocab, late)
+        ]
 
     def _by_surprise(self, logits: Array, settings: Array, numbers: Array, *edits: Array) -> Array:
         """Mirostat in the place of the op."""
         assert self.mirostat is not None
         op = op_module()
         row = op.edited_row(*(x.view[0] for x in (logits, settings, *edits)))
-        return Array.from_numpy(np.array([self.mirostat.choose(row, op.draw_of(numbers.view[0].tolist()))], np.int32))
+        return Array.from_numpy(
+            np.array([self.mirostat.choose(row, op.draw_of(numbers.view[0].tolist()))], np.int32)
+        )
 
     def _with_logprobs(self, token: int, logits: Array) -> Choice:
         wanted, row = self.settings["logprobs"], logits.view[0]
@@ -186,12 +206,20 @@ def numbers_row(settings: Settings) -> np.ndarray:
 def bias_rows(
     bias: Mapping[int, float] | None, vocab: int, late: Mapping[int, float] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and what is added to their logits before and, `late`, after the penalties; filled up to a power of two."""
+    """Tokens and what is added to their logits before and, `late`, after the penalties; filled up
+    to a power of two."""
     for token, value in (bias or {}).items():
         check_count("logit_bias", token, 0, vocab - 1)
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value < math.inf:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float | np.number)
+            or not value < math.inf
+        ):
             raise SettingError("logit_bias", f"a number or -inf for token {token}", value)
-    rows = [*((t, v, 0.0) for t, v in (bias or {}).items()), *((t, 0.0, v) for t, v in (late or {}).items())]
+    rows = [
+        *((t, v, 0.0) for t, v in (bias or {}).items()),
+        *((t, 0.0, v) for t, v in (late or {}).items()),
+    ]
     size = 1 << (max(len(rows), 1) - 1).bit_length()
     tokens, values = np.full((1, size), -1, np.int32), np.zeros((1, size, 2), np.float32)
     for i, (token, early, after) in enumerate(rows):
@@ -199,7 +227,7 @@ def bias_rows(
     return tokens, values
 
 
-# -- compiled when first used -----------------------------------------------------------------------------------------
+# -- compiled when first used ----------------------------------------------------------------------
 
 
 @cache
@@ -214,7 +242,9 @@ def compiled_sample(warm_first: bool = False) -> Known:
 
 @cache
 def compiled_top(count: int) -> Known:
-    return Known(lambda logits: op_module().top_tokens(logits, count=count), lambda: f"top_tokens, {count=}")
+    return Known(
+        lambda logits: op_module().top_tokens(logits, count=count), lambda: f"top_tokens, {count=}"
+    )
 
 
 @cache
@@ -229,7 +259,8 @@ def compiled_log_sum() -> Known:
 
 
 def op_module() -> Any:
-    """Loaded where something of it is traced or evaluated, and with it every op: a recalled program needs none."""
+    """Loaded where something of it is traced or evaluated, and with it every op: a recalled program
+    needs none."""
     return lazy.module("tetrad.ops.sampling.op")
 
 

@@ -1,7 +1,8 @@
 """Models, settings: every setting of a generation once: name, type, default and range.
 
-`Settings` is what `generate` takes as keywords; the options of the commands and the arguments of the shims are made
-from it. Receives what a caller gave; returns all settings, checked, with defaults in the place of those not given.
+`Settings` is what `generate` takes as keywords; the options of the commands and the arguments of
+the shims are made from it. Receives what a caller gave; returns all settings, checked, with
+defaults in the place of those not given.
 """
 
 import inspect
@@ -22,9 +23,10 @@ MOST_LOGPROBS = 20
 MOST_DRAFTED = 64
 LARGEST_SEED = 2**64 - 1
 WORD = 0xFFFFFFFF
-Processor = Callable[[np.ndarray, np.ndarray], Any]  # tokens so far, the logits after them -> logits, or whether to end
+# tokens so far, the logits after them -> logits, or whether to end
+Processor = Callable[[np.ndarray, np.ndarray], Any]
 
-# -- what a value may be ----------------------------------------------------------------------------------------------
+# -- what a value may be ---------------------------------------------------------------------------
 
 
 @record
@@ -81,7 +83,9 @@ class Ends:
 
     def check(self, name: str, value: object) -> None:
         given = (value,) if isinstance(value, str) else () if value is None else value
-        if not isinstance(given, Sequence) or not all(isinstance(one, str) and one for one in given):
+        if not isinstance(given, Sequence) or not all(
+            isinstance(one, str) and one for one in given
+        ):
             raise SettingError(name, "text, or a list of texts that are not empty", value)
 
 
@@ -97,11 +101,12 @@ class Free:
 
 Rule = Number | Positive | Count | Texts | Ends | Free
 
-# -- the settings -----------------------------------------------------------------------------------------------------
+# -- the settings ----------------------------------------------------------------------------------
 
 
 class Settings(TypedDict, total=False):
-    """Settings of `generate`. Names and defaults are those of llama.cpp; docs/decoding.md tells what they mean."""
+    """Settings of `generate`. Names and defaults are those of llama.cpp; docs/decoding.md tells
+    what they mean."""
 
     temperature: Annotated[float, Number(0.8, 0.0)]
     top_k: Annotated[int, Count(40, -1)]
@@ -142,12 +147,15 @@ class Settings(TypedDict, total=False):
     speculate: Annotated[int, Count(0, 0, MOST_DRAFTED)]
 
 
-RULES: dict[str, Rule] = {name: hint.__metadata__[0] for name, hint in Settings.__annotations__.items()}
+RULES: dict[str, Rule] = {
+    name: hint.__metadata__[0] for name, hint in Settings.__annotations__.items()
+}
 DEFAULTS = {name: rule.default for name, rule in RULES.items()}
 
 
 def checked(**given: Unpack[Settings]) -> Settings:
-    """All settings, those given checked. A seed that was not chosen is drawn: the same seed gives the same answer.
+    """All settings, those given checked. A seed that was not chosen is drawn: the same seed gives
+    the same answer.
 
     >>> checked(temperature=0.5, seed=7)["temperature"], checked()["top_k"]
     (0.5, 40)
@@ -174,7 +182,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def takes_settings(function: F) -> F:
     """The function, which shows the settings as its keywords to whoever asks for its signature."""
     found = inspect.signature(function)
-    shown = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name]) for name in RULES]
+    shown = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name])
+        for name in RULES
+    ]
     kept = [p for p in found.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     function.__signature__ = found.replace(parameters=[*kept, *shown])  # type: ignore[attr-defined]
     return function

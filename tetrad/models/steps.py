@@ -1,7 +1,9 @@
-"""Models, programs: the compiled steps of one model. Weights in, functions from tokens to logits out.
+"""Models, programs: the compiled steps of one model. Weights in, functions from tokens to logits
+out.
 
-One program serves chunks of any length (a Dim), one a single token; both are the same Python function, and each layer
-is a call, so equal layers are compiled once. Weights are constants of the programs: they lie where they were loaded.
+One program serves chunks of any length (a Dim), one a single token; both are the same Python
+function, and each layer is a call, so equal layers are compiled once. Weights are constants of the
+programs: they lie where they were loaded.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ DONATED = tuple(range(4, 12))  # arguments of a step that are its state, if it h
 
 
 class Step:
-    """The function that is compiled, and what it closes over. `layers[i]` are the weights of block i by short names.
+    """The function that is compiled, and what it closes over. `layers[i]` are the weights of block
+    i by short names.
 
-    It knows nothing of the programs made of it: with the last reference to those the weights go, without a search for
-    cycles.
+    It knows nothing of the programs made of it: with the last reference to those the weights go,
+    without a search for cycles.
     """
 
     def __init__(
@@ -44,7 +47,13 @@ class Step:
         layers: list[dict[str, Array]],
         has_head: bool = True,
     ) -> None:
-        self.arch, self.config, self.outer, self.layers, self.has_head = arch, config, outer, layers, has_head
+        self.arch, self.config, self.outer, self.layers, self.has_head = (
+            arch,
+            config,
+            outer,
+            layers,
+            has_head,
+        )
 
     @cached_property
     def block(self) -> Any:
@@ -52,26 +61,41 @@ class Step:
         return jit(block_function(self.arch, self.config), static_argnames=("kind",))
 
     def name(self) -> str | None:
-        """Everything that `step` depends on besides the arrays; None for what others have added to."""
-        functions = [f"{function.__module__}.{function.__qualname__}" for function in self.arch.functions()]
-        if type(self) is not Step or not all(name.startswith("tetrad.models.") for name in functions):
+        """Everything that `step` depends on besides the arrays; None for what others have added
+        to."""
+        functions = [
+            f"{function.__module__}.{function.__qualname__}" for function in self.arch.functions()
+        ]
+        if type(self) is not Step or not all(
+            name.startswith("tetrad.models.") for name in functions
+        ):
             return None
-        names = [*self.outer, *(f"{i} {short}" for i, weights in enumerate(self.layers) for short in weights)]
+        names = [
+            *self.outer,
+            *(f"{i} {short}" for i, weights in enumerate(self.layers) for short in weights),
+        ]
         return f"{functions} {self.config!r} {self.has_head} {names}"
 
     def arrays(self) -> list[Array]:
         """The weights, in the order of their names."""
-        return [*self.outer.values(), *(weight for weights in self.layers for weight in weights.values())]
+        return [
+            *self.outer.values(),
+            *(weight for weights in self.layers for weight in weights.values()),
+        ]
 
-    def step(self, tokens: Array, slot: Array, position: Array, rows: Array, *state: Array) -> tuple[Array, ...]:
-        """Logits (without a head: hidden states) after the tokens numbered `rows` of the batch, and the state that
-        includes all tokens."""
+    def step(
+        self, tokens: Array, slot: Array, position: Array, rows: Array, *state: Array
+    ) -> tuple[Array, ...]:
+        """Logits (without a head: hidden states) after the tokens numbered `rows` of the batch, and
+        the state that includes all tokens."""
         arch, c, batch = self.arch, self.config, TokenBatch(tokens, slot, position)
         kinds = arch.kinds(c)
         x = arch.inputs(c, self.outer, batch)
         shared = {kind: arch.shared(kind, batch) for kind in dict.fromkeys(kinds)}
         for i, (kind, weights) in enumerate(zip(kinds, self.layers, strict=True)):
-            x, state = self.block(weights, x, slot, position, state, np.int32(i), shared[kind], kind=kind)
+            x, state = self.block(
+                weights, x, slot, position, state, np.int32(i), shared[kind], kind=kind
+            )
         x = arch.output(c, self.outer, td.take(x, rows, axis=0))
         return arch.head(c, self.outer, x) if self.has_head and arch.head else x, *state
 
@@ -80,7 +104,15 @@ def block_function(arch: Architecture[Any], config: Config) -> Callable[..., Any
     """A block as a function of its weights: all layers share what is compiled of it."""
 
     def run_block(
-        weights: Any, x: Any, slot: Any, position: Any, state: Any, layer: Any, shared: Any, *, kind: Any
+        weights: Any,
+        x: Any,
+        slot: Any,
+        position: Any,
+        state: Any,
+        layer: Any,
+        shared: Any,
+        *,
+        kind: Any,
     ) -> Any:
         at = BlockInputs(slot, position, layer, kind, shared, state)
         x, at = arch.block(config, weights, x, at)
@@ -90,7 +122,8 @@ def block_function(arch: Architecture[Any], config: Config) -> Callable[..., Any
 
 
 class Programs:
-    """The step of a model, compiled when first used. `files` are those that weights are still read from, in place."""
+    """The step of a model, compiled when first used. `files` are those that weights are still read
+    from, in place."""
 
     def __init__(self, step: Step, files: tuple[Pin, ...] = ()) -> None:
         self.step, self.config, self.files, self.arch = step, step.config, files, step.arch
@@ -138,13 +171,19 @@ class Programs:
 
     def check_predicts(self, what: str) -> None:
         if self.is_encoder:
-            message = f"{what}: {self.config.arch} is an encoder, it has no output that predicts tokens"
-            raise UnsupportedError(message, hint="model.embed(texts) or `tetrad embed` give the vectors of texts")
+            message = (
+                f"{what}: {self.config.arch} is an encoder, it has no output that predicts tokens"
+            )
+            raise UnsupportedError(
+                message, hint="model.embed(texts) or `tetrad embed` give the vectors of texts"
+            )
 
     def without_head(self) -> Programs:
         """The same model, whose steps give hidden states in place of logits."""
         step = self.step
-        return Programs(Step(step.arch, step.config, step.outer, step.layers, has_head=False), self.files)
+        return Programs(
+            Step(step.arch, step.config, step.outer, step.layers, has_head=False), self.files
+        )
 
     def check_files(self) -> None:
         """Raises if weights that lie in a file may have changed with it."""
@@ -169,4 +208,6 @@ def zeros(kind: ArrayType) -> Array:
     nbytes = plain(kind.nbytes)
     raw = np.zeros(nbytes + 64, np.uint8)
     start = raw.__array_interface__["data"][0]
-    return Array.from_storage(array_type(kind.dtype, kind.shape), Storage(start + -start % 64, nbytes, raw))
+    return Array.from_storage(
+        array_type(kind.dtype, kind.shape), Storage(start + -start % 64, nbytes, raw)
+    )

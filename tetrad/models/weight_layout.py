@@ -1,7 +1,9 @@
-"""Models, packed: all weights of a file laid out for the kernels, quickly and in little more memory than they need.
+"""Models, packed: all weights of a file laid out for the kernels, quickly and in little more memory
+than they need.
 
-Receives an open GGUF file, returns its tensors as arrays by name. Low-bit ones are interleaved (`quant.lanes`) by
-compiled code, on all processors, into one piece of memory. Nothing of it is kept on disk: docs/adr/0010 says why.
+Receives an open GGUF file, returns its tensors as arrays by name. Low-bit ones are interleaved
+(`quant.lanes`) by compiled code, on all processors, into one piece of memory. Nothing of it is kept
+on disk: docs/adr/0010 says why.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ STAGE = 1 << 21  # bytes that NumPy rearranges at a time: bounds the memory that
 BATCH = 4 << 20  # bytes of the file that are laid out together, at least
 HUGE = 2 << 20  # bytes of a large page
 
-Order = Callable[[str], np.ndarray | None]  # the rows wanted of a tensor, None for those of the file
+# the rows wanted of a tensor, None for those of the file
+Order = Callable[[str], np.ndarray | None]
 
 
 @record(eq=False)
@@ -64,7 +67,8 @@ class Place:
         return np.arange(plain(self.kind.shape[0])) if order is None else order
 
     def row_starts(self, order: np.ndarray | None) -> np.ndarray:
-        """The bytes of the tensor where the rows wanted begin, i64[groups, 16]; -1 fills the last group."""
+        """The bytes of the tensor where the rows wanted begin, i64[groups, 16]; -1 fills the last
+        group."""
         starts = self.rows(order) * (self.blocks * self.lanes.format.nbytes)
         filled = np.full(-(-len(starts) // ROWS) * ROWS, -1)
         filled[: len(starts)] = starts
@@ -82,8 +86,8 @@ class Place:
 def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[Pin, ...]]:
     """The tensors of a file, in its order, and the files in which some of them stay.
 
-    What was read of the file is given back at once, and the largest batches come first: when memory holds nearly all
-    of the result, little of the file is beside it.
+    What was read of the file is given back at once, and the largest batches come first: when memory
+    holds nearly all of the result, little of the file is beside it.
     """
     places, size = plan(file)
     small = small_formats(file)
@@ -94,11 +98,15 @@ def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[P
         for place in batch:
             file.release(place.tensor.name)
     flat = memory.view.reshape(-1)
-    weights = {place.tensor.name: Array.from_bytes(place.bytes_in(flat), place.kind) for place in places}
+    weights = {
+        place.tensor.name: Array.from_bytes(place.bytes_in(flat), place.kind) for place in places
+    }
     writable = memory.storage(Storage.from_numpy).as_numpy(np.dtype(np.uint8), flat.shape)
     for place in set(places).difference(quick):
         name = place.tensor.name
-        lay_out_slowly(file, place, order_of(name), place.bytes_in(writable).reshape(weights[name].view.shape))
+        lay_out_slowly(
+            file, place, order_of(name), place.bytes_in(writable).reshape(weights[name].view.shape)
+        )
     in_place: set[str] = set()
     for name in file.tensors.keys() - weights.keys():
         weights[name] = load_floats(file, name, order_of(name))
@@ -106,7 +114,9 @@ def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[P
             in_place.add(file.tensors[name].file)
         else:
             file.release(name)
-    return {name: weights[name] for name in file.tensors}, tuple(file.pins[path] for path in in_place)
+    return {name: weights[name] for name in file.tensors}, tuple(
+        file.pins[path] for path in in_place
+    )
 
 
 def plan(file: File) -> tuple[list[Place], int]:
@@ -118,7 +128,12 @@ def plan(file: File) -> tuple[list[Place], int]:
             continue
         if tensor.format not in LANES:
             known = ", ".join([*FLOATS, *LANES])
-            message = f"{file.path}: tensor {tensor.name} has the format {tensor.format}, which is not supported yet"
+            message = (
+                f"{file.path}: tensor {tensor.name} has the format {tensor.format}, "
+                "which is "
+                "not "
+                "supported yet"
+            )
             raise UnsupportedError(message, hint=f"supported: {known}")
         kind, storage = laid_out(tensor.format, tensor.shape)
         found.append(Place(tensor, kind, storage, start))
@@ -128,7 +143,8 @@ def plan(file: File) -> tuple[list[Place], int]:
 
 @lru_cache
 def laid_out(format: str, shape: tuple[int, ...]) -> tuple[ArrayType, tuple[int, int]]:
-    """The type of a tensor, matrices above one another, and the rows and bytes of a row that it takes."""
+    """The type of a tensor, matrices above one another, and the rows and bytes of a row that it
+    takes."""
     *outer, columns = shape
     kind = array_type(DTYPES[format], (math.prod(outer), columns))
     rows, nbytes = kind.storage_shape
@@ -149,7 +165,8 @@ def is_aligned(place: Place) -> bool:
 
 
 def batches(places: Iterable[Place]) -> list[list[Place]]:
-    """Tensors that one run lays out: of one format, rows equally long, in one file. The largest first."""
+    """Tensors that one run lays out: of one format, rows equally long, in one file. The largest
+    first."""
     made: list[list[Place]] = []
     open_: dict[tuple[str, int, str], list[Place]] = {}
     for place in places:
@@ -166,23 +183,29 @@ def batch_bytes(batch: list[Place]) -> int:
 
 
 def room(size: int) -> Array:
-    """Zeroed memory u8[lines, 64] in large pages where the system has them: a hundredth of the page faults, and fewer
-    misses of the address cache whenever the weights are read."""
+    """Zeroed memory u8[lines, 64] in large pages where the system has them: a hundredth of the page
+    faults, and fewer misses of the address cache whenever the weights are read."""
     check_memory(size, "the weights of a model")
-    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    private = (
+        {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    )
     try:
         mapped = mmap.mmap(-1, size + HUGE, **private)
     except OSError as error:
-        raise MemoryError(f"tetrad: cannot allocate {size} bytes for the weights of a model") from error
+        raise MemoryError(
+            f"tetrad: cannot allocate {size} bytes for the weights of a model"
+        ) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)
     start = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
-    return Array.from_storage(array_type(u8, (size // LINE, LINE)), Storage(start + -start % HUGE, size, mapped))
+    return Array.from_storage(
+        array_type(u8, (size // LINE, LINE)), Storage(start + -start % HUGE, size, mapped)
+    )
 
 
 class Patterns:
-    """Where rows begin in the file, and groups of rows in memory, from the start of a tensor on: equal for all tensors
-    of one shape whose rows have the same order."""
+    """Where rows begin in the file, and groups of rows in memory, from the start of a tensor on:
+    equal for all tensors of one shape whose rows have the same order."""
 
     def __init__(self, order_of: Order) -> None:
         self.order_of = order_of
@@ -190,7 +213,8 @@ class Patterns:
 
     def of(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
         order = self.order_of(place.tensor.name)
-        key = id(place.kind), id(order)  # there is one object of each type; and the order is kept, so its id is its own
+        # there is one object of each type; and the order is kept, so its id is its own
+        key = id(place.kind), id(order)
         if key not in self.known:
             self.known[key] = order, place.row_starts(order), place.group_places()
         _, starts, places = self.known[key]
@@ -213,7 +237,8 @@ def lay_out(file: File, batch: list[Place], patterns: Patterns, memory: Array) -
 
 @cache
 def interleaver(format: str) -> Known:
-    """`interleave`, compiled for files of any size and any number of rows; the memory is changed where it is."""
+    """`interleave`, compiled for files of any size and any number of rows; the memory is changed
+    where it is."""
     lines, size, groups = ({0: Dim(name, max=1 << 40)} for name in ("lines", "size", "groups"))
 
     def lay_out_rows(memory: Array, raw: Array, starts: Array, places: Array, blocks: Array) -> Any:
@@ -226,7 +251,10 @@ def interleaver(format: str) -> Known:
 
 def lay_out_slowly(file: File, place: Place, order: np.ndarray | None, target: np.ndarray) -> None:
     """With NumPy, some rows at a time."""
-    rows, raw = place.rows(order), file.data(place.tensor.name).reshape(plain(place.kind.shape[0]), -1)
+    rows, raw = (
+        place.rows(order),
+        file.data(place.tensor.name).reshape(plain(place.kind.shape[0]), -1),
+    )
     step = max(1, STAGE // raw.shape[1] // ROWS) * ROWS
     for start in range(0, len(rows), step):
         part = place.lanes.interleave(raw[rows[start : start + step]])

@@ -1,7 +1,7 @@
 """Models, weights: tensors of floats of a GGUF file as arrays that compiled code reads.
 
-Receives an open file, returns arrays, in place where that can be; low-bit tensors are `packed`'s. `shapes` has checked
-every tensor before a byte of it is read.
+Receives an open file, returns arrays, in place where that can be; low-bit tensors are `packed`'s.
+`shapes` has checked every tensor before a byte of it is read.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from tetrad.core.dtypes import bf16, f16, f32
 from tetrad.formats.gguf import File
 from tetrad.tracing.array import Array
 
-Factors = Callable[[str], np.ndarray | None]  # a small tensor of floats by name, or None where the file has none
+# a small tensor of floats by name, or None where the file has none
+Factors = Callable[[str], np.ndarray | None]
 FLOATS = {"f32": f32, "f16": f16, "bf16": bf16}
-COPIED = 256 << 10  # bytes of a tensor up to which a copy costs less than to depend on the file for the model's life
+# bytes of a tensor up to which a copy costs less than to depend on the file for the model's life
+COPIED = 256 << 10
 
 
 def read_floats(file: File, name: str) -> np.ndarray:
@@ -30,12 +32,15 @@ def factors_of(file: File) -> Factors:
 
 
 def load_floats(file: File, name: str, order: np.ndarray | None) -> Array:
-    """A tensor of floats where it lies, or copied if it is small, kernels want it elsewhere or in another order."""
+    """A tensor of floats where it lies, or copied if it is small, kernels want it elsewhere or in
+    another order."""
     values = read_floats(file, name)
     if values.ndim > 2:  # matrices above one another, as the low-bit ones are
         values = values.reshape(-1, values.shape[-1])
     wanted = values if order is None else values[order]
-    return Array.from_numpy(wanted if wanted.nbytes > COPIED and is_aligned(wanted) else aligned_copy(wanted))
+    return Array.from_numpy(
+        wanted if wanted.nbytes > COPIED and is_aligned(wanted) else aligned_copy(wanted)
+    )
 
 
 def is_aligned(values: np.ndarray) -> bool:

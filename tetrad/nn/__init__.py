@@ -1,6 +1,8 @@
-"""Neural-network functions: compositions of the public functions, so every transform and fusion rule applies to them.
+"""Neural-network functions: compositions of the public functions, so every transform and fusion
+rule applies to them.
 
-Receives arrays (activations, weights) and settings, returns arrays. Statistics of f16 and bf16 are computed in f32.
+Receives arrays (activations, weights) and settings, returns arrays. Statistics of f16 and bf16 are
+computed in f32.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ def _rising(x: Array) -> Array:
 
 
 def _gated(x: Any, gate: Callable[[Array], Array], far: float) -> Array:
-    """x * gate(x), for a gate that is 0 or 1 beyond `far`: 0 * inf must not be met there, nor in a derivative."""
+    """x * gate(x), for a gate that is 0 or 1 beyond `far`: 0 * inf must not be met there, nor in a
+    derivative."""
     wide, dtype = _wide(x)
     wide = wide if wide.dtype.is_float else td.astype(wide, f32)
     beyond = td.abs(wide) > far
@@ -106,7 +109,8 @@ def celu(x: Any, alpha: float = 1.0) -> Array:
 
 
 def selu(x: Any) -> Array:
-    """`elu` with the numbers that keep mean 0 and variance 1 from layer to layer (Klambauer et al. 2017)."""
+    """`elu` with the numbers that keep mean 0 and variance 1 from layer to layer (Klambauer et al.
+    2017)."""
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)  # type: ignore[no-any-return]
 
 
@@ -164,7 +168,8 @@ def soft_sign(x: Any) -> Array:
     """x / (1 + |x|)"""
     x = as_array(x)
     beyond = td.abs(x) > 1
-    near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, x, 1)  # of infinity the inverse is 0
+    # of infinity the inverse is 0
+    near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, x, 1)
     return td.where(beyond, td.sign(x) / (td.abs(inverse) + 1), near / (td.abs(near) + 1))  # type: ignore[no-any-return]
 
 
@@ -173,7 +178,8 @@ def squareplus(x: Any, b: float = 4) -> Array:
     x = as_array(x)
     beyond = td.abs(x) > 1
     near, inverse = td.where(beyond, 0, x), 1 / td.where(beyond, td.abs(x), 1)
-    # Far from 0 it is max(x, 0) and a rest, in which neither squares overflow nor equal numbers cancel.
+    # Far from 0 it is max(x, 0) and a rest, in which neither squares overflow nor equal numbers
+    # cancel.
     rest = 0.5 * b * inverse / (1 + td.sqrt(1 + b * td.square(inverse)))
     return td.where(beyond, td.maximum(x, 0) + rest, (near + td.sqrt(td.square(near) + b)) / 2)  # type: ignore[no-any-return]
 
@@ -185,7 +191,8 @@ def _wide(x: Any) -> tuple[Array, DType]:
 
 
 def _largest(x: Array, axis: Axis) -> Array:
-    """The largest element, as a number to subtract: the result does not depend on it, so no derivative follows it."""
+    """The largest element, as a number to subtract: the result does not depend on it, so no
+    derivative follows it."""
     return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
@@ -207,7 +214,8 @@ def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
 
 
 def log_softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
-    """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the others are -inf."""
+    """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the
+    others are -inf."""
     wide, dtype = _wide(x)
     wide = wide if where is None else td.where(where, wide, float(td.finfo(wide.dtype).min))
     apart = wide - _largest(wide, axis)
@@ -230,7 +238,8 @@ def logsumexp(
     wide = wide if where is None else td.where(where, wide, -math.inf)
     axes = tuple(range(wide.ndim)) if axis is None else axis
     top = _largest(wide, axes)
-    finite = td.where(top == -math.inf, 0, top)  # infinities must not meet; +inf is the result where it is the largest
+    # infinities must not meet; +inf is the result where it is the largest
+    finite = td.where(top == -math.inf, 0, top)
     parts = td.exp(wide - finite)
     result = td.log(td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)) + finite
     result = td.where(top == math.inf, top, result)
@@ -238,10 +247,13 @@ def logsumexp(
     return td.astype(result, dtype) if dtype.is_float else result
 
 
-def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1, eps: float = 1e-5) -> Array:
+def layer_norm(
+    x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1, eps: float = 1e-5
+) -> Array:
     """x with mean 0 and variance 1 along one axis or several, then scaled and shifted.
 
-    `weight` and `bias` lie along these axes, in the order of the array; of as many axes as x, they broadcast.
+    `weight` and `bias` lie along these axes, in the order of the array; of as many axes as x, they
+    broadcast.
 
     >>> import tetrad as td
     >>> layer_norm(td.asarray([1.0, 3.0]), eps=0.0)
@@ -256,7 +268,8 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1,
 
 
 def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) -> Array:
-    """x over its root mean square along one axis or several, then scaled by a weight that lies along them."""
+    """x over its root mean square along one axis or several, then scaled by a weight that lies
+    along them."""
     wide, dtype = _wide(x)
     scale = td.rsqrt(td.mean(td.square(wide), axis=axis, keepdims=True) + eps)
     return _affine(wide * scale, weight, None, dtype, axis)
@@ -269,10 +282,13 @@ def _affine(x: Array, weight: Any, bias: Any, dtype: DType, axis: Axis) -> Array
 
 
 def _along(values: Any, x: Array, axis: Axis) -> Any:
-    """Values of the normalised axes (of the last of them, if they have fewer axes), shaped to broadcast along these."""
+    """Values of the normalised axes (of the last of them, if they have fewer axes), shaped to
+    broadcast along these."""
     if isinstance(values, bool | int | float | complex):
         return values
-    axes = sorted(axis_of("norm", one, x.ndim) for one in ((axis,) if isinstance(axis, int) else axis))
+    axes = sorted(
+        axis_of("norm", one, x.ndim) for one in ((axis,) if isinstance(axis, int) else axis)
+    )
     array = as_array(values)
     if not array.ndim or array.ndim > len(axes):
         return array
@@ -307,8 +323,10 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = f32, axis: int = -1) -> Ar
 
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "layer_norm", "leaky_relu",
-    "linear", "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6", "rms_norm", "selu",
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "layer_norm",
+    "leaky_relu",
+    "linear", "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6",
+    "rms_norm", "selu",
     "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *LAZY,
 ]  # fmt: skip
 

@@ -1,6 +1,8 @@
-"""Softmax with a rule for its derivative, y (t - sum y t): in f32 it keeps more digits than the rule of each step.
+"""Softmax with a rule for its derivative, y (t - sum y t): in f32 it keeps more digits than the
+rule of each step.
 
-Receives an array of at least 32 bits and axes; `td.nn.softmax` calls it, and loads this module when it is first used.
+Receives an array of at least 32 bits and axes; `td.nn.softmax` calls it, and loads this module when
+it is first used.
 """
 
 from __future__ import annotations

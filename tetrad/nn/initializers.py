@@ -1,7 +1,8 @@
-"""The public namespace `td.nn.initializers`: how the weights of a layer begin, with the names they have in JAX.
+"""The public namespace `td.nn.initializers`: how the weights of a layer begin, with the names they
+have in JAX.
 
-Receives a scale and which axes go in and out; returns a function of a key, a shape and a dtype, which returns an array.
-`td.nn` loads this module when it is first used.
+Receives a scale and which axes go in and out; returns a function of a key, a shape and a dtype,
+which returns an array. `td.nn` loads this module when it is first used.
 """
 
 from __future__ import annotations
@@ -56,9 +57,13 @@ def normal(stddev: float = 1e-2, dtype: Any = f32) -> Initializer:
     return lambda key, shape, dtype=dtype: random.normal(key, shape, dtype) * stddev
 
 
-def truncated_normal(stddev: float = 1e-2, dtype: Any = f32, lower: float = -2.0, upper: float = 2.0) -> Initializer:
+def truncated_normal(
+    stddev: float = 1e-2, dtype: Any = f32, lower: float = -2.0, upper: float = 2.0
+) -> Initializer:
     """Normal numbers between two bounds, which count standard deviations."""
-    return lambda key, shape, dtype=dtype: random.truncated_normal(key, lower, upper, shape, dtype) * stddev
+    return lambda key, shape, dtype=dtype: (
+        random.truncated_normal(key, lower, upper, shape, dtype) * stddev
+    )
 
 
 def variance_scaling(
@@ -70,10 +75,12 @@ def variance_scaling(
     batch_axis: Axes = (),
     dtype: Any = f32,
 ) -> Initializer:
-    """Numbers of variance scale / n: n is how many of them meet in one result of the layer, or come from one operand.
+    """Numbers of variance scale / n: n is how many of them meet in one result of the layer, or come
+    from one operand.
 
-    `mode`: "fan_in", "fan_out", their mean "fan_avg", or "fan_geo_avg"; `distribution`: "truncated_normal", "normal" or
-    "uniform". Axes beside those that go in, out and along the batch are a window, as of a convolution.
+    `mode`: "fan_in", "fan_out", their mean "fan_avg", or "fan_geo_avg"; `distribution`:
+    "truncated_normal", "normal" or "uniform". Axes beside those that go in, out and along the batch
+    are a window, as of a convolution.
 
     >>> import tetrad as td
     >>> w = variance_scaling(2.0, "fan_in", "normal")(td.random.key(0), (400, 300))
@@ -97,7 +104,11 @@ def weight_shape(shape: Any) -> tuple[int, ...]:
     sizes = random.drawn_shape("initializers", shape)
     known = tuple(n for n in sizes if isinstance(n, int))
     if len(known) < max(2, len(sizes)):
-        fail(ShapeError, f"initializers: weights have at least two axes, all of known size, got shape {list(sizes)}")
+        fail(
+            ShapeError,
+            "initializers: weights have at least two axes, all of known size, got shape "
+            f"{list(sizes)}",
+        )
     return known
 
 
@@ -109,7 +120,9 @@ def fans(shape: Any, in_axis: Axes, out_axis: Axes, batch_axis: Axes) -> tuple[f
         for a in (in_axis, out_axis, batch_axis)
     )
     window = [n for axis, n in enumerate(sizes) if axis not in (*given, *made, *batch)]
-    leading, coming = (math.prod([*window, *(sizes[axis] for axis in axes)]) for axes in (given, made))
+    leading, coming = (
+        math.prod([*window, *(sizes[axis] for axis in axes)]) for axes in (given, made)
+    )
     return leading, coming
 
 
@@ -118,14 +131,18 @@ DRAWN: dict[str, Callable[[Any, Any, Any, float], Array]] = {
         random.truncated_normal(key, -2.0, 2.0, shape, dtype) * (std / KEPT)
     ),
     "normal": lambda key, shape, dtype, std: random.normal(key, shape, dtype) * std,
-    "uniform": lambda key, shape, dtype, std: (random.uniform(key, shape, dtype, -1.0) * (math.sqrt(3) * std)),
+    "uniform": lambda key, shape, dtype, std: (
+        random.uniform(key, shape, dtype, -1.0) * (math.sqrt(3) * std)
+    ),
 }
 
 
 def scaled(scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
     """`variance_scaling` with its first three arguments."""
 
-    def made(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = f32) -> Initializer:
+    def made(
+        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = f32
+    ) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     made.__doc__ = f"variance_scaling({scale}, {mode!r}, {distribution!r}, ...)"
@@ -141,7 +158,8 @@ he_normal = scaled(2.0, "fan_in", "truncated_normal")
 
 
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = f32) -> Initializer:
-    """A matrix with orthonormal columns (or rows, if these are fewer), times a scale; its columns lie along an axis.
+    """A matrix with orthonormal columns (or rows, if these are fewer), times a scale; its columns
+    lie along an axis.
 
     >>> import tetrad as td
     >>> w = orthogonal()(td.random.key(0), (5, 3))
@@ -161,14 +179,16 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = f32) -> I
 
 
 def orthonormal(key: Any, rows: int, columns: int, dtype: Any) -> Array:
-    """A matrix [rows, columns] whose rows, or columns if these are more, are orthonormal; all equally likely."""
+    """A matrix [rows, columns] whose rows, or columns if these are more, are orthonormal; all
+    equally likely."""
     q, r = qr(random.normal(key, (max(rows, columns), min(rows, columns)), dtype))
     turned = q * td.where(diagonal(r) < 0, -1, 1)
     return turned if rows > columns else td.matrix_transpose(turned)
 
 
 __all__ = [
-    "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal", "lecun_uniform", "normal",
+    "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal",
+    "lecun_uniform", "normal",
     "ones", "orthogonal", "truncated_normal", "uniform", "variance_scaling", "zeros",
 ]  # fmt: skip
 

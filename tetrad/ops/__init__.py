@@ -1,4 +1,5 @@
-"""Every tensor op, one place each; importing this package fills the registry (`core.op.REGISTRY`)."""
+"""Every tensor op, one place each; importing this package fills the registry
+(`core.op.REGISTRY`)."""
 
 from tetrad.ops import (
     activations,

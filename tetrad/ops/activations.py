@@ -1,7 +1,8 @@
 """Ops: activations x * g(x) whose gate g falls to 0 on the left and rises to 1 on the right.
 
-As products of other ops they would be 0 * inf = NaN at the ends, and so would their derivatives. Here x is held beyond
-a distance at which the gate is 0 or 1 in every type: g, g' and all that follow are taken there, and are right.
+As products of other ops they would be 0 * inf = NaN at the ends, and so would their derivatives.
+Here x is held beyond a distance at which the gate is 0 or 1 in every type: g, g' and all that
+follow are taken there, and are right.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def held(name: str, x: Node) -> Node:
     return where(run("greater", x, far), far, where(run("less", x, -far), -far, x))
 
 
-# -- silu -------------------------------------------------------------------------------------------------------------
+# -- silu ------------------------------------------------------------------------------------------
 
 
 @op(
@@ -50,7 +51,8 @@ def silu(x: Array) -> Array:
     >>> silu(np.array([0.0, -np.inf, np.inf]))
     array([ 0., -0., inf])
     """
-    half = np.exp(-0.5 * np.minimum(np.abs(x), FAR["silu"]))  # twice a factor, so that no product is subnormal
+    # twice a factor, so that no product is subnormal
+    half = np.exp(-0.5 * np.minimum(np.abs(x), FAR["silu"]))
     return np.where(x < 0, np.maximum(x, -FAR["silu"]) * half * half, x) / (1 + half * half)
 
 
@@ -68,7 +70,7 @@ def silu_jvp(t: Node, y: Node, x: Node) -> Node:
     return t * slope  # type: ignore[no-any-return]
 
 
-# -- gelu -------------------------------------------------------------------------------------------------------------
+# -- gelu ------------------------------------------------------------------------------------------
 
 
 @op(
@@ -97,7 +99,8 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)  # NumPy has none
 
 
 def _over_root_of_two(x: Array) -> tuple[Array, Array]:
-    """x / sqrt(2) as the sum of two f64: where erfc falls steeply, one alone would lose its last digits."""
+    """x / sqrt(2) as the sum of two f64: where erfc falls steeply, one alone would lose its last
+    digits."""
     product = x * HIGH
     (a, b), (c, d) = _halves(x), _halves(np.float64(HIGH))
     return product, ((a * c - product) + a * d + b * c) + b * d + x * LOW

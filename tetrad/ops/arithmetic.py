@@ -1,7 +1,9 @@
-"""Ops: arithmetic, element by element. The Python body is the meaning; `lower` writes one element for a kernel.
+"""Ops: arithmetic, element by element. The Python body is the meaning; `lower` writes one element
+for a kernel.
 
-Operands arrive with one shape and dtype; the public functions broadcast and promote first. A `lower` rule sees f32,
-f64, i32, i64, u8, u32, u64 and bool values: storage types are widened before and rounded or wrapped after.
+Operands arrive with one shape and dtype; the public functions broadcast and promote first. A
+`lower` rule sees f32, f64, i32, i64, u8, u32, u64 and bool values: storage types are widened before
+and rounded or wrapped after.
 """
 
 from __future__ import annotations
@@ -40,10 +42,15 @@ from tetrad.ops.rules import (
 POWERS = transcendental_dtypes("pow") + INTS
 
 
-# -- sums, products ---------------------------------------------------------------------------------------------------
+# -- sums, products --------------------------------------------------------------------------------
 
 
-@op(type=same_type("add", ANY_NUMBERS), cases=same_shaped(2, ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("add", ANY_NUMBERS),
+    cases=same_shaped(2, ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def add(x: Array, y: Array) -> Array:
     """Sum, element by element; integers wrap.
@@ -63,7 +70,12 @@ add.transpose(lambda ct, x, y: ct, lambda ct, x, y: ct)
 add.jvp(lambda t, z, x, y: t, lambda t, z, x, y: t)
 
 
-@op(type=same_type("subtract", ANY_NUMBERS), cases=same_shaped(2, ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("subtract", ANY_NUMBERS),
+    cases=same_shaped(2, ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def subtract(x: Array, y: Array) -> Array:
     """Difference, element by element; integers wrap.
@@ -83,7 +95,12 @@ subtract.transpose(lambda ct, x, y: ct, lambda ct, x, y: -ct)
 subtract.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -t)
 
 
-@op(type=same_type("multiply", ANY_NUMBERS), cases=same_shaped(2, ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("multiply", ANY_NUMBERS),
+    cases=same_shaped(2, ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def multiply(x: Array, y: Array) -> Array:
     """Product, element by element; integers wrap, complex numbers are multiplied part by part.
@@ -102,7 +119,12 @@ def multiply_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 multiply.transpose(lambda ct, x, y: ct * y, lambda ct, x, y: ct * x)
 
 
-@op(type=same_type("square", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("square", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def square(x: Array) -> Array:
     """x*x; integers wrap.
@@ -121,7 +143,12 @@ def square_lower(k: KernelBuilder, x: Val) -> Val:
 square.jvp(times(lambda y, x: 2 * x))
 
 
-@op(type=same_type("negative", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("negative", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def negative(x: Array) -> Array:
     """-x; integers wrap.
@@ -162,13 +189,11 @@ def abs_lower(k: KernelBuilder, x: Val) -> Val:
     return k.abs(x)
 
 
-
 @abs_.jvp
 def abs_jvp(t: Node, y: Node, x: Node) -> Node:
     """The part of the change that points away from 0."""
     result: Node = run("real", run("conj", sign(x)) * t) if x.type.dtype.is_complex else t * sign(x)
     return result
-
 
 
 @op(
@@ -181,7 +206,8 @@ def abs_jvp(t: Node, y: Node, x: Node) -> Node:
 )
 @ieee
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; NaN stays NaN, and both zeros give 0. Of a complex number it is the number of size 1 beside it.
+    """-1, 0 or 1; NaN stays NaN, and both zeros give 0. Of a complex number it is the number of
+    size 1 beside it.
 
     >>> sign(np.array([-7.0, -0.0, np.nan]))
     array([-1.,  0., nan])
@@ -200,7 +226,8 @@ def sign_lower(k: KernelBuilder, x: Val) -> Val:
 
 @sign.jvp
 def sign_jvp(t: Node, y: Node, x: Node) -> Node | None:
-    """Flat for real numbers. A complex one turns by what the change goes around 0, over the distance from it."""
+    """Flat for real numbers. A complex one turns by what the change goes around 0, over the
+    distance from it."""
     if not x.type.dtype.is_complex:
         return None
     size = abs_(x)
@@ -209,7 +236,9 @@ def sign_jvp(t: Node, y: Node, x: Node) -> Node | None:
     return result
 
 
-@op(type=same_type("copysign", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float")
+@op(
+    type=same_type("copysign", FLOATS), cases=same_shaped(2, FLOATS), dtypes=FLOATS, promote="float"
+)
 @ieee
 def copysign(x: Array, y: Array) -> Array:
     """The magnitude of x with the sign of y.
@@ -231,7 +260,12 @@ copysign.jvp(times(lambda z, x, y: sign(x) * copysign(full_like(x, 1), y)), no_c
 EXACT_FLOATS = (f32, f64)  # halves are computed in f32, whose neighbours are not theirs
 
 
-@op(type=same_type("nextafter", EXACT_FLOATS), cases=same_shaped(2, EXACT_FLOATS), dtypes=EXACT_FLOATS, promote="float")
+@op(
+    type=same_type("nextafter", EXACT_FLOATS),
+    cases=same_shaped(2, EXACT_FLOATS),
+    dtypes=EXACT_FLOATS,
+    promote="float",
+)
 @ieee
 def nextafter(x: Array, y: Array) -> Array:
     """The float next to x in the direction of y; y if they are equal.
@@ -256,7 +290,7 @@ def nextafter_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 nextafter.jvp(lambda t, z, x, y: t, no_change)
 
 
-# -- powers -----------------------------------------------------------------------------------------------------------
+# -- powers ----------------------------------------------------------------------------------------
 
 
 @op(
@@ -269,7 +303,8 @@ nextafter.jvp(lambda t, z, x, y: t, no_change)
 )
 @ieee
 def sqrt(x: Array) -> Array:
-    """Square root, correctly rounded; NaN below zero. Of a complex number the one whose real part is not negative.
+    """Square root, correctly rounded; NaN below zero. Of a complex number the one whose real part
+    is not negative.
 
     >>> sqrt(np.array([4.0, -1.0]))
     array([ 2., nan])
@@ -312,7 +347,8 @@ rsqrt.jvp(lambda t, y, x: t * (-0.5 * (y / x)))
 
 
 def _pow_cases(rng: Rng) -> Case:
-    """Integers take exponents they can take; those of complex numbers are small, as the error grows with them."""
+    """Integers take exponents they can take; those of complex numbers are small, as the error grows
+    with them."""
     dtype, shape = pick(rng, POWERS), random_shape(rng)
     if dtype.is_complex:
         base, exponent = (random_array(rng, dtype, shape, special=0) for _ in range(2))
@@ -358,7 +394,9 @@ def _refused_exponent(dtype: DType, value: object) -> BadInputs:
 
 
 @pow_.refuse
-def pow_refuse(k: KernelBuilder, dtype: DType, x: Val, y: Val) -> tuple[Val, Val, Callable[[int], TetradError]] | None:
+def pow_refuse(
+    k: KernelBuilder, dtype: DType, x: Val, y: Val
+) -> tuple[Val, Val, Callable[[int], TetradError]] | None:
     if not dtype.is_signed or (y.const is not None and y.const >= 0):
         return None
     return y < 0, y, partial(_refused_exponent, dtype)
@@ -397,7 +435,7 @@ def _pow_by_exponent(t: Node, z: Node, x: Node, y: Node) -> Node:
 pow_.jvp(_pow_by_base, _pow_by_exponent)
 
 
-# -- rounding, extremes -----------------------------------------------------------------------------------------------
+# -- rounding, extremes ----------------------------------------------------------------------------
 
 
 @op(type=same_type("floor"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
@@ -457,10 +495,16 @@ def trunc_lower(k: KernelBuilder, x: Val) -> Val:
 trunc.jvp(no_change)
 
 
-@op(type=same_type("round", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("round", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def round_(x: Array) -> Array:
-    """The nearest whole number, halves to the even one; integers stay. Complex numbers are rounded part by part.
+    """The nearest whole number, halves to the even one; integers stay. Complex numbers are rounded
+    part by part.
 
     >>> round_(np.array([0.5, 1.5, 2.5, -2.5]))
     array([ 0.,  2.,  2., -2.])

@@ -1,6 +1,7 @@
 """Ops: bits of integers, element by element. On bool, and, or, xor and invert are the logical ones.
 
-Shifting by the width or more gives 0 (or -1, right of a negative number); a negative count is as large as can be.
+Shifting by the width or more gives 0 (or -1, right of a negative number); a negative count is as
+large as can be.
 """
 
 from __future__ import annotations
@@ -84,7 +85,13 @@ def _shift_cases(rng: Rng) -> Case:
     return Case((random_array(rng, dtype, shape), np.where(rng.random(shape) < 0.1, odd, counts)))
 
 
-@op(type=same_type("bitwise_left_shift", INTS), cases=_shift_cases, dtypes=INTS, promote="numeric", cost=3)
+@op(
+    type=same_type("bitwise_left_shift", INTS),
+    cases=_shift_cases,
+    dtypes=INTS,
+    promote="numeric",
+    cost=3,
+)
 def bitwise_left_shift(x: Array, y: Array) -> Array:
     """x * 2**y, bits beyond the width are lost.
 
@@ -99,7 +106,13 @@ def bitwise_left_shift_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return k.select(_in_width(k, x, y), x << y, k.const(0, x.dtype))
 
 
-@op(type=same_type("bitwise_right_shift", INTS), cases=_shift_cases, dtypes=INTS, promote="numeric", cost=3)
+@op(
+    type=same_type("bitwise_right_shift", INTS),
+    cases=_shift_cases,
+    dtypes=INTS,
+    promote="numeric",
+    cost=3,
+)
 def bitwise_right_shift(x: Array, y: Array) -> Array:
     """x / 2**y rounded down.
 

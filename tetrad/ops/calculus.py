@@ -1,7 +1,7 @@
 """Ops, what derivative and batching rules are written with: small functions on nodes.
 
-Rules of one family use ops of others (the transpose of a broadcast is a sum, of a gather a scattered sum), so they ask
-for them here, by name; `t * y` and `1 - y` work on nodes as they stand.
+Rules of one family use ops of others (the transpose of a broadcast is a sum, of a gather a
+scattered sum), so they ask for them here, by name; `t * y` and `1 - y` work on nodes as they stand.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def reshape(x: Node, shape: Shape) -> Node:
 
 
 def transpose(x: Node, perm: Sequence[int]) -> Node:
-    result: Node = x if list(perm) == list(range(len(perm))) else run("transpose", x, perm=tuple(perm))
+    result: Node = (
+        x if list(perm) == list(range(len(perm))) else run("transpose", x, perm=tuple(perm))
+    )
     return result
 
 
@@ -105,7 +107,10 @@ def spread(x: Node, axes: Sequence[int], shape: Shape) -> Node:
 def sliced(x: Node, axis: int, start: Size, size: Size) -> Node:
     """`size` elements along one axis."""
     rank, shape = x.type.rank, x.type.shape
-    starts, sizes = (0,) * axis + (start,) + (0,) * (rank - axis - 1), (*shape[:axis], size, *shape[axis + 1 :])
+    starts, sizes = (
+        (0,) * axis + (start,) + (0,) * (rank - axis - 1),
+        (*shape[:axis], size, *shape[axis + 1 :]),
+    )
     result: Node = run("slice", x, starts=starts, sizes=sizes, steps=(1,) * rank)
     return result
 
@@ -125,7 +130,7 @@ def amount(size: Size, like: Node) -> Node:
     return expand(counted, like.type.shape)
 
 
-# -- batching ---------------------------------------------------------------------------------------------------------
+# -- batching --------------------------------------------------------------------------------------
 
 
 def batch_size(batched: Batched, operands: Sequence[Node]) -> Size:
@@ -148,7 +153,10 @@ def batched_axis(op: Op, **shifts: Any) -> Rule:
     """An op of one operand whose axis settings move by one."""
 
     def rule(batched: Batched, *operands: Node, **params: Any) -> Any:
-        return op(*all_batched(batched, operands), **{k: _shifted(v) if k in shifts else v for k, v in params.items()})
+        return op(
+            *all_batched(batched, operands),
+            **{k: _shifted(v) if k in shifts else v for k, v in params.items()},
+        )
 
     return rule
 

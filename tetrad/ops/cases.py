@@ -1,7 +1,7 @@
 """Ops, test cases: random operands and settings for conformance tests and the fuzzer.
 
-A generator receives a random source and returns a `Case`. Sizes include 0, 1 and primes; values include what usually
-goes wrong (NaN, infinities, -0.0, subnormals, the ends of the integers).
+A generator receives a random source and returns a `Case`. Sizes include 0, 1 and primes; values
+include what usually goes wrong (NaN, infinities, -0.0, subnormals, the ends of the integers).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tetrad.core.dtypes import DType, bool_
 from tetrad.core.op import Case, Cases
 
 Array = Any  # np.ndarray: NumPy's stubs give Any for arrays of any dtype
-Rng: TypeAlias = "np.random.Generator"  # by name: NumPy loads its random numbers when they are mentioned
+# by name: NumPy loads its random numbers when they are mentioned
+Rng: TypeAlias = "np.random.Generator"
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65)
 MOST = 4096  # elements of one operand
@@ -36,14 +37,16 @@ def random_shape(rng: Rng, max_rank: int = 3, min_rank: int = 0) -> tuple[int, .
 
 
 def line_shape(rng: Rng) -> tuple[int, ...]:
-    """A shape with axes to fold; now and then one that is longer than the chunks sums are made of."""
+    """A shape with axes to fold; now and then one that is longer than the chunks sums are made
+    of."""
     if rng.random() < 0.1:
         return pick(rng, LONG)  # type: ignore[no-any-return]
     return random_shape(rng, min_rank=1)
 
 
 def random_array(rng: Rng, dtype: DType, shape: tuple[int, ...], special: float = 0.1) -> Array:
-    """Ordinary values with a share of special ones (nan, inf, -0.0, subnormals; extremes for integers)."""
+    """Ordinary values with a share of special ones (nan, inf, -0.0, subnormals; extremes for
+    integers)."""
     if dtype is bool_:
         return rng.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_float:
@@ -51,7 +54,9 @@ def random_array(rng: Rng, dtype: DType, shape: tuple[int, ...], special: float 
     if dtype.is_complex:
         return joined(*(_random_floats(rng, dtype.real, shape, special / 2) for _ in range(2)))
     info = np.iinfo(dtype.np)
-    values = rng.integers(max(info.min, -50), min(info.max, 50), shape, dtype=dtype.np, endpoint=True)
+    values = rng.integers(
+        max(info.min, -50), min(info.max, 50), shape, dtype=dtype.np, endpoint=True
+    )
     extremes = rng.choice(np.array([info.min, info.max, 0, 1], dtype.np), shape)
     return np.where(rng.random(shape) < special, extremes, values)
 
@@ -73,7 +78,8 @@ def joined(re: Array, im: Array) -> Array:
 
 
 def exact_array(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Small multiples of 1/8: sums and products of many are exact in f32, so every order of summation agrees."""
+    """Small multiples of 1/8: sums and products of many are exact in f32, so every order of
+    summation agrees."""
     if dtype.is_complex:
         return joined(*(exact_array(rng, dtype.real, shape) for _ in range(2)))
     if not dtype.is_float:
@@ -82,12 +88,15 @@ def exact_array(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def unit_array(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Ones of either sign (and i), a dozen of them doubled or halved: products are exact in every order."""
+    """Ones of either sign (and i), a dozen of them doubled or halved: products are exact in every
+    order."""
     if dtype.is_complex:
         return (unit_array(rng, dtype.real, shape) * rng.choice((1, 1j), shape)).astype(dtype.np)
     if not dtype.is_float:
         return random_array(rng, dtype, shape)
-    scale = np.where(rng.random(shape) * int(np.prod(shape)) < 12, rng.choice((2.0, 0.5), shape), 1.0)
+    scale = np.where(
+        rng.random(shape) * int(np.prod(shape)) < 12, rng.choice((2.0, 0.5), shape), 1.0
+    )
     return (rng.choice((-1.0, 1.0), shape) * scale).astype(dtype.np)
 
 

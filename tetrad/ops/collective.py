@@ -1,7 +1,8 @@
-"""Ops between the rows of a batch: they name the axis that `vmap` adds, and mean something only inside it.
+"""Ops between the rows of a batch: they name the axis that `vmap` adds, and mean something only
+inside it.
 
-Batching with that axis (`transforms.collective_rules`) turns each into ordinary ops; outside, asking for them is an
-error.
+Batching with that axis (`transforms.collective_rules`) turns each into ordinary ops; outside,
+asking for them is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from tetrad.ops.rules import Array
 
 
 def _unbound(axis_name: Any) -> NoReturn:
-    raise TraceError(f"the axis name {axis_name!r} is not bound", hint="td.vmap(..., axis_name=...) around it binds it")
+    raise TraceError(
+        f"the axis name {axis_name!r} is not bound",
+        hint="td.vmap(..., axis_name=...) around it binds it",
+    )
 
 
 def _same(x: ArrayType, *, axis_name: Any) -> ArrayType:
@@ -39,7 +43,11 @@ def pmax(x: Array, *, axis_name: Any, dims: Any = None) -> Array:
     _unbound(axis_name)
 
 
-@op(type=lambda x, *, axis_name, size: x.with_shape((size, *x.shape)), kind="structural", public=False)
+@op(
+    type=lambda x, *, axis_name, size: x.with_shape((size, *x.shape)),
+    kind="structural",
+    public=False,
+)
 def all_gather(x: Array, *, axis_name: Any, size: Size, dims: Any = None) -> Array:
     """The elements of all rows, along a new leading axis."""
     _unbound(axis_name)

@@ -1,6 +1,7 @@
 """Ops: comparisons, truth values and the choice between two, element by element.
 
-Operands arrive with one shape and dtype; comparisons give bool. With NaN every comparison but `not_equal` is false.
+Operands arrive with one shape and dtype; comparisons give bool. With NaN every comparison but
+`not_equal` is false.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tetrad.ops.rules import (
 BOOL = (bool_,)
 
 
-# -- comparisons ------------------------------------------------------------------------------------------------------
+# -- comparisons -----------------------------------------------------------------------------------
 
 
 def _ordered(k: KernelBuilder, x: Val) -> Val:
@@ -55,7 +56,9 @@ def equal_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return x.eq(y)
 
 
-@op(type=bool_type("not_equal", EVERY), cases=same_shaped(2, EVERY), dtypes=EVERY, promote="numeric")
+@op(
+    type=bool_type("not_equal", EVERY), cases=same_shaped(2, EVERY), dtypes=EVERY, promote="numeric"
+)
 @ieee
 def not_equal(x: Array, y: Array) -> Array:
     """Whether x != y.
@@ -135,10 +138,15 @@ def greater_equal_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return _ordered(k, x) >= _ordered(k, y)
 
 
-# -- kinds of numbers -------------------------------------------------------------------------------------------------
+# -- kinds of numbers ------------------------------------------------------------------------------
 
 
-@op(type=bool_type("isnan", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=bool_type("isnan", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def isnan(x: Array) -> Array:
     """Whether x is not a number; integers always are.
@@ -154,7 +162,12 @@ def isnan_lower(k: KernelBuilder, x: Val) -> Val:
     return x.ne(x)
 
 
-@op(type=bool_type("isinf", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=bool_type("isinf", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def isinf(x: Array) -> Array:
     """Whether x is infinite, of either sign.
@@ -170,7 +183,12 @@ def isinf_lower(k: KernelBuilder, x: Val) -> Val:
     return k.abs(x).eq(np.inf) if x.dtype.is_float else k.const(False, bool_)
 
 
-@op(type=bool_type("isfinite", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=bool_type("isfinite", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 @ieee
 def isfinite(x: Array) -> Array:
     """Whether x is a number and not infinite.
@@ -202,7 +220,7 @@ def signbit_lower(k: KernelBuilder, x: Val) -> Val:
     return k.bitcast(x, i32 if x.dtype is f32 else i64) < 0
 
 
-# -- truth values -----------------------------------------------------------------------------------------------------
+# -- truth values ----------------------------------------------------------------------------------
 
 
 @op(type=same_type("logical_and", BOOL), cases=same_shaped(2, BOOL), dtypes=BOOL, promote="bool")
@@ -265,17 +283,20 @@ def logical_not_lower(k: KernelBuilder, x: Val) -> Val:
     return ~x
 
 
-# -- choice -----------------------------------------------------------------------------------------------------------
+# -- choice ----------------------------------------------------------------------------------------
 
 
 def where_type(cond: ArrayType, x: ArrayType, y: ArrayType) -> ArrayType:
     check_same("where", (x, y))
     check_dtype("where", x.dtype, EVERY)
     if cond.dtype is not bool_:
-        raise DtypeError(f"where: the condition must be bool, got {cond}", hint="convert it with astype")
+        raise DtypeError(
+            f"where: the condition must be bool, got {cond}", hint="convert it with astype"
+        )
     if cond.shape != x.shape:
         raise ShapeError(
-            f"where: the condition {cond} and the choices {x} differ in shape", hint="broadcast them first"
+            f"where: the condition {cond} and the choices {x} differ in shape",
+            hint="broadcast them first",
         )
     return x
 
@@ -309,7 +330,9 @@ where.transpose(
 
 
 @where.jvp_of_all
-def where_jvp(tangents: tuple[Node | None, ...], z: Node, cond: Node, x: Node, y: Node) -> Node | None:
+def where_jvp(
+    tangents: tuple[Node | None, ...], z: Node, cond: Node, x: Node, y: Node
+) -> Node | None:
     _, dx, dy = tangents
     if dx is None and dy is None:
         return None

@@ -1,8 +1,9 @@
 """Ops: complex numbers and their parts, element by element.
 
-`complex`, `real`, `imag`, `conj` and `angle` are what users call. `part` and `join` are how compiled programs reach the
-interleaved memory of complex arrays, and `function_part` is one part of a function of `kernel.math.complex`:
-`passes.split` puts them in. Reals are complex numbers whose imaginary part is 0. Transposes do not conjugate.
+`complex`, `real`, `imag`, `conj` and `angle` are what users call. `part` and `join` are how
+compiled programs reach the interleaved memory of complex arrays, and `function_part` is one part of
+a function of `kernel.math.complex`: `passes.split` puts them in. Reals are complex numbers whose
+imaginary part is 0. Transposes do not conjugate.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tetrad.ops.rules import (
 PARTS: tuple[DType, ...] = (f32, f64)
 
 
-# -- from parts and to parts ------------------------------------------------------------------------------------------
+# -- from parts and to parts -----------------------------------------------------------------------
 
 
 def complex_type(name: str) -> Any:
@@ -60,7 +61,12 @@ def complex_(re: Array, im: Array) -> Array:
     return joined(*np.broadcast_arrays(re, im))
 
 
-@op(type=real_type("real", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=real_type("real", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 def real(x: Array) -> Array:
     """The real part.
 
@@ -81,7 +87,12 @@ def real_transpose(ct: Node, x: Node) -> Node:
     return result
 
 
-@op(type=real_type("imag", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=real_type("imag", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 def imag(x: Array) -> Array:
     """The imaginary part; of a real number it is 0.
 
@@ -103,11 +114,19 @@ def imag_transpose(ct: Node, x: Node) -> Node:
 
 
 complex_.transpose(lambda ct, re, im: real(ct), lambda ct, re, im: imag(-ct))
-# Linear in both parts together, not in each for itself: the other part does not stay when one changes.
-complex_.jvp(lambda t, z, re, im: complex_(t, zeros_like(t)), lambda t, z, re, im: complex_(zeros_like(t), t))
+# Linear in both parts together, not in each for itself: the other part does not stay when one
+# changes.
+complex_.jvp(
+    lambda t, z, re, im: complex_(t, zeros_like(t)), lambda t, z, re, im: complex_(zeros_like(t), t)
+)
 
 
-@op(type=same_type("conj", ANY_NUMBERS), cases=unary(ANY_NUMBERS), dtypes=ANY_NUMBERS, promote="numeric")
+@op(
+    type=same_type("conj", ANY_NUMBERS),
+    cases=unary(ANY_NUMBERS),
+    dtypes=ANY_NUMBERS,
+    promote="numeric",
+)
 def conj(x: Array) -> Array:
     """The complex conjugate: the sign of the imaginary part is changed.
 
@@ -156,7 +175,7 @@ def angle_jvp(t: Node, y: Node, x: Node) -> Node:
     return result
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def part_type(x: ArrayType, *, which: int) -> ArrayType:
@@ -190,14 +209,17 @@ part.not_differentiable("compiling puts it in, after derivatives were taken")
 join.not_differentiable("compiling puts it in, after derivatives were taken")
 
 
-# -- functions --------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 def function_part_type(*parts: ArrayType, function: str, which: int) -> ArrayType:
     check_same(function, parts)
     check_dtype(function, parts[0].dtype, PARTS)
     if function not in kc.FUNCTIONS:
-        raise DtypeError(f"function_part: unknown function {function!r}", hint=f"known: {', '.join(kc.FUNCTIONS)}")
+        raise DtypeError(
+            f"function_part: unknown function {function!r}",
+            hint=f"known: {', '.join(kc.FUNCTIONS)}",
+        )
     return parts[0]
 
 

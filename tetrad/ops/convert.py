@@ -36,8 +36,9 @@ def _cast_cases(rng: Rng) -> Case:
 
 @op(type=cast_type, cases=_cast_cases, dtypes=EVERY, public=False)
 def cast(x: Array, *, dtype: DType) -> Array:
-    """Value conversion: float to int truncates, saturates, NaN gives 0; int to int wraps; to bool tests for nonzero;
-    to float rounds once, to nearest even. A complex number becomes complex or bool only.
+    """Value conversion: float to int truncates, saturates, NaN gives 0; int to int wraps; to bool
+    tests for nonzero; to float rounds once, to nearest even. A complex number becomes complex or
+    bool only.
 
     >>> from tetrad.core.dtypes import i32
     >>> cast(np.array([2.7, -2.7, 1e30, np.nan]), dtype=i32)
@@ -49,7 +50,8 @@ def cast(x: Array, *, dtype: DType) -> Array:
     if source in HALVES:
         array, source = array.astype(np.float32), f32
     with np.errstate(all="ignore"):
-        if dtype is bf16 and source in WIDE:  # the bf16 of ml_dtypes comes through f32, rounding twice
+        # the bf16 of ml_dtypes comes through f32, rounding twice
+        if dtype is bf16 and source in WIDE:
             array, source = _odd_f32(_odd_f64(array)), f32
         return np.asarray(arith.cast(array, source, dtype))
 
@@ -62,7 +64,8 @@ def _complex_cast(x: Array, source: DType, dtype: DType) -> Array:
 
 
 def _odd_f64(x: Array) -> Array:
-    """x as f64; what does not fit leaves its mark in the last bit (round to odd), so that the next rounding sees it."""
+    """x as f64; what does not fit leaves its mark in the last bit (round to odd), so that the next
+    rounding sees it."""
     if x.dtype not in (np.int64, np.uint64):
         return x.astype(np.float64)
     marked = ((x >> 11) | ((x & 2047) != 0).astype(x.dtype)) << 11
@@ -78,7 +81,8 @@ def _odd_f32(x: Array) -> Array:
 
 @cast.lower
 def cast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
-    """A half is reached through f32, which the caller narrows. The first rounding is to odd: only the second counts."""
+    """A half is reached through f32, which the caller narrows. The first rounding is to odd: only
+    the second counts."""
     if dtype not in HALVES:
         return k.cast(x, dtype)
     if x.dtype not in WIDE:

@@ -1,7 +1,9 @@
-"""Ops: gather, the movement whose places are data: elements picked along an axis by an array of indices.
+"""Ops: gather, the movement whose places are data: elements picked along an axis by an array of
+indices.
 
-`checked_index` is for indices that are computed with before they are used: it names the user's own where one is out of
-range. `offset_indices` serves every op that is batched by laying its tables one after the other.
+`checked_index` is for indices that are computed with before they are used: it names the user's own
+where one is out of range. `offset_indices` serves every op that is batched by laying its tables one
+after the other.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType
     check_index_dtype("gather", indices)
     check_axis("gather", axis, table)
     if table.shape[axis] == 0 and indices.size != 0:
-        raise ShapeError(f"gather: axis {axis} of {table} is empty, there is nothing to take for {indices}")
+        raise ShapeError(
+            f"gather: axis {axis} of {table} is empty, there is nothing to take for {indices}"
+        )
     return table.with_shape((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]))
 
 
@@ -51,7 +55,8 @@ def _gather_cases(rng: Rng) -> Case:
 
 @op(type=gather_type, kind="movement", cases=_gather_cases, dtypes=EVERY, public=False)
 def gather(table: Array, indices: Array, *, axis: int) -> Array:
-    """Elements of the table picked along an axis; negative indices count from the end, others out of range are errors.
+    """Elements of the table picked along an axis; negative indices count from the end, others out
+    of range are errors.
 
     >>> gather(np.array([[1, 2], [3, 4], [5, 6]]), np.array([2, 0, -1]), axis=0)
     array([[5, 6],
@@ -60,12 +65,15 @@ def gather(table: Array, indices: Array, *, axis: int) -> Array:
     """
     if np.size(table) == 0:  # of rows without elements none is read, and no index is looked at
         return np.take(table, np.zeros(np.shape(indices), np.int64), axis=axis)
-    return np.take(table, wrapped_indices("gather", indices, axis, np.shape(table)[axis]), axis=axis)
+    return np.take(
+        table, wrapped_indices("gather", indices, axis, np.shape(table)[axis]), axis=axis
+    )
 
 
 @gather.read
 def gather_read(k: KernelBuilder, at: At, table: Reader, indices: Reader, *, axis: int) -> Val:
-    """The trap may come after the load it guards when the load leaves a loop: the address is made safe by itself."""
+    """The trap may come after the load it guards when the load leaves a loop: the address is made
+    safe by itself."""
     after = axis + len(indices.shape)
     given = k.cast(indices(at[axis:after]), index)
     row, bad = wrapped_index(k, given, table.size(axis))
@@ -105,16 +113,18 @@ def gather_batch(batched: Batched, table: Node, indices: Node, *, axis: int) -> 
 
 
 def offset_indices(what: str, indices: Node, axis: int, size: Size) -> Node:
-    """Indices [batch, ...] into tables of `size` rows as indices into all tables, one after the other.
+    """Indices [batch, ...] into tables of `size` rows as indices into all tables, one after the
+    other.
 
-    What is out of range in its own table must not reach into the next one: the user is told, with the user's axis.
+    What is out of range in its own table must not reach into the next one: the user is told, with
+    the user's axis.
     """
     wide = run("cast", indices, dtype=i64)
     within = checked_index(wide, size=size, axis=axis, what=what)
     return within + positions(wide.type.shape, 0, i64) * amount(size, wide)  # type: ignore[no-any-return]
 
 
-# -- indices that are computed with -----------------------------------------------------------------------------------
+# -- indices that are computed with ----------------------------------------------------------------
 
 
 def checked_index_type(indices: ArrayType, *, size: Size, axis: int, what: str) -> ArrayType:
@@ -128,10 +138,16 @@ def _checked_index_cases(rng: Rng) -> Case:
     return Case((indices,), {"size": size, "axis": int(rng.integers(3)), "what": "index"})
 
 
-@op(type=checked_index_type, kind="movement", cases=_checked_index_cases, dtypes=INDICES, public=False)
+@op(
+    type=checked_index_type,
+    kind="movement",
+    cases=_checked_index_cases,
+    dtypes=INDICES,
+    public=False,
+)
 def checked_index(indices: Array, *, size: int, axis: int, what: str) -> Array:
-    """Indices into an axis, counted from its start. One out of range is an error: `what` the user called, and the axis
-    as the user counts them.
+    """Indices into an axis, counted from its start. One out of range is an error: `what` the user
+    called, and the axis as the user counts them.
 
     >>> checked_index(np.array([2, 0, -1]), size=3, axis=1, what="index")
     array([2, 0, 2])
@@ -140,7 +156,9 @@ def checked_index(indices: Array, *, size: int, axis: int, what: str) -> Array:
 
 
 @checked_index.read
-def checked_index_read(k: KernelBuilder, at: At, indices: Reader, *, size: Size, axis: int, what: str) -> Val:
+def checked_index_read(
+    k: KernelBuilder, at: At, indices: Reader, *, size: Size, axis: int, what: str
+) -> Val:
     given = k.cast(indices(at), index)
     found, bad = wrapped_index(k, given, indices.value_of(size))
     indices.check(bad, given)

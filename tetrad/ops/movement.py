@@ -1,4 +1,5 @@
-"""Ops: data movement. Each says which operand element stands at an output index (`read`); nothing is computed.
+"""Ops: data movement. Each says which operand element stands at an output index (`read`); nothing
+is computed.
 
 In a `read` rule `at` is a tuple of index values, one per output axis; an operand is a `Reader`.
 """
@@ -19,23 +20,11 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
-from tetrad.ops.calculus import (
-    Batched,
-    batched_as_is,
-    batched_axis,
-    sliced,
-    sum_to,
-)
+from tetrad.ops.calculus import Batched, batched_as_is, batched_axis, sliced, sum_to
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.calculus import transpose as transposed
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
-from tetrad.ops.rules import (
-    EVERY,
-    Array,
-    check_axis,
-    check_dtype,
-    lowest,
-)
+from tetrad.ops.rules import EVERY, Array, check_axis, check_dtype, lowest
 
 At = tuple[Val, ...]
 Ints = tuple[int, ...]  # references see sizes that are known
@@ -75,13 +64,15 @@ def _any_array(rng: Rng, min_rank: int = 0) -> Array:
     return random_array(rng, pick(rng, EVERY), random_shape(rng, min_rank=min_rank))
 
 
-# -- axes: transpose, reshape, expand ---------------------------------------------------------------------------------
+# -- axes: transpose, reshape, expand --------------------------------------------------------------
 
 
 def transpose_type(x: ArrayType, *, perm: Ints) -> ArrayType:
     check_dtype("transpose", x.dtype, EVERY)
     if sorted(perm) != list(range(x.rank)):
-        raise ShapeError(f"transpose: perm {list(perm)} is not a permutation of the {x.rank} axes of {x}")
+        raise ShapeError(
+            f"transpose: perm {list(perm)} is not a permutation of the {x.rank} axes of {x}"
+        )
     return x.with_shape(tuple(x.shape[p] for p in perm))
 
 
@@ -134,7 +125,8 @@ def _reshape_cases(rng: Rng) -> Case:
 
 @op(type=reshape_type, kind="movement", cases=_reshape_cases, dtypes=EVERY, public=False)
 def reshape(x: Array, *, shape: Ints) -> Array:
-    """The same elements in row-major order, in another shape. Lowering finds the operand's index by itself.
+    """The same elements in row-major order, in another shape. Lowering finds the operand's index by
+    itself.
 
     >>> reshape(np.array([[1, 2, 3], [4, 5, 6]]), shape=(3, 2))
     array([[1, 2],
@@ -156,7 +148,9 @@ def expand_type(x: ArrayType, *, shape: Shape) -> ArrayType:
     check_dtype("expand", x.dtype, EVERY)
     new = len(shape) - x.rank
     if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, shape[new:], strict=True)):
-        raise ShapeError(f"expand: {x} does not broadcast to {shown(shape)}", hint="sizes must be equal, or 1")
+        raise ShapeError(
+            f"expand: {x} does not broadcast to {shown(shape)}", hint="sizes must be equal, or 1"
+        )
     return x.with_shape(shape)
 
 
@@ -195,14 +189,16 @@ def expand_batch(batched: Batched, x: Node, *, shape: Shape) -> Node:
     return result
 
 
-# -- parts: slice, concat, pad ----------------------------------------------------------------------------------------
+# -- parts: slice, concat, pad ---------------------------------------------------------------------
 
 
 def slice_type(x: ArrayType, *, starts: Shape, sizes: Shape, steps: Ints) -> ArrayType:
     check_dtype("slice", x.dtype, EVERY)
     if not len(starts) == len(sizes) == len(steps) == x.rank:
         counts = f"{len(starts)} starts, {len(sizes)} sizes, {len(steps)} steps"
-        raise ShapeError(f"slice: {x} needs one start, size and step for each of its {x.rank} axes, got {counts}")
+        raise ShapeError(
+            f"slice: {x} needs one start, size and step for each of its {x.rank} axes, got {counts}"
+        )
     for axis, cut in enumerate(zip(starts, sizes, steps, strict=True)):
         _check_cut(x, axis, *cut)
     return x.with_shape(sizes)
@@ -212,13 +208,18 @@ def _check_cut(x: ArrayType, axis: int, start: Size, size: Size, step: int) -> N
     """First and last element lie inside; for symbolic sizes, whatever the Dims are."""
     cut = f"{size} elements from {start} in steps of {step}"
     if step == 0 or (isinstance(size, int) and size < 0):
-        raise ShapeError(f"slice: {cut} along axis {axis} of {x}: steps must not be 0, sizes not negative")
+        raise ShapeError(
+            f"slice: {cut} along axis {axis} of {x}: steps must not be 0, sizes not negative"
+        )
     if size == 0:
         return
     last = start + (size - 1) * step
     low, high = (start, last) if step > 0 else (last, start)
     if lowest(low) < 0 or lowest(x.shape[axis] - 1 - high) < 0:
-        raise ShapeError(f"slice: {cut} leave axis {axis} of {x}", hint="it must lie inside for every value of a Dim")
+        raise ShapeError(
+            f"slice: {cut} leave axis {axis} of {x}",
+            hint="it must lie inside for every value of a Dim",
+        )
 
 
 def _slice_cases(rng: Rng) -> Case:
@@ -244,12 +245,17 @@ def slice_(x: Array, *, starts: Ints, sizes: Ints, steps: Ints) -> Array:
     >>> slice_(np.array([10, 20, 30, 40]), starts=(3,), sizes=(2,), steps=(-2,))
     array([40, 20])
     """
-    picked = [start + np.arange(size) * step for start, size, step in zip(starts, sizes, steps, strict=True)]
+    picked = [
+        start + np.arange(size) * step
+        for start, size, step in zip(starts, sizes, steps, strict=True)
+    ]
     return np.asarray(x)[np.ix_(*picked)] if picked else np.asarray(x)
 
 
 @slice_.read
-def slice_read(k: KernelBuilder, at: At, x: Reader, *, starts: Shape, sizes: Shape, steps: Ints) -> Val:
+def slice_read(
+    k: KernelBuilder, at: At, x: Reader, *, starts: Shape, sizes: Shape, steps: Ints
+) -> Val:
     cuts = zip(at, starts, steps, strict=True)
     return x(tuple(i * step + x.value_of(start) for i, start, step in cuts))
 
@@ -268,8 +274,12 @@ def _line_back(ct: Node, axis: int, start: Size, size: Size, step: int, total: S
         return _line_back(flipped(ct, axis), axis, start + (size - 1) * step, size, -step, total)
     if step > 1:  # each element, followed by step - 1 zeros
         shape = ct.type.shape
-        apart = padded(reshaped(ct, (*shape[: axis + 1], 1, *shape[axis + 1 :])), axis + 1, 0, step - 1)
-        ct = sliced(reshaped(apart, replaced(shape, axis, size * step)), axis, 0, (size - 1) * step + 1)
+        apart = padded(
+            reshaped(ct, (*shape[: axis + 1], 1, *shape[axis + 1 :])), axis + 1, 0, step - 1
+        )
+        ct = sliced(
+            reshaped(apart, replaced(shape, axis, size * step)), axis, 0, (size - 1) * step + 1
+        )
     return padded(ct, axis, start, total - start - ct.type.shape[axis])
 
 
@@ -300,7 +310,9 @@ slice_.transpose(_slice_back)
 
 @slice_.batch
 def slice_batch(batched: Batched, x: Node, *, starts: Shape, sizes: Shape, steps: Ints) -> Node:
-    result: Node = slice_(x, starts=(0, *starts), sizes=(x.type.shape[0], *sizes), steps=(1, *steps))
+    result: Node = slice_(
+        x, starts=(0, *starts), sizes=(x.type.shape[0], *sizes), steps=(1, *steps)
+    )
     return result
 
 
@@ -311,7 +323,9 @@ def concat_type(*xs: ArrayType, axis: int) -> ArrayType:
     check_axis("concat", axis, xs[0])
     listed = ", ".join(map(str, xs))
     if any(x.dtype is not xs[0].dtype for x in xs):
-        raise DtypeError(f"concat: operands have different dtypes: {listed}", hint="convert with astype")
+        raise DtypeError(
+            f"concat: operands have different dtypes: {listed}", hint="convert with astype"
+        )
     rest = {(x.rank, x.shape[:axis], x.shape[axis + 1 :]) for x in xs}
     if len(rest) > 1:
         raise ShapeError(f"concat: sizes must be equal except along axis {axis}, got {listed}")
@@ -354,7 +368,8 @@ def concat_read(k: KernelBuilder, at: At, *xs: Reader, axis: int) -> Val:
 def read_parts(
     k: KernelBuilder, at: At, axis: int, parts: Sequence[tuple[Reader, Size, Size]], value: LocalVar
 ) -> None:
-    """value = the element at `at`; parts are (operand, start, end). Lanes look where they are, not everywhere."""
+    """value = the element at `at`; parts are (operand, start, end). Lanes look where they are, not
+    everywhere."""
     several = -(-len(parts) // PARTS)
     for i in range(0, len(parts), several):
         some = parts[i : i + several]
@@ -387,9 +402,14 @@ concat.batch(batched_axis(concat, axis=1))
 def pad_type(x: ArrayType, *, low: Shape, high: Shape, value: float) -> ArrayType:
     check_dtype("pad", x.dtype, EVERY)
     if not len(low) == len(high) == x.rank:
-        raise ShapeError(f"pad: {x} needs widths for {x.rank} axes, got {len(low)} before and {len(high)} after")
+        raise ShapeError(
+            f"pad: {x} needs widths for {x.rank} axes, got {len(low)} before and {len(high)} after"
+        )
     if any(lowest(n) < 0 for n in (*low, *high)):
-        raise ShapeError(f"pad: widths must not be negative, got {shown(low)} and {shown(high)}", hint="slice cuts off")
+        raise ShapeError(
+            f"pad: widths must not be negative, got {shown(low)} and {shown(high)}",
+            hint="slice cuts off",
+        )
     _check_fill(x.dtype, value)
     return x.with_shape(tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True)))
 
@@ -458,14 +478,20 @@ def pad_batch(batched: Batched, x: Node, *, low: Shape, high: Shape, value: floa
     return result
 
 
-# -- the same elements: copy, after, stop_gradient --------------------------------------------------------------------
+# -- the same elements: copy, after, stop_gradient -------------------------------------------------
 
 
 def copy_type(x: ArrayType, *, which: int = 0) -> ArrayType:
     return x
 
 
-@op(type=copy_type, kind="movement", cases=lambda rng: Case((_any_array(rng),)), dtypes=EVERY, public=False)
+@op(
+    type=copy_type,
+    kind="movement",
+    cases=lambda rng: Case((_any_array(rng),)),
+    dtypes=EVERY,
+    public=False,
+)
 def copy(x: Array, *, which: int = 0) -> Array:
     """The same values in memory of their own; `which` tells copies of one array apart.
 
@@ -490,7 +516,8 @@ def after_type(x: ArrayType, *before: ArrayType) -> ArrayType:
 
 @op(type=after_type, kind="special", in_place=True, public=False)
 def after(x: Array, *before: Array) -> Array:
-    """x where it lies, once the other operands have been computed: those that read it before it is changed.
+    """x where it lies, once the other operands have been computed: those that read it before it is
+    changed.
 
     >>> after(np.array([1, 2]), np.array([3]))
     array([1, 2])
@@ -501,7 +528,13 @@ def after(x: Array, *before: Array) -> Array:
 after.not_differentiable("lowering puts it in front of updates, after derivatives were taken")
 
 
-@op(type=lambda x: x, kind="movement", cases=lambda rng: Case((_any_array(rng),)), dtypes=EVERY, public=False)
+@op(
+    type=lambda x: x,
+    kind="movement",
+    cases=lambda rng: Case((_any_array(rng),)),
+    dtypes=EVERY,
+    public=False,
+)
 def stop_gradient(x: Array) -> Array:
     """The operand, which no derivative sees change. Programs are compiled without it.
 

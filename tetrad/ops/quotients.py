@@ -1,6 +1,8 @@
-"""Ops: quotients and remainders, element by element, of floats (true and floored) and of integers (floored).
+"""Ops: quotients and remainders, element by element, of floats (true and floored) and of integers
+(floored).
 
-As in `ops.arithmetic`, operands arrive with one shape and dtype, and the Python body is the meaning.
+As in `ops.arithmetic`, operands arrive with one shape and dtype, and the Python body is the
+meaning.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from tetrad.ops.rules import ANY_FLOATS, NUMBERS, Array, complex_ulps, ieee, sam
 )
 @ieee
 def divide(x: Array, y: Array) -> Array:
-    """Quotient of floats, IEEE: x/0 is infinite, 0/0 is NaN. Complex numbers are scaled, so only the result overflows.
+    """Quotient of floats, IEEE: x/0 is infinite, 0/0 is NaN. Complex numbers are scaled, so only
+    the result overflows.
 
     >>> divide(np.array([1.0, 0.0]), np.array([0.0, 0.0]))
     array([inf, nan])
@@ -69,11 +72,17 @@ def reciprocal_lower(k: KernelBuilder, x: Val) -> Val:
 reciprocal.jvp(lambda t, y, x: -(t * (y * y)))
 
 
-@op(type=same_type("floor_divide"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
+@op(
+    type=same_type("floor_divide"),
+    cases=same_shaped(2, NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+    cost=20,
+)
 @ieee
 def floor_divide(x: Array, y: Array) -> Array:
-    """Quotient rounded down; of and by infinity it is the quotient itself, as the array API has it. Integers: x//0 is 0
-    (with NumPy's warning when eager), MIN//-1 wraps to MIN.
+    """Quotient rounded down; of and by infinity it is the quotient itself, as the array API has it.
+    Integers: x//0 is 0 (with NumPy's warning when eager), MIN//-1 wraps to MIN.
 
     >>> floor_divide(np.array([7, -7, 5]), np.array([2, 2, -3]))
     array([ 3, -4, -2])
@@ -82,7 +91,11 @@ def floor_divide(x: Array, y: Array) -> Array:
     """
     with np.errstate(over="ignore"):
         down = np.floor_divide(x, y)
-    return np.where(np.isinf(x) | np.isinf(y), x / y, down) if np.asarray(x).dtype.kind == "f" else down
+    return (
+        np.where(np.isinf(x) | np.isinf(y), x / y, down)
+        if np.asarray(x).dtype.kind == "f"
+        else down
+    )
 
 
 @floor_divide.lower
@@ -100,7 +113,13 @@ def floor_divide_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 floor_divide.jvp(no_change, no_change)
 
 
-@op(type=same_type("remainder"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric", cost=20)
+@op(
+    type=same_type("remainder"),
+    cases=same_shaped(2, NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+    cost=20,
+)
 @ieee
 def remainder(x: Array, y: Array) -> Array:
     """x - floor(x/y)*y: has the sign of y. Integers: x%0 is 0 (with NumPy's warning when eager).
@@ -119,7 +138,11 @@ def remainder_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     if not x.dtype.is_signed and not x.dtype.is_float:
         return rest
     rounded = k.select(_rounds_up(k, rest, y), rest + y, rest)
-    return k.select(rest.eq(0), k.copysign(k.const(0.0, x.dtype), y), rounded) if x.dtype.is_float else rounded
+    return (
+        k.select(rest.eq(0), k.copysign(k.const(0.0, x.dtype), y), rounded)
+        if x.dtype.is_float
+        else rounded
+    )
 
 
 # x - y * floor(x / y): the quotient is flat where it has a derivative.
@@ -127,12 +150,14 @@ remainder.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -(t * floor_divide(x, y))
 
 
 def _rounds_up(k: KernelBuilder, rest: Val, y: Val) -> Val:
-    """Truncation gave a quotient above the floor: there is a remainder, of the sign that y has not."""
+    """Truncation gave a quotient above the floor: there is a remainder, of the sign that y has
+    not."""
     return k.binary("and", rest.ne(0), k.binary("xor", rest < 0, y < 0))
 
 
 def _float_floor_divide(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """The steps of CPython's float division, which NumPy follows too: (x - fmod(x, y)) / y is nearly whole.
+    """The steps of CPython's float division, which NumPy follows too: (x - fmod(x, y)) / y is
+    nearly whole.
 
     Of and by infinity, and by zero, there is nothing to round down.
     """
@@ -149,8 +174,9 @@ def _float_floor_divide(k: KernelBuilder, x: Val, y: Val) -> Val:
 def _fmod(k: KernelBuilder, x: Val, y: Val) -> Val:
     """x - trunc(x/y)*y, exactly, with the sign of x.
 
-    With q the rounded quotient, x - q*y is a float (Dekker), so one fma finds it; a quotient too large to be exact
-    is taken off by its leading bits, again and again, in a branch that is skipped when no lane needs it.
+    With q the rounded quotient, x - q*y is a float (Dekker), so one fma finds it; a quotient too
+    large to be exact is taken off by its leading bits, again and again, in a branch that is skipped
+    when no lane needs it.
     """
     wide = 2.0**24 if x.dtype is f32 else 2.0**53
     rest = k.local(x)
@@ -159,7 +185,8 @@ def _fmod(k: KernelBuilder, x: Val, y: Val) -> Val:
         rest.set(k.select(_is_far(k, now, y, wide), _take_off(k, now, y), now))
     near = rest.get()
     near = k.fma(-k.unary("trunc", near / y), y, near)
-    wrong = k.binary("and", near.ne(0), k.binary("xor", near < 0, x < 0))  # the quotient had been rounded up
+    # the quotient had been rounded up
+    wrong = k.binary("and", near.ne(0), k.binary("xor", near < 0, x < 0))
     exact = k.select(wrong, near + k.copysign(k.abs(y), x), near)
     inside = k.binary("and", k.abs(y).eq(np.inf), k.abs(x) < np.inf)
     return k.select(inside, x, k.copysign(k.abs(exact), x))
@@ -171,8 +198,11 @@ def _is_far(k: KernelBuilder, x: Val, y: Val, wide: float) -> Val:
 
 
 def _take_off(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """x minus the multiple of y nearest to it that the bits of a quotient can say; y is scaled to keep that finite."""
+    """x minus the multiple of y nearest to it that the bits of a quotient can say; y is scaled to
+    keep that finite."""
     step = y
     for _ in range(2):
-        step = k.select(k.abs(x / step) < np.inf, step, step * (2.0**126 if x.dtype is f32 else 2.0**1022))
+        step = k.select(
+            k.abs(x / step) < np.inf, step, step * (2.0**126 if x.dtype is f32 else 2.0**1022)
+        )
     return k.fma(-(x / step), step, x)

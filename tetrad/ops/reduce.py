@@ -1,8 +1,10 @@
-"""Ops: reductions. `monoid` says how two elements become one; lowering folds it over `axes` in the canonical order.
+"""Ops: reductions. `monoid` says how two elements become one; lowering folds it over `axes` in the
+canonical order.
 
-`axes` is a sorted, non-empty tuple of axes counted from 0; the result drops them and keeps the dtype. Which dtype a sum
-of integers should have, means and negative axes are the business of the public functions. The arguments of extremes
-(`argmax`, `argmin`) reduce one axis and have a generator of their own.
+`axes` is a sorted, non-empty tuple of axes counted from 0; the result drops them and keeps the
+dtype. Which dtype a sum of integers should have, means and negative axes are the business of the
+public functions. The arguments of extremes (`argmax`, `argmin`) reduce one axis and have a
+generator of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +23,15 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import batched_axis, cast, reshape, run, sliced, spread, transpose
 from tetrad.ops.calculus import reduce_sum as summed
-from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_array, random_axes, unit_array
+from tetrad.ops.cases import (
+    Rng,
+    exact_array,
+    line_shape,
+    pick,
+    random_array,
+    random_axes,
+    unit_array,
+)
 from tetrad.ops.rules import ANY_NUMBERS, NUMBERS, Array, check_axis, check_dtype, ieee
 
 Axes = tuple[int, ...]
@@ -30,7 +40,8 @@ BOOL = (bool_,)
 
 @record
 class Monoid:
-    """How to fold elements: `combine` is associative up to rounding and commutative, `init` is its neutral element."""
+    """How to fold elements: `combine` is associative up to rounding and commutative, `init` is its
+    neutral element."""
 
     init: Callable[[DType], bool | int | float]  # of the type that accumulates
     combine: Callable[[KernelBuilder, Val, Val], Val]
@@ -56,17 +67,23 @@ ANY = Monoid(lambda dtype: False, lambda k, a, b: a | b)
 ALL = Monoid(lambda dtype: True, lambda k, a, b: a & b)
 
 
-# -- types and cases --------------------------------------------------------------------------------------------------
+# -- types and cases -------------------------------------------------------------------------------
 
 
-def reduced_type(name: str, dtypes: tuple[DType, ...], *, has_neutral: bool = True) -> Callable[..., ArrayType]:
-    """The operand's type without the axes. Integers have no largest number, so an empty max of them is an error."""
+def reduced_type(
+    name: str, dtypes: tuple[DType, ...], *, has_neutral: bool = True
+) -> Callable[..., ArrayType]:
+    """The operand's type without the axes. Integers have no largest number, so an empty max of them
+    is an error."""
 
     def rule(x: ArrayType, *, axes: Axes) -> ArrayType:
         check_dtype(name, x.dtype, dtypes)
         _check_axes(name, x, axes)
         if not has_neutral and not x.dtype.is_float and any(x.shape[a] == 0 for a in axes):
-            raise ShapeError(f"{name}: {x} has no elements along axes {list(axes)}", hint="integers have no infinity")
+            raise ShapeError(
+                f"{name}: {x} has no elements along axes {list(axes)}",
+                hint="integers have no infinity",
+            )
         return x.with_shape(tuple(n for axis, n in enumerate(x.shape) if axis not in axes))
 
     return rule
@@ -76,10 +93,16 @@ def _check_axes(name: str, x: ArrayType, axes: Axes) -> None:
     for axis in axes:
         check_axis(name, axis, x)
     if not axes or list(axes) != sorted(set(axes)):
-        raise ShapeError(f"{name}: axes must be one or more, different and ascending, got {list(axes)} for {x}")
+        raise ShapeError(
+            f"{name}: axes must be one or more, different and ascending, got {list(axes)} for {x}"
+        )
 
 
-def _cases(dtypes: tuple[DType, ...], draw: Callable[[Rng, DType, tuple[int, ...]], Array], smallest: int = 0) -> Cases:
+def _cases(
+    dtypes: tuple[DType, ...],
+    draw: Callable[[Rng, DType, tuple[int, ...]], Array],
+    smallest: int = 0,
+) -> Cases:
     def cases(rng: Rng) -> Case:
         dtype = pick(rng, dtypes)
         shape = tuple(max(n, 0 if dtype.is_float else smallest) for n in line_shape(rng))
@@ -88,7 +111,7 @@ def _cases(dtypes: tuple[DType, ...], draw: Callable[[Rng, DType, tuple[int, ...
     return cases
 
 
-# -- folds ------------------------------------------------------------------------------------------------------------
+# -- folds -----------------------------------------------------------------------------------------
 
 
 @op(
@@ -106,7 +129,8 @@ def reduce_sum(x: Array, *, axes: Axes) -> Array:
     >>> reduce_sum(np.array([[1, 2, 3], [4, 5, 6]]), axes=(0,))
     array([5, 7, 9])
     """
-    return np.sum(x, axes, dtype=x.dtype) + x.dtype.type(0)  # the sum starts from +0, so it is never -0
+    # the sum starts from +0, so it is never -0
+    return np.sum(x, axes, dtype=x.dtype) + x.dtype.type(0)
 
 
 @op(
@@ -205,11 +229,12 @@ def reduce_all(x: Array, *, axes: Axes) -> Array:
     return np.asarray(np.all(x, axes))
 
 
-# -- derivatives and batching -----------------------------------------------------------------------------------------
+# -- derivatives and batching ----------------------------------------------------------------------
 
 
 def _share_of_extreme(t: Node, y: Node, x: Node, *, axes: Axes) -> Node:
-    """The change of the extreme element; of several equal ones, the mean of their changes; of none, no change."""
+    """The change of the extreme element; of several equal ones, the mean of their changes; of none,
+    no change."""
     if any(x.type.shape[a] == 0 for a in axes):
         return filled(0, y.type)
     wins = cast(run("equal", x, spread(y, axes, x.type.shape)), x.type.dtype)
@@ -229,11 +254,14 @@ def _prod_change(t: Node, y: Node, x: Node, *, axes: Axes) -> Node:
     axis = len(kept)
     while count > 1:
         half = count // 2
-        values, changes = ([sliced(v, axis, i * half, half) for i in (0, 1)] for v in (value, change))
+        values, changes = (
+            [sliced(v, axis, i * half, half) for i in (0, 1)] for v in (value, change)
+        )
         rest = [sliced(v, axis, 2 * half, count % 2) for v in (value, change)]
         joined = values[0] * values[1], changes[0] * values[1] + values[0] * changes[1]
         value, change = (
-            run("concat", a, b, axis=axis) if count % 2 else a for a, b in zip(joined, rest, strict=True)
+            run("concat", a, b, axis=axis) if count % 2 else a
+            for a, b in zip(joined, rest, strict=True)
         )
         count = half + count % 2
     return reshape(change, y.type.shape) if count else filled(0, y.type)
@@ -247,7 +275,7 @@ for _fold in (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_any, reduc
     _fold.batch(batched_axis(_fold, axes=1))
 
 
-# -- where the extremes are -------------------------------------------------------------------------------------------
+# -- where the extremes are ------------------------------------------------------------------------
 
 
 def position_type(name: str) -> Callable[..., ArrayType]:
@@ -269,7 +297,13 @@ def _position_cases(rng: Rng) -> Case:
     return Case((rng.choice(values, shape),), {"axis": int(rng.integers(len(shape)))})
 
 
-@op(type=position_type("argmax"), kind="special", cases=_position_cases, dtypes=NUMBERS, public=False)
+@op(
+    type=position_type("argmax"),
+    kind="special",
+    cases=_position_cases,
+    dtypes=NUMBERS,
+    public=False,
+)
 @ieee
 def argmax(x: Array, *, axis: int) -> Array:
     """Position of the largest along an axis, the first of equals; NaN counts as the largest.
@@ -280,7 +314,13 @@ def argmax(x: Array, *, axis: int) -> Array:
     return np.argmax(x, axis).astype(np.int64)
 
 
-@op(type=position_type("argmin"), kind="special", cases=_position_cases, dtypes=NUMBERS, public=False)
+@op(
+    type=position_type("argmin"),
+    kind="special",
+    cases=_position_cases,
+    dtypes=NUMBERS,
+    public=False,
+)
 @ieee
 def argmin(x: Array, *, axis: int) -> Array:
     """Position of the smallest along an axis, the first of equals; NaN counts as the smallest.

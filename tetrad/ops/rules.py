@@ -1,7 +1,9 @@
-"""Ops, shared pieces: type rules, what floats mean in references, and index checks that op definitions name.
+"""Ops, shared pieces: type rules, what floats mean in references, and index checks that op
+definitions name.
 
-A type rule receives operand types (and the op's settings) and returns the result type or raises the error the user
-sees. A reference receives NumPy arrays and returns one. Test-case generators are in `ops.cases`.
+A type rule receives operand types (and the op's settings) and returns the result type or raises the
+error the user sees. A reference receives NumPy arrays and returns one. Test-case generators are in
+`ops.cases`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tetrad.core.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.promotion import DEQUANTIZE
 from tetrad.core.sizes import Shape, Size, SizeExpr, reach
@@ -36,7 +55,7 @@ EVERY = ALL + COMPLEX
 HALVES = (f16, bf16)
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 def broadcast_sizes(a: Size, b: Size, name: str, types: tuple[ArrayType, ...]) -> Size:
@@ -46,7 +65,9 @@ def broadcast_sizes(a: Size, b: Size, name: str, types: tuple[ArrayType, ...]) -
     if a == 1:
         return b
     shown = " and ".join(map(str, types))
-    raise ShapeError(f"{name}: shapes do not broadcast: {shown}", hint="sizes must be equal, or one of them 1")
+    raise ShapeError(
+        f"{name}: shapes do not broadcast: {shown}", hint="sizes must be equal, or one of them 1"
+    )
 
 
 def broadcast_shapes(name: str, *types: ArrayType) -> Shape:
@@ -76,7 +97,8 @@ def bool_type(name: str, dtypes: tuple[DType, ...]) -> Callable[..., ArrayType]:
 
 
 def real_type(name: str, dtypes: tuple[DType, ...]) -> Callable[..., ArrayType]:
-    """All operands of one type and shape; the result has the type of the parts of a complex number."""
+    """All operands of one type and shape; the result has the type of the parts of a complex
+    number."""
     operands = same_type(name, dtypes)
 
     def rule(*types: ArrayType) -> ArrayType:
@@ -89,10 +111,15 @@ def real_type(name: str, dtypes: tuple[DType, ...]) -> Callable[..., ArrayType]:
 def check_same(name: str, types: tuple[ArrayType, ...]) -> None:
     if any(t.dtype is not types[0].dtype for t in types):
         shown = ", ".join(map(str, types))
-        raise DtypeError(f"{name}: operands have different dtypes: {shown}", hint="convert with astype")
+        raise DtypeError(
+            f"{name}: operands have different dtypes: {shown}", hint="convert with astype"
+        )
     if any(t.shape != types[0].shape for t in types):
         shown = ", ".join(map(str, types))
-        raise ShapeError(f"{name}: operands have different shapes: {shown}", hint="broadcast them to one shape first")
+        raise ShapeError(
+            f"{name}: operands have different shapes: {shown}",
+            hint="broadcast them to one shape first",
+        )
 
 
 def check_dtype(name: str, dtype: DType, allowed: tuple[DType, ...]) -> None:
@@ -101,7 +128,10 @@ def check_dtype(name: str, dtype: DType, allowed: tuple[DType, ...]) -> None:
         if dtype.is_quantized:
             hint = DEQUANTIZE
         elif dtype.is_complex:
-            hint = "complex numbers have no order and no such function here; apply it to td.real, td.imag or td.abs"
+            hint = (
+                "complex numbers have no order and no such function here; apply it to td.real, "
+                "td.imag or td.abs"
+            )
         raise DtypeError(f"{name}: takes {', '.join(map(str, allowed))}, got {dtype}", hint=hint)
 
 
@@ -118,7 +148,7 @@ def lowest(size: Size) -> int:
     return sum(f if f > 0 or not m else -SizeExpr(((m, -f),)).max for m, f in size.terms)
 
 
-# -- references -------------------------------------------------------------------------------------------------------
+# -- references ------------------------------------------------------------------------------------
 
 
 Wider = Mapping[np.dtype[Any], np.dtype[Any]]
@@ -127,13 +157,14 @@ ALL_IN_F64: Wider = {f16.np: f64.np, bf16.np: f64.np, f32.np: f64.np, c64.np: c1
 
 
 def ieee(function: Reference) -> Reference:
-    """Floats without warnings for infinities and NaN; f16 and bf16 are computed in f32 and rounded once."""
+    """Floats without warnings for infinities and NaN; f16 and bf16 are computed in f32 and rounded
+    once."""
     return _computed(function, HALVES_IN_F32)
 
 
 def precise(function: Reference) -> Reference:
-    """As `ieee`, but f32 is computed in f64 as well, and c64 in c128: NumPy's own f32 functions are off by as much as
-    ours may be."""
+    """As `ieee`, but f32 is computed in f64 as well, and c64 in c128: NumPy's own f32 functions are
+    off by as much as ours may be."""
     return _computed(function, ALL_IN_F64)
 
 
@@ -145,7 +176,9 @@ def _computed(function: Reference, wider: Wider) -> Reference:
         if narrow is None:
             return np.asarray(_quiet(function, arrays, params))
         wide = wider[narrow]
-        result = np.asarray(_quiet(function, [a.astype(wide) if a.dtype == narrow else a for a in arrays], params))
+        result = np.asarray(
+            _quiet(function, [a.astype(wide) if a.dtype == narrow else a for a in arrays], params)
+        )
         with np.errstate(all="ignore"):
             return result.astype(narrow) if result.dtype == wide else result
 
@@ -161,9 +194,11 @@ def _quiet(function: Reference, arrays: list[Array], params: dict[str, Any]) -> 
 
 
 def transcendental_dtypes(name: str) -> tuple[DType, ...]:
-    """What a function of `kernel.math.exponential` and `kernel.math.complex` is compiled for; halves are computed in
-    f32."""
-    return tuple(d for d in FLOATS if d in km.ULPS[name] or d in HALVES) + (COMPLEX if name in kc.ULPS else ())
+    """What a function of `kernel.math.exponential` and `kernel.math.complex` is compiled for;
+    halves are computed in f32."""
+    return tuple(d for d in FLOATS if d in km.ULPS[name] or d in HALVES) + (
+        COMPLEX if name in kc.ULPS else ()
+    )
 
 
 def transcendental_ulps(name: str) -> dict[DType, float]:
@@ -173,18 +208,22 @@ def transcendental_ulps(name: str) -> dict[DType, float]:
 
 
 def complex_ulps(name: str) -> dict[DType, float]:
-    """The same for complex operands, of each part in units of the magnitude: NumPy's own are within four there."""
+    """The same for complex operands, of each part in units of the magnitude: NumPy's own are within
+    four there."""
     own = kc.ULPS.get(name, {})
     return {d.complex: ulps + 4 if d is f64 else ulps for d, ulps in own.items()}
 
 
-# -- indices ----------------------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def check_index_dtype(name: str, indices: ArrayType) -> None:
     if indices.dtype not in INDICES:
         listed = ", ".join(map(str, INDICES))
-        raise DtypeError(f"{name}: indices must be integers ({listed}), got {indices}", hint="convert with astype")
+        raise DtypeError(
+            f"{name}: indices must be integers ({listed}), got {indices}",
+            hint="convert with astype",
+        )
 
 
 def wrapped_indices(name: str, indices: Array, axis: int, size: int) -> Array:
@@ -194,13 +233,16 @@ def wrapped_indices(name: str, indices: Array, axis: int, size: int) -> Array:
     bad = (wide < -size) | (wide >= size)
     if bad.any():
         # Compiled code says the same: it knows the index, and not where among the others it stood.
-        message = f"{name}: index {given[bad].flat[0]} is out of range for axis {axis} of size {size}"
+        message = (
+            f"{name}: index {given[bad].flat[0]} is out of range for axis {axis} of size {size}"
+        )
         raise BoundsError(message, hint=reach(size))
     return np.where(wide < 0, wide + size, wide)
 
 
 def wrapped_index(k: KernelBuilder, given: Val, size: Val) -> tuple[Val, Val]:
-    """The same for one index in a kernel: where to read, and whether the index was out of range (then it is 0)."""
+    """The same for one index in a kernel: where to read, and whether the index was out of range
+    (then it is 0)."""
     i = k.select(given < 0, given + size, given)
     bad = k.binary("or", i < 0, i >= size)
     return k.select(bad, 0, i), bad

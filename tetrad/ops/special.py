@@ -1,7 +1,8 @@
-"""Ops with a generator of their own in lowering: matrix product, running sum and product, scattered sum.
+"""Ops with a generator of their own in lowering: matrix product, running sum and product, scattered
+sum.
 
-Here they have their meaning, types and test cases; the order in which a compiled matrix product adds is in
-docs/numerics.md.
+Here they have their meaning, types and test cases; the order in which a compiled matrix product
+adds is in docs/numerics.md.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ from tetrad.ops.calculus import (
     swapped,
     zeros_like,
 )
-from tetrad.ops.cases import Rng, exact_array, line_shape, pick, random_indices, random_shape, unit_array
+from tetrad.ops.cases import (
+    Rng,
+    exact_array,
+    line_shape,
+    pick,
+    random_indices,
+    random_shape,
+    unit_array,
+)
 from tetrad.ops.gather import offset_indices
 from tetrad.ops.movement import flipped
 from tetrad.ops.rules import (
@@ -47,15 +56,20 @@ from tetrad.ops.rules import (
     wrapped_indices,
 )
 
-# -- matrix product ---------------------------------------------------------------------------------------------------
+# -- matrix product --------------------------------------------------------------------------------
 
 
 def matmul_type(a: ArrayType, b: ArrayType) -> ArrayType:
     if a.dtype is not b.dtype:
-        raise DtypeError(f"matmul: operands have different dtypes: {a}, {b}", hint="convert with astype")
+        raise DtypeError(
+            f"matmul: operands have different dtypes: {a}, {b}", hint="convert with astype"
+        )
     check_dtype("matmul", a.dtype, EVERY)
     if a.rank != b.rank or a.rank < 2:
-        raise ShapeError(f"matmul: operands need equal rank, at least 2, got {a} and {b}", hint="expand_dims adds axes")
+        raise ShapeError(
+            f"matmul: operands need equal rank, at least 2, got {a} and {b}",
+            hint="expand_dims adds axes",
+        )
     if a.shape[-1] != b.shape[-2]:
         sides = f"lhs {a} contracts {a.shape[-1]}, rhs {b} contracts {b.shape[-2]}"
         raise ShapeError(f"matmul: inner sizes differ: {sides}", hint="transpose one side")
@@ -68,14 +82,24 @@ def _matmul_cases(rng: Rng) -> Case:
     m, n = (pick(rng, (0, 1, 2, 3, 5, 8, 16, 17, 33)) for _ in range(2))
     inner = pick(rng, (0, 1, 2, 7, 16, 33, 1030))
     left, right = ([pick(rng, (1, size)) for size in batch] for _ in range(2))
-    return Case((exact_array(rng, dtype, (*left, m, inner)), exact_array(rng, dtype, (*right, inner, n))))
+    return Case(
+        (exact_array(rng, dtype, (*left, m, inner)), exact_array(rng, dtype, (*right, inner, n)))
+    )
 
 
-@op(type=matmul_type, kind="special", cases=_matmul_cases, dtypes=EVERY, promote="numeric", public=False)
+@op(
+    type=matmul_type,
+    kind="special",
+    cases=_matmul_cases,
+    dtypes=EVERY,
+    promote="numeric",
+    public=False,
+)
 @ieee
 def matmul(a: Array, b: Array) -> Array:
-    """Matrix product of the last two axes, the others broadcast. Halves accumulate in f32 and round once; i8 gives i32,
-    other integers wrap in their own type; of truth values, whether any product is true.
+    """Matrix product of the last two axes, the others broadcast. Halves accumulate in f32 and round
+    once; i8 gives i32, other integers wrap in their own type; of truth values, whether any product
+    is true.
 
     >>> matmul(np.array([[1, 2], [3, 4]]), np.array([[5], [6]]))
     array([[17],
@@ -99,12 +123,15 @@ def matmul_batch(batched: Batched, a: Node, b: Node) -> Node:
         size, rows, inner = a.type.shape
         flat = matmul(reshape(a, (size * rows, inner)), b)
         return reshape(flat, (size, rows, b.type.shape[-1]))
-    sides = (x if flag else reshape(x, (1, *x.type.shape)) for x, flag in zip((a, b), batched, strict=True))
+    sides = (
+        x if flag else reshape(x, (1, *x.type.shape))
+        for x, flag in zip((a, b), batched, strict=True)
+    )
     result: Node = matmul(*sides)
     return result
 
 
-# -- running sum ------------------------------------------------------------------------------------------------------
+# -- running sum -----------------------------------------------------------------------------------
 
 
 def cumsum_type(x: ArrayType, *, axis: int, exclusive: bool = False) -> ArrayType:
@@ -122,7 +149,8 @@ def _cumsum_cases(rng: Rng) -> Case:
 @op(type=cumsum_type, kind="special", cases=_cumsum_cases, dtypes=ANY_NUMBERS, public=False)
 @ieee
 def cumsum(x: Array, *, axis: int, exclusive: bool = False) -> Array:
-    """Sums of everything up to each element along an axis, from left to right; without the element when exclusive.
+    """Sums of everything up to each element along an axis, from left to right; without the element
+    when exclusive.
 
     >>> cumsum(np.array([[1, 2, 3, 4]]), axis=1)
     array([[ 1,  3,  6, 10]])
@@ -145,7 +173,7 @@ cumsum.transpose(_cumsum_back)
 cumsum.batch(batched_axis(cumsum, axis=1))
 
 
-# -- running product --------------------------------------------------------------------------------------------------
+# -- running product -------------------------------------------------------------------------------
 
 
 def cumprod_type(x: ArrayType, *, axis: int) -> ArrayType:
@@ -156,7 +184,9 @@ def cumprod_type(x: ArrayType, *, axis: int) -> ArrayType:
 
 def _cumprod_cases(rng: Rng) -> Case:
     shape = line_shape(rng)
-    return Case((unit_array(rng, pick(rng, ANY_NUMBERS), shape),), {"axis": int(rng.integers(len(shape)))})
+    return Case(
+        (unit_array(rng, pick(rng, ANY_NUMBERS), shape),), {"axis": int(rng.integers(len(shape)))}
+    )
 
 
 @op(type=cumprod_type, kind="special", cases=_cumprod_cases, dtypes=ANY_NUMBERS, public=False)
@@ -172,11 +202,14 @@ def cumprod(x: Array, *, axis: int) -> Array:
 
 @cumprod.jvp
 def cumprod_jvp(t: Node, y: Node, x: Node, *, axis: int) -> Node:
-    """Row by row, c becomes c * x + (the product before) * t: no quotients, so elements may be 0."""
+    """Row by row, c becomes c * x + (the product before) * t: no quotients, so elements may be
+    0."""
     length = x.type.shape[axis]
     if length == 0:
         return zeros_like(y)
-    before = run("concat", full_like(sliced(y, axis, 0, 1), 1), sliced(y, axis, 0, length - 1), axis=axis)
+    before = run(
+        "concat", full_like(sliced(y, axis, 0, 1), 1), sliced(y, axis, 0, length - 1), axis=axis
+    )
     rows = [moved(v, axis, 0) for v in (x, before, t)]
     kind = x.type.with_shape(rows[0].type.shape[1:])
     c, factor, product, change = inputs = [make_parameter(kind, i) for i in range(4)]
@@ -213,7 +246,7 @@ def cumprod_parts(re: Array, im: Array) -> tuple[Array, Array]:
 cumprod_parts.not_differentiable("compiling puts it in, after derivatives were taken")
 
 
-# -- scattered sum ----------------------------------------------------------------------------------------------------
+# -- scattered sum ---------------------------------------------------------------------------------
 
 
 def scatter_add_type(updates: ArrayType, indices: ArrayType, *, size: Size) -> ArrayType:
@@ -221,7 +254,8 @@ def scatter_add_type(updates: ArrayType, indices: ArrayType, *, size: Size) -> A
     check_index_dtype("scatter_add", indices)
     if indices.rank != 1 or updates.rank < 1 or updates.shape[0] != indices.shape[0]:
         raise ShapeError(
-            f"scatter_add: needs one index for each row of updates, got updates {updates}, indices {indices}",
+            f"scatter_add: needs one index for each row of updates, got updates {updates}, indices "
+            f"{indices}",
             hint="indices are flat: reshape them, and the updates with them",
         )
     if lowest(size) < 0:
@@ -238,9 +272,16 @@ def _scatter_add_cases(rng: Rng) -> Case:
     return Case((exact_array(rng, pick(rng, ANY_NUMBERS), shape), indices), {"size": size})
 
 
-@op(type=scatter_add_type, kind="special", cases=_scatter_add_cases, dtypes=ANY_NUMBERS, public=False)
+@op(
+    type=scatter_add_type,
+    kind="special",
+    cases=_scatter_add_cases,
+    dtypes=ANY_NUMBERS,
+    public=False,
+)
 def scatter_add(updates: Array, indices: Array, *, size: int) -> Array:
-    """Zeros with `size` rows; row i of updates is added to row indices[i], i ascending. Indices as in `gather`.
+    """Zeros with `size` rows; row i of updates is added to row indices[i], i ascending. Indices as
+    in `gather`.
 
     >>> scatter_add(np.array([[1, 2], [3, 4], [5, 6]]), np.array([1, 0, 1]), size=3)
     array([[3, 4],
@@ -258,12 +299,15 @@ def _add_rows(updates: Array, *, rows: Array, size: int) -> Array:
     return result
 
 
-scatter_add.transpose(lambda ct, updates, indices, *, size: run("gather", ct, indices, axis=0), None)
+scatter_add.transpose(
+    lambda ct, updates, indices, *, size: run("gather", ct, indices, axis=0), None
+)
 
 
 @scatter_add.batch
 def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: Size) -> Node:
-    """Shared indices: the batch is a trailing axis. Else all rows together, into one table after the other."""
+    """Shared indices: the batch is a trailing axis. Else all rows together, into one table after
+    the other."""
     if not batched[1]:
         rows = scatter_add(moved(updates, 0, 1), indices, size=size)
         return moved(rows, 1, 0)
@@ -274,7 +318,7 @@ def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: S
     return reshape(rows, (batch, size, *rest))
 
 
-# -- rows added to where they belong ----------------------------------------------------------------------------------
+# -- rows added to where they belong ---------------------------------------------------------------
 
 
 def add_at_type(x: ArrayType, updates: ArrayType, indices: ArrayType) -> ArrayType:
@@ -289,13 +333,22 @@ def _add_at_cases(rng: Rng) -> Case:
     case = _scatter_add_cases(rng)
     updates, indices = case.args
     kind = pick(rng, [d for d in ANY_NUMBERS if d.np == updates.dtype])
-    return Case((exact_array(rng, kind, (case.params["size"], *updates.shape[1:])), updates, indices))
+    return Case(
+        (exact_array(rng, kind, (case.params["size"], *updates.shape[1:])), updates, indices)
+    )
 
 
-@op(type=add_at_type, kind="special", in_place=True, cases=_add_at_cases, dtypes=ANY_NUMBERS, public=False)
+@op(
+    type=add_at_type,
+    kind="special",
+    in_place=True,
+    cases=_add_at_cases,
+    dtypes=ANY_NUMBERS,
+    public=False,
+)
 def add_at(x: Array, updates: Array, indices: Array) -> Array:
-    """x, to whose row indices[i] row i of updates is added, i ascending: each sum is rounded before the next, and rows
-    that are not named keep their bits. Indices as in `gather`.
+    """x, to whose row indices[i] row i of updates is added, i ascending: each sum is rounded before
+    the next, and rows that are not named keep their bits. Indices as in `gather`.
 
     >>> add_at(np.array([1, 1, 1]), np.array([2, 3, 4]), np.array([1, 0, 1]))
     array([4, 7, 1])
@@ -314,7 +367,9 @@ add_at.transpose(
 
 
 @add_at.jvp_of_all
-def add_at_jvp(tangents: tuple[Node | None, ...], y: Node, x: Node, updates: Node, indices: Node) -> Node | None:
+def add_at_jvp(
+    tangents: tuple[Node | None, ...], y: Node, x: Node, updates: Node, indices: Node
+) -> Node | None:
     dx, du = tangents[:2]
     if du is None:
         return dx
@@ -324,7 +379,8 @@ def add_at_jvp(tangents: tuple[Node | None, ...], y: Node, x: Node, updates: Nod
 
 @add_at.batch
 def add_at_batch(batched: Batched, x: Node, updates: Node, indices: Node) -> Node:
-    """Shared indices: the batch is a trailing axis. Else all rows together, in one table after the other."""
+    """Shared indices: the batch is a trailing axis. Else all rows together, in one table after the
+    other."""
     if not batched[2]:
         sides = all_batched(batched[:2], (x, updates))
         return moved(add_at(*(moved(side, 0, 1) for side in sides), indices), 1, 0)
@@ -335,7 +391,7 @@ def add_at_batch(batched: Batched, x: Node, updates: Node, indices: Node) -> Nod
     return reshape(rows, x.type.shape)
 
 
-# -- product of complex numbers ---------------------------------------------------------------------------------------
+# -- product of complex numbers --------------------------------------------------------------------
 
 
 def product_parts_type(re: ArrayType, im: ArrayType) -> tuple[ArrayType, ArrayType]:

@@ -1,7 +1,8 @@
 """Ops on complex numbers, in terms of their parts: the rule of each op that `passes.split` applies.
 
-A complex operand arrives as a pair of nodes (real part, imaginary part), a real one as a node; a complex result leaves
-as a pair. What moves elements moves both parts alike; functions have one part each in `kernel.math.complex`.
+A complex operand arrives as a pair of nodes (real part, imaginary part), a real one as a node; a
+complex result leaves as a pair. What moves elements moves both parts alike; functions have one part
+each in `kernel.math.complex`.
 """
 
 from __future__ import annotations
@@ -17,24 +18,42 @@ from tetrad.kernel.math import complex as kc
 from tetrad.ops.arithmetic import abs_, add, multiply, negative, round_, square, subtract
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import moved, zeros_like
-from tetrad.ops.compare import equal, isfinite, isinf, isnan, logical_and, logical_or, not_equal, where
+from tetrad.ops.compare import (
+    equal,
+    isfinite,
+    isinf,
+    isnan,
+    logical_and,
+    logical_or,
+    not_equal,
+    where,
+)
 from tetrad.ops.complex import angle, complex_, conj, function_part, imag, join, part, real
 from tetrad.ops.convert import cast
 from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
 from tetrad.ops.gather import gather
 from tetrad.ops.movement import concat, copy, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum
-from tetrad.ops.special import add_at, cumprod, cumprod_parts, cumsum, matmul, product_parts, scatter_add
+from tetrad.ops.special import (
+    add_at,
+    cumprod,
+    cumprod_parts,
+    cumsum,
+    matmul,
+    product_parts,
+    scatter_add,
+)
 from tetrad.ops.transcendental import atan2
 
 Pair = tuple[Node, Node]
 
 
-# -- alike for both parts ---------------------------------------------------------------------------------------------
+# -- alike for both parts --------------------------------------------------------------------------
 
 
 def each_part(op: Op) -> None:
-    """The op on the real parts and on the imaginary parts; operands that are real belong to both."""
+    """The op on the real parts and on the imaginary parts; operands that are real belong to
+    both."""
 
     def rule(*operands: Pair | Node, **params: Any) -> Pair:
         reals, imags = ([x[i] if isinstance(x, tuple) else x for x in operands] for i in (0, 1))
@@ -57,7 +76,7 @@ def pad_split(x: Pair, *, value: complex, **widths: Any) -> Pair:
     return pad(x[0], value=given.real, **widths), pad(x[1], value=given.imag, **widths)
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 @multiply.split
@@ -96,7 +115,7 @@ def cumprod_split(x: Pair, *, axis: int) -> Pair:
     return moved(re, 0, axis), moved(im, 0, axis)
 
 
-# -- comparisons, conversions, parts ----------------------------------------------------------------------------------
+# -- comparisons, conversions, parts ---------------------------------------------------------------
 
 
 def both(op: Op, join_: Op) -> None:
@@ -132,13 +151,15 @@ angle.split(lambda x: atan2(x[1], x[0]))
 abs_.split(lambda x: function_part(*x, function="abs", which=0))
 
 
-# -- functions --------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 def of_function(name: str) -> Callable[..., Pair]:
     def rule(*operands: Pair) -> Pair:
         parts = [p for pair in operands for p in pair]
-        return function_part(*parts, function=name, which=0), function_part(*parts, function=name, which=1)
+        return function_part(*parts, function=name, which=0), function_part(
+            *parts, function=name, which=1
+        )
 
     return rule
 

@@ -1,6 +1,8 @@
-"""Ops: transcendental functions, element by element. Types, errors and kernels come from `kernel.math.exponential`.
+"""Ops: transcendental functions, element by element. Types, errors and kernels come from
+`kernel.math.exponential`.
 
-The references compute in f64 and round once; compiled code is within `ulps` of them. Special values follow C99.
+The references compute in f64 and round once; compiled code is within `ulps` of them. Special values
+follow C99.
 """
 
 from __future__ import annotations
@@ -21,11 +23,20 @@ from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import run, times, where, zeros_like
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.parts import is_complex, less_one, log_of_one_more
-from tetrad.ops.rules import FLOATS, Array, Reference, precise, same_type, transcendental_dtypes, transcendental_ulps
+from tetrad.ops.rules import (
+    FLOATS,
+    Array,
+    Reference,
+    precise,
+    same_type,
+    transcendental_dtypes,
+    transcendental_ulps,
+)
 
 
 def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], Op]:
-    """The fields all these ops share, found by the name of the function in `kernel.math.exponential`."""
+    """The fields all these ops share, found by the name of the function in
+    `kernel.math.exponential`."""
 
     def define(function: Reference) -> Op:
         name = function.__name__
@@ -42,7 +53,7 @@ def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], O
     return define
 
 
-# -- exponentials and logarithms --------------------------------------------------------------------------------------
+# -- exponentials and logarithms -------------------------------------------------------------------
 
 
 @transcendental()
@@ -186,8 +197,8 @@ log1p.jvp(lambda t, y, x: t / (x + 1))
 )
 @precise
 def logaddexp(x: Array, y: Array) -> Array:
-    """log(exp(x) + exp(y)), without overflow. In f64 within 4 units of the larger of operand and result: where the
-    terms cancel, NumPy's and ours have lost the same digits.
+    """log(exp(x) + exp(y)), without overflow. In f64 within 4 units of the larger of operand and
+    result: where the terms cancel, NumPy's and ours have lost the same digits.
 
     >>> logaddexp(np.array([1000.0, -np.inf]), np.array([1000.0, 1.5]))
     array([1000.69314718,    1.5       ])
@@ -199,7 +210,8 @@ def logaddexp(x: Array, y: Array) -> Array:
 def logaddexp_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     """f32 by f64: the larger operand may take away all digits that f32 has of the logarithm."""
     a, b = k.cast(x, f64), k.cast(y, f64)
-    distance = k.select(a.eq(b), k.const(0.0, f64), -k.abs(a - b))  # equal infinities have no difference
+    # equal infinities have no difference
+    distance = k.select(a.eq(b), k.const(0.0, f64), -k.abs(a - b))
     return k.cast(k.max(a, b) + km.log1p(k, km.exp_nonpositive(k, distance)), x.dtype)
 
 
@@ -210,10 +222,12 @@ def _share_of_sum(x: Node, y: Node) -> Node:
     return result
 
 
-logaddexp.jvp(lambda t, z, x, y: t * _share_of_sum(x, y), lambda t, z, x, y: t * _share_of_sum(y, x))
+logaddexp.jvp(
+    lambda t, z, x, y: t * _share_of_sum(x, y), lambda t, z, x, y: t * _share_of_sum(y, x)
+)
 
 
-# -- circular functions -----------------------------------------------------------------------------------------------
+# -- circular functions ----------------------------------------------------------------------------
 
 
 @transcendental(cost=60)
@@ -271,7 +285,8 @@ tan.jvp(times(lambda y, x: 1 + y * y))
 
 
 def one_over_roots(*factors: Node) -> Node:
-    """1 / sqrt of the product. Of complex factors each has its own root: that of the product may be its negative."""
+    """1 / sqrt of the product. Of complex factors each has its own root: that of the product may be
+    its negative."""
     if factors[0].type.dtype.is_complex:
         return 1 / reduce(mul, (run("sqrt", x) for x in factors))  # type: ignore[no-any-return]
     return run("rsqrt", reduce(mul, factors))  # type: ignore[no-any-return]
@@ -347,8 +362,7 @@ def atan2_lower(k: KernelBuilder, y: Val, x: Val) -> Val:
 
 
 atan2.jvp(
-    lambda t, z, y, x: t * (x / (x * x + y * y)),
-    lambda t, z, y, x: -(t * (y / (x * x + y * y))),
+    lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: -(t * (y / (x * x + y * y)))
 )
 
 
@@ -362,7 +376,8 @@ atan2.jvp(
 )
 @precise
 def hypot(x: Array, y: Array) -> Array:
-    """The square root of x*x + y*y; only the result overflows. Infinite if one operand is, whatever the other.
+    """The square root of x*x + y*y; only the result overflows. Infinite if one operand is, whatever
+    the other.
 
     >>> hypot(np.array([3.0, np.nan]), np.array([4.0, -np.inf]))
     array([ 5., inf])
@@ -384,7 +399,7 @@ def _side(z: Node, x: Node) -> Node:
 hypot.jvp(lambda t, z, x, y: t * _side(z, x), lambda t, z, x, y: t * _side(z, y))
 
 
-# -- hyperbolic functions ---------------------------------------------------------------------------------------------
+# -- hyperbolic functions --------------------------------------------------------------------------
 
 
 @transcendental()
@@ -495,7 +510,7 @@ def atanh_lower(k: KernelBuilder, x: Val) -> Val:
 atanh.jvp(lambda t, y, x: t / ((1 - x) * (1 + x)))
 
 
-# -- sigmoid and error function ---------------------------------------------------------------------------------------
+# -- sigmoid and error function --------------------------------------------------------------------
 
 
 @transcendental()

@@ -1,7 +1,9 @@
-"""The public namespace `td.optim`: gradients in, updates of parameters out, with the names and defaults of optax.
+"""The public namespace `td.optim`: gradients in, updates of parameters out, with the names and
+defaults of optax.
 
-An optimiser is a pair of pure functions on trees (`base.py`): a row of steps that change gradients (`scaling.py`,
-`clipping.py`), many of them ready-made (`optimizers.py`), with a rate that may follow the steps (`schedules.py`).
+An optimiser is a pair of pure functions on trees (`base.py`): a row of steps that change gradients
+(`scaling.py`, `clipping.py`), many of them ready-made (`optimizers.py`), with a rate that may
+follow the steps (`schedules.py`).
 """
 
 from __future__ import annotations
@@ -54,11 +56,14 @@ __all__ = [
     "GradientTransformation", "apply_updates", "chain", "identity", "masked",
     "adagrad", "adam", "adamw", "lion", "rmsprop", "sgd",
     "clip", "clip_by_global_norm", "global_norm",
-    "add_decayed_weights", "scale", "scale_by_adam", "scale_by_learning_rate", "scale_by_lion", "scale_by_rms",
+    "add_decayed_weights", "scale", "scale_by_adam", "scale_by_learning_rate", "scale_by_lion",
+    "scale_by_rms",
     "scale_by_rss", "scale_by_schedule", "scale_by_stddev", "trace",
-    "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules", "linear_schedule",
+    "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules",
+    "linear_schedule",
     "piecewise_constant_schedule", "polynomial_schedule", "warmup_cosine_decay_schedule",
-    "AdamState", "EmptyState", "LionState", "MaskedState", "RmsState", "RssState", "ScheduleState", "StddevState",
+    "AdamState", "EmptyState", "LionState", "MaskedState", "RmsState", "RssState", "ScheduleState",
+    "StddevState",
     "TraceState",
 ]  # fmt: skip
 

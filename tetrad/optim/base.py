@@ -1,7 +1,8 @@
 """Optim, base: what an optimiser is, and how small ones make a large one.
 
-Receives trees of gradients, returns trees of updates to add to the parameters. State is a tree of arrays (named
-tuples), so a jitted step takes it and gives it back, and donating it updates it where it lies.
+Receives trees of gradients, returns trees of updates to add to the parameters. State is a tree of
+arrays (named tuples), so a jitted step takes it and gives it back, and donating it updates it where
+it lies.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Update(Protocol):
 
 
 class GradientTransformation(NamedTuple):
-    """init(params) makes the state; update(gradients, state, params) gives what to add, and the next state.
+    """init(params) makes the state; update(gradients, state, params) gives what to add, and the
+    next state.
 
     >>> import tetrad as td
     >>> params = {"w": td.asarray([1.0, 2.0])}
@@ -53,12 +55,14 @@ class MaskedState(NamedTuple):
 
 Words = tuple[str, str, str]
 GRADIENTS = (
-    "gradients", "state and parameters", "pass gradients, state and parameters of the same containers and keys"
+    "gradients", "state and parameters",
+    "pass gradients, state and parameters of the same containers and keys"
 )  # fmt: skip
 
 
 def squared(x: Leaf) -> Leaf:
-    """The square of the absolute value; the plain square of a complex number would turn its direction."""
+    """The square of the absolute value; the plain square of a complex number would turn its
+    direction."""
     x = as_array(x)
     return x * td.conj(x) if x.dtype.is_complex else td.square(x)
 
@@ -68,8 +72,11 @@ def real(x: Leaf) -> Leaf:
     return td.real(x) if x.dtype.is_complex else x
 
 
-def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree, they: Words = GRADIENTS) -> Tree:
-    """A function of matching leaves; trees that do not match are an error that names the step and the leaves.
+def map_trees(
+    name: str, function: Callable[..., Any], tree: Tree, *others: Tree, they: Words = GRADIENTS
+) -> Tree:
+    """A function of matching leaves; trees that do not match are an error that names the step and
+    the leaves.
 
     they   what the first tree is, what the others are, and how to call the step
     """
@@ -78,7 +85,9 @@ def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree
     for other in others:
         found, other_shape = flatten(other)
         if other_shape is not shape:
-            wanted, came = (", ".join(s.leaf_names("tree")) or "nothing" for s in (other_shape, shape))
+            wanted, came = (
+                ", ".join(s.leaf_names("tree")) or "nothing" for s in (other_shape, shape)
+            )
             first, rest, hint = they
             fail(TraceError, f"{name}: {first} have the leaves {came}; {rest} have {wanted}", hint)
         check_shapes(name, leaves, found, list(shape.leaf_names("tree")))
@@ -87,7 +96,8 @@ def map_trees(name: str, function: Callable[..., Any], tree: Tree, *others: Tree
 
 
 def check_shapes(name: str, leaves: list[Leaf], others: list[Leaf], names: list[str]) -> None:
-    """Leaves that belong together have one shape: one of another shape would be broadcast in silence."""
+    """Leaves that belong together have one shape: one of another shape would be broadcast in
+    silence."""
     for leaf, a, b in zip(names, leaves, others, strict=True):
         x, y = as_array(a), as_array(b)
         if x.shape != y.shape:
@@ -109,7 +119,8 @@ def identity() -> GradientTransformation:
 
 
 def chain(*steps: GradientTransformation) -> GradientTransformation:
-    """One step after the other: what the first gives, the second receives. The state is a tuple of theirs.
+    """One step after the other: what the first gives, the second receives. The state is a tuple of
+    theirs.
 
     >>> import tetrad as td
     >>> both = td.optim.chain(td.optim.clip(1.0), td.optim.scale(-0.5))
@@ -119,14 +130,21 @@ def chain(*steps: GradientTransformation) -> GradientTransformation:
     for i, step in enumerate(steps):
         if not (hasattr(step, "init") and hasattr(step, "update")):
             came = an(type(step).__name__)
-            fail(TraceError, f"chain: step {i} is {came}, no transformation: it needs init and update")
+            fail(
+                TraceError,
+                f"chain: step {i} is {came}, no transformation: it needs init and update",
+            )
 
     def init(params: Tree) -> Tree:
         return tuple(step.init(params) for step in steps)
 
     def update(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
         if not isinstance(state, tuple) or len(state) != len(steps):
-            fail(TraceError, f"chain: the state is not one of {len(steps)} steps", "make it with init(params)")
+            fail(
+                TraceError,
+                f"chain: the state is not one of {len(steps)} steps",
+                "make it with init(params)",
+            )
         after = []
         for step, before in zip(steps, state, strict=True):
             updates, changed = step.update(updates, before, params)
@@ -143,14 +161,20 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
         before = as_array(parameter)
         return td.astype(before + update, before.dtype)
 
-    they = ("parameters", "updates", "call apply_updates(params, updates), both of the same containers and keys")
+    they = (
+        "parameters",
+        "updates",
+        "call apply_updates(params, updates), both of the same containers and keys",
+    )
     return map_trees("apply_updates", added, params, updates, they=they)
 
 
-# -- some leaves only -------------------------------------------------------------------------------------------------
+# -- some leaves only ------------------------------------------------------------------------------
 
 
-def masked(inner: GradientTransformation, mask: Tree | Callable[[Tree], Tree]) -> GradientTransformation:
+def masked(
+    inner: GradientTransformation, mask: Tree | Callable[[Tree], Tree]
+) -> GradientTransformation:
     """A step for the leaves where the mask is true; others pass unchanged and have no state.
 
     mask   a tree of bools, or a function from parameters to one; a bool above leaves stands for all of them
@@ -166,7 +190,9 @@ def masked(inner: GradientTransformation, mask: Tree | Callable[[Tree], Tree]) -
         """The tree with None, which has no leaves, in place of leaves that take no part."""
         leaves, shape = flatten(tree)
         flags = list(flags_of(flatten(mask(tree) if callable(mask) else mask), shape))
-        return unflatten(shape, [leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True)]), flags
+        return unflatten(
+            shape, [leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True)]
+        ), flags
 
     def init(params: Tree) -> Tree:
         return MaskedState(inner.init(chosen(params)[0]))
@@ -183,17 +209,25 @@ def masked(inner: GradientTransformation, mask: Tree | Callable[[Tree], Tree]) -
 
 
 def flags_of(mask: tuple[list[Any], TreeDef], shape: TreeDef) -> Iterator[bool]:
-    """One bool per leaf of a tree: the mask has the same shape, or ends in a bool above some leaves."""
+    """One bool per leaf of a tree: the mask has the same shape, or ends in a bool above some
+    leaves."""
     leaves = iter(mask[0])
 
     def walk(part: TreeDef, below: TreeDef) -> Iterator[bool]:
         if part.container is None:
             flag = next(leaves)
             if not isinstance(flag, bool):
-                fail(TraceError, f"masked: a mask is a tree of bools, it has {an(type(flag).__name__)}")
+                fail(
+                    TraceError,
+                    f"masked: a mask is a tree of bools, it has {an(type(flag).__name__)}",
+                )
             yield from (flag for _ in below.leaf_names())
             return
-        if (part.container, part.data, len(part.children)) != (below.container, below.data, len(below.children)):
+        if (part.container, part.data, len(part.children)) != (
+            below.container,
+            below.data,
+            len(below.children),
+        ):
             hint = "use the containers of the tree; a bool may stand for a subtree"
             fail(TraceError, "masked: the mask has other containers or keys than the tree", hint)
         for each, other in zip(part.children, below.children, strict=True):

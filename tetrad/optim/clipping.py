@@ -1,4 +1,5 @@
-"""Optim, clipping: steps that bound gradients, each element or the length of all of them together."""
+"""Optim, clipping: steps that bound gradients, each element or the length of all of them
+together."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tetrad.tracing.operands import as_array
 def clip(max_delta: float) -> GradientTransformation:
     """Each element held between -max_delta and max_delta."""
     check_positive("clip", "max_delta", max_delta)
-    return stateless(lambda updates, params: tree_map(lambda u: td.clip(u, -max_delta, max_delta), updates))
+    return stateless(
+        lambda updates, params: tree_map(lambda u: td.clip(u, -max_delta, max_delta), updates)
+    )
 
 
 def global_norm(tree: Tree) -> Array:
@@ -49,7 +52,8 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     check_positive("clip_by_global_norm", "max_norm", max_norm)
 
     def update(updates: Tree, params: Tree) -> Tree:
-        factor = max_norm / td.maximum(global_norm(updates), max_norm)  # exactly 1 below the bound, also for norm 0
+        # exactly 1 below the bound, also for norm 0
+        factor = max_norm / td.maximum(global_norm(updates), max_norm)
         return tree_map(lambda u: u * td.astype(factor, as_array(u).dtype), updates)
 
     return stateless(update)

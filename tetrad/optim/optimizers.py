@@ -1,6 +1,7 @@
 """Optim, optimizers: the usual rows of steps under their usual names. Defaults are those of optax.
 
-`learning_rate` is a number, an array (also one that is being traced), or a schedule: a function of the step count.
+`learning_rate` is a number, an array (also one that is being traced), or a schedule: a function of
+the step count.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Mask = Tree | Callable[[Tree], Tree] | None
 
 
 def sgd(
-    learning_rate: Rate, momentum: float | None = None, nesterov: bool = False, accumulator_dtype: Any = None
+    learning_rate: Rate,
+    momentum: float | None = None,
+    nesterov: bool = False,
+    accumulator_dtype: Any = None,
 ) -> GradientTransformation:
     """Gradient descent, with momentum if asked.
 
@@ -35,7 +39,11 @@ def sgd(
     Array([-1.], float32)
     """
     descent = at_rate("sgd", learning_rate)
-    return chain(descent) if momentum is None else chain(trace(momentum, nesterov, accumulator_dtype), descent)
+    return (
+        chain(descent)
+        if momentum is None
+        else chain(trace(momentum, nesterov, accumulator_dtype), descent)
+    )
 
 
 def adam(
@@ -71,7 +79,8 @@ def adamw(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """Adam, and weights that decay apart from it (Loshchilov and Hutter 2019); `mask` chooses which, as in `masked`."""
+    """Adam, and weights that decay apart from it (Loshchilov and Hutter 2019); `mask` chooses
+    which, as in `masked`."""
     moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
     return chain(moments, add_decayed_weights(weight_decay, mask), at_rate("adamw", learning_rate))
 
@@ -100,12 +109,18 @@ def rmsprop(
     nesterov: bool = False,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Gradients over their running root mean square, or, if centred, standard deviation; momentum comes last."""
+    """Gradients over their running root mean square, or, if centred, standard deviation; momentum
+    comes last."""
     by = scale_by_stddev if centered else scale_by_rms
-    steps = [by(decay, eps, initial_scale, eps_in_sqrt, bias_correction), at_rate("rmsprop", learning_rate)]
+    steps = [
+        by(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
+        at_rate("rmsprop", learning_rate),
+    ]
     return chain(*steps) if momentum is None else chain(*steps, trace(momentum, nesterov))
 
 
-def adagrad(learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
+def adagrad(
+    learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
+) -> GradientTransformation:
     """Adagrad (Duchi and others 2011): gradients over the root of the sum of all their squares."""
     return chain(scale_by_rss(initial_accumulator_value, eps), at_rate("adagrad", learning_rate))

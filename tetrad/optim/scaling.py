@@ -1,7 +1,8 @@
-"""Optim, scaling: steps that multiply gradients by something: a number, a schedule, running moments of the past.
+"""Optim, scaling: steps that multiply gradients by something: a number, a schedule, running moments
+of the past.
 
-Receives and returns trees (`base.py`). Formulas, places of eps and defaults are those of optax; moments have the dtype
-of their parameter unless another is asked for.
+Receives and returns trees (`base.py`). Formulas, places of eps and defaults are those of optax;
+moments have the dtype of their parameter unless another is asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from tetrad.core.dtypes import f32, f64, i32
 from tetrad.core.errors import DtypeError, TraceError
 from tetrad.core.floats import guarded
 from tetrad.core.tree import flatten, tree_map
-from tetrad.optim.base import GradientTransformation, Leaf, Tree, map_trees, masked, real, squared, stateless
+from tetrad.optim.base import (
+    GradientTransformation,
+    Leaf,
+    Tree,
+    map_trees,
+    masked,
+    real,
+    squared,
+    stateless,
+)
 from tetrad.optim.schedules import Schedule, counts_in_floats, rate_at, takes_floats
 from tetrad.optim.settings import check_decay, check_number, check_rate
 from tetrad.tracing.array import Array, fail
@@ -67,7 +77,7 @@ class RssState(NamedTuple):
     sum_of_squares: Tree
 
 
-# -- numbers and schedules --------------------------------------------------------------------------------------------
+# -- numbers and schedules -------------------------------------------------------------------------
 
 
 def scale(step_size: float | Array) -> GradientTransformation:
@@ -98,7 +108,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     return GradientTransformation(lambda params: ScheduleState(td.zeros((), dtype=i32)), update)
 
 
-def scale_by_learning_rate(learning_rate: Rate, *, flip_sign: bool = True) -> GradientTransformation:
+def scale_by_learning_rate(
+    learning_rate: Rate, *, flip_sign: bool = True
+) -> GradientTransformation:
     """Updates times a rate or a schedule of rates, downhill."""
     return at_rate("scale_by_learning_rate", learning_rate, -1 if flip_sign else 1)
 
@@ -122,14 +134,20 @@ def add_decayed_weights(
     @guarded
     def update(updates: Tree, params: Tree) -> Tree:
         if params is None:
-            fail(TraceError, "add_decayed_weights needs the parameters", "call update(gradients, state, params)")
-        return map_trees("add_decayed_weights", lambda u, p: u + times(weight_decay, p), updates, params)
+            fail(
+                TraceError,
+                "add_decayed_weights needs the parameters",
+                "call update(gradients, state, params)",
+            )
+        return map_trees(
+            "add_decayed_weights", lambda u, p: u + times(weight_decay, p), updates, params
+        )
 
     decay = stateless(update)
     return decay if mask is None else masked(decay, mask)
 
 
-# -- moments ----------------------------------------------------------------------------------------------------------
+# -- moments ---------------------------------------------------------------------------------------
 
 
 def zeros_for(params: Tree, dtype: Any = None, value: float = 0.0) -> Tree:
@@ -140,7 +158,9 @@ def zeros_for(params: Tree, dtype: Any = None, value: float = 0.0) -> Tree:
         kept_in = wanted or as_array(parameter).dtype
         if not kept_in.is_float and not kept_in.is_complex:
             message = f"optim: moments are floats, got a parameter {as_array(parameter).type}"
-            fail(DtypeError, message, "convert it with astype, or leave it out with td.optim.masked")
+            fail(
+                DtypeError, message, "convert it with astype, or leave it out with td.optim.masked"
+            )
         return td.full_like(parameter, value, dtype=wanted)
 
     return tree_map(zeros, params)
@@ -157,7 +177,8 @@ def kept(tree: Tree, before: Tree) -> Tree:
 
 
 def wide_moment(name: str, updates: Tree, before: Tree, decay: float, order: int = 1) -> Tree:
-    """A moment before it is rounded to what the state keeps: this step uses it as it is, as in optax."""
+    """A moment before it is rounded to what the state keeps: this step uses it as it is, as in
+    optax."""
 
     def step(update: Leaf, old: Leaf) -> Leaf:
         power = update if order == 1 else squared(update)
@@ -174,8 +195,8 @@ def widened(x: Leaf, like: Leaf) -> Leaf:
 def corrected(tree: Tree, decay: float, count: Array) -> Tree:
     """Moments over 1 - decay**count: what is missing because they began at zero.
 
-    Written with expm1: 1 - 0.999**1 in f32 would be wrong in the fifth digit. One division for all elements: dividing
-    each would take the processor longer than reading them.
+    Written with expm1: 1 - 0.999**1 in f32 would be wrong in the fifth digit. One division for all
+    elements: dividing each would take the processor longer than reading them.
     """
     exponent = math.log(decay) if decay > 0 else -math.inf
 
@@ -186,7 +207,9 @@ def corrected(tree: Tree, decay: float, count: Array) -> Tree:
     return tree_map(step, tree)
 
 
-def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -> GradientTransformation:
+def trace(
+    decay: float, nesterov: bool = False, accumulator_dtype: Any = None
+) -> GradientTransformation:
     """Momentum: updates plus `decay` times the sum so far; with `nesterov` one step ahead."""
     check_number("trace", "decay (momentum)", decay, 0, 1)
 
@@ -196,9 +219,13 @@ def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -
             return update + times(decay, widened(old, update))
 
         new = map_trees("trace", step, updates, state.trace)
-        return (map_trees("trace", step, updates, new) if nesterov else new), TraceState(kept(new, state.trace))
+        return (map_trees("trace", step, updates, new) if nesterov else new), TraceState(
+            kept(new, state.trace)
+        )
 
-    return GradientTransformation(lambda params: TraceState(zeros_for(params, accumulator_dtype)), update)
+    return GradientTransformation(
+        lambda params: TraceState(zeros_for(params, accumulator_dtype)), update
+    )
 
 
 def scale_by_adam(
@@ -210,7 +237,8 @@ def scale_by_adam(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """The mean of gradients over the root of the mean of their squares, both running and corrected for the start."""
+    """The mean of gradients over the root of the mean of their squares, both running and corrected
+    for the start."""
     for name, value in (("b1", b1), ("b2", b2)):
         check_decay("scale_by_adam", name, value)
     for name, value in (("eps", eps), ("eps_root", eps_root)):
@@ -226,7 +254,9 @@ def scale_by_adam(
         count = counted(state.count)
         mean = ahead(mu, updates, b1, count) if nesterov else corrected(mu, b1, count)
         squares = corrected(nu, b2, count)
-        scaled = tree_map(lambda m, s: td.astype(m / (td.sqrt(s + eps_root) + eps), s.dtype), mean, squares)
+        scaled = tree_map(
+            lambda m, s: td.astype(m / (td.sqrt(s + eps_root) + eps), s.dtype), mean, squares
+        )
         return scaled, AdamState(count, kept(mu, state.mu), nu)
 
     return GradientTransformation(init, update)
@@ -238,7 +268,9 @@ def ahead(mu: Tree, updates: Tree, decay: float, count: Array) -> Tree:
     return tree_map(lambda m, g: decay * m + (1 - decay) * g, mean, fresh)
 
 
-def scale_by_lion(b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None) -> GradientTransformation:
+def scale_by_lion(
+    b1: float = 0.9, b2: float = 0.99, mu_dtype: Any = None
+) -> GradientTransformation:
     """The sign of a mix of the gradient and its running mean."""
     for name, value in (("b1", b1), ("b2", b2)):
         check_decay("scale_by_lion", name, value)
@@ -261,7 +293,8 @@ def scale_by_rms(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Gradients over the root of the running mean of their squares, corrected for the start if asked."""
+    """Gradients over the root of the running mean of their squares, corrected for the start if
+    asked."""
     check_mean("scale_by_rms", decay, eps, initial_scale)
 
     def init(params: Tree) -> Tree:
@@ -289,14 +322,21 @@ def scale_by_stddev(
 
     def init(params: Tree) -> Tree:
         moments = zeros_for(params), zeros_for(params, value=initial_scale)
-        return CountedStddevState(td.zeros((), dtype=i32), *moments) if bias_correction else StddevState(*moments)
+        return (
+            CountedStddevState(td.zeros((), dtype=i32), *moments)
+            if bias_correction
+            else StddevState(*moments)
+        )
 
     @guarded
     def update(updates: Tree, state: Tree, params: Tree = None) -> tuple[Tree, Tree]:
         moments = tuple(
-            moment("scale_by_stddev", updates, before, decay, order) for order, before in ((1, state.mu), (2, state.nu))
+            moment("scale_by_stddev", updates, before, decay, order)
+            for order, before in ((1, state.mu), (2, state.nu))
         )
-        used, after = started(state, decay, *moments) if bias_correction else (moments, StddevState(*moments))
+        used, after = (
+            started(state, decay, *moments) if bias_correction else (moments, StddevState(*moments))
+        )
 
         def step(update: Leaf, m: Leaf, n: Leaf) -> Leaf:
             return update * inverse_root(n - squared(m), eps, eps_in_sqrt)
@@ -322,7 +362,9 @@ def inverse_root(x: Leaf, eps: float, eps_in_sqrt: bool) -> Leaf:
     return td.rsqrt(real(x) + eps) if eps_in_sqrt else 1 / (td.sqrt(real(x)) + eps)
 
 
-def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> GradientTransformation:
+def scale_by_rss(
+    initial_accumulator_value: float = 0.1, eps: float = 1e-7
+) -> GradientTransformation:
     """Gradients over the root of the sum of all their squares; nothing where the sum is zero."""
     check_number("scale_by_rss", "initial_accumulator_value", initial_accumulator_value, 0)
     check_number("scale_by_rss", "eps", eps, 0)
@@ -333,7 +375,11 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> G
             return td.astype(squared(update) + old, old.dtype)
 
         sums = map_trees("scale_by_rss", step, updates, state.sum_of_squares)
-        scaled = tree_map(lambda u, s: u * td.where(real(s) > 0, td.rsqrt(real(s) + eps), 0), updates, sums)
+        scaled = tree_map(
+            lambda u, s: u * td.where(real(s) > 0, td.rsqrt(real(s) + eps), 0), updates, sums
+        )
         return scaled, RssState(sums)
 
-    return GradientTransformation(lambda params: RssState(zeros_for(params, value=initial_accumulator_value)), update)
+    return GradientTransformation(
+        lambda params: RssState(zeros_for(params, value=initial_accumulator_value)), update
+    )

@@ -1,7 +1,8 @@
-"""Optim, schedules: functions from the count of steps so far to a number. Names and formulas are those of optax.
+"""Optim, schedules: functions from the count of steps so far to a number. Names and formulas are
+those of optax.
 
-Receives a count (a number or an int32 array, also one that is being traced), returns an array of f32. For a count in
-f64 it is one of f64: `rate_at` counts so where updates are in f64.
+Receives a count (a number or an int32 array, also one that is being traced), returns an array of
+f32. For a count in f64 it is one of f64: `rate_at` counts so where updates are in f64.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def as_float(count: Any) -> Array:
 
 
 def counts_in_floats(schedule: Schedule) -> Schedule:
-    """Marks a schedule that takes a count in f64 as well as integers; one of a user's may look it up in a table."""
+    """Marks a schedule that takes a count in f64 as well as integers; one of a user's may look it
+    up in a table."""
     schedule.counts_in_floats = True  # type: ignore[attr-defined]
     return schedule
 
@@ -51,7 +53,11 @@ def constant_schedule(value: float) -> Schedule:
 
 
 def polynomial_schedule(
-    init_value: float, end_value: float, power: float, transition_steps: int, transition_begin: int = 0
+    init_value: float,
+    end_value: float,
+    power: float,
+    transition_steps: int,
+    transition_begin: int = 0,
 ) -> Schedule:
     """From init_value to end_value in transition_steps, along a power of the part that remains."""
     check_steps("polynomial_schedule", "transition_steps", transition_steps)
@@ -65,7 +71,9 @@ def polynomial_schedule(
     return counts_in_floats(schedule)
 
 
-def linear_schedule(init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0) -> Schedule:
+def linear_schedule(
+    init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
     """From init_value to end_value in transition_steps, evenly.
 
     >>> halfway = linear_schedule(1.0, 0.0, 10)(5)
@@ -83,7 +91,8 @@ def exponential_decay(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """init_value times decay_rate for every transition_steps that are gone, in between too or in whole steps only."""
+    """init_value times decay_rate for every transition_steps that are gone, in between too or in
+    whole steps only."""
     check_steps("exponential_decay", "transition_steps", transition_steps)
 
     def schedule(count: Any) -> Any:
@@ -98,7 +107,9 @@ def exponential_decay(
     return counts_in_floats(schedule)
 
 
-def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0) -> Schedule:
+def cosine_decay_schedule(
+    init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
+) -> Schedule:
     """From init_value to alpha * init_value along half a wave of the cosine.
 
     >>> [round(float(cosine_decay_schedule(1.0, 4)(step)), 3) for step in (0, 1, 2, 4, 9)]
@@ -125,12 +136,16 @@ def warmup_cosine_decay_schedule(
     """Evenly up to peak_value, then down along a cosine; decay_steps counts both parts."""
     if warmup_steps:
         check_steps("warmup_cosine_decay_schedule", "warmup_steps", warmup_steps)
-    check_steps("warmup_cosine_decay_schedule", "decay_steps - warmup_steps", decay_steps - warmup_steps)
+    check_steps(
+        "warmup_cosine_decay_schedule", "decay_steps - warmup_steps", decay_steps - warmup_steps
+    )
     alpha = 0.0 if peak_value == 0 else end_value / peak_value
     down = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, alpha, exponent)
     if warmup_steps == 0:
         return down
-    return join_schedules([linear_schedule(init_value, peak_value, warmup_steps), down], [warmup_steps])
+    return join_schedules(
+        [linear_schedule(init_value, peak_value, warmup_steps), down], [warmup_steps]
+    )
 
 
 def piecewise_constant_schedule(
@@ -144,7 +159,12 @@ def piecewise_constant_schedule(
     """
     values, bounds = [init_value], sorted(boundaries_and_scales or {})
     for bound in bounds:
-        check_number("piecewise_constant_schedule", f"scale at {bound}", (boundaries_and_scales or {})[bound], 0)
+        check_number(
+            "piecewise_constant_schedule",
+            f"scale at {bound}",
+            (boundaries_and_scales or {})[bound],
+            0,
+        )
         values.append(values[-1] * (boundaries_and_scales or {})[bound])
     return join_schedules([constant_schedule(value) for value in values], bounds)
 
@@ -152,7 +172,11 @@ def piecewise_constant_schedule(
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after the other; each begins at count 0 when its boundary is reached."""
     if len(boundaries) != len(schedules) - 1:
-        fail(ShapeError, f"join_schedules: {len(schedules)} schedules have one boundary less, got {len(boundaries)}")
+        fail(
+            ShapeError,
+            f"join_schedules: {len(schedules)} schedules have one boundary less, got "
+            f"{len(boundaries)}",
+        )
 
     if sorted(boundaries) != list(boundaries):
         fail(ShapeError, f"join_schedules: boundaries must ascend, got {list(boundaries)}")

@@ -1,7 +1,9 @@
-"""Passes, algebra rules: arithmetic that need not be done. Bit-exact (NaN payloads are free), or the licence is named.
+"""Passes, algebra rules: arithmetic that need not be done. Bit-exact (NaN payloads are free), or
+the licence is named.
 
-Receives and returns graphs through the rule engine. In a pattern `x + 0` stands for +0.0 with floats, and -0.0 is
-another number: x + 0.0 turns -0.0 into 0.0, so it goes only for integers, while x + -0.0 and x - 0.0 go for all.
+Receives and returns graphs through the rule engine. In a pattern `x + 0` stands for +0.0 with
+floats, and -0.0 is another number: x + 0.0 turns -0.0 into 0.0, so it goes only for integers, while
+x + -0.0 and x - 0.0 go for all.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -47,7 +49,7 @@ def is_signed(node: Node) -> bool:
 n = var("n", where=is_integer)
 
 
-# -- neutral and absorbing elements -----------------------------------------------------------------------------------
+# -- neutral and absorbing elements ----------------------------------------------------------------
 
 
 @algebra.rule(x * 1, 1 * x, x / 1, x - 0, x + -0.0, -0.0 + x)
@@ -74,7 +76,7 @@ def subtract_itself(n: Node) -> Node:
     return full(0, n.type)
 
 
-# -- signs ------------------------------------------------------------------------------------------------------------
+# -- signs -----------------------------------------------------------------------------------------
 
 
 @algebra.rule(negative(negative(x)))
@@ -113,7 +115,7 @@ def magnitude_has_no_sign(x: Node) -> Node:
     return abs_(x)
 
 
-# -- division, powers -------------------------------------------------------------------------------------------------
+# -- division, powers ------------------------------------------------------------------------------
 
 
 @algebra.rule(x / c)
@@ -140,7 +142,7 @@ def first_power(x: Node) -> Node:
     return x
 
 
-# -- choice and comparison --------------------------------------------------------------------------------------------
+# -- choice and comparison -------------------------------------------------------------------------
 
 
 @algebra.rule(where(c, x, x), where(True, x, y), where(False, y, x))
@@ -183,7 +185,9 @@ def double_not(x: Node) -> Node:
     return x
 
 
-@algebra.rule(logical_and(x, True), logical_and(True, x), logical_or(x, False), logical_or(False, x))
+@algebra.rule(
+    logical_and(x, True), logical_and(True, x), logical_or(x, False), logical_or(False, x)
+)
 def neutral_truth(x: Node) -> Node:
     """x and True, x or False  ->  x."""
     return x
@@ -201,9 +205,10 @@ def or_true(x: Node) -> Node:
     return truth(True, x)
 
 
-# -- casts ------------------------------------------------------------------------------------------------------------
+# -- casts -----------------------------------------------------------------------------------------
 
-SIGNIFICAND = {f16: 11, bf16: 8, f32: 24, f64: 53}  # bits; IEEE 754-2019 table 3.5, bfloat16 as in x86 AVX512-BF16
+# bits; IEEE 754-2019 table 3.5, bfloat16 as in x86 AVX512-BF16
+SIGNIFICAND = {f16: 11, bf16: 8, f32: 24, f64: 53}
 EXPONENT = {f16: 5, bf16: 8, f32: 8, f64: 11}
 
 
@@ -233,7 +238,8 @@ def cast_to_itself(x: Node, dtype: DType) -> Node | None:
 def cast_through_wider(x: Node, via: DType, dtype: DType) -> Node | None:
     """cast(cast(x, via), dtype)  ->  cast(x, dtype), when `via` holds every value of x."""
     given = x.type.dtype
-    # From a float an integer saturates, from an integer it wraps: without the float between, only in range.
+    # From a float an integer saturates, from an integer it wraps: without the float between, only
+    # in range.
     changes_kind = given.is_integer and via.is_float and dtype.is_integer
     if not holds(via, given) or (changes_kind and not holds(dtype, given)):
         return None

@@ -1,7 +1,9 @@
-"""Lowering, rounds: `unroll=n` of a scan, n steps in every round of its loop and what is left after them.
+"""Lowering, rounds: `unroll=n` of a scan, n steps in every round of its loop and what is left after
+them.
 
-A scan that is one kernel has rounds inside it (`lower.scan_in_lanes`). Any other becomes, graph in and graph out, a
-scan over blocks of n rows whose body is n steps, fused and planned together, and a scan of the steps that are left.
+A scan that is one kernel has rounds inside it (`lower.scan_in_lanes`). Any other becomes, graph in
+and graph out, a scan over blocks of n rows whose body is n steps, fused and planned together, and a
+scan of the steps that are left.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from tetrad.passes.unroll import steps_of
 
 
 def in_rounds(graph: Graph, in_one: Callable[[Node], bool]) -> Graph:
-    """The program with rounds in every scan that wants them, but for those that will be one kernel."""
+    """The program with rounds in every scan that wants them, but for those that will be one
+    kernel."""
 
     def rounds_of(loop: Node) -> tuple[Node, ...] | None:
         return scan_in_rounds(loop) if wants_rounds(loop) and not in_one(loop) else None
@@ -37,19 +40,34 @@ def wants_rounds(node: Node) -> bool:
 
 
 def scan_in_rounds(node: Node) -> tuple[Node, ...]:
-    """The results of a scan: of its rounds, then of the steps that are left, which are the first rows in reverse."""
+    """The results of a scan: of its rounds, then of the steps that are left, which are the first
+    rows in reverse."""
     length, unroll, reverse = (node.param(name) for name in ("length", "unroll", "reverse"))
     fixed, count = node.param("consts"), node.param("carries")
-    consts, state, xs = node.inputs[:fixed], node.inputs[fixed : fixed + count], node.inputs[fixed + count :]
+    consts, state, xs = (
+        node.inputs[:fixed],
+        node.inputs[fixed : fixed + count],
+        node.inputs[fixed + count :],
+    )
     left = length % unroll
     number, start = length // unroll, left if reverse else 0
     blocks = [in_blocks(rows(x, start, length - left), unroll) for x in xs]
-    made = make_scan(round_of(node), consts, state, blocks, length=number, reverse=reverse, source=node.source)
+    made = make_scan(
+        round_of(node), consts, state, blocks, length=number, reverse=reverse, source=node.source
+    )
     ys = [reshape(y, (length - left, *y.type.shape[2:])) for y in made[count:]]
     if not left:
         return (*made[:count], *ys)
     rest = [rows(x, 0 if reverse else length - left, left) for x in xs]
-    last = make_scan(node.param("body"), consts, made[:count], rest, length=left, reverse=reverse, source=node.source)
+    last = make_scan(
+        node.param("body"),
+        consts,
+        made[:count],
+        rest,
+        length=left,
+        reverse=reverse,
+        source=node.source,
+    )
     pairs = zip(last[count:], ys, strict=True) if reverse else zip(ys, last[count:], strict=True)
     return (*last[:count], *(run("concat", *pair, axis=0) for pair in pairs))
 
@@ -67,7 +85,10 @@ def round_of(node: Node) -> Graph:
     body, unroll = node.param("body"), node.param("unroll")
     split = node.param("consts") + node.param("carries")
     state = fresh_like(body.inputs[:split])
-    blocks = [make_parameter(x.type.with_shape((unroll, *x.type.shape)), -1, fresh=True) for x in body.inputs[split:]]
+    blocks = [
+        make_parameter(x.type.with_shape((unroll, *x.type.shape)), -1, fresh=True)
+        for x in body.inputs[split:]
+    ]
     consts = node.param("consts")
     made = steps_of(body, state[:consts], state[consts:], blocks, unroll, node.param("reverse"))
     return make_graph(body.name, [*state, *blocks], made)

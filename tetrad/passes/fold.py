@@ -1,7 +1,8 @@
-"""Passes, constant folding: what depends on constants alone is computed once, when the program is compiled.
+"""Passes, constant folding: what depends on constants alone is computed once, when the program is
+compiled.
 
-Receives and returns graphs through the rule engine. Only what is exact is folded, so the program gives the
-same bits as if nothing had been. A broadcast of a constant stays one: it costs no memory.
+Receives and returns graphs through the rule engine. Only what is exact is folded, so the program
+gives the same bits as if nothing had been. A broadcast of a constant stays one: it costs no memory.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ def is_foldable(node: Node) -> bool:
     if node.op.kind == "structural" or node.op is expand or not node.inputs or not is_exact(node):
         return False
     constants = [stored(i) for i in node.inputs]
-    return all(c is not None for c in constants) and is_affordable(node, [c for c in constants if c is not None])
+    return all(c is not None for c in constants) and is_affordable(
+        node, [c for c in constants if c is not None]
+    )
 
 
 def is_exact(node: Node) -> bool:
-    """Is the reference bit for bit what compiled code gives? Sums of floats have an order NumPy does not follow."""
+    """Is the reference bit for bit what compiled code gives? Sums of floats have an order NumPy
+    does not follow."""
     dtypes = [i.type.dtype for i in node.inputs]
     if node.op.kind in ("elementwise", "movement"):
         return not any(node.op.ulps.get(dtype) for dtype in dtypes)
@@ -52,10 +56,15 @@ def is_exact(node: Node) -> bool:
 
 
 def is_affordable(node: Node, constants: list[Node]) -> bool:
-    """Neither the operands nor the result take much memory, and no broadcast is written out to be stored."""
+    """Neither the operands nor the result take much memory, and no broadcast is written out to be
+    stored."""
     kinds = (node.type, *(i.type for i in node.inputs))
-    sizes = [kind.nbytes for kind in kinds]  # of a Dim and a 0 together it is 0: only the shape tells
-    if not all(kind.is_static and isinstance(n, int) and n <= MAX_BYTES for kind, n in zip(kinds, sizes, strict=True)):
+    # of a Dim and a 0 together it is 0: only the shape tells
+    sizes = [kind.nbytes for kind in kinds]
+    if not all(
+        kind.is_static and isinstance(n, int) and n <= MAX_BYTES
+        for kind, n in zip(kinds, sizes, strict=True)
+    ):
         return False
     repeated = any(i.op is expand for i in node.inputs)
     return not repeated or sizes[0] <= max(Literal.SMALL, *(c.type.nbytes for c in constants))  # type: ignore[operator, type-var]
@@ -63,7 +72,12 @@ def is_affordable(node: Node, constants: list[Node]) -> bool:
 
 def is_seen_otherwise(node: Node) -> bool:
     kind = node.type
-    return node.op is reshape and node.inputs[0].op is constant and kind.is_static and not kind.dtype.is_quantized
+    return (
+        node.op is reshape
+        and node.inputs[0].op is constant
+        and kind.is_static
+        and not kind.dtype.is_quantized
+    )
 
 
 @fold.rule(var("node", where=is_seen_otherwise))
@@ -76,8 +90,12 @@ def same_bytes(node: Node) -> Node:
 def compute_now(node: Node) -> Node | None:
     """op(constants)  ->  constant."""
     try:
-        return make_constant(evaluate_node(node, [(operand(i),) for i in node.inputs], {})[0], node.type)
-    except TetradError:  # such as an index out of range: the running program says so, at the user's line
+        return make_constant(
+            evaluate_node(node, [(operand(i),) for i in node.inputs], {})[0], node.type
+        )
+    except (
+        TetradError
+    ):  # such as an index out of range: the running program says so, at the user's line
         return None
 
 

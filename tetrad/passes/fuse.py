@@ -1,7 +1,7 @@
 """Passes, fusion: which nodes share a kernel. An optimised graph in, groups in execution order out.
 
-Decided by data flow and use counts, before memory is planned. A node is *materialised* when it gets memory; every other
-node is computed inside the kernels that read it. Kinds of group:
+Decided by data flow and use counts, before memory is planned. A node is *materialised* when it gets
+memory; every other node is computed inside the kernels that read it. Kinds of group:
 
     map       one walk over an index space, any number of outputs of one shape
     rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
@@ -41,10 +41,13 @@ from tetrad.passes.questions import (
 )
 
 WIDE_RECOMPUTE = 2  # as CHEAP, when a broadcast would repeat it many times
-AGAIN = 16  # operations an element may cost in all beyond the first time, when one kernel needs it at several indices
+# operations an element may cost in all beyond the first time, when one kernel needs it at several
+# indices
+AGAIN = 16
 MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the kernel's own results
-# Work (see `weight`) in one kernel: LLVM's time grows faster than the code. A few hundred operations hide the memory
-# that is read and written between two kernels. Rows repeat their work for every sweep and vector, products for a tile.
+# Work (see `weight`) in one kernel: LLVM's time grows faster than the code. A few hundred
+# operations hide the memory that is read and written between two kernels. Rows repeat their work
+# for every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
 TRIES = 16  # maps with which a map may be computed that are looked at, the latest first
@@ -85,7 +88,8 @@ class Map:
 
 
 class _Fusion:
-    """The analysis of one graph. Steps, in order: rows, epilogues, what must have memory, maps, merging."""
+    """The analysis of one graph. Steps, in order: rows, epilogues, what must have memory, maps,
+    merging."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -107,7 +111,9 @@ class _Fusion:
         made = self.row_groups() + self.matmul_groups()
         absorbed = set(self.whole)
         memory = self.materialised(made, absorbed)
-        made += [self.single(node) for node in self.nodes if node in memory and node not in absorbed]
+        made += [
+            self.single(node) for node in self.nodes if node in memory and node not in absorbed
+        ]
         return tuple(self.ordered(merge_maps(self, made, memory), memory))
 
     def single(self, node: Node) -> Group:
@@ -118,11 +124,14 @@ class _Fusion:
         """A group of these members; those somebody else reads are its outputs."""
         together = dict.fromkeys(members)
         self.run_together(together)
-        return Group(kind, root, tuple(together), tuple(m for m in together if self.leaves(m, together)))
+        return Group(
+            kind, root, tuple(together), tuple(m for m in together if self.leaves(m, together))
+        )
 
     def run_together(self, members: Mapping[Node, object], is_map: bool = False) -> None:
-        """Note that none of the members runs before what any of them needs. Levels are for the few groups that are
-        made before maps: with each of many nodes that join one, all that comes after would go down a level."""
+        """Note that none of the members runs before what any of them needs. Levels are for the few
+        groups that are made before maps: with each of many nodes that join one, all that comes
+        after would go down a level."""
         needs = dict.fromkeys(i for m in members for i in m.inputs if i not in members)
         whole = Whole(tuple(members), tuple(needs))
         self.whole.update((m, whole) for m in members)
@@ -140,14 +149,23 @@ class _Fusion:
                     stack.extend(self.users[member])
 
     def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
-        """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs after them."""
+        """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs
+        after them."""
         if node in self.whole:
             return False
-        return not self.wait([i for i in node.inputs if i not in members], members, self.place[root], self.level[root])
+        return not self.wait(
+            [i for i in node.inputs if i not in members],
+            members,
+            self.place[root],
+            self.level[root],
+        )
 
-    def wait(self, nodes: Iterable[Node], members: Container[Node], place: int, level: int = NO_LEVEL) -> bool:
-        """Is anything of `members`, none of which has an earlier place or a lower level, needed to compute one of the
-        nodes, when groups made so far run as wholes? A node in need of them has a later place, and a higher level."""
+    def wait(
+        self, nodes: Iterable[Node], members: Container[Node], place: int, level: int = NO_LEVEL
+    ) -> bool:
+        """Is anything of `members`, none of which has an earlier place or a lower level, needed to
+        compute one of the nodes, when groups made so far run as wholes? A node in need of them has
+        a later place, and a higher level."""
         stack, seen = list(nodes), set[Node]()
         while stack:
             node = stack.pop()
@@ -161,10 +179,11 @@ class _Fusion:
         return False
 
     def any_waits(self, nodes: Iterable[Node], group: Group) -> bool:
-        """Does one of the nodes need the group, which is a map: the first of its members stands for all?"""
+        """Does one of the nodes need the group, which is a map: the first of its members stands for
+        all?"""
         return self.wait(nodes, group.members[:1], self.place[group.members[0]])
 
-    # -- rows -----------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def row_groups(self) -> list[Group]:
         found = []
@@ -190,8 +209,11 @@ class _Fusion:
                 members[node] = level
         return self.trimmed(members)
 
-    def after(self, first: Node, members: Mapping[Node, str], also: Iterable[Node] = ()) -> Iterator[Node]:
-        """Those after `first` that read a member, of which there may be more by and by, or one of `also`; in order."""
+    def after(
+        self, first: Node, members: Mapping[Node, str], also: Iterable[Node] = ()
+    ) -> Iterator[Node]:
+        """Those after `first` that read a member, of which there may be more by and by, or one of
+        `also`; in order."""
         waiting = [self.place[user] for node in (first, *also) for user in self.users[node]]
         heapify(waiting)
         last = self.place[first]
@@ -206,13 +228,18 @@ class _Fusion:
                     heappush(waiting, self.place[user])
 
     def work_for(self, node: Node, seen: set[Node]) -> int:
-        """The weight of a member of a rows group and of what is computed on the spot for it, without what was seen.
+        """The weight of a member of a rows group and of what is computed on the spot for it,
+        without what was seen.
 
         Of much work below it only a part is done in the group: `cuts` gives the rest memory.
         """
         total, below, stack = weight(node), 0, [node]
         while stack and below <= ROW_WORK // 4:
-            fresh = [i for i in stack.pop().inputs if i not in seen and i not in self.whole and group_kind(i) == "map"]
+            fresh = [
+                i
+                for i in stack.pop().inputs
+                if i not in seen and i not in self.whole and group_kind(i) == "map"
+            ]
             below += sum(weight(i) for i in fresh)
             seen.update(fresh)
             stack.extend(fresh)
@@ -224,7 +251,8 @@ class _Fusion:
         return same_rows and bool(set(node.inputs) & set(first.inputs))
 
     def trimmed(self, members: dict[Node, str]) -> dict[Node, str]:
-        """Without trailing work that only rearranges a row result: it is as well done by its readers."""
+        """Without trailing work that only rearranges a row result: it is as well done by its
+        readers."""
         for node in reversed(list(members)):
             inside = any(u in members for u in self.users[node])
             if not inside and node not in self.results and node.op.kind == "movement":
@@ -234,7 +262,7 @@ class _Fusion:
     def leaves(self, node: Node, members: Container[Node]) -> bool:
         return node in self.results or any(u not in members for u in self.users[node])
 
-    # -- matmul epilogues -----------------------------------------------------------------------------------------
+    # -- matmul epilogues --------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
         products = [node for node in self.nodes if node.op.name in PRODUCTS]
@@ -254,10 +282,12 @@ class _Fusion:
                 members[node] = "full"
         return members
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
-        memory = {o for g in made for o in g.outputs} | {o for o in self.results if o.op.name not in LEAVES}
+        memory = {o for g in made for o in g.outputs} | {
+            o for o in self.results if o.op.name not in LEAVES
+        }
         for node in self.nodes:
             if node.op.name in LEAVES or node in absorbed:
                 continue
@@ -273,12 +303,19 @@ class _Fusion:
     def cuts(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
         """Nodes that get memory because a kernel would hold too much work without."""
         cut: set[Node] = set()
-        inside: dict[Node, frozenset[Node]] = {}  # node without memory -> itself and what is computed along with it
-        bound: dict[Node, int] = {}  # its weight is not more than that; counting what is shared once takes longer
+        # node without memory -> itself and what is computed along with it
+        inside: dict[Node, frozenset[Node]] = {}
+        # its weight is not more than that; counting what is shared once takes longer
+        bound: dict[Node, int] = {}
         for node in self.nodes:
-            if node.op.name in LEAVES or group_kind(node) == "concat":  # each part has a kernel of its own
+            # each part has a kernel of its own
+            if node.op.name in LEAVES or group_kind(node) == "concat":
                 continue
-            most = ROW_WORK // 4 if node in absorbed or node.op.kind == "reduce" else MAP_WORK - weight(node)
+            most = (
+                ROW_WORK // 4
+                if node in absorbed or node.op.kind == "reduce"
+                else MAP_WORK - weight(node)
+            )
             parts = {i: inside[i] for i in node.inputs if i in inside}
             work = sum(bound[i] for i in parts)
             while work > most:
@@ -287,7 +324,9 @@ class _Fusion:
                 if costly is None:
                     break
                 gone = inside.pop(costly)
-                parts = {i: p - gone if costly in p else p for i, p in parts.items() if i is not costly}
+                parts = {
+                    i: p - gone if costly in p else p for i, p in parts.items() if i is not costly
+                }
                 cut.add(costly)
             if node not in memory and node not in absorbed:
                 inside[node] = frozenset({node}).union(*parts.values())
@@ -314,7 +353,8 @@ class _Fusion:
         return []
 
     def is_flat(self, node: Node) -> bool:
-        """Computed element by element from arrays of its own shape: readable at any flat position."""
+        """Computed element by element from arrays of its own shape: readable at any flat
+        position."""
         if node.op.name in LEAVES:
             return True
         if node.op.name == "reshape":
@@ -322,7 +362,9 @@ class _Fusion:
         if node.op.kind != "elementwise":
             return False
         if node not in self.flat:  # remembered: there may be very many ways down to one node
-            self.flat[node] = all(i.type.size == 1 or is_splat(i) or self.is_flat(i) for i in node.inputs)
+            self.flat[node] = all(
+                i.type.size == 1 or is_splat(i) or self.is_flat(i) for i in node.inputs
+            )
         return self.flat[node]
 
     def shared_work(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
@@ -351,19 +393,25 @@ class _Fusion:
         return extra
 
     def indices_read(self, node: Node, indices: Mapping[Node, frozenset[int]]) -> frozenset[int]:
-        """The different indices at which kernels compute the node, by what lies between: slices of one array that
-        meet again double them each time. More than MANY are as good as MANY."""
+        """The different indices at which kernels compute the node, by what lies between: slices of
+        one array that meet again double them each time. More than MANY are as good as MANY."""
         found: set[int] = set()
         for user in self.users[node]:
             outer = indices.get(user, HERE)
-            found |= outer if user.op.kind == "elementwise" else {hash((self.place[user], i)) for i in outer}
+            found |= (
+                outer
+                if user.op.kind == "elementwise"
+                else {hash((self.place[user], i)) for i in outer}
+            )
         return frozenset(sorted(found)[:MANY])
 
     def costs(self, memory: set[Node]) -> dict[Node, int]:
-        """Operations to compute one element when operands without memory are computed on the spot."""
+        """Operations to compute one element when operands without memory are computed on the
+        spot."""
         cost: dict[Node, int] = {}
         for node in self.nodes:
-            own = node.op.cost if node.op.kind == "elementwise" or node.op.cost > 1 else 0  # moving is free
+            # moving is free
+            own = node.op.cost if node.op.kind == "elementwise" or node.op.cost > 1 else 0
             inner = (0 if i in memory or i.op.name in LEAVES else cost[i] for i in node.inputs)
             cost[node] = min(own + sum(inner), 1 << 20)
         return cost
@@ -384,12 +432,15 @@ class _Fusion:
         stores = STORE_WORK * (len(made.outputs) - len(first.outputs))
         self.maps[made] = Map(reads, a.inside | b.inside, work + stores)
 
-    def is_kept(self, node: Node, second: Group, members: Container[Node], memory: set[Node]) -> bool:
-        """Does a result of a map need memory when `second` is computed with it, all of them being `members`?"""
+    def is_kept(
+        self, node: Node, second: Group, members: Container[Node], memory: set[Node]
+    ) -> bool:
+        """Does a result of a map need memory when `second` is computed with it, all of them being
+        `members`?"""
         is_asked = node not in self.maps[second].reads or node in self.results
         return is_asked or fusion_reader(self, node, members, memory)
 
-    # -- order ----------------------------------------------------------------------------------------------------
+    # -- order -------------------------------------------------------------------------------------
 
     def ordered(self, made: list[Group], memory: set[Node]) -> list[Group]:
         """Groups so that each comes after those it reads."""
@@ -404,9 +455,14 @@ class _Fusion:
                 if group in state:
                     stack.pop()
                     continue
-                waits = [maker[i] for i in inputs_of(group, memory) if i in maker and maker[i] not in state]
+                waits = [
+                    maker[i]
+                    for i in inputs_of(group, memory)
+                    if i in maker and maker[i] not in state
+                ]
                 waits = [w for w in waits if w is not group]
-                if waits and group in begun:  # never: `fits` and `can_merge` see to it. Better told than for ever
+                # never: `fits` and `can_merge` see to it. Better told than for ever
+                if waits and group in begun:
                     raise CompileError(f"{group.name} waits for itself", source=group.root.source)
                 begun.add(group)
                 if waits:
@@ -418,17 +474,22 @@ class _Fusion:
         return done
 
 
-# -- merging ----------------------------------------------------------------------------------------------------------
+# -- merging ---------------------------------------------------------------------------------------
 
 
 def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[Group]:
-    """Map groups of one shape that feed each other element by element, or read the same array, become one kernel."""
+    """Map groups of one shape that feed each other element by element, or read the same array,
+    become one kernel."""
     merged: dict[int, Group] = {}  # by number, in the order in which they began
     touching: dict[Node, set[int]] = {}  # array -> which of them write or read it
     for group in sorted((g for g in groups if g.kind == "map"), key=lambda g: fusion.place[g.root]):
         near = set().union(*(touching.get(i, ()) for i in fusion.map(group, memory).reads))
-        roomy = (n for n in sorted(near, reverse=True) if has_room(fusion, merged[n], group, memory))
-        number = next((n for n in islice(roomy, TRIES) if can_merge(fusion, merged[n], group, memory)), None)
+        roomy = (
+            n for n in sorted(near, reverse=True) if has_room(fusion, merged[n], group, memory)
+        )
+        number = next(
+            (n for n in islice(roomy, TRIES) if can_merge(fusion, merged[n], group, memory)), None
+        )
         if number is None:
             number, made = len(merged), group
         else:

@@ -1,9 +1,10 @@
 """Passes, hoisting: what does not change in a loop is not computed, or carried, in every step.
 
-Receives and returns graphs. A carry that the body hands on as it is becomes a constant. Of what a body computes from
-constants alone, work worth it leaves the loop: products, reductions, costly functions, and transposes that change what
-lies side by side in memory. Cheap work and broadcasts stay: memory for them would cost more. A matrix that does not
-change, times a vector, becomes the vector times the matrix turned around: once, not in every step.
+Receives and returns graphs. A carry that the body hands on as it is becomes a constant. Of what a
+body computes from constants alone, work worth it leaves the loop: products, reductions, costly
+functions, and transposes that change what lies side by side in memory. Cheap work and broadcasts
+stay: memory for them would cost more. A matrix that does not change, times a vector, becomes the
+vector times the matrix turned around: once, not in every step.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tetrad.core.source import taken_from
-from tetrad.graph.build import intern, item, make_graph, make_parameter, rebuild, results, with_inputs
+from tetrad.graph.build import (
+    intern,
+    item,
+    make_graph,
+    make_parameter,
+    rebuild,
+    results,
+    with_inputs,
+)
 from tetrad.graph.group import LEAVES
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
@@ -22,7 +31,8 @@ from tetrad.passes.questions import CHEAP, moves_last_axis
 
 
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:
-    """The graph with the loops it holds directly relieved of what does not change in them; `tidy` simplifies bodies."""
+    """The graph with the loops it holds directly relieved of what does not change in them; `tidy`
+    simplifies bodies."""
     return replace_loops(graph, lambda loop: results_of(loop, tidy))
 
 
@@ -34,7 +44,9 @@ def results_of(loop: Node, tidy: Callable[[Graph], Graph]) -> list[Node]:
     if not handed_on or len(handed_on) == len(loop.types):
         return list(results(relieved(loop, tidy)))
     lighter = iter(results(relieved(without_carries(loop, handed_on), tidy)))
-    return [loop.inputs[first + i] if i in handed_on else next(lighter) for i in range(len(loop.types))]
+    return [
+        loop.inputs[first + i] if i in handed_on else next(lighter) for i in range(len(loop.types))
+    ]
 
 
 def parts_of(loop: Node) -> tuple[int, int, int]:
@@ -66,7 +78,13 @@ def without_carries(loop: Node, handed_on: Sequence[int]) -> Node:
         counts = {"condition_consts": before + len(fixed), "body_consts": consts + len(fixed)}
         changed |= {"condition": condition, **counts}
     types = tuple(kind for i, kind in enumerate(loop.types) if i not in handed_on)
-    return intern(loop.op, tuple(operands), tuple(sorted((dict(loop.params) | changed).items())), types, loop.source)
+    return intern(
+        loop.op,
+        tuple(operands),
+        tuple(sorted((dict(loop.params) | changed).items())),
+        types,
+        loop.source,
+    )
 
 
 def with_constants(graph: Graph, consts: int, carries: Sequence[int]) -> Graph:
@@ -81,12 +99,16 @@ def relieved(node: Node, tidy: Callable[[Graph], Graph]) -> Node:
     before, count, _ = parts_of(node)
     name = "consts" if node.op is scan else "body_consts"
     body = with_vectors_first(node.param("body"), count)
-    found = [n for n in worth_hoisting(body, body.inputs[:count]) if surely_runs(node) or not may_fail(n)]
+    found = [
+        n for n in worth_hoisting(body, body.inputs[:count]) if surely_runs(node) or not may_fail(n)
+    ]
     if not found:
         return node
     fresh = [make_parameter(value.type, -1, fresh=True) for value in found]
     inputs = [*body.inputs[:count], *fresh, *body.inputs[count:]]
-    lighter = tidy(make_graph(body.name, inputs, rebuild(body.outputs, dict(zip(found, fresh, strict=True)))))
+    lighter = tidy(
+        make_graph(body.name, inputs, rebuild(body.outputs, dict(zip(found, fresh, strict=True))))
+    )
     given = dict(zip(body.inputs[:count], node.inputs[before : before + count], strict=True))
     values = rebuild(found, given)
     params = dict(node.params) | {"body": lighter, name: count + len(found)}
@@ -95,14 +117,19 @@ def relieved(node: Node, tidy: Callable[[Graph], Graph]) -> Node:
 
 
 def surely_runs(loop: Node) -> bool:
-    """Has it a step at all? What fails in a step that is never taken must not fail before the loop."""
+    """Has it a step at all? What fails in a step that is never taken must not fail before the
+    loop."""
     length = loop.param("length") if loop.op is scan else 0
     return isinstance(length, int) and length > 0
 
 
 def may_fail(node: Node) -> bool:
-    """Does it, or what it is computed from, stop programs: an index out of range, a singular matrix?"""
-    return any(n.op.name == "gather" or (n.op.kind == "special" and n.op is not matmul) for n in topological([node]))
+    """Does it, or what it is computed from, stop programs: an index out of range, a singular
+    matrix?"""
+    return any(
+        n.op.name == "gather" or (n.op.kind == "special" and n.op is not matmul)
+        for n in topological([node])
+    )
 
 
 def with_vectors_first(body: Graph, consts: int) -> Graph:
@@ -138,7 +165,9 @@ def worth_hoisting(body: Graph, consts: Sequence[Node]) -> Iterator[Node]:
         for operand in node.inputs:
             users.setdefault(operand, []).append(node)
     for node in nodes:
-        ends_here = node in body.outputs or any(u not in fixed or not is_costly(u) for u in users.get(node, ()))
+        ends_here = node in body.outputs or any(
+            u not in fixed or not is_costly(u) for u in users.get(node, ())
+        )
         if node in fixed and is_costly(node) and ends_here:
             yield node
 
@@ -146,10 +175,13 @@ def worth_hoisting(body: Graph, consts: Sequence[Node]) -> Iterator[Node]:
 def is_costly(node: Node) -> bool:
     if node.op is item:  # of a factorisation: its results leave one by one, and it with them
         return node.inputs[0].op.kind == "special"
-    if node.op.name == "constant":  # an array: one kernel for the whole loop reads it like any operand
+    # an array: one kernel for the whole loop reads it like any operand
+    if node.op.name == "constant":
         return node.param("value").held.size > 1  # type: ignore[no-any-return]
     if node.op.name in LEAVES or node.op.in_place or len(node.types) != 1:
         return False
     if node.op.name == "transpose":
         return moves_last_axis(node)
-    return node.op.kind in ("reduce", "special") or (node.op.kind == "elementwise" and node.op.cost > CHEAP)
+    return node.op.kind in ("reduce", "special") or (
+        node.op.kind == "elementwise" and node.op.cost > CHEAP
+    )

@@ -1,9 +1,9 @@
 """Lowering, updates: ops that change an array in place, and the copies that make this safe.
 
-An op with `in_place` (a KV cache taking in new keys) gives an array that lies where its operand 0 lay. That holds
-through calls: an output of a sub-graph that updates an input lies where the caller's operand lies. Where somebody else
-still needs the old contents, the operand is copied first; a caller's argument that is not donated is copied by the
-driver.
+An op with `in_place` (a KV cache taking in new keys) gives an array that lies where its operand 0
+lay. That holds through calls: an output of a sub-graph that updates an input lies where the
+caller's operand lies. Where somebody else still needs the old contents, the operand is copied
+first; a caller's argument that is not donated is copied by the driver.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ def home(node: Node) -> Node:
 
 
 def updates_by(node: Node) -> dict[int, int]:
-    """Results of a node with sub-graphs that are operands changed in place: result -> position of the operand.
+    """Results of a node with sub-graphs that are operands changed in place: result -> position of
+    the operand.
 
-    A carry is, when the body changes it in place; a result of a switch, when every branch changes the same operand.
+    A carry is, when the body changes it in place; a result of a switch, when every branch changes
+    the same operand.
     """
     params = dict(node.params)
     if node.op.name == "call":
@@ -47,7 +49,9 @@ def updates_by(node: Node) -> dict[int, int]:
     if node.op.name == "scan":
         return updated_carries(params["body"], params["consts"], params["carries"], 0)
     if node.op.name == "while_loop":
-        return updated_carries(params["body"], params["body_consts"], len(node.types), params["condition_consts"])
+        return updated_carries(
+            params["body"], params["body_consts"], len(node.types), params["condition_consts"]
+        )
     if node.op.name == "switch":
         every = [set(updates_of(branch).items()) for branch in params["branches"]]
         return {result: operand + 1 for result, operand in set.intersection(*every)}
@@ -65,13 +69,16 @@ def updates_of(graph: Graph) -> dict[int, int]:
     if found is None:
         graph_with_room = with_room_for_updates(graph)
         place = {node: i for i, node in enumerate(graph_with_room.inputs)}
-        homes = {i: home(o) for i, o in enumerate(graph_with_room.outputs) if updated(o) is not None}
+        homes = {
+            i: home(o) for i, o in enumerate(graph_with_room.outputs) if updated(o) is not None
+        }
         found = _updates[graph] = {i: place[node] for i, node in homes.items() if node in place}
     return found
 
 
 def with_own_updates(graph: Graph, allowed: Mapping[int, int]) -> Graph:
-    """The graph with a copy of every input that it would change, but for outputs that may lie where inputs lie."""
+    """The graph with a copy of every input that it would change, but for outputs that may lie where
+    inputs lie."""
     roomy = with_room_for_updates(graph)
     place = {node: i for i, node in enumerate(roomy.inputs)}
     keeps = {place[home(roomy.outputs[i])] for i in allowed}
@@ -81,14 +88,18 @@ def with_own_updates(graph: Graph, allowed: Mapping[int, int]) -> Graph:
         for position in overwritten(node)
         if place.get(node.inputs[position], -1) not in {-1, *keeps}
     }
-    copies = {x: apply(copy, [x], {"which": -1 - place[x]}, source) for x, source in changed.items()}
+    copies = {
+        x: apply(copy, [x], {"which": -1 - place[x]}, source) for x, source in changed.items()
+    }
     return make_graph(graph.name, roomy.inputs, rebuild(roomy.outputs, copies)) if copies else roomy
 
 
 def with_room_for_updates(graph: Graph) -> Graph:
-    """The graph in which every update may happen: whoever needs the old contents has read them, or there is a copy.
+    """The graph in which every update may happen: whoever needs the old contents has read them, or
+    there is a copy.
 
-    A copy stands in front of an update whose operand has no memory of its own, or is needed after the update.
+    A copy stands in front of an update whose operand has no memory of its own, or is needed after
+    the update.
     """
     reads = early_reads(graph)
     counts = uses(graph)
@@ -99,19 +110,23 @@ def with_room_for_updates(graph: Graph) -> Graph:
         for position in overwritten(node):
             operand = node.inputs[position]
             if node in reads:
-                inputs[position] = apply(after, [inputs[position], *(done[r] for r in reads[node])], {}, node.source)
+                inputs[position] = apply(
+                    after, [inputs[position], *(done[r] for r in reads[node])], {}, node.source
+                )
             elif counts[operand] > 1 or operand.op.name in ("constant", "reshape"):
                 inputs[position] = apply(copy, [inputs[position]], {"which": changes}, node.source)
             else:
                 continue
             changes += 1
         done[node] = with_inputs(node, tuple(inputs))
-    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs]) if changes else graph
+    return (
+        make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs]) if changes else graph
+    )
 
 
 def early_reads(graph: Graph) -> dict[Node, list[Node]]:
-    """Updates that can wait until all others have read the operand, with those others; what they read takes no more
-    memory than a copy would."""
+    """Updates that can wait until all others have read the operand, with those others; what they
+    read takes no more memory than a copy would."""
     users: dict[Node, list[Node]] = {}
     for node in graph.nodes():
         for operand in dict.fromkeys(node.inputs):
@@ -124,16 +139,29 @@ def early_reads(graph: Graph) -> dict[Node, list[Node]]:
         changed = node.inputs[places[0]]
         others = [user for user in users[changed] if user is not node]
         is_free = changed not in graph.outputs and changed.op.name not in ("constant", "reshape")
-        if others and is_free and node.inputs.count(changed) == 1 and may_read_before(others, node, changed, found):
+        if (
+            others
+            and is_free
+            and node.inputs.count(changed) == 1
+            and may_read_before(others, node, changed, found)
+        ):
             found[node] = others
     return found
 
 
-def may_read_before(readers: list[Node], update: Node, operand: Node, waits: Mapping[Node, list[Node]]) -> bool:
-    plain = all(r.op.kind != "structural" and r.op.name != "reshape" and not r.op.in_place for r in readers)
+def may_read_before(
+    readers: list[Node], update: Node, operand: Node, waits: Mapping[Node, list[Node]]
+) -> bool:
+    plain = all(
+        r.op.kind != "structural" and r.op.name != "reshape" and not r.op.in_place for r in readers
+    )
     sizes = [kind.nbytes for r in readers for kind in r.types]
     room = operand.type.nbytes
-    if not plain or any(len(r.types) > 1 for r in readers) or not all(isinstance(n, int) for n in (room, *sizes)):
+    if (
+        not plain
+        or any(len(r.types) > 1 for r in readers)
+        or not all(isinstance(n, int) for n in (room, *sizes))
+    ):
         return False
     return sum(sizes) <= room and update not in set(topological(readers, waits))  # type: ignore[operator]
 

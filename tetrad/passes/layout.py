@@ -1,7 +1,8 @@
-"""Passes, layout rules: data movement composes, cancels, or is done on less data. Every rule is bit-exact.
+"""Passes, layout rules: data movement composes, cancels, or is done on less data. Every rule is
+bit-exact.
 
-Receives and returns graphs through the rule engine. Broadcasts are left where they are for fusion to read through;
-they move only when the work behind them shrinks.
+Receives and returns graphs through the rule engine. Broadcasts are left where they are for fusion
+to read through; they move only when the work behind them shrinks.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -29,7 +30,7 @@ def nothing_to_stop(x: Node) -> Node:
     return x
 
 
-# -- transpose --------------------------------------------------------------------------------------------------------
+# -- transpose -------------------------------------------------------------------------------------
 
 
 @layout.rule(transpose(transpose(x, perm=p), perm=q))
@@ -48,7 +49,7 @@ def transpose_in_order(x: Node, p: Axes) -> Node | None:
     return reshaped(x, tuple(x.type.shape[axis] for axis in p)) if moved == sorted(moved) else None
 
 
-# -- reshape ----------------------------------------------------------------------------------------------------------
+# -- reshape ---------------------------------------------------------------------------------------
 
 
 def reshaped(x: Node, shape: Shape) -> Node:
@@ -67,7 +68,7 @@ def reshape_to_itself(x: Node, shape: Shape) -> Node | None:
     return x if x.type.shape == shape else None
 
 
-# -- expand -----------------------------------------------------------------------------------------------------------
+# -- expand ----------------------------------------------------------------------------------------
 
 
 @layout.rule(expand(expand(x, shape=inner), shape=outer))
@@ -92,13 +93,17 @@ def move_repeated_element(moved: Node) -> Node | None:
     return expand(repeated.inputs[0], shape=moved.type.shape)
 
 
-# -- slice ------------------------------------------------------------------------------------------------------------
+# -- slice -----------------------------------------------------------------------------------------
 
 
 @layout.rule(slice_(x, starts=starts, sizes=sizes, steps=steps))
 def slice_everything(x: Node, starts: Shape, sizes: Shape, steps: Axes) -> Node | None:
     """slice(x, 0, x.shape, 1)  ->  x."""
-    whole = sizes == x.type.shape and all(start == 0 for start in starts) and all(step == 1 for step in steps)
+    whole = (
+        sizes == x.type.shape
+        and all(start == 0 for start in starts)
+        and all(step == 1 for step in steps)
+    )
     return x if whole else None
 
 
@@ -106,7 +111,9 @@ def slice_everything(x: Node, starts: Shape, sizes: Shape, steps: Axes) -> Node 
 def compose_slices(inner: Node, starts: Shape, sizes: Shape, steps: Axes) -> Node:
     """slice(slice(x, ...), ...)  ->  slice(x, ...)."""
     strides = inner.param("steps")
-    first = tuple(a + b * stride for a, b, stride in zip(inner.param("starts"), starts, strides, strict=True))
+    first = tuple(
+        a + b * stride for a, b, stride in zip(inner.param("starts"), starts, strides, strict=True)
+    )
     every = tuple(stride * step for stride, step in zip(strides, steps, strict=True))
     return slice_(inner.inputs[0], starts=first, sizes=sizes, steps=every)
 
@@ -130,7 +137,9 @@ def slice_one_piece(joined: Node, starts: Shape, sizes: Shape, steps: Axes) -> N
     return None
 
 
-@layout.rule(slice_(pad(x, low=low, high=high, value=value), starts=starts, sizes=sizes, steps=steps))
+@layout.rule(
+    slice_(pad(x, low=low, high=high, value=value), starts=starts, sizes=sizes, steps=steps)
+)
 def slice_inside_padding(
     x: Node, low: Shape, high: Shape, value: Any, starts: Shape, sizes: Shape, steps: Axes
 ) -> Node | None:
@@ -151,7 +160,8 @@ def is_within(read: tuple[int, int], before: Size, length: Size) -> bool:
 
 
 def span(starts: Shape, sizes: Shape, steps: Axes, axis: int) -> tuple[int, int] | None:
-    """The lowest and the highest index a slice reads along an axis; None when it reads nothing or a size is a Dim."""
+    """The lowest and the highest index a slice reads along an axis; None when it reads nothing or a
+    size is a Dim."""
     start, size = starts[axis], sizes[axis]
     if isinstance(start, SizeExpr) or isinstance(size, SizeExpr) or size == 0:
         return None
@@ -159,7 +169,7 @@ def span(starts: Shape, sizes: Shape, steps: Axes, axis: int) -> tuple[int, int]
     return min(start, last), max(start, last)
 
 
-# -- concat, pad ------------------------------------------------------------------------------------------------------
+# -- concat, pad -----------------------------------------------------------------------------------
 
 
 @layout.rule(var("joined", ops=(concat,)))
@@ -178,11 +188,12 @@ def pad_with_nothing(x: Node, low: Shape, high: Shape, value: Any) -> Node | Non
     return x if all(n == 0 for n in (*low, *high)) else None
 
 
-# -- work before repeating --------------------------------------------------------------------------------------------
+# -- work before repeating -------------------------------------------------------------------------
 
 
 def is_work_on_repeats(node: Node) -> bool:
-    is_elementwise = node.op.kind == "elementwise" and not node.type.dtype.is_complex  # parts are joined last
+    # parts are joined last
+    is_elementwise = node.op.kind == "elementwise" and not node.type.dtype.is_complex
     return is_elementwise and all(i.op is expand for i in node.inputs)
 
 

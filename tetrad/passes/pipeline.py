@@ -1,8 +1,9 @@
-"""Passes, the pipeline: the one list that orders all passes. A graph in, a better graph of the same meaning out.
+"""Passes, the pipeline: the one list that orders all passes. A graph in, a better graph of the same
+meaning out.
 
-There is no pass for dead code: a graph is what its outputs need, so what nobody uses is not in it. There is none for
-common subexpressions: equal nodes are one node. Graphs inside graphs go through the same list, each once, before the
-graph that holds them.
+There is no pass for dead code: a graph is what its outputs need, so what nobody uses is not in it.
+There is none for common subexpressions: equal nodes are one node. Graphs inside graphs go through
+the same list, each once, before the graph that holds them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Pass:
     run: Callable[[Graph, Trace | None], Graph]
 
 
-# One walk with all sets of rules: each makes room for the others, and after the walk none of them fires.
+# One walk with all sets of rules: each makes room for the others, and after the walk none of them
+# fires.
 simplify = Rules("simplify", parts, layout, algebra, quantized, fold)
 
 PIPELINE: tuple[Pass, ...] = (
@@ -76,7 +78,9 @@ def check_kept(step: Pass, before: Graph, after: Graph) -> None:
     """A pass keeps the types of all results, as each rule keeps those of its node."""
     old, new = ([output.type for output in graph.outputs] for graph in (before, after))
     if old != new:
-        raise CompileError(f"pass {step.name} turned the results of graph {before.name} from {old} into {new}")
+        raise CompileError(
+            f"pass {step.name} turned the results of graph {before.name} from {old} into {new}"
+        )
 
 
 def show(station: str, detail: str, text: Callable[[], str]) -> None:
@@ -90,7 +94,9 @@ def show_pass(step: Pass, before: Graph, after: Graph, fired: list[Fired]) -> No
     wanted = flag_words("TETRAD_SHOW").get("passes", "")
     if wanted and wanted not in {p.name for p in PIPELINE}:
         known = ", ".join(p.name for p in PIPELINE)
-        raise FlagError(f"TETRAD_SHOW=passes:{wanted}: there is no such pass", hint=f"passes: {known}")
+        raise FlagError(
+            f"TETRAD_SHOW=passes:{wanted}: there is no such pass", hint=f"passes: {known}"
+        )
     show("passes", step.name, lambda: describe(step, before, after, fired))
 
 
@@ -98,5 +104,8 @@ def describe(step: Pass, before: Graph, after: Graph, fired: list[Fired]) -> str
     """What a pass did: the rules that fired, then the change line by line."""
     if after is before:
         return f"pass {step.name}: graph {before.name}: nothing to do"
-    lines = [f"pass {step.name}: graph {before.name}: {len(before.nodes())} nodes -> {len(after.nodes())}"]
+    lines = [
+        f"pass {step.name}: graph {before.name}: {len(before.nodes())} nodes -> "
+        f"{len(after.nodes())}"
+    ]
     return "\n".join([*lines, *(f"  {f}" for f in fired), diff(before, after)])

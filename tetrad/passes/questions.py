@@ -1,5 +1,6 @@
-"""Passes, questions: what fusion asks about single nodes: the kind of group one begins, whether it can be read in
-place, how much work it is. Nodes in, answers out; which of them share a kernel is decided in `passes.fuse`.
+"""Passes, questions: what fusion asks about single nodes: the kind of group one begins, whether it
+can be read in place, how much work it is. Nodes in, answers out; which of them share a kernel is
+decided in `passes.fuse`.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def is_concat_of_alike(node: Node) -> bool:
 
 
 def looks(node: Node, depth: int = DEPTH) -> Hashable:
-    """What tells the code that computes a part from that of others, which may be told sizes; what goes deeper is like
-    nothing else."""
+    """What tells the code that computes a part from that of others, which may be told sizes; what
+    goes deeper is like nothing else."""
     kinds = tuple((kind.dtype, kind.rank) for kind in node.types)
     if node.op.name in LEAVES or group_kind(node) != "map":
         return kinds
@@ -52,7 +53,8 @@ def looks(node: Node, depth: int = DEPTH) -> Hashable:
 
 
 def moves_last_axis(node: Node) -> bool:
-    """Does a transpose put another axis last (so that neighbouring results are not neighbours in memory)?"""
+    """Does a transpose put another axis last (so that neighbouring results are not neighbours in
+    memory)?"""
     perm = node.param("perm")
     big = [p for p in perm if node.inputs[0].type.shape[p] != 1]
     axes = [a for a, n in enumerate(node.inputs[0].type.shape) if n != 1]
@@ -98,22 +100,28 @@ def reorders(node: Node) -> bool:
 
 
 def is_view(node: Node, memory: set[Node]) -> bool:
-    """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in memory."""
-    while node.op.name in ("transpose", "slice", "expand") or (node.op.name == "reshape" and not reorders(node)):
+    """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in
+    memory."""
+    while node.op.name in ("transpose", "slice", "expand") or (
+        node.op.name == "reshape" and not reorders(node)
+    ):
         node = node.inputs[0]
     return node.op.name in LEAVES or node in memory or group_kind(node) != "map"
 
 
 def is_prologue(node: Node, memory: set[Node]) -> bool:
     """A view, or so little elementwise work on views that a matmul does it while reading."""
-    return is_view(node, memory) or (node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP)
+    return is_view(node, memory) or (
+        node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP
+    )
 
 
 def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
-    """Operations per element of elementwise work on views; above `most` when there is anything else, or more of it.
+    """Operations per element of elementwise work on views; above `most` when there is anything
+    else, or more of it.
 
-    Nobody asks by how much more, so it does not look further: in a chain whose steps read each other twice, the ways
-    down are as many as 2 to the power of its length.
+    Nobody asks by how much more, so it does not look further: in a chain whose steps read each
+    other twice, the ways down are as many as 2 to the power of its length.
     """
     if is_splat(node) or is_view(node, memory):
         return 0
@@ -136,7 +144,9 @@ def total_weight(parts: Iterable[Iterable[Node]]) -> int:
     return sum(weight(node) for node in set().union(*parts))
 
 
-def costliest(parts: Mapping[Node, frozenset[Node]], inside: Mapping[Node, frozenset[Node]]) -> Node | None:
+def costliest(
+    parts: Mapping[Node, frozenset[Node]], inside: Mapping[Node, frozenset[Node]]
+) -> Node | None:
     """Of the operands, or what they rearrange, the one with most work that can be given memory."""
     found: Node | None = None
     most = WORTH

@@ -1,7 +1,8 @@
 """Passes, the rule engine: a rewrite is a pattern and a function that returns the better node.
 
-Receives a node or a graph, returns it with the rules applied bottom-up until none fires. Patterns are written with the
-op functions users call, on variables instead of arrays; a rule that is not bit-exact names its licence.
+Receives a node or a graph, returns it with the rules applied bottom-up until none fires. Patterns
+are written with the op functions users call, on variables instead of arrays; a rule that is not
+bit-exact names its licence.
 
     layout = Rules("layout")
     x, p, q = var("x"), var("p"), var("q")
@@ -36,11 +37,12 @@ Bindings = dict[str, Any]
 FIRINGS_PER_NODE = 50  # more on average means rules that feed each other without end
 
 
-# -- patterns ---------------------------------------------------------------------------------------------------------
+# -- patterns --------------------------------------------------------------------------------------
 
 
 class Pattern:
-    """A shape of expression to look for. Python's operators build patterns of the ops they stand for."""
+    """A shape of expression to look for. Python's operators build patterns of the ops they stand
+    for."""
 
     __slots__ = ()
 
@@ -78,7 +80,8 @@ class Pattern:
 
 @record(eq=False)
 class Var(Pattern):
-    """Matches any node (or the value of a param); used twice, it must be the same one both times."""
+    """Matches any node (or the value of a param); used twice, it must be the same one both
+    times."""
 
     name: str
     ops: tuple[Op, ...] = ()  # none given: any node
@@ -87,7 +90,8 @@ class Var(Pattern):
 
 @record(eq=False)
 class Applied(Pattern):
-    """Matches a node of one op: operands by pattern, a plain number by a constant of that value, params by value."""
+    """Matches a node of one op: operands by pattern, a plain number by a constant of that value,
+    params by value."""
 
     op: Op
     args: tuple[Any, ...]
@@ -121,15 +125,24 @@ def _match(pattern: Any, found: Any, bindings: Bindings) -> bool:
 
 
 def _match_node(pattern: Applied, node: Node, bindings: Bindings) -> bool:
-    if node.op is not pattern.op or len(node.inputs) != len(pattern.args) or len(node.params) != len(pattern.params):
+    if (
+        node.op is not pattern.op
+        or len(node.inputs) != len(pattern.args)
+        or len(node.params) != len(pattern.params)
+    ):
         return False
     pairs = zip(pattern.params, node.params, strict=True)
-    if not all(name == other and _match(want, value, bindings) for (name, want), (other, value) in pairs):
+    if not all(
+        name == other and _match(want, value, bindings) for (name, want), (other, value) in pairs
+    ):
         return False
-    return all(_match(arg, operand, bindings) for arg, operand in zip(pattern.args, node.inputs, strict=True))
+    return all(
+        _match(arg, operand, bindings)
+        for arg, operand in zip(pattern.args, node.inputs, strict=True)
+    )
 
 
-# -- constants in patterns and rules ----------------------------------------------------------------------------------
+# -- constants in patterns and rules ---------------------------------------------------------------
 
 
 def is_number(value: Number | None, wanted: Any) -> bool:
@@ -146,7 +159,7 @@ def full(value: Number, kind: ArrayType) -> Node:
     return result
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 Action = Callable[..., Node | None]
 
@@ -176,7 +189,10 @@ class Fired:
 
     def __str__(self) -> str:
         place = "" if self.before.source is None else f"   # {self.before.source}"
-        return f"{self.rule.name}: {self.before.op.name} {self.before.type} -> {self.after.op.name}{place}"
+        return (
+            f"{self.rule.name}: {self.before.op.name} {self.before.type} -> "
+            f"{self.after.op.name}{place}"
+        )
 
 
 @record(frozen=False)
@@ -214,7 +230,8 @@ class Rules:
                 self._include(rule)
 
     def rule(self, *patterns: Pattern, licence: str | None = None) -> Callable[[Action], Action]:
-        """Add a rule. Its function receives what the variables matched, by name; None means "not here"."""
+        """Add a rule. Its function receives what the variables matched, by name; None means "not
+        here"."""
 
         def include(action: Action) -> Action:
             self._include(Rule(f"{self.name}.{action.__name__}", patterns, action, licence))
@@ -226,7 +243,9 @@ class Rules:
         self.rules.append(rule)
         for pattern in rule.patterns:
             for root in _roots(pattern):
-                self._by_op.setdefault(root, []).append(_Candidate(pattern, rule, _operand_ops(pattern)))
+                self._by_op.setdefault(root, []).append(
+                    _Candidate(pattern, rule, _operand_ops(pattern))
+                )
 
     @overload
     def apply(self, target: Node, trace: Trace | None = None) -> Node: ...
@@ -240,7 +259,8 @@ class Rules:
         return make_graph(target.name, target.inputs, self._rewrite(target.outputs, trace))
 
     def _rewrite(self, roots: Sequence[Node], trace: Trace | None) -> list[Node]:
-        """Bottom-up with an explicit stack: operands first, then the node, then whatever it became."""
+        """Bottom-up with an explicit stack: operands first, then the node, then whatever it
+        became."""
         final: dict[Node, Node] = {}
         became: dict[Node, Node] = {}  # rewritten, its replacement not yet final
         log: list[Fired] = []
@@ -248,7 +268,9 @@ class Rules:
         stack = list(reversed(roots))
         while stack:
             node = stack[-1]
-            waiting = [n for n in ((became[node],) if node in became else node.inputs) if n not in final]
+            waiting = [
+                n for n in ((became[node],) if node in became else node.inputs) if n not in final
+            ]
             if node in final:
                 stack.pop()
             elif waiting:
@@ -260,7 +282,9 @@ class Rules:
                 better = final[moved] if moved in final else self._fire(moved, log)
                 if better is moved:  # no rule fits, and its operands are final
                     final[node] = final[moved] = moved
-                elif len(log) > limit or any(n in became and n not in final for n in (moved, better)):
+                elif len(log) > limit or any(
+                    n in became and n not in final for n in (moved, better)
+                ):
                     raise _restless(log)
                 else:
                     became[node] = better
@@ -280,7 +304,9 @@ class Rules:
             if better is None or better is node:
                 continue
             if better.types != node.types:
-                raise CompileError(f"rule {rule.name} turned {node.types} into {better.types}", source=node.source)
+                raise CompileError(
+                    f"rule {rule.name} turned {node.types} into {better.types}", source=node.source
+                )
             log.append(Fired(rule, node, better))
             return better
         return node
@@ -294,14 +320,21 @@ def _roots(pattern: Pattern) -> tuple[Op | None, ...]:
 
 
 def _operand_ops(pattern: Pattern) -> tuple[tuple[int, frozenset[Op]], ...]:
-    """For each operand that is no free variable: the ops it can have. A number is a constant, maybe broadcast."""
+    """For each operand that is no free variable: the ops it can have. A number is a constant, maybe
+    broadcast."""
     if not isinstance(pattern, Applied):
         return ()
-    roots = [_roots(arg) if isinstance(arg, Pattern) else (constant, expand) for arg in pattern.args]
-    return tuple((i, frozenset(filter(None, ops))) for i, ops in enumerate(roots) if None not in ops)
+    roots = [
+        _roots(arg) if isinstance(arg, Pattern) else (constant, expand) for arg in pattern.args
+    ]
+    return tuple(
+        (i, frozenset(filter(None, ops))) for i, ops in enumerate(roots) if None not in ops
+    )
 
 
 def _restless(log: Sequence[Fired]) -> CompileError:
     """Rules must come to rest: neither lead back to where they were, nor go on for ever."""
     names = ", ".join(dict.fromkeys(f.rule.name for f in log[-10:]))
-    return CompileError(f"rewrite rules do not come to rest: {names}", hint="one of them undoes another")
+    return CompileError(
+        f"rewrite rules do not come to rest: {names}", hint="one of them undoes another"
+    )

@@ -1,8 +1,10 @@
-"""Passes, complex numbers: a graph on complex arrays in, a graph on their real and imaginary parts out.
+"""Passes, complex numbers: a graph on complex arrays in, a graph on their real and imaginary parts
+out.
 
-Kernels know no complex type. Every complex node becomes two real ones by the `split` rule of its op; inputs, results of
-calls and of ops that take complex memory as it lies (`fft`, LAPACK) are read part by part, and what is an output or an
-operand of those is joined. A program without complex numbers stays as it is.
+Kernels know no complex type. Every complex node becomes two real ones by the `split` rule of its
+op; inputs, results of calls and of ops that take complex memory as it lies (`fft`, LAPACK) are read
+part by part, and what is an output or an operand of those is joined. A program without complex
+numbers stays as it is.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def joined_again(x: Node) -> Node:
 
 
 def split(graph: Graph, trace: Trace | None = None) -> Graph:
-    """The graph with every complex node split into its parts; parameters and outputs keep their types."""
+    """The graph with every complex node split into its parts; parameters and outputs keep their
+    types."""
     nodes = graph.nodes()
     if not any(kind.dtype.is_complex for node in (*graph.inputs, *nodes) for kind in node.types):
         return graph
@@ -87,11 +90,14 @@ class _Split:
 
 
 def constant_parts(node: Node) -> Pair:
-    """A small constant, or one of a single value, becomes two; a large one stays where it lies and is read."""
+    """A small constant, or one of a single value, becomes two; a large one stays where it lies and
+    is read."""
     literal: Literal = node.param("value")
     if not literal.is_small and literal.splat is None:
         return part(node, which=0), part(node, which=1)
     if literal.splat is None or literal.held.size == 1:
-        return make_constant(np.real(literal.array).copy()), make_constant(np.imag(literal.array).copy())
+        return make_constant(np.real(literal.array).copy()), make_constant(
+            np.imag(literal.array).copy()
+        )
     one = [make_constant(np.asarray(p)) for p in (literal.splat.real, literal.splat.imag)]
     return expand(one[0], shape=node.type.shape), expand(one[1], shape=node.type.shape)

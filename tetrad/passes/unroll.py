@@ -1,7 +1,8 @@
 """Passes, unrolling: a scan that is asked to unroll as many steps as it has is no loop.
 
-Receives and returns graphs. The steps stand one after the other and are simplified, fused and planned together. A scan
-that is asked for fewer gets rounds of so many steps when it is lowered (`passes.block_scans`).
+Receives and returns graphs. The steps stand one after the other and are simplified, fused and
+planned together. A scan that is asked for fewer gets rounds of so many steps when it is lowered
+(`passes.block_scans`).
 """
 
 from __future__ import annotations
@@ -34,15 +35,26 @@ def unrolled(loop: Node) -> list[Node]:
 
 
 def steps_of(
-    body: Graph, consts: Sequence[Node], carries: Sequence[Node], xs: Sequence[Node], length: int, reverse: bool
+    body: Graph,
+    consts: Sequence[Node],
+    carries: Sequence[Node],
+    xs: Sequence[Node],
+    length: int,
+    reverse: bool,
 ) -> list[Node]:
     """The last carries, and the results of all steps, stacked."""
     state, rows = list(carries), {}
     for t in reversed(range(length)) if reverse else range(length):
         made = spliced(body, [*consts, *state, *(row(x, t) for x in xs)])
-        state, rows[t] = made[: len(carries)], [reshape(y, (1, *y.type.shape)) for y in made[len(carries) :]]
+        state, rows[t] = (
+            made[: len(carries)],
+            [reshape(y, (1, *y.type.shape)) for y in made[len(carries) :]],
+        )
     columns = zip(*(rows[t] for t in range(length)), strict=True)
-    return [*state, *(run("concat", *column, axis=0) if length > 1 else column[0] for column in columns)]
+    return [
+        *state,
+        *(run("concat", *column, axis=0) if length > 1 else column[0] for column in columns),
+    ]
 
 
 def row(x: Node, t: int) -> Node:

@@ -1,8 +1,8 @@
-"""Block formats: how low-bit weights lie in bytes. One file per format: each file of this folder is imported, and those
-that are a format register it.
+"""Block formats: how low-bit weights lie in bytes. One file per format: each file of this folder is
+imported, and those that are a format register it.
 
-Receives bytes as GGUF files hold them and gives f32 arrays, or the other way round. Kernels take the parts instead
-(`Format.codes`, `scales`, `mins`); files are opened elsewhere.
+Receives bytes as GGUF files hold them and gives f32 arrays, or the other way round. Kernels take
+the parts instead (`Format.codes`, `scales`, `mins`); files are opened elsewhere.
 """
 
 import os
@@ -22,7 +22,8 @@ from tetrad.quant.format import FORMATS, Format, format_named
 
 __all__ = ["Format", "format_named", "formats", "from_bytes", "pack", "quantize", "unpack"]
 
-for _name in sorted(os.listdir(__path__[0])):  # not by pkgutil: it loads `inspect`, which takes longer than all formats
+# not by pkgutil: it loads `inspect`, which takes longer than all formats
+for _name in sorted(os.listdir(__path__[0])):
     if _name.endswith(".py") and not _name.startswith("_"):
         lazy.module(f"{__name__}.{_name.removesuffix('.py')}")
 
@@ -41,7 +42,9 @@ def __dir__() -> list[str]:
 formats: Mapping[str, Format] = MappingProxyType(FORMATS)
 
 
-def unpack(buffer: bytes | bytearray | memoryview | NDArray[np.uint8], name: str, shape: Sequence[int]) -> F32:
+def unpack(
+    buffer: bytes | bytearray | memoryview | NDArray[np.uint8], name: str, shape: Sequence[int]
+) -> F32:
     """The f32 array of `shape` that the bytes hold in the format `name`.
 
     >>> unpack(bytes.fromhex("0038") + bytes(range(32)), "q8_0", (1, 32))[0, :5]
@@ -52,7 +55,8 @@ def unpack(buffer: bytes | bytearray | memoryview | NDArray[np.uint8], name: str
     expected = format.packed_shape(tuple(shape))
     if packed.size != prod(expected):
         raise ShapeError(
-            f"unpack: {name} of shape {list(shape)} takes {prod(expected)} bytes, got {packed.size}",
+            f"unpack: {name} of shape {list(shape)} takes {prod(expected)} bytes, got "
+            f"{packed.size}",
             source=user_source(),
             hint=f"{format.nbytes} bytes hold {format.block} elements",
         )
@@ -60,7 +64,8 @@ def unpack(buffer: bytes | bytearray | memoryview | NDArray[np.uint8], name: str
 
 
 def pack(array: ArrayLike, name: str) -> U8:
-    """The bytes that hold the array in the format `name`, as near as it comes: [..., k] to u8[..., bytes of k].
+    """The bytes that hold the array in the format `name`, as near as it comes: [..., k] to u8[...,
+    bytes of k].
 
     >>> pack(np.arange(64).reshape(2, 32), "q4_0").shape
     (2, 18)

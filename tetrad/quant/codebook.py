@@ -21,7 +21,8 @@ class CodeBook:
         self.table = table
         entries, first = np.unique(np.array(table, np.int16), return_index=True)
         self.end = np.float32(max(table, key=abs))  # the entry furthest from zero
-        # Entries are whole, so the middle of two is a multiple of a half: between such, one entry is nearest.
+        # Entries are whole, so the middle of two is a multiple of a half: between such, one entry
+        # is nearest.
         middles = (np.arange(2 * REACH) / 2 + LEAST + 0.25)[:, None]
         nearest = np.abs(middles - entries).argmin(axis=1)
         self._entry_at = entries[nearest].astype(np.float32)
@@ -29,7 +30,8 @@ class CodeBook:
         self._code_of[entries - LEAST] = first
 
     def nearest(self, x: F32, step: F32) -> F32:
-        """The entries whose multiples of the step come nearest to x; of nan some entry, for `Format.pack` to refuse."""
+        """The entries whose multiples of the step come nearest to x; of nan some entry, for
+        `Format.pack` to refuse."""
         halves = np.floor(x * over(ONE, step) * np.float32(2)) - np.float32(2 * LEAST)
         found: F32 = self._entry_at[np.fmin(np.fmax(halves, 0), 2 * REACH - 1).astype(np.int16)]
         return found

@@ -1,7 +1,7 @@
 """Block formats f32, f16 and bf16: plain floats, as blocks of one element.
 
-They have no codes; they are here so that whoever reads a file treats every tensor alike. Rounding is to nearest, ties
-to even. inf stays inf, and nan stays nan with the payload bits that fit.
+They have no codes; they are here so that whoever reads a file treats every tensor alike. Rounding
+is to nearest, ties to even. inf stays inf, and nan stays nan with the payload bits that fit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ def read_bfloat(blocks: U8) -> F32:
 
 
 def register_float(
-    name: str, number: int, nbytes: int, budget: float, to_bytes: Callable[[F32], U8], decode: Callable[[U8], F32]
+    name: str,
+    number: int,
+    nbytes: int,
+    budget: float,
+    to_bytes: Callable[[F32], U8],
+    decode: Callable[[U8], F32],
 ) -> None:
     def encode(x: F32) -> Parts:
         return NO_CODES, {0: to_bytes(x)}
@@ -42,5 +47,7 @@ def register_float(
 
 
 register_float("f32", 0, 4, 0.0, single_bytes, lambda blocks: blocks.view("<f4").astype(np.float32))
-register_float("f16", 1, 2, 1.05e-4, half_bytes, lambda blocks: blocks.view("<f2").astype(np.float32))
+register_float(
+    "f16", 1, 2, 1.05e-4, half_bytes, lambda blocks: blocks.view("<f2").astype(np.float32)
+)
 register_float("bf16", 30, 2, 8.4e-4, bfloat_bytes, read_bfloat)

@@ -1,9 +1,9 @@
 """Block formats: what a format is, and the registry of all of them.
 
-A format file makes one `Format` and registers it (`quant.lanes.register`); everything else asks the format. Receives
-bytes and gives numbers (`unpack`), or the other way round (`pack`); for kernels it also gives the parts every format of
-codes is made of: codes, scales, mins. All lengths and values are checked here, so format files only say where things
-lie and how they round.
+A format file makes one `Format` and registers it (`quant.lanes.register`); everything else asks the
+format. Receives bytes and gives numbers (`unpack`), or the other way round (`pack`); for kernels it
+also gives the parts every format of codes is made of: codes, scales, mins. All lengths and values
+are checked here, so format files only say where things lie and how they round.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from tetrad.quant.fields import F32, U8, Factor, Levels, Plane, SixBitPairs
 
 T = TypeVar("T", bound=np.generic)
 CHUNK = 1 << 16  # elements worked on at a time: they stay in cache, and memory stays bounded
-Parts = tuple[U8, dict[int, U8]]  # codes u8[n, block], and the bytes of every other field by where it starts
+# codes u8[n, block], and the bytes of every other field by where it starts
+Parts = tuple[U8, dict[int, U8]]
 
 
 @record(eq=False)
 class Format:
     """How `block` numbers lie in `nbytes` bytes.
 
-    A format of codes means `scale * (code - offset) - min`, or, with a code book, `scale * table[code]`. There is one
-    scale (and one min, where the format has them) for each `sub_block` elements: a factor of the block, times a level
-    of the sub-block where the format has levels. A float format has no codes, only `decode`.
+    A format of codes means `scale * (code - offset) - min`, or, with a code book, `scale *
+    table[code]`. There is one scale (and one min, where the format has them) for each `sub_block`
+    elements: a factor of the block, times a level of the sub-block where the format has levels. A
+    float format has no codes, only `decode`.
     """
 
     name: str  # lower case, as GGUF spells it
@@ -40,17 +42,21 @@ class Format:
     block: int  # elements
     nbytes: int  # of one block
     bits: int  # of a code; of the element in a float format
-    budget: float  # RMS error over the range the codes span, on normal numbers; docs/quant.md compares it with theory
+    # RMS error over the range the codes span, on normal numbers; docs/quant.md compares it with
+    # theory
+    budget: float
     encode: Callable[[F32], Parts]  # f32[n, block], finite, to what a block holds
     sub_block: int = 1
     offset: int = 0
     planes: tuple[Plane, ...] = ()
-    flip: int = 0  # bits of the stored code that are inverted: 0x80 turns two's complement into code = q + 128
+    # bits of the stored code that are inverted: 0x80 turns two's complement into code = q + 128
+    flip: int = 0
     table: tuple[int, ...] = ()  # the code book: for each code of 4 bits a number from -128 to 127
     factors: tuple[Factor, ...] = ()  # of the scales and, where there are any, of the mins
     levels: Levels | SixBitPairs | None = None
     adds_mins: bool = False  # the file adds its second factor, so the min is that number negated
-    rest: tuple[int, int] = (0, 0)  # bytes that say nothing new: where they start, how many; kept as they are
+    # bytes that say nothing new: where they start, how many; kept as they are
+    rest: tuple[int, int] = (0, 0)
     decode: Callable[[U8], F32] | None = None  # float formats only: u8[n, nbytes] to f32[n, block]
 
     @property
@@ -72,18 +78,24 @@ class Format:
         return self._each(packed, self._read_codes, self.block, np.uint8)
 
     def integers(self, packed: U8) -> NDArray[np.int16]:
-        """What the codes stand for before they are scaled, code - offset or table[code]: i16[..., blocks * block]."""
+        """What the codes stand for before they are scaled, code - offset or table[code]: i16[...,
+        blocks * block]."""
         return self.integers_of(self.codes(packed))
 
     def scales(self, packed: U8) -> F32:
-        """One scale per sub-block, the exact product where a block holds it in two parts: f32[..., sub-blocks]."""
+        """One scale per sub-block, the exact product where a block holds it in two parts: f32[...,
+        sub-blocks]."""
         self._need_codes("scales")
         return self._each(packed, self._read_scales, self.sub_blocks, np.float32)
 
     def mins(self, packed: U8) -> F32 | None:
         """One min per sub-block, also exact, or None where the format has none."""
         self._need_codes("mins")
-        return self._each(packed, self._read_mins, self.sub_blocks, np.float32) if self.has_mins else None
+        return (
+            self._each(packed, self._read_mins, self.sub_blocks, np.float32)
+            if self.has_mins
+            else None
+        )
 
     @guarded
     def unpack(self, packed: U8) -> F32:
@@ -108,25 +120,29 @@ class Format:
         """The shape of the bytes that hold an array of `shape`: rows of whole blocks."""
         if not shape or min(shape) < 0 or shape[-1] % self.block:
             raise ShapeError(
-                f"{self.name}: rows of whole blocks of {self.block} elements expected, got shape {list(shape)}",
+                f"{self.name}: rows of whole blocks of {self.block} elements expected, got shape "
+                f"{list(shape)}",
                 source=user_source(),
                 hint=f"the last axis must be a multiple of {self.block}",
             )
         return (*shape[:-1], shape[-1] // self.block * self.nbytes)
 
-    # -- whole arrays ---------------------------------------------------------------------------------------------
+    # -- whole arrays ------------------------------------------------------------------------------
 
-    def _each(self, packed: U8, read: Callable[[U8], NDArray[T]], per_block: int, dtype: type[T]) -> NDArray[T]:
+    def _each(
+        self, packed: U8, read: Callable[[U8], NDArray[T]], per_block: int, dtype: type[T]
+    ) -> NDArray[T]:
         """`read` over all blocks of an array of bytes, some of them at a time."""
         self._check_bytes(packed)
         blocks = packed.reshape(packed.size // self.nbytes, self.nbytes)
         out = np.empty((len(blocks), per_block), dtype)
-        with np.errstate(all="ignore"):  # inf and nan in a scale are the file's business: they give inf and nan
+        # inf and nan in a scale are the file's business: they give inf and nan
+        with np.errstate(all="ignore"):
             for part in _chunks(len(blocks), self.block):
                 out[part] = read(np.ascontiguousarray(blocks[part]))
         return out.reshape(*packed.shape[:-1], packed.shape[-1] // self.nbytes * per_block)
 
-    # -- some blocks --------------------------------------------------------------------------------------------------
+    # -- some blocks -------------------------------------------------------------------------------
 
     def _read_codes(self, blocks: U8) -> U8:
         codes = self.planes[0].read(blocks)
@@ -154,12 +170,15 @@ class Format:
         return -self._side(blocks, 1) if self.adds_mins else self._side(blocks, 1)
 
     def _side(self, blocks: U8, side: int) -> F32:
-        """The products of a factor with its levels, f32[n, sub-blocks]: side 0 has the scales, side 1 the mins."""
+        """The products of a factor with its levels, f32[n, sub-blocks]: side 0 has the scales, side
+        1 the mins."""
         factor = self.factors[side].read(blocks)
         if self.levels is None:
             return np.repeat(factor, self.sub_blocks, axis=1)
         levels = self.levels.read(blocks)[:, side * self.sub_blocks : (side + 1) * self.sub_blocks]
-        return factor * levels.view(np.int8 if self.levels.has_signs else np.uint8).astype(np.float32)
+        return factor * levels.view(np.int8 if self.levels.has_signs else np.uint8).astype(
+            np.float32
+        )
 
     def _assemble(self, n: int, codes: U8, fields: dict[int, U8]) -> U8:
         blocks = np.empty((n, self.nbytes), np.uint8)
@@ -169,22 +188,28 @@ class Format:
             blocks[:, start : start + field.shape[1]] = field
         return blocks
 
-    # -- checks ---------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def _need_codes(self, what: str) -> None:
         if not self.is_integer:
             raise UnsupportedError(
-                f"{self.name}: a float format has no {what}", source=user_source(), hint="unpack gives its numbers"
+                f"{self.name}: a float format has no {what}",
+                source=user_source(),
+                hint="unpack gives its numbers",
             )
 
     def _check_bytes(self, packed: U8) -> None:
         if packed.dtype != np.uint8:
-            raise DtypeError(f"{self.name}: packed bytes are u8, got {packed.dtype}", source=user_source())
+            raise DtypeError(
+                f"{self.name}: packed bytes are u8, got {packed.dtype}", source=user_source()
+            )
         if packed.ndim == 0 or packed.shape[-1] % self.nbytes:
             raise ShapeError(
-                f"{self.name}: rows of whole blocks of {self.nbytes} bytes expected, got shape {list(packed.shape)}",
+                f"{self.name}: rows of whole blocks of {self.nbytes} bytes expected, got shape "
+                f"{list(packed.shape)}",
                 source=user_source(),
-                hint=f"{self.nbytes} bytes hold {self.block} elements; is it another format, or cut short?",
+                hint=f"{self.nbytes} bytes hold {self.block} elements; is it another format, or "
+                "cut short?",
             )
 
     def _check_numbers(self, x: NDArray[np.generic]) -> None:
@@ -226,5 +251,7 @@ def format_named(name: str) -> Format:
     """
     if name not in FORMATS:
         known = ", ".join(sorted(FORMATS))
-        raise UnsupportedError(f"unknown block format {name!r}", source=user_source(), hint=f"known formats: {known}")
+        raise UnsupportedError(
+            f"unknown block format {name!r}", source=user_source(), hint=f"known formats: {known}"
+        )
     return FORMATS[name]

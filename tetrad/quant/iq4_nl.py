@@ -1,6 +1,7 @@
 """Block format iq4_nl: d * table[code], 4-bit codes of a code book, blocks of 32.
 
-d f16, 16 bytes of nibbles. Nibbles lie as in q4_0. Entries of the table lie closer near zero, where most weights are.
+d f16, 16 bytes of nibbles. Nibbles lie as in q4_0. Entries of the table lie closer near zero, where
+most weights are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Block format iq4_xs: d * (scale - 32) * table[code], 4-bit codes, blocks of 256 in sub-blocks of 32.
+"""Block format iq4_xs: d * (scale - 32) * table[code], 4-bit codes, blocks of 256 in sub-blocks of
+32.
 
-The code book is that of iq4_nl. d f16, 2 bytes with the high bit pairs of eight 6-bit scales, 4 bytes with their low
-nibbles, 128 bytes of nibbles. Each 16 bytes are a sub-block, whose nibbles lie as in q4_0.
+The code book is that of iq4_nl. d f16, 2 bytes with the high bit pairs of eight 6-bit scales, 4
+bytes with their low nibbles, 128 bytes of nibbles. Each 16 bytes are a sub-block, whose nibbles lie
+as in q4_0.
 """
 
 from __future__ import annotations
@@ -14,13 +16,19 @@ from tetrad.quant.iq4_nl import BOOK
 from tetrad.quant.lanes import register
 from tetrad.quant.search import fit_book
 
-LEVEL_PLANES = (Plane(start=4, nbytes=4, bits=4, run=1), Plane(start=2, nbytes=2, bits=2, run=1, shift=4))
+LEVEL_PLANES = (
+    Plane(start=4, nbytes=4, bits=4, run=1),
+    Plane(start=2, nbytes=2, bits=2, run=1, shift=4),
+)
 LEVELS = Levels(LEVEL_PLANES, offset=32)
 
 
 def encode(x: F32) -> Parts:
     fit, codes = fit_book(x, sub_block=32, book=BOOK, scale_half=32)
-    return codes, {0: half_bytes(fit.factor), **LEVELS.fields(fit.scales.astype(np.int8).view(np.uint8))}
+    return codes, {
+        0: half_bytes(fit.factor),
+        **LEVELS.fields(fit.scales.astype(np.int8).view(np.uint8)),
+    }
 
 
 register(

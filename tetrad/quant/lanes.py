@@ -1,13 +1,16 @@
-"""Block formats, lanes: the layout the low-bit kernels read, sixteen rows side by side so that a lane is a row.
+"""Block formats, lanes: the layout the low-bit kernels read, sixteen rows side by side so that a
+lane is a row.
 
-Receives rows of a GGUF format, returns the same numbers rearranged (`interleave`), and says where things lie. Nothing
-is decoded, rounded or lost: `docs/layouts.md` draws it. `register` makes a format known, here and everywhere.
+Receives rows of a GGUF format, returns the same numbers rearranged (`interleave`), and says where
+things lie. Nothing is decoded, rounded or lost: `docs/layouts.md` draws it. `register` makes a
+format known, here and everywhere.
 
     sixteen rows:  super-block, super-block, ...
     super-block:   factor x 16 [, factor of the mins x 16], then its blocks      (a simple format: just one block)
     block:         planes of code bits, then the scales of its sub-blocks, then their mins
     plane:         of b bits: b words x 16 rows; byte i of word j holds, from the lowest bits upward, the columns
-                   4 w + i of the words w = j, j + b, j + 2 b, ... of a block (a word of a block: 4 columns)
+                   4 w + i of the words w = j, j + b, j + 2 b, ... of a block (a word of a block: 4
+                   columns)
 """
 
 from __future__ import annotations
@@ -28,8 +31,11 @@ LINE = 64  # bytes; weights begin at multiples of it
 TABLE = 16  # entries of a code book
 REST = 2  # bytes of what nobody reads that lie together
 SIGN = 0x80  # in the last byte of a float
-FIELDS = 4  # f32 a block of activations has beside its codes: scale, scaled sum, sum of all codes and of the first half
-q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)  # activations, as `ops.quantized_matmul.op` rounds them
+# f32 a block of activations has beside its codes: scale, scaled sum, sum of all codes and of the
+# first half
+FIELDS = 4
+# activations, as `ops.quantized_matmul.op` rounds them
+q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)
 
 
 @record(eq=False)
@@ -44,18 +50,26 @@ class Lanes:
 
     @property
     def unit_bytes(self) -> int:
-        """Rows in a file begin at multiples: of a word, or of what of it divides a block and where its parts begin."""
+        """Rows in a file begin at multiples: of a word, or of what of it divides a block and where
+        its parts begin."""
         format = self.format
         wide = [format.nbytes, *(plane.start for plane in format.planes)]
-        narrow = [(factor.start, factor.nbytes) for factor in format.factors] + [(format.rest[0], REST)]
+        narrow = [(factor.start, factor.nbytes) for factor in format.factors] + [
+            (format.rest[0], REST)
+        ]
         if isinstance(format.levels, SixBitPairs):
             wide.append(format.levels.start)
         units = (WORD, WORD // 2, 1)
-        return next(u for u in units if not any(x % u for x in wide) and not any(x % min(u, n) for x, n in narrow))
+        return next(
+            u
+            for u in units
+            if not any(x % u for x in wide) and not any(x % min(u, n) for x, n in narrow)
+        )
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """Those in front of a super-block. A block that is a whole block of the file keeps them with its codes."""
+        """Those in front of a super-block. A block that is a whole block of the file keeps them
+        with its codes."""
         return self.format.factors if self.format.levels is not None or self.blocks > 1 else ()
 
     @property
@@ -90,7 +104,11 @@ class Lanes:
 
     @property
     def signed_table(self) -> tuple[int, ...]:
-        return (*self.format.table, *(0,) * (TABLE - len(self.format.table))) if self.format.table else ()
+        return (
+            (*self.format.table, *(0,) * (TABLE - len(self.format.table)))
+            if self.format.table
+            else ()
+        )
 
     @property
     def offset(self) -> int:
@@ -138,22 +156,29 @@ class Lanes:
         return self.head_bytes + self.body_bytes + ROWS * self.format.rest[1]
 
     def interleave(self, packed: U8) -> U8:
-        """Rows as the file has them, u8[n, bytes of a row], into u8[n rounded up to 16, bytes of a row here]."""
+        """Rows as the file has them, u8[n, bytes of a row], into u8[n rounded up to 16, bytes of a
+        row here]."""
         n = -(-packed.shape[0] // ROWS) * ROWS
         rows = np.zeros((n, packed.shape[1]), np.uint8)
         rows[: packed.shape[0]] = packed
         count = packed.shape[1] // self.format.nbytes
         blocks = rows.reshape(n * count, self.format.nbytes)
-        parts = [part.reshape(n // ROWS, ROWS, count, *part.shape[1:]) for part in self._parts(blocks)]
-        # [group, row, super-block, block, field words] -> row behind the words, so that sixteen rows lie side by side
+        parts = [
+            part.reshape(n // ROWS, ROWS, count, *part.shape[1:]) for part in self._parts(blocks)
+        ]
+        # [group, row, super-block, block, field words] -> row behind the words, so that sixteen
+        # rows lie side by side
         turned = [np.ascontiguousarray(part.transpose(0, 2, 3, 4, 1, 5)) for part in parts]
-        laid = np.concatenate([part.reshape(n // ROWS, count, self.blocks, -1) for part in turned], axis=3)
+        laid = np.concatenate(
+            [part.reshape(n // ROWS, count, self.blocks, -1) for part in turned], axis=3
+        )
         ends = [self._units(part, n, count) for part in (self._head(blocks), self._rest(blocks))]
         whole = np.concatenate([ends[0], laid.reshape(n // ROWS, count, -1), ends[1]], axis=2)
         return whole.reshape(n, -1)
 
     def _units(self, part: U8, n: int, count: int) -> U8:
-        """[n * count, units, bytes] -> [groups, super-blocks, bytes], a unit of sixteen rows side by side"""
+        """[n * count, units, bytes] -> [groups, super-blocks, bytes], a unit of sixteen rows side
+        by side"""
         rows = part.reshape(n // ROWS, ROWS, count, *part.shape[1:])
         return np.ascontiguousarray(rows.transpose(0, 2, 3, 1, 4)).reshape(n // ROWS, count, -1)
 
@@ -166,10 +191,14 @@ class Lanes:
         return fields
 
     def _head(self, blocks: U8) -> U8:
-        """[n, factors, bytes]; that of the mins is negated, for they are added. Bits are kept: a signalling nan stays
-        one."""
+        """[n, factors, bytes]; that of the mins is negated, for they are added. Bits are kept: a
+        signalling nan stays one."""
         raw = [factor.raw(blocks) for factor in self.factors]
-        front = np.stack(raw, axis=1) if raw else np.empty((len(blocks), 0, self.factor_bytes), np.uint8)
+        front = (
+            np.stack(raw, axis=1)
+            if raw
+            else np.empty((len(blocks), 0, self.factor_bytes), np.uint8)
+        )
         front[:, 1:, -1] ^= np.uint8(SIGN)
         return front
 
@@ -192,7 +221,8 @@ class Lanes:
         return np.asarray(np.bitwise_or.reduce(words << places, axis=2))
 
     def word_order(self, words: range) -> list[int]:
-        """Words of a block so that those which share a word of the widest plane follow each other."""
+        """Words of a block so that those which share a word of the widest plane follow each
+        other."""
         return sorted(words, key=lambda w: (w % self.bits[0], w))
 
     def shift_of(self, which: int) -> int:
@@ -207,11 +237,15 @@ DTYPES: dict[str, DType] = {}
 def register(format: Format) -> None:
     """Make a format known by its name, and its interleaved layout as a type of arrays."""
     if wrong := layout_problem(format):
-        raise UnsupportedError(f"register: {format.name}: {wrong}", hint="docs/adding-a-format.md has what is possible")
+        raise UnsupportedError(
+            f"register: {format.name}: {wrong}", hint="docs/adding-a-format.md has what is possible"
+        )
     FORMATS[format.name] = format
     if format.is_integer:
         lanes = LANES[format.name] = Lanes(format)
-        DTYPES[format.name] = declare_quantized(lanes.name, format.block, lanes.super_bytes // ROWS, ROWS)
+        DTYPES[format.name] = declare_quantized(
+            lanes.name, format.block, lanes.super_bytes // ROWS, ROWS
+        )
 
 
 def layout_problem(format: Format) -> str | None:
@@ -221,23 +255,45 @@ def layout_problem(format: Format) -> str | None:
     lanes = Lanes(format)
     wanted = {(lanes.shift_of(i), bits) for i, bits in enumerate(lanes.bits)}
     kinds = {factor.kind for factor in format.factors}
-    same = [other.name for other in FORMATS.values() if other.number == format.number or other.name == format.name]
+    same = [
+        other.name
+        for other in FORMATS.values()
+        if other.number == format.number or other.name == format.name
+    ]
     checks = {
         f"its name or number ({format.number}) is that of {', '.join(same)}": not same,
-        f"blocks of {format.block} elements, expected a multiple of {BLOCK}": format.block % BLOCK == 0,
-        f"sub-blocks of {format.sub_block} elements, expected 16 or {BLOCK}": format.sub_block in (16, BLOCK),
-        f"planes (shift, bits) expected: {sorted(wanted)}": {(p.shift, p.bits) for p in format.planes} == wanted,
-        "a run of a plane is 1 or a multiple of 4": all(p.run == 1 or p.run % 4 == 0 for p in format.planes),
-        "one or two factors of one kind expected": len(format.factors) in (1, 2) and len(kinds) == 1,
-        "factors of the kind e8m0 have no sign, so mins cannot have them": not (format.has_mins and "e8m0" in kinds),
-        f"sub-blocks without levels have {BLOCK} elements": format.levels is not None or format.sub_block == BLOCK,
-        f"a code book has an entry of 8 bits for each code of at most {TABLE}": is_code_book(format),
+        f"blocks of {format.block} elements, expected a multiple of {BLOCK}": format.block % BLOCK
+        == 0,
+        f"sub-blocks of {format.sub_block} elements, expected 16 or {BLOCK}": format.sub_block
+        in (16, BLOCK),
+        f"planes (shift, bits) expected: {sorted(wanted)}": {
+            (p.shift, p.bits) for p in format.planes
+        }
+        == wanted,
+        "a run of a plane is 1 or a multiple of 4": all(
+            p.run == 1 or p.run % 4 == 0 for p in format.planes
+        ),
+        "one or two factors of one kind expected": len(format.factors) in (1, 2)
+        and len(kinds) == 1,
+        "factors of the kind e8m0 have no sign, so mins cannot have them": not (
+            format.has_mins and "e8m0" in kinds
+        ),
+        f"sub-blocks without levels have {BLOCK} elements": format.levels is not None
+        or format.sub_block == BLOCK,
+        f"a code book has an entry of 8 bits for each code of at most {TABLE}": is_code_book(
+            format
+        ),
     }
     return next((problem for problem, is_right in checks.items() if not is_right), None)
 
 
 def is_code_book(format: Format) -> bool:
-    fits = format.bits <= 4 and len(format.table) == 1 << format.bits and not format.has_mins and not format.flip
+    fits = (
+        format.bits <= 4
+        and len(format.table) == 1 << format.bits
+        and not format.has_mins
+        and not format.flip
+    )
     return not format.table or (fits and all(-128 <= entry <= 127 for entry in format.table))
 
 

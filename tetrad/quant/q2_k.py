@@ -1,7 +1,7 @@
 """Block format q2_k: d * scale * code - dmin * min, 2-bit codes, blocks of 256 in sub-blocks of 16.
 
-16 bytes with a 4-bit scale (low) and min (high) each, 64 bytes of codes, d f16, dmin f16. Codes come 32 bytes at a
-time; each pair of bits, from the lowest, is the next 32 elements.
+16 bytes with a 4-bit scale (low) and min (high) each, 64 bytes of codes, d f16, dmin f16. Codes
+come 32 bytes at a time; each pair of bits, from the lowest, is the next 32 elements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ LEVELS = Levels((Plane(start=0, nbytes=16, bits=4, run=16),))
 def encode(x: F32) -> Parts:
     fit, codes = fit_with_mins(x, sub_block=16, top=3, scale_top=15)
     levels = np.concatenate([fit.scales, fit.mins], axis=1).astype(np.uint8)
-    return codes, {80: half_bytes(fit.factor), 82: half_bytes(fit.min_factor), **LEVELS.fields(levels)}
+    return codes, {
+        80: half_bytes(fit.factor),
+        82: half_bytes(fit.min_factor),
+        **LEVELS.fields(levels),
+    }
 
 
 register(

@@ -19,7 +19,11 @@ LEVELS = SixBitPairs(4)
 def encode(x: F32, top: int = 15) -> Parts:
     fit, codes = fit_with_mins(x, sub_block=32, top=top, scale_top=63)
     levels = np.concatenate([fit.scales, fit.mins], axis=1).astype(np.uint8)
-    return codes, {0: half_bytes(fit.factor), 2: half_bytes(fit.min_factor), **LEVELS.fields(levels)}
+    return codes, {
+        0: half_bytes(fit.factor),
+        2: half_bytes(fit.min_factor),
+        **LEVELS.fields(levels),
+    }
 
 
 register(

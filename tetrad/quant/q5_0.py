@@ -1,7 +1,7 @@
 """Block format q5_0: d * (code - 16), 5-bit codes, blocks of 32.
 
-d f16, 4 bytes of high bits, 16 bytes of nibbles. Low nibbles hold elements 0..15, high nibbles 16..31.
-High bits form one little-endian word, bit i for element i.
+d f16, 4 bytes of high bits, 16 bytes of nibbles. Low nibbles hold elements 0..15, high nibbles
+16..31. High bits form one little-endian word, bit i for element i.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ register(
         encode=encode,
         sub_block=32,
         offset=16,
-        planes=(Plane(start=6, nbytes=16, bits=4, run=16), Plane(start=2, nbytes=4, bits=1, run=1, shift=4)),
+        planes=(
+            Plane(start=6, nbytes=16, bits=4, run=16),
+            Plane(start=2, nbytes=4, bits=1, run=1, shift=4),
+        ),
         factors=(Factor(0),),
     )
 )

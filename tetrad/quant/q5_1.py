@@ -28,7 +28,10 @@ register(
         budget=0.0091,
         encode=encode,
         sub_block=32,
-        planes=(Plane(start=8, nbytes=16, bits=4, run=16), Plane(start=4, nbytes=4, bits=1, run=1, shift=4)),
+        planes=(
+            Plane(start=8, nbytes=16, bits=4, run=16),
+            Plane(start=4, nbytes=4, bits=1, run=1, shift=4),
+        ),
         factors=(Factor(0), Factor(2)),
         adds_mins=True,
     )

@@ -1,7 +1,8 @@
 """Block format q8_k: d * q, q a signed byte, blocks of 256, d in f32.
 
-d f32, 256 signed bytes, 16 sums of 16 elements each as i16 (written, never read). The code of a byte is q + 128. There
-is one scale a block; it is given once per 32 elements, so that every format has sub-blocks of 16 or 32.
+d f32, 256 signed bytes, 16 sums of 16 elements each as i16 (written, never read). The code of a
+byte is q + 128. There is one scale a block; it is given once per 32 elements, so that every format
+has sub-blocks of 16 or 32.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ def encode(x: F32) -> Parts:
     q = np.rint(x * per_unit).astype(np.int16)
     sums = q.reshape(-1, 16, 16).sum(axis=2, dtype="<i2")
     step = over(ONE, per_unit)
-    return (q + 128).astype(np.uint8), {0: step.astype("<f4").view(np.uint8), 260: sums.view(np.uint8)}
+    return (q + 128).astype(np.uint8), {
+        0: step.astype("<f4").view(np.uint8),
+        260: sums.view(np.uint8),
+    }
 
 
 register(

@@ -1,11 +1,14 @@
-"""Block formats: the scales and codes that come nearest to given numbers, for formats that leave a choice.
+"""Block formats: the scales and codes that come nearest to given numbers, for formats that leave a
+choice.
 
-Receives f32[n, block]; returns the f16 factor of every block, the small integer scales (and mins) of its sub-blocks and
-the codes. What a code stands for is an integer, from a range or from a code book (`Near`). First each sub-block alone:
-codes for some twenty step sizes, the least-squares line through each, the best kept. Then the scales are rounded to
-what the block can hold, trying the neighbours of each as well.
+Receives f32[n, block]; returns the f16 factor of every block, the small integer scales (and mins)
+of its sub-blocks and the codes. What a code stands for is an integer, from a range or from a code
+book (`Near`). First each sub-block alone: codes for some twenty step sizes, the least-squares line
+through each, the best kept. Then the scales are rounded to what the block can hold, trying the
+neighbours of each as well.
 
-Arrays of elements are [elements, n, sub-blocks] in here: sums over the first axis run along whole rows of memory.
+Arrays of elements are [elements, n, sub-blocks] in here: sums over the first axis run along whole
+rows of memory.
 """
 
 from __future__ import annotations
@@ -21,12 +24,15 @@ from tetrad.quant.codebook import CodeBook
 from tetrad.quant.fields import F32, U8, as_half
 from tetrad.quant.rounding import largest, over
 
-STRETCH = np.linspace(-2, 2, 21, dtype=np.float32)  # the range is divided into this many codes more than there are
+# the range is divided into this many codes more than there are
+STRETCH = np.linspace(-2, 2, 21, dtype=np.float32)
 LEAST_HALF, LEAST_NORMAL_HALF = np.float32(2**-24), np.float32(2**-14)
 NEAR = (-1, 0, 1)
-RATIOS = np.linspace(0.8, 1.3, 26, dtype=np.float32)  # of the end of a code book, to where the largest number goes
+# of the end of a code book, to where the largest number goes
+RATIOS = np.linspace(0.8, 1.3, 26, dtype=np.float32)
 Range = tuple[int, int]  # both ends included
-Near = Callable[[F32, F32], F32]  # numbers and a step -> the integers whose multiples of the step are nearest
+# numbers and a step -> the integers whose multiples of the step are nearest
+Near = Callable[[F32, F32], F32]
 
 
 @record
@@ -43,7 +49,9 @@ def fit_with_mins(x: F32, sub_block: int, top: int, scale_top: int) -> tuple[Sca
     """Codes 0..top, scales and mins 0..scale_top; the codes are u8[n, block]."""
     groups = _groups(x, sub_block)
     step, low = _lines(groups, top)
-    factor, min_factor = (_factor(v.max(axis=1, keepdims=True) / np.float32(scale_top)) for v in (step, low))
+    factor, min_factor = (
+        _factor(v.max(axis=1, keepdims=True) / np.float32(scale_top)) for v in (step, low)
+    )
     first = Scales(factor, np.rint(over(step, factor)), min_factor, np.rint(over(low, min_factor)))
     near = partial(_nearest, limits=(0, top))
     kept = _best_nearby(groups, first, near, (0, scale_top), NEAR)
@@ -61,7 +69,9 @@ def fit_signed(x: F32, sub_block: int, half: int, scale_half: int) -> tuple[Scal
 def fit_book(x: F32, sub_block: int, book: CodeBook, scale_half: int) -> tuple[Scales, U8]:
     """Codes of a code book, scales -scale_half..scale_half-1, no mins."""
     groups = _groups(x, sub_block)
-    kept = _without_mins(groups, _steps(groups, book.nearest, book.end * RATIOS), book.nearest, scale_half)
+    kept = _without_mins(
+        groups, _steps(groups, book.nearest, book.end * RATIOS), book.nearest, scale_half
+    )
     return kept, _as_blocks(book.codes(_codes(groups, kept, book.nearest)), x)
 
 
@@ -80,7 +90,8 @@ def _without_mins(groups: F32, step: F32, near: Near, scale_half: int) -> Scales
 
 
 def _factor(wanted: F32) -> F32:
-    """The f16 nearest to what is wanted; among subnormals the next one outward, so that the integer scales suffice."""
+    """The f16 nearest to what is wanted; among subnormals the next one outward, so that the integer
+    scales suffice."""
     outward = np.copysign(np.ceil(np.abs(wanted) / LEAST_HALF) * LEAST_HALF, wanted)
     return np.where(np.abs(wanted) < LEAST_NORMAL_HALF, outward, as_half(wanted))
 
@@ -93,13 +104,19 @@ def _as_blocks(codes: F32 | U8, x: F32) -> U8:
     return codes.astype(np.uint8).transpose(1, 2, 0).reshape(x.shape)
 
 
-def _best_nearby(groups: F32, first: Scales, near: Near, limits: Range, min_moves: tuple[int, ...]) -> Scales:
-    """Of the integer scales and mins around the first ones, in every sub-block those with the least error."""
+def _best_nearby(
+    groups: F32, first: Scales, near: Near, limits: Range, min_moves: tuple[int, ...]
+) -> Scales:
+    """Of the integer scales and mins around the first ones, in every sub-block those with the least
+    error."""
     scales, mins = (np.clip(v, *limits) for v in (first.scales, first.mins))
     least = np.full(scales.shape, np.inf, np.float32)
     kept_scales, kept_mins = scales, mins
     for move, min_move in itertools.product(NEAR, min_moves):
-        s, m = np.clip(scales + np.float32(move), *limits), np.clip(mins + np.float32(min_move), *limits)
+        s, m = (
+            np.clip(scales + np.float32(move), *limits),
+            np.clip(mins + np.float32(min_move), *limits),
+        )
         tried = Scales(first.factor, s, first.min_factor, m)
         error = _error(groups, tried, _codes(groups, tried, near))
         better = error < least
@@ -140,7 +157,8 @@ def _lines(groups: F32, top: int) -> tuple[F32, F32]:
 
 
 def _regression(count: np.float32, c: F32, cc: F32, cx: F32, x: F32) -> tuple[F32, F32]:
-    """Slope and shift of the least-squares line with a shift of at most 0, from the sums over each group."""
+    """Slope and shift of the least-squares line with a shift of at most 0, from the sums over each
+    group."""
     bend = count * cc - c * c
     slope, shift = over(count * cx - c * x, bend), over(cc * x - c * cx, bend)
     through_zero = (shift > 0) | (bend <= 0)
@@ -148,7 +166,8 @@ def _regression(count: np.float32, c: F32, cc: F32, cx: F32, x: F32) -> tuple[F3
 
 
 def _steps(groups: F32, near: Near, ends: F32) -> F32:
-    """The signed step whose multiples come nearest to each group; `ends` are the multiples tried for the largest."""
+    """The signed step whose multiples come nearest to each group; `ends` are the multiples tried
+    for the largest."""
     furthest = largest(groups, axis=0).reshape(groups.shape[1:])
     best = np.zeros(furthest.shape, np.float32)
     kept: F32 = furthest / ends[len(ends) // 2]

@@ -1,5 +1,5 @@
-"""Block formats, separate: interleaved rows back into the bytes a file holds, bit for bit. The inverse of
-`Lanes.interleave`.
+"""Block formats, separate: interleaved rows back into the bytes a file holds, bit for bit. The
+inverse of `Lanes.interleave`.
 """
 
 from __future__ import annotations
@@ -35,22 +35,30 @@ def read_codes(lanes: Lanes, body: U8) -> U8:
         words = body[..., at : at + size].reshape(*body.shape[:3], bits, ROWS, 4)
         at += size
         for word in range(BLOCK // 4):
-            part = (words[..., word % bits, :, :] >> np.uint8(word // bits * bits)) & np.uint8((1 << bits) - 1)
-            total[..., 4 * word : 4 * word + 4, :] |= np.swapaxes(part, -1, -2) << np.uint8(lanes.shift_of(which))
+            part = (words[..., word % bits, :, :] >> np.uint8(word // bits * bits)) & np.uint8(
+                (1 << bits) - 1
+            )
+            total[..., 4 * word : 4 * word + 4, :] |= np.swapaxes(part, -1, -2) << np.uint8(
+                lanes.shift_of(which)
+            )
     return total ^ np.uint8(lanes.format.flip)
 
 
 def read_scales(lanes: Lanes, body: U8, side: int) -> U8:
-    """The bytes of the scales (side 0) or mins (side 1) of every block of the file: [blocks of the file, bytes]"""
+    """The bytes of the scales (side 0) or mins (side 1) of every block of the file: [blocks of the
+    file, bytes]"""
     size = ROWS * lanes.sub_blocks * lanes.scale_bytes
     at = lanes.code_bytes + side * size
-    part = body[..., at : at + size].reshape(*body.shape[:3], lanes.sub_blocks, ROWS, lanes.scale_bytes)
+    part = body[..., at : at + size].reshape(
+        *body.shape[:3], lanes.sub_blocks, ROWS, lanes.scale_bytes
+    )
     turned = part.transpose(0, 4, 1, 2, 3, 5)  # row, then super-block, block, sub-block
     return np.ascontiguousarray(turned).reshape(body.shape[0] * ROWS * body.shape[1], -1)
 
 
 def read_units(units: U8, count: int, size: int) -> U8:
-    """[group, super-block, bytes], units of sixteen rows side by side -> [blocks of the file, units, bytes of one]"""
+    """[group, super-block, bytes], units of sixteen rows side by side -> [blocks of the file,
+    units, bytes of one]"""
     rows = units.reshape(*units.shape[:2], count, ROWS, size).transpose(0, 3, 1, 2, 4)
     return np.ascontiguousarray(rows).reshape(units.shape[0] * ROWS * units.shape[1], count, size)
 

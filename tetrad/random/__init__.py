@@ -1,7 +1,9 @@
-"""The public namespace `td.random`: random numbers from explicit keys, with the names and arguments they have in JAX.
+"""The public namespace `td.random`: random numbers from explicit keys, with the names and arguments
+they have in JAX.
 
-Receives a key (u32[2]) and settings, returns arrays: compositions of the ops in ops/random.py. The same key gives the
-same bits outside jit and inside, for any number of threads; there is no state, so use each key once (docs/random.md).
+Receives a key (u32[2]) and settings, returns arrays: compositions of the ops in ops/random.py. The
+same key gives the same bits outside jit and inside, for any number of threads; there is no state,
+so use each key once (docs/random.md).
 """
 
 from __future__ import annotations
@@ -47,17 +49,21 @@ from tetrad.tracing.operands import (
 )  # fmt: skip
 
 MORE = (  # in tetrad/random/distributions.py, which is loaded when one of them is used
-    "beta", "cauchy", "chisquare", "dirichlet", "f", "gamma", "geometric", "loggamma", "lognormal", "maxwell",
-    "multivariate_normal", "orthogonal", "pareto", "poisson", "rademacher", "rayleigh", "t", "triangular",
+    "beta", "cauchy", "chisquare", "dirichlet", "f", "gamma", "geometric", "loggamma", "lognormal",
+    "maxwell",
+    "multivariate_normal", "orthogonal", "pareto", "poisson", "rademacher", "rayleigh", "t",
+    "triangular",
     "weibull_min",
 )  # fmt: skip
 MAKE_KEY = "make one with td.random.key(seed)"
 WORD = 0xFFFFFFFF
 LEAST = -(1 << 63)  # of i64: the sign alone
-PRECISION = {f32: 24, f16: 11, bf16: 8}  # bits of a significand: so many of a word make a uniform number
+# bits of a significand: so many of a word make a uniform number
+PRECISION = {f32: 24, f16: 11, bf16: 8}
 ROOT_HALF = math.sqrt(0.5)
 BF16_MOST = 3.3895313892515355e38
-TAIL = {f32: 11.0, f64: 36.0}  # beyond, probabilities of exceeding a number are too small, or nearly
+# beyond, probabilities of exceeding a number are too small, or nearly
+TAIL = {f32: 11.0, f64: 36.0}
 
 
 def __getattr__(name: str) -> Any:
@@ -71,7 +77,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# -- keys -------------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def key(seed: Any) -> Array:
@@ -82,7 +88,9 @@ def key(seed: Any) -> Array:
     """
     if isinstance(seed, int | np.integer):
         if not -(1 << 63) <= int(seed) < 1 << 64:
-            fail(DtypeError, f"key: the seed has 64 bits, got {seed}", "take the remainder by 2**64")
+            fail(
+                DtypeError, f"key: the seed has 64 bits, got {seed}", "take the remainder by 2**64"
+            )
         return Array.from_numpy(np.array([int(seed) & WORD, int(seed) >> 32 & WORD], np.uint32))
     given = as_array(seed)
     if given.ndim or not given.dtype.is_integer:
@@ -100,19 +108,28 @@ def as_key(name: str, key: Any) -> Array:
         came = noun_of(key) if given is None else given.type
         is_several = given is not None and given.dtype is u32 and given.shape[-1:] == (2,)
         each = "they are several: take one, as in keys[0], or draw with each by td.vmap"
-        fail(DtypeError, f"{name}: expected a key, u32[2], got {came}", each if is_several else MAKE_KEY)
+        fail(
+            DtypeError,
+            f"{name}: expected a key, u32[2], got {came}",
+            each if is_several else MAKE_KEY,
+        )
     return traced(given)
 
 
 def drawn_shape(name: str, shape: Any) -> Shape:
     """The shape of what is drawn: not a key, which comes first."""
     if isinstance(shape, Array) and shape.dtype is u32 and shape.shape == (2,):
-        fail(ShapeError, f"{name}: expected a shape, got {shape.type}, which is a key", "the key comes first")
+        fail(
+            ShapeError,
+            f"{name}: expected a shape, got {shape.type}, which is a key",
+            "the key comes first",
+        )
     return check_shape(name, shape)
 
 
 def split(key: Any, num: Any = 2) -> Array:
-    """New keys from a key, [num, 2]; key i is fold_in(key, i). The old key should not be used again.
+    """New keys from a key, [num, 2]; key i is fold_in(key, i). The old key should not be used
+    again.
 
     >>> first, second = split(key(0))
     >>> first
@@ -134,15 +151,18 @@ def fold_in(key: Any, data: Any) -> Array:
     if number.ndim:
         fail(ShapeError, f"fold_in: the number has no axes, got {number.type}")
     if not number.dtype.is_integer:
-        fail(DtypeError, f"fold_in: expected an integer, got {number.type}", "convert it with astype")
+        fail(
+            DtypeError, f"fold_in: expected an integer, got {number.type}", "convert it with astype"
+        )
     return run("fold_key", as_key("fold_in", key), convert(number, u32))
 
 
-# -- words and uniform numbers ----------------------------------------------------------------------------------------
+# -- words and uniform numbers ---------------------------------------------------------------------
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Array:
-    """Random words: element i is word i % 4 of the Philox block i // 4 of the key. 64 bits are two words.
+    """Random words: element i is word i % 4 of the Philox block i // 4 of the key. 64 bits are two
+    words.
 
     >>> bits(key(42), 2)
     Array([2632642643, 2012563771], uint32)
@@ -190,8 +210,11 @@ def _unit(name: str, key: Any, shape: Shape, dtype: DType) -> Array:
     return convert(convert(_words(name, key, shape) >> (32 - count), f32) * 2.0**-count, dtype)
 
 
-def uniform(key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
-    """Numbers in [minval, maxval), all equally likely; the bounds may be arrays, and have derivatives.
+def uniform(
+    key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxval: Any = 1.0
+) -> Array:
+    """Numbers in [minval, maxval), all equally likely; the bounds may be arrays, and have
+    derivatives.
 
     >>> uniform(key(42), 3)
     Array([0.61295986, 0.4685865 , 0.0732317 ], float32)
@@ -219,12 +242,16 @@ def _check_range(minval: Any, maxval: Any, dtype: DType) -> None:
 def _shaped(name: str, x: Array, shape: Shape) -> Array:
     """x, when what it was computed with did not make it larger than asked for."""
     if x.shape != shape:
-        fail(ShapeError, f"{name}: settings of shape {list(x.shape)} do not broadcast to {list(shape)}")
+        fail(
+            ShapeError,
+            f"{name}: settings of shape {list(x.shape)} do not broadcast to {list(shape)}",
+        )
     return x
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) -> Array:
-    """Integers in [minval, maxval), all equally likely (to 1 in 2**30); minval where the range is empty.
+    """Integers in [minval, maxval), all equally likely (to 1 in 2**30); minval where the range is
+    empty.
 
     >>> randint(key(42), 5, 0, 10)
     Array([6, 4, 0, 3, 9], int32)
@@ -239,12 +266,14 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) ->
 
 
 def _bounds(minval: Any, maxval: Any, dtype: DType) -> tuple[Array, Array, Array]:
-    """The least and the greatest number as the bits of i64, and whether there are any. The end of a range may be one
-    more than the dtype holds."""
+    """The least and the greatest number as the bits of i64, and whether there are any. The end of a
+    range may be one more than the dtype holds."""
     low, high = _bound("minval", minval, dtype), _bound("maxval", maxval, dtype)
-    sign = LEAST if dtype.bits == 64 and not dtype.is_signed else 0  # u64 is compared without a sign
+    # u64 is compared without a sign
+    sign = LEAST if dtype.bits == 64 and not dtype.is_signed else 0
     if isinstance(maxval, int):
-        top = high if maxval == np.iinfo(dtype.np).min else high - 1  # from the least number to itself: minval again
+        # from the least number to itself: minval again
+        top = high if maxval == np.iinfo(dtype.np).min else high - 1
         return low, top, (top ^ sign) >= (low ^ sign)
     return low, high - 1, (high ^ sign) > (low ^ sign)
 
@@ -267,15 +296,17 @@ def _below(key: Any, shape: Shape, span: Array) -> Array:
 
 
 def _wide_below(key: Any, shape: Shape, span: Array) -> Array:
-    """Integers in [0, span) as the bits of i64: 128 random bits times any span, over 2**128, a word at a time. What is
-    carried stays below the span. A span of 2**64 came out as 0: all bits."""
+    """Integers in [0, span) as the bits of i64: 128 random bits times any span, over 2**128, a word
+    at a time. What is carried stays below the span. A span of 2**64 came out as 0: all bits."""
     words, factor = _words("randint", key, (4, *shape)), convert(span, u64)
     carried = convert(words[0], u64) & 0
     for i in range(4):
         word = convert(words[i], u64)
         low = word * (factor & WORD) + (carried & WORD)
         carried = word * (factor >> 32) + (carried >> 32) + (low >> 32)
-    below: Array = where(span == 0, (convert(words[0], i64) << 32) | convert(words[1], i64), convert(carried, i64))
+    below: Array = where(
+        span == 0, (convert(words[0], i64) << 32) | convert(words[1], i64), convert(carried, i64)
+    )
     return below
 
 
@@ -293,7 +324,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     return _shaped("bernoulli", _unit("bernoulli", key, sizes, chance.dtype) < chance, sizes)
 
 
-# -- distributions ----------------------------------------------------------------------------------------------------
+# -- distributions ---------------------------------------------------------------------------------
 
 
 def _from_words(op: str, name: str, key: Any, shape: Any, dtype: Any) -> Array:
@@ -326,7 +357,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
 
 
 def gumbel(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
-    """Standard Gumbel numbers: -log of exponential ones. The largest of logits with them added is a categorical draw.
+    """Standard Gumbel numbers: -log of exponential ones. The largest of logits with them added is a
+    categorical draw.
 
     >>> gumbel(key(42), 2)
     Array([0.05210746, 0.45852602], float32)
@@ -354,7 +386,9 @@ def logistic(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
 
 
 @guarded
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = f32
+) -> Array:
     """Normal numbers that fell between lower and upper; far out in a tail as well.
 
     >>> truncated_normal(key(42), 8.0, 9.0, (2,))
@@ -378,15 +412,22 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     return convert(clip(z, low, high), wanted)
 
 
-def _truncated(key: Any, lower: float, upper: float, shape: Any, inner: DType, wanted: DType) -> Array:
-    """Between numbers: probabilities of exceeding them are known now. Draws in the lower tail are mirrored."""
+def _truncated(
+    key: Any, lower: float, upper: float, shape: Any, inner: DType, wanted: DType
+) -> Array:
+    """Between numbers: probabilities of exceeding them are known now. Draws in the lower tail are
+    mirrored."""
     is_left = lower + upper < 0
     near, far = (-upper, -lower) if is_left else (lower, upper)
     least, most = (0.5 * math.erfc(x * ROOT_HALF) for x in (far, near))
     sizes = drawn_shape("truncated_normal", () if shape is None else shape)
     unit = _open(key, sizes, inner)
     if TAIL[inner] < near <= far:
-        share = math.exp((near - far) * (near + far) / 2) * (near / far) * (_tail_factor(far) / _tail_factor(near))
+        share = (
+            math.exp((near - far) * (near + far) / 2)
+            * (near / far)
+            * (_tail_factor(far) / _tail_factor(near))
+        )
         z = _in_tail(near, share, unit)
     else:
         z = run("normal_upper", unit * (most - least) + least)
@@ -394,15 +435,17 @@ def _truncated(key: Any, lower: float, upper: float, shape: Any, inner: DType, w
 
 
 def _tail_factor(x: Any) -> Any:
-    """The probability of exceeding x is exp(-x^2 / 2) / (x sqrt(2 pi)) times this, for a large x."""
+    """The probability of exceeding x is exp(-x^2 / 2) / (x sqrt(2 pi)) times this, for a large
+    x."""
     y = 1 / (x * x)
     return 1 - y * (1 - y * (3 - y * (15 - y * 105)))
 
 
 def _in_tail(a: Any, share: Any, unit: Array) -> Array:
-    """Beyond a, where probabilities are too small for the dtype; `share` is that of exceeding the other bound, given
-    that a is exceeded. With z = a + d and t = -log P(> z) / P(> a): d (a + d / 2) = t - log(z / a) + log of factors,
-    which is solved for d again and again; each time the error is a^2 times smaller."""
+    """Beyond a, where probabilities are too small for the dtype; `share` is that of exceeding the
+    other bound, given that a is exceeded. With z = a + d and t = -log P(> z) / P(> a): d (a + d /
+    2) = t - log(z / a) + log of factors, which is solved for d again and again; each time the error
+    is a^2 times smaller."""
     t = -_log(unit * (1 - share) + share)
     d, known = t / a, _tail_factor(a)
     for _ in range(5):
@@ -422,10 +465,12 @@ def _open(key: Any, shape: Shape, dtype: DType) -> Array:
     return middle
 
 
-# -- choices ----------------------------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------
 
 
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Array:
+def categorical(
+    key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True
+) -> Array:
     """Indices along an axis, drawn with probabilities proportional to exp(logits).
 
     shape     of the result; it ends with the shape of logits without the axis, which is the default
@@ -441,7 +486,11 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     rows = tuple(n for i, n in enumerate(given.shape) if i != at)
     sizes = rows if shape is None else drawn_shape("categorical", shape)
     if sizes[len(sizes) - len(rows) :] != rows:
-        fail(ShapeError, f"categorical: shape {list(sizes)} does not end with the rows {list(rows)} of {given.type}")
+        fail(
+            ShapeError,
+            f"categorical: shape {list(sizes)} does not end with the rows {list(rows)} of "
+            f"{given.type}",
+        )
     before = sizes[: len(sizes) - len(rows)]
     if not replace:
         return reshape(_drawn_apart(key, moveaxis(given, at, -1), product(before)), sizes)
@@ -450,7 +499,8 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
 
 
 def _drawn_apart(key: Any, logits: Array, count: Size) -> Array:
-    """[count, ...]: the indices of the greatest of logits with Gumbel numbers added, along the last axis."""
+    """[count, ...]: the indices of the greatest of logits with Gumbel numbers added, along the last
+    axis."""
     size = logits.shape[-1]
     if not isinstance(count, int) or not isinstance(size, int) or count > size:
         fail(ShapeError, f"categorical: cannot draw {count} of {size} without drawing one again")
@@ -469,7 +519,11 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     given = _elements("permutation", x)
     at = axis_of("permutation", axis, given.ndim)
     if independent:
-        return moveaxis(take_along_axis(moved := moveaxis(given, at, -1), _order(key, *moved.shape), axis=-1), -1, at)
+        return moveaxis(
+            take_along_axis(moved := moveaxis(given, at, -1), _order(key, *moved.shape), axis=-1),
+            -1,
+            at,
+        )
     return take(given, _order(key, given.shape[at]), axis=at)
 
 
@@ -484,8 +538,8 @@ def _elements(name: str, x: Any) -> Array:
 
 
 def _order(key: Any, *shape: Size) -> Array:
-    """Positions along the last axis in random order: sorted by random words, often enough that equal words (a draw that
-    is not fair) in all rounds are rarer than one in the size."""
+    """Positions along the last axis in random order: sorted by random words, often enough that
+    equal words (a draw that is not fair) in all rounds are rarer than one in the size."""
     size = shape[-1]
     most = size if isinstance(size, int) else size.max
     order, now = expand(convert(positions(size), i64), shape), as_key("permutation", key)
@@ -495,7 +549,9 @@ def _order(key: Any, *shape: Size) -> Array:
     return order
 
 
-def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Array:
+def choice(
+    key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0
+) -> Array:
     """Elements of `a` (of an int: numbers below it) along an axis, drawn at random.
 
     replace   whether an element may be drawn again
@@ -508,10 +564,25 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     at = axis_of("choice", axis, given.ndim)
     count = product(sizes)
     if p is not None and as_array(p).shape != given.shape[at : at + 1]:
-        fail(ShapeError, f"choice: p needs one probability for each of {given.shape[at]}, got {as_array(p).type}")
-    if not replace and (not isinstance(count, int) or not isinstance(given.shape[at], int) or count > given.shape[at]):
-        fail(ShapeError, f"choice: cannot draw {count} of {given.shape[at]} without drawing one again")
-    places = _drawn(key, given.shape[at], count, p) if replace else _drawn_once(key, given.shape[at], count, p)
+        fail(
+            ShapeError,
+            f"choice: p needs one probability for each of {given.shape[at]}, got "
+            f"{as_array(p).type}",
+        )
+    if not replace and (
+        not isinstance(count, int)
+        or not isinstance(given.shape[at], int)
+        or count > given.shape[at]
+    ):
+        fail(
+            ShapeError,
+            f"choice: cannot draw {count} of {given.shape[at]} without drawing one again",
+        )
+    places = (
+        _drawn(key, given.shape[at], count, p)
+        if replace
+        else _drawn_once(key, given.shape[at], count, p)
+    )
     return take(given, reshape(places, sizes), axis=at)
 
 
@@ -525,7 +596,8 @@ def _drawn(key: Any, size: Size, count: Size, p: Any) -> Array:
 
 
 def _drawn_once(key: Any, size: Size, count: Size, p: Any) -> Array:
-    """The greatest of log p with Gumbel numbers added, one after the other, are draws without going back."""
+    """The greatest of log p with Gumbel numbers added, one after the other, are draws without going
+    back."""
     if p is None:
         return _order(key, size)[:count]
     chances = _chances(p)
@@ -538,6 +610,8 @@ def _chances(p: Any) -> Array:
 
 
 __all__ = [
-    *MORE, "PRNGKey", "bernoulli", "bits", "categorical", "choice", "exponential", "fold_in", "gumbel", "key",
-    "laplace", "logistic", "normal", "permutation", "randint", "split", "truncated_normal", "uniform",
+    *MORE, "PRNGKey", "bernoulli", "bits", "categorical", "choice", "exponential", "fold_in",
+    "gumbel", "key",
+    "laplace", "logistic", "normal", "permutation", "randint", "split", "truncated_normal",
+    "uniform",
 ]  # fmt: skip

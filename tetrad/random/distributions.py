@@ -1,8 +1,9 @@
-"""The public namespace `td.random`, further distributions: those made of draws, with arguments as in `jax.random`.
+"""The public namespace `td.random`, further distributions: those made of draws, with arguments as
+in `jax.random`.
 
-Receives a key and settings (numbers or arrays, which broadcast), returns arrays. Where only draws, arithmetic, roots
-and steady functions meet, the bits are the same outside jit and inside, as for all of `td.random`; it offers these
-names and loads this module when the first of them is used.
+Receives a key and settings (numbers or arrays, which broadcast), returns arrays. Where only draws,
+arithmetic, roots and steady functions meet, the bits are the same outside jit and inside, as for
+all of `td.random`; it offers these names and loads this module when the first of them is used.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ LOG_FACTORIALS = [math.lgamma(k + 1) for k in range(10)]
 SMALL_RATE = 10.0  # of Poisson numbers: below it products of uniform numbers are quicker
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 def _wide(dtype: DType) -> DType:
@@ -51,7 +52,9 @@ def _wide(dtype: DType) -> DType:
     return f64 if dtype is f64 else f32
 
 
-def _settings(name: str, values: Sequence[Any], shape: Any, dtype: DType) -> tuple[list[Array], Shape]:
+def _settings(
+    name: str, values: Sequence[Any], shape: Any, dtype: DType
+) -> tuple[list[Array], Shape]:
     """Settings as arrays of the shape that is asked for, or that they have together."""
     arrays = broadcast(name, [convert(value, dtype) for value in values])
     sizes = arrays[0].shape if shape is None else drawn_shape(name, shape)
@@ -63,7 +66,7 @@ def _exp(x: Array) -> Array:
     return run("steady_exp", x)
 
 
-# -- arithmetic on draws ----------------------------------------------------------------------------------------------
+# -- arithmetic on draws ---------------------------------------------------------------------------
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = i32) -> Array:
@@ -73,7 +76,9 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = i32) -> Array:
     >>> td.random.rademacher(td.random.key(0), 5)
     Array([ 1, -1, -1, -1, -1], int32)
     """
-    signs = where(bernoulli(key, 0.5, drawn_shape("rademacher", shape)), scalar(1, i32), scalar(-1, i32))
+    signs = where(
+        bernoulli(key, 0.5, drawn_shape("rademacher", shape)), scalar(1, i32), scalar(-1, i32)
+    )
     return convert(signs, i32 if dtype is None else dtype_of(dtype))
 
 
@@ -98,7 +103,9 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = f32) -> Array
     return convert(factor * sqrt(2.0 * exponential(key, sizes, _wide(wanted))), wanted)
 
 
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = f32
+) -> Array:
     """Weibull numbers: `scale` times exponential ones to the power 1 / concentration."""
     wanted = _float("weibull_min", dtype)
     (factor, power), sizes = _settings("weibull_min", (scale, concentration), shape, _wide(wanted))
@@ -119,13 +126,17 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = f32) -
     return convert(_exp(spread * normal(key, sizes, _wide(wanted))), wanted)
 
 
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = f32
+) -> Array:
     """Numbers from left to right whose density is a triangle with its top at the mode."""
     wanted = _float("triangular", dtype)
     (low, top, high), sizes = _settings("triangular", (left, mode, right), shape, _wide(wanted))
     u, width = uniform(key, sizes, _wide(wanted)), high - low
     rising = low + sqrt(u * width * (top - low))
-    return convert(where(u * width < top - low, rising, high - sqrt((1.0 - u) * width * (high - top))), wanted)
+    return convert(
+        where(u * width < top - low, rising, high - sqrt((1.0 - u) * width * (high - top))), wanted
+    )
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = i32) -> Array:
@@ -140,7 +151,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = i32) -> Array:
     return convert(floor(exponential(key, sizes, f64) / rate) + 1.0, wanted)
 
 
-# -- gamma and what is made of it -------------------------------------------------------------------------------------
+# -- gamma and what is made of it ------------------------------------------------------------------
 
 
 @custom_jvp
@@ -150,8 +161,16 @@ def _parameter(a: Array) -> Array:
 
 @_parameter.defjvp
 def _parameter_jvp(primals: Any, tangents: Any) -> Any:
-    message = "gamma numbers, and what is made of them (beta, dirichlet, t, ...), have no derivative in their parameter"
-    fail(UnsupportedError, message, "td.stop_gradient(a); a scale that multiplies them has a derivative")
+    message = (
+        "gamma numbers, and what is made of them (beta, dirichlet, t, ...), have no "
+        "derivative in "
+        "their parameter"
+    )
+    fail(
+        UnsupportedError,
+        message,
+        "td.stop_gradient(a); a scale that multiplies them has a derivative",
+    )
 
 
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = f32) -> Array:
@@ -168,11 +187,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = f32) -> Array:
     >>> td.random.gamma(td.random.key(0), 3.0, (2,))
     Array([0.99626875, 7.5945764 ], float32)
     """
-    return convert(_exp(loggamma(key, a, shape, _wide(_float("gamma", dtype)))), _float("gamma", dtype))
+    return convert(
+        _exp(loggamma(key, a, shape, _wide(_float("gamma", dtype)))), _float("gamma", dtype)
+    )
 
 
 def _log_gamma(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
-    """Marsaglia and Tsang (2000): d times a cube of a normal number, until it is accepted, about once in 1.05 times.
+    """Marsaglia and Tsang (2000): d times a cube of a normal number, until it is accepted, about
+    once in 1.05 times.
 
     Below 1 it is a number for a + 1 times a uniform number to the power 1 / a.
     """
@@ -194,7 +216,9 @@ def _log_gamma(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
     start = scalar(0, i32), ~is_good, expand(scalar(1.0, dtype), sizes)
     _, _, cube = while_loop(lambda state: any_of(~state[1]), attempt, start)
     drawn = _log(d) + _log(cube)
-    drawn = where(is_small, drawn + _log(_open(last, sizes, dtype)) / where(is_small & is_good, a, 1.0), drawn)
+    drawn = where(
+        is_small, drawn + _log(_open(last, sizes, dtype)) / where(is_small & is_good, a, 1.0), drawn
+    )
     edge = where(a == 0.0, -INF, where(a > 0.0, a, math.nan))
     return where(is_good, drawn, edge)  # type: ignore[no-any-return]
 
@@ -211,11 +235,14 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = f32) -> Array:
     inner, (first, second) = _wide(wanted), split(key)
     (freedom,), sizes = _settings("t", (df,), shape, inner)
     half = 0.5 * freedom
-    return convert(normal(first, sizes, inner) * sqrt(half / gamma(second, half, sizes, inner)), wanted)
+    return convert(
+        normal(first, sizes, inner) * sqrt(half / gamma(second, half, sizes, inner)), wanted
+    )
 
 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = f32) -> Array:
-    """Numbers of Fisher's distribution: quotients of chi-squared numbers, each over its degrees of freedom."""
+    """Numbers of Fisher's distribution: quotients of chi-squared numbers, each over its degrees of
+    freedom."""
     wanted = _float("f", dtype)
     inner, keys = _wide(wanted), split(key)
     both, sizes = _settings("f", (dfnum, dfden), shape, inner)
@@ -224,7 +251,8 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = f32) -> 
 
 
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = f32) -> Array:
-    """Beta numbers: the share of one gamma number in two. By logarithms: both may be too small for floats."""
+    """Beta numbers: the share of one gamma number in two. By logarithms: both may be too small for
+    floats."""
     wanted = _float("beta", dtype)
     inner, keys = _wide(wanted), split(key)
     both, sizes = _settings("beta", (a, b), shape, inner)
@@ -233,7 +261,8 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = f32) -> Array
 
 
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = f32) -> Array:
-    """Probabilities that add up to 1 along the last axis: shares of gamma numbers with the parameters alpha.
+    """Probabilities that add up to 1 along the last axis: shares of gamma numbers with the
+    parameters alpha.
 
     shape   of the result without its last axis; the default is that of alpha
     """
@@ -244,10 +273,11 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = f32) -> Arra
     sizes = given.shape if shape is None else (*drawn_shape("dirichlet", shape), given.shape[-1])
     logs = loggamma(key, given, sizes, _wide(wanted))
     parts = _exp(logs - largest(logs, axis=-1, keepdims=True))
-    return convert(parts / cumulative_sum(parts, axis=-1)[..., -1:], wanted)  # from left to right, here and compiled
+    # from left to right, here and compiled
+    return convert(parts / cumulative_sum(parts, axis=-1)[..., -1:], wanted)
 
 
-# -- counts -----------------------------------------------------------------------------------------------------------
+# -- counts ----------------------------------------------------------------------------------------
 
 
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = i32) -> Array:
@@ -263,13 +293,16 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = i32) -> Array:
     (rate,), sizes = _settings("poisson", (lam,), shape, f64)
     few, many = split(key)
     is_small = rate < SMALL_RATE
-    counts = where(is_small, _few(few, where(is_small, rate, 0.0), sizes), _many(many, rate, ~is_small, sizes))
+    counts = where(
+        is_small, _few(few, where(is_small, rate, 0.0), sizes), _many(many, rate, ~is_small, sizes)
+    )
     most = float(np.iinfo(wanted.np).max)
     return convert(where(rate >= 0.0, clip(counts, None, most), -1.0), wanted)
 
 
 def _few(key: Any, rate: Array, sizes: Shape) -> Array:
-    """So many uniform numbers have a product above exp(-rate) (Knuth); those of no rate are done at once."""
+    """So many uniform numbers have a product above exp(-rate) (Knuth); those of no rate are done at
+    once."""
     bound = _exp(-rate)
 
     def attempt(state: Any) -> Any:
@@ -297,7 +330,9 @@ def _many(key: Any, rate: Array, wanted: Array, sizes: Shape) -> Array:
         k = floor((2.0 * a / room + b) * u + lam + 0.43)
         inside = (k >= 0.0) & ((room >= 0.013) | (v <= room))
         whole = where(k >= 0.0, k, 0.0)
-        likely = _log(v * inverse / (a / (room * room) + b)) <= whole * log_rate - lam - _log_factorial(whole)
+        likely = _log(
+            v * inverse / (a / (room * room) + b)
+        ) <= whole * log_rate - lam - _log_factorial(whole)
         accepts = ((room >= 0.07) & (v <= limit)) | (inside & likely)
         return step + 1, done | accepts, where(done, found, whole)
 
@@ -316,7 +351,7 @@ def _log_factorial(k: Array) -> Array:
     return where(k < 10.0, known, series)  # type: ignore[no-any-return]
 
 
-# -- vectors ----------------------------------------------------------------------------------------------------------
+# -- vectors ---------------------------------------------------------------------------------------
 
 FACTORS = ("cholesky", "eigh", "svd")
 
@@ -336,7 +371,11 @@ def multivariate_normal(
     middle, spread = as_array(mean), as_array(cov)
     wanted = _float("multivariate_normal", f32 if dtype is None else dtype)
     if method not in FACTORS:
-        fail(UnsupportedError, f"multivariate_normal: there is no method {method!r}", f"methods: {', '.join(FACTORS)}")
+        fail(
+            UnsupportedError,
+            f"multivariate_normal: there is no method {method!r}",
+            f"methods: {', '.join(FACTORS)}",
+        )
     if not middle.ndim or spread.ndim < 2 or spread.shape[-2:] != (middle.shape[-1],) * 2:
         expected = "expected a mean [..., n] and a covariance [..., n, n]"
         fail(ShapeError, f"multivariate_normal: {expected}, got {middle.type} and {spread.type}")
@@ -345,7 +384,9 @@ def multivariate_normal(
     together = broadcast("multivariate_normal", [middle[..., 0], spread[..., 0, 0]])[0].shape
     sizes = together if shape is None else drawn_shape("multivariate_normal", shape)
     drawn = matmul(root, normal(key, (*sizes, n), inner)[..., None])[..., 0]
-    return convert(_shaped("multivariate_normal", drawn + convert(middle, inner), (*sizes, n)), wanted)
+    return convert(
+        _shaped("multivariate_normal", drawn + convert(middle, inner), (*sizes, n)), wanted
+    )
 
 
 def _root(cov: Array, method: str) -> Array:

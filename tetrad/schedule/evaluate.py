@@ -1,6 +1,7 @@
 """The driver, interpreting: lowered steps run on the kernel evaluator, launch by launch, in NumPy.
 
-The right answer, bit for bit, for compiled code: used by TETRAD_INTERPRET, TETRAD_CHECK, bisect and the fuzzer.
+The right answer, bit for bit, for compiled code: used by TETRAD_INTERPRET, TETRAD_CHECK, bisect and
+the fuzzer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def interpret(
         if isinstance(step, Control):
             run_control(step, memory, dims, lambda body, given: interpret(body, given, dims, watch))
             continue
-        before = memory if watch is None else memory.copy()  # of the table: no array in it is ever changed
+        # of the table: no array in it is ever changed
+        before = memory if watch is None else memory.copy()
         run_launch(step, memory, dims)
         if watch is not None:
             watch(step, before, memory)
@@ -57,7 +59,10 @@ def run_repeat(step: Repeat, given: list[np.ndarray], dims: Dims, run: Run) -> l
     first = step.consts + step.carries
     fixed, state, xs = given[: step.consts], given[step.consts : first], given[first:]
     length = bind(step.length, dims)
-    ys = [blank(slot, dims).reshape([bind(n, dims) for n in slot.type.shape]) for slot in step.outputs[step.carries :]]
+    ys = [
+        blank(slot, dims).reshape([bind(n, dims) for n in slot.type.shape])
+        for slot in step.outputs[step.carries :]
+    ]
     for t in range(length - 1, -1, -1) if step.reverse else range(length):
         made = run(step.body, [*fixed, *state, *[x[t] for x in xs]])
         state = made[: step.carries]
@@ -88,9 +93,14 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
 
 
 def prepare(launch: Launch, memory: Memory, dims: Dims) -> None:
-    """Memory for what a launch writes: fresh, or, where it changes what is there, a copy of that."""
+    """Memory for what a launch writes: fresh, or, where it changes what is there, a copy of
+    that."""
     for slot in launch.writes:
-        memory[slot] = value_of(slot, memory, dims).copy().ravel() if slot in launch.updates else blank(slot, dims)
+        memory[slot] = (
+            value_of(slot, memory, dims).copy().ravel()
+            if slot in launch.updates
+            else blank(slot, dims)
+        )
 
 
 def buffers_of(launch: Launch, memory: Memory, dims: Dims) -> dict[str, np.ndarray]:

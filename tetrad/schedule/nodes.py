@@ -1,7 +1,9 @@
-"""Lowering, results: what a graph becomes. A list of launches over slots; sizes may still be symbolic.
+"""Lowering, results: what a graph becomes. A list of launches over slots; sizes may still be
+symbolic.
 
-A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner will place. A `Launch`
-is one kernel program with the slots of its buffers, the formulas of its arguments and the size of its grid.
+A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner
+will place. A `Launch` is one kernel program with the slots of its buffers, the formulas of its
+arguments and the size of its grid.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class TrapSite:
     message: str  # with {value} for the reported index
     source: Source | None
     hint: str | None = None
-    explain: Callable[[int], TetradError] | None = None  # the error for a reported value that is no index
+    # the error for a reported value that is no index
+    explain: Callable[[int], TetradError] | None = None
 
     def error(self, value: int) -> TetradError:
         if self.explain is None:
@@ -73,7 +76,9 @@ class Launch:
     def arguments(self, dims: Mapping[str, int]) -> dict[str, int]:
         """The value of each argument: sizes, and addresses of routines in this process."""
         return {
-            name: lapack.address(name.removeprefix(lapack.MARK)) if name.startswith(lapack.MARK) else bind(size, dims)
+            name: lapack.address(name.removeprefix(lapack.MARK))
+            if name.startswith(lapack.MARK)
+            else bind(size, dims)
             for name, size in self.args.items()
         }
 
@@ -88,7 +93,9 @@ class Launch:
 
     def buffers(self) -> list[tuple[Buffer, Slot]]:
         """Each storage buffer of the kernel with its slot."""
-        return list(zip((b for b in self.program.buffers if not b.is_scratch), self.slots, strict=True))
+        return list(
+            zip((b for b in self.program.buffers if not b.is_scratch), self.slots, strict=True)
+        )
 
 
 @record(eq=False)
@@ -131,8 +138,9 @@ def arena_slot() -> Slot:
 class Repeat:
     """A `scan`: the lowered body with the slots of all its steps.
 
-    `inputs` are constants, initial carries and xs; `outputs` final carries and ys, in the order of the body's. A carry
-    that is neither changed in place (its output is its input) nor kept in rows of ys has a second home in `spares`.
+    `inputs` are constants, initial carries and xs; `outputs` final carries and ys, in the order of
+    the body's. A carry that is neither changed in place (its output is its input) nor kept in rows
+    of ys has a second home in `spares`.
     """
 
     body: Lowered
@@ -171,7 +179,8 @@ class Repeat:
 
 @record(eq=False)
 class While:
-    """A `while_loop`: condition and body. `inputs` are constants of the condition, of the body, and initial carries."""
+    """A `while_loop`: condition and body. `inputs` are constants of the condition, of the body, and
+    initial carries."""
 
     condition: Lowered
     body: Lowered
@@ -243,7 +252,8 @@ Step = Launch | Control
 
 @record(eq=False)
 class Lowered:
-    """A graph as steps in order; outputs[i] may be an input or a constant slot when nothing needs computing."""
+    """A graph as steps in order; outputs[i] may be an input or a constant slot when nothing needs
+    computing."""
 
     graph: Graph
     steps: tuple[Step, ...]

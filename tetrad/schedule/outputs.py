@@ -1,7 +1,7 @@
 """The driver, outputs: lowered steps in, how each result of a call gets its memory out.
 
-A result may live where a donated input was, be one of the inputs, a constant, or another result; else it is fresh.
-`backends.cpu.executable` follows the plan at every call.
+A result may live where a donated input was, be one of the inputs, a constant, or another result;
+else it is fresh. `backends.cpu.executable` follows the plan at every call.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from tetrad.core.sizes import bind
 from tetrad.schedule.nodes import Launch, Lowered, Slot
 
-# How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of that input), donated
-# (the memory of that input), same (as that output).
+# How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of
+# that input), donated (the memory of that input), same (as that output).
 OutputPlan = tuple[str, int]
 
 
@@ -22,8 +22,11 @@ class Outputs:
     def __init__(self, lowered: Lowered, donated: tuple[int, ...]) -> None:
         self.outputs = lowered.outputs
         self.takeover = donations(lowered, donated)
-        self.written = frozenset(s.position for step in lowered.steps for s in step.writes if s.kind == "input")
-        self.copied = self.written - set(donated)  # changed in place, but the caller's: the program gets copies
+        self.written = frozenset(
+            s.position for step in lowered.steps for s in step.writes if s.kind == "input"
+        )
+        # changed in place, but the caller's: the program gets copies
+        self.copied = self.written - set(donated)
         self.given = self.written | set(donated)  # the program's own
 
     def plans(self, dims: Mapping[str, int]) -> list[OutputPlan]:
@@ -56,10 +59,14 @@ def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
 
 def fits_in_place(lowered: Lowered, result: Slot, source: Slot) -> bool:
     """Is the result only written once the source is no longer needed?"""
-    reads = [i for i, step in enumerate(lowered.steps) if source in step.reads or source in step.writes]
+    reads = [
+        i for i, step in enumerate(lowered.steps) if source in step.reads or source in step.writes
+    ]
     writes = [i for i, step in enumerate(lowered.steps) if result in step.writes]
     if source in lowered.outputs or not writes:
         return False
     last, first = max(reads, default=-1), min(writes)
     step = lowered.steps[first]
-    return last < first or (last == first and isinstance(step, Launch) and (result, source) in step.inplace)
+    return last < first or (
+        last == first and isinstance(step, Launch) and (result, source) in step.inplace
+    )

@@ -1,7 +1,8 @@
 """Runtime, memory plan: where in the one arena every intermediate buffer lies.
 
-Receives how many bytes each buffer has and from which step to which step it is alive; returns aligned offsets and the
-size of the arena. Buffers alive at the same step never share bytes, except where a kernel writes its result in place.
+Receives how many bytes each buffer has and from which step to which step it is alive; returns
+aligned offsets and the size of the arena. Buffers alive at the same step never share bytes, except
+where a kernel writes its result in place.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Column = npt.NDArray[np.int64]
 class Life:
     """A buffer: first written at step `first`, last read at step `last`, both included.
 
-    `reuse` lists earlier buffers whose storage this one may take over, because the kernel of step `first` reads them
-    for the last time and may write over what it reads.
+    `reuse` lists earlier buffers whose storage this one may take over, because the kernel of step
+    `first` reads them for the last time and may write over what it reads.
     """
 
     name: str
@@ -40,14 +41,16 @@ class Life:
 
 @record
 class Plan:
-    """The byte offset of every buffer, in the order of the lives, and the bytes of the whole arena."""
+    """The byte offset of every buffer, in the order of the lives, and the bytes of the whole
+    arena."""
 
     offsets: tuple[int, ...]
     total: int
 
 
 def plan(lives: Sequence[Life]) -> Plan:
-    """Places every buffer; of two or three packings the smallest, stopping at the first that cannot be beaten.
+    """Places every buffer; of two or three packings the smallest, stopping at the first that cannot
+    be beaten.
 
     >>> plan([Life("x", 256, 0, 1), Life("y", 256, 1, 2), Life("z", 256, 2, 3)])
     Plan(offsets=(0, 256, 0), total=512)
@@ -73,7 +76,8 @@ def packings(lives: Sequence[Life]) -> Iterator[Plan]:
 
 
 def lower_bound(lives: Sequence[Life]) -> int:
-    """Bytes that no plan can do without: the largest sum of live bytes at any step, in-place results counted once."""
+    """Bytes that no plan can do without: the largest sum of live bytes at any step, in-place
+    results counted once."""
     changes: defaultdict[int, int] = defaultdict(int)
     for life in lives:
         changes[life.first] += _padded(life)
@@ -87,22 +91,27 @@ def lower_bound(lives: Sequence[Life]) -> int:
 
 
 def check_plan(lives: Sequence[Life], plan: Plan) -> None:
-    """Raises CheckError when a plan breaks the rules; shares only `_may_replace` with the planner."""
+    """Raises CheckError when a plan breaks the rules; shares only `_may_replace` with the
+    planner."""
     _check_lives(lives)
     if len(plan.offsets) != len(lives):
         raise CheckError(f"plan: {len(lives)} buffers but {len(plan.offsets)} offsets")
     for life, offset in zip(lives, plan.offsets, strict=True):
         if offset < 0 or offset % ALIGNMENT:
-            raise CheckError(f"plan: {life.name} lies at {offset}, not at a multiple of {ALIGNMENT}")
+            raise CheckError(
+                f"plan: {life.name} lies at {offset}, not at a multiple of {ALIGNMENT}"
+            )
         if offset + life.nbytes > plan.total:
-            raise CheckError(f"plan: {life.name} ends at {offset + life.nbytes}, the arena at {plan.total}")
+            raise CheckError(
+                f"plan: {life.name} ends at {offset + life.nbytes}, the arena at {plan.total}"
+            )
     for i, j in _simultaneous(lives):
         if _share_bytes(lives, plan, i, j) and not _in_place(lives, plan, i, j):
             both = f"{_place(lives, plan, i)} and {_place(lives, plan, j)}"
             raise CheckError(f"plan: {both} share bytes while both are alive")
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 
 def _padded(life: Life) -> int:
@@ -121,14 +130,21 @@ def _check_lives(lives: Sequence[Life]) -> None:
         if life.nbytes < 0:
             raise CheckError(f"plan: {life.name} has {life.nbytes} bytes")
         if life.last < life.first:
-            raise CheckError(f"plan: {life.name} is written at step {life.first} but last read at step {life.last}")
+            raise CheckError(
+                f"plan: {life.name} is written at step {life.first} but last read at step "
+                f"{life.last}"
+            )
         if not all(0 <= parent < i for parent in life.reuse):
-            raise CheckError(f"plan: {life.name} reuses {life.reuse}, but only buffers before {i} may be named")
+            raise CheckError(
+                f"plan: {life.name} reuses {life.reuse}, but only buffers before {i} may be named"
+            )
 
 
 def _simultaneous(lives: Sequence[Life]) -> Iterable[tuple[int, int]]:
     """Every pair of buffers alive at a common step, the one that starts earlier first."""
-    order = sorted((i for i, life in enumerate(lives) if life.nbytes), key=lambda i: (lives[i].first, i))
+    order = sorted(
+        (i for i, life in enumerate(lives) if life.nbytes), key=lambda i: (lives[i].first, i)
+    )
     for at, i in enumerate(order):
         for j in order[at + 1 :]:
             if lives[j].first > lives[i].last:
@@ -147,14 +163,17 @@ def _in_place(lives: Sequence[Life], plan: Plan, parent: int, child: int) -> boo
 
 def _place(lives: Sequence[Life], plan: Plan, i: int) -> str:
     life, offset = lives[i], plan.offsets[i]
-    return f"{life.name} (bytes {offset} to {offset + life.nbytes}, steps {life.first} to {life.last})"
+    return (
+        f"{life.name} (bytes {offset} to {offset + life.nbytes}, steps {life.first} to {life.last})"
+    )
 
 
-# --- in place --------------------------------------------------------------------------------------------------------
+# --- in place -------------------------------------------------------------------------------------
 
 
 def _takeovers(lives: Sequence[Life]) -> dict[int, int]:
-    """child -> the buffer whose storage it takes over. Large children choose first, and take the tightest fit."""
+    """child -> the buffer whose storage it takes over. Large children choose first, and take the
+    tightest fit."""
     parents: dict[int, int] = {}
     taken: set[int] = set()
     wanting = (i for i, life in enumerate(lives) if life.nbytes and life.reuse)
@@ -167,7 +186,8 @@ def _takeovers(lives: Sequence[Life]) -> dict[int, int]:
 
 
 def _most_saved(lives: Sequence[Life]) -> dict[int, int]:
-    """step -> bytes that results in place can save there: at most the children's, at most those of their parents."""
+    """step -> bytes that results in place can save there: at most the children's, at most those of
+    their parents."""
     children: defaultdict[int, int] = defaultdict(int)
     parents: defaultdict[int, set[int]] = defaultdict(set)
     for child, life in enumerate(lives):
@@ -175,10 +195,12 @@ def _most_saved(lives: Sequence[Life]) -> dict[int, int]:
         if fits:
             children[life.first] += _padded(life)
             parents[life.first].update(fits)
-    return {step: min(n, sum(_padded(lives[p]) for p in parents[step])) for step, n in children.items()}
+    return {
+        step: min(n, sum(_padded(lives[p]) for p in parents[step])) for step, n in children.items()
+    }
 
 
-# --- packing in order of time ----------------------------------------------------------------------------------------
+# --- packing in order of time ---------------------------------------------------------------------
 
 
 class _FreeList:
@@ -189,7 +211,8 @@ class _FreeList:
         self.end = 0
 
     def take(self, size: int) -> int:
-        """The start of `size` bytes in the tightest gap; when none fits, at the end of the arena."""
+        """The start of `size` bytes in the tightest gap; when none fits, at the end of the
+        arena."""
         fits = [(stop - start, start) for start, stop in self.gaps if stop - start >= size]
         if not fits:
             return self._grow(size)
@@ -217,9 +240,11 @@ class _FreeList:
 
 
 def _place_by_time(lives: Sequence[Life], parents: dict[int, int]) -> Plan:
-    """Walks the steps as a heap would live through them; quick, and already optimal for most chains of layers."""
+    """Walks the steps as a heap would live through them; quick, and already optimal for most chains
+    of layers."""
     free, offsets = _FreeList(), [0] * len(lives)
-    kept = {parent: _padded(lives[child]) for child, parent in parents.items()}  # bytes that live on in the child
+    # bytes that live on in the child
+    kept = {parent: _padded(lives[child]) for child, parent in parents.items()}
     used = [i for i, life in enumerate(lives) if life.nbytes]
     dying = sorted(used, key=lambda i: (-lives[i].last, i))
     for i in sorted(used, key=lambda i: (lives[i].first, -lives[i].nbytes, i)):
@@ -230,7 +255,7 @@ def _place_by_time(lives: Sequence[Life], parents: dict[int, int]) -> Plan:
     return Plan(tuple(offsets), free.end)
 
 
-# --- packing in order of importance ----------------------------------------------------------------------------------
+# --- packing in order of importance ---------------------------------------------------------------
 
 
 class _Piece(NamedTuple):
@@ -242,7 +267,8 @@ class _Piece(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """Buffers that follow one another at one offset, each in place of the one before, never growing."""
+    """Buffers that follow one another at one offset, each in place of the one before, never
+    growing."""
 
     members: list[int]
     pieces: list[_Piece]  # neighbours of equal size joined
@@ -275,14 +301,20 @@ def _by_area(chain: _Chain) -> tuple[int, int]:
 
 
 class _Placed:
-    """The pieces placed so far, as columns in order of offset: one piece is compared with all of them at once."""
+    """The pieces placed so far, as columns in order of offset: one piece is compared with all of
+    them at once."""
 
     def __init__(self, capacity: int) -> None:
         self.count = 1
         self.table = np.zeros((4, capacity + 1), np.int64)
         self.first, self.last, self.low, self.high = self.table
-        # A piece alive at every step that ends where the arena begins: no list of blocked offsets is ever empty.
-        self.first[0], self.last[0], self.low[0] = np.iinfo(np.int64).min, np.iinfo(np.int64).max, -(1 << 62)
+        # A piece alive at every step that ends where the arena begins: no list of blocked offsets
+        # is ever empty.
+        self.first[0], self.last[0], self.low[0] = (
+            np.iinfo(np.int64).min,
+            np.iinfo(np.int64).max,
+            -(1 << 62),
+        )
 
     def add(self, piece: _Piece, offset: int) -> None:
         n = self.count
@@ -299,11 +331,13 @@ class _Placed:
         room = low[1:] - ends[:-1]
         if not len(room):
             return int(ends[-1])
-        gap = int(room.view(np.uint64).argmin())  # as unsigned, negative room is larger than any other
+        # as unsigned, negative room is larger than any other
+        gap = int(room.view(np.uint64).argmin())
         return int(ends[gap] if room[gap] >= 0 else ends[-1])
 
     def _blocked(self, piece: _Piece) -> tuple[Column, Column]:
-        """The open intervals of offsets where the piece would meet one alive at the same time, lowest first."""
+        """The open intervals of offsets where the piece would meet one alive at the same time,
+        lowest first."""
         n = self.count
         alive = (self.first[:n] <= piece.last) & (self.last[:n] >= piece.first)
         return self.low[:n][alive] - piece.size, self.high[:n][alive]

@@ -1,1 +1,2 @@
-"""Text for language models: tokenisers out of GGUF metadata, chat templates, and text while it streams."""
+"""Text for language models: tokenisers out of GGUF metadata, chat templates, and text while it
+streams."""

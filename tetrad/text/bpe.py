@@ -1,7 +1,8 @@
 """Byte-pair encoding by ranked merges ("gpt2", and "gemma4" over characters).
 
-Receives a vocabulary and its pre-tokeniser; returns a function from text without special tokens to ids. Byte-level
-text is merged by `ranked` as long as there is little of it; then, and for the other kind, the library is loaded.
+Receives a vocabulary and its pre-tokeniser; returns a function from text without special tokens to
+ids. Byte-level text is merged by `ranked` as long as there is little of it; then, and for the other
+kind, the library is loaded.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from tetrad.text.words import group_digits, word_cutter
 Encoder = Callable[[str], list[int]]
 PiecesEncoder = Callable[[list[str]], list[int]]
 
-FEW = 8192  # characters in all; merging them here takes a fraction of what the library needs to start
+# characters in all; merging them here takes a fraction of what the library needs to start
+FEW = 8192
 
 
 def bpe_encoder(vocabulary: Vocabulary, pre: PreTokenizer) -> Encoder:
     """Cut into words, merge each word by rank; ties go to the left."""
-    encode_pieces = SmallFirst(vocabulary, pre) if pre.byte_level else library_encoder(vocabulary, pre)
+    encode_pieces = (
+        SmallFirst(vocabulary, pre) if pre.byte_level else library_encoder(vocabulary, pre)
+    )
     if pre.digits is Digits.AS_THEY_ARE:
         return lambda text: encode_pieces([text])
     return lambda text: encode_pieces(list(group_digits(text, pre.digits)))
@@ -68,6 +72,7 @@ def refuse_missing(text: str, missing: frozenset[int]) -> None:
     found = missing.intersection(text.encode())
     if found:
         raise TextError(
-            f"encode: the vocabulary has no token for byte 0x{min(found):02x}, nor one for unknown bytes",
+            f"encode: the vocabulary has no token for byte 0x{min(found):02x}, nor one for unknown "
+            "bytes",
             hint="the model cannot read this text; leave these characters out",
         )

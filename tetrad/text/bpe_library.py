@@ -1,7 +1,8 @@
-"""Byte-pair encoding by ranked merges ("gpt2", and "gemma4" over characters), through the `tokenizers` library.
+"""Byte-pair encoding by ranked merges ("gpt2", and "gemma4" over characters), through the
+`tokenizers` library.
 
-Receives a vocabulary and its pre-tokeniser; returns a function from pieces of text to ids. Loaded when it is needed:
-the library, and its tables of a vocabulary, take longer than most prompts.
+Receives a vocabulary and its pre-tokeniser; returns a function from pieces of text to ids. Loaded
+when it is needed: the library, and its tables of a vocabulary, take longer than most prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ PiecesEncoder = Callable[[list[str]], list[int]]
 
 
 def reachable_names(vocabulary: Vocabulary) -> dict[str, int]:
-    """Token to id; those that plain text must never become get a name with a space, which no word can contain."""
+    """Token to id; those that plain text must never become get a name with a space, which no word
+    can contain."""
     tokens = list(vocabulary.tokens)
     names = {text: i for i, text in enumerate(tokens)}
     for i in vocabulary.ids_of(*UNREACHABLE):
@@ -39,7 +41,9 @@ def merging_model(vocabulary: Vocabulary, pre: PreTokenizer) -> models.BPE:
         "ignore_merges": pre.ignore_merges,
     }
     try:  # the library checks the pairs itself; when it complains, we look which one it is
-        return models.BPE(reachable_names(vocabulary), [pair_of(line) for line in lines], **settings)
+        return models.BPE(
+            reachable_names(vocabulary), [pair_of(line) for line in lines], **settings
+        )
     except Exception:
         read_merges(vocabulary)
         raise
@@ -62,7 +66,11 @@ def library_encoder(vocabulary: Vocabulary, pre: PreTokenizer) -> PiecesEncoder:
     tokenizer = tokenizers.Tokenizer(merging_model(vocabulary, pre))
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     splitter = word_splitter(pre)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, as_bytes]) if pre.byte_level else splitter
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence([splitter, as_bytes]) if pre.byte_level else splitter
+    )
     if not pre.byte_level:
         tokenizer.normalizer = normalizers.Replace(" ", "▁")
-    return lambda pieces: tokenizer.encode(pieces, is_pretokenized=True, add_special_tokens=False).ids
+    return lambda pieces: (
+        tokenizer.encode(pieces, is_pretokenized=True, add_special_tokens=False).ids
+    )

@@ -1,7 +1,9 @@
-"""Byte-pair encoding by ranked merges in small: for texts that are over before a library has read its tables.
+"""Byte-pair encoding by ranked merges in small: for texts that are over before a library has read
+its tables.
 
-Receives a vocabulary of byte-level tokens; returns the ids of words. The same ids as the `tokenizers` library gives,
-which is several times as quick, but wants a Python object for every token and every merge first.
+Receives a vocabulary of byte-level tokens; returns the ids of words. The same ids as the
+`tokenizers` library gives, which is several times as quick, but wants a Python object for every
+token and every merge first.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ UNREACHABLE = (Kind.CONTROL, Kind.UNKNOWN, Kind.UNUSED)  # what plain text must 
 
 @record(eq=False)
 class Merges:
-    """Pairs of tokens in ascending order, as left * count + right; for each its rank and what it makes."""
+    """Pairs of tokens in ascending order, as left * count + right; for each its rank and what it
+    makes."""
 
     count: int  # of tokens
     pairs: memoryview  # several times as quick to read one by one as an array of NumPy
@@ -63,14 +66,18 @@ class Words:
         return found
 
     def merged(self, word: bytes) -> list[int]:
-        """Bytes without a token, where none stands for the unknown, are left out: who asks has refused them before."""
-        return merge([i for i in map(self.alphabet.__getitem__, word) if i is not None], self.merges)
+        """Bytes without a token, where none stands for the unknown, are left out: who asks has
+        refused them before."""
+        return merge(
+            [i for i in map(self.alphabet.__getitem__, word) if i is not None], self.merges
+        )
 
 
 def merge(ids: list[int], merges: Merges) -> list[int]:
     """Merges the pair of the lowest rank, from the left, until no pair has one.
 
-    A candidate stays good when its pair has changed into another that makes the same token: so does the library.
+    A candidate stays good when its pair has changed into another that makes the same token: so does
+    the library.
     """
     size, gone = len(ids), -1
     ids, after, before = ids[:], list(range(1, size + 1)), list(range(-1, size - 1))
@@ -85,7 +92,12 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     while heap:
         _, left, made = heapq.heappop(heap)
         right = after[left]
-        if ids[left] == gone or right >= size or (now := merges.get(ids[left], ids[right])) is None or now[1] != made:
+        if (
+            ids[left] == gone
+            or right >= size
+            or (now := merges.get(ids[left], ids[right])) is None
+            or now[1] != made
+        ):
             continue
         ids[left], ids[right], after[left] = made, gone, after[right]
         if after[left] < size:
@@ -108,7 +120,8 @@ def read_merges(vocabulary: Vocabulary) -> Merges:
     refuse_first(vocabulary.merges, (left < 0) | (right < 0) | (made < 0))
     count = len(vocabulary.tokens)
     pairs = left * count + right  # below 2**48
-    ranks = np.argsort(pairs)  # not stable, which is several times as quick, and the same where all pairs differ
+    # not stable, which is several times as quick, and the same where all pairs differ
+    ranks = np.argsort(pairs)
     if (pairs[ranks][1:] == pairs[ranks][:-1]).any():
         ranks = np.argsort(pairs, kind="stable")
     return Merges(count, pairs[ranks].data, ranks.data, made[ranks].data)
@@ -119,7 +132,8 @@ def split_lines(lines: Strings) -> tuple[Spans, Spans, Spans]:
     data, (starts, lengths) = lines.data + bytes(WORD), lines.places()
     spaces = np.append(np.flatnonzero(np.frombuffer(lines.data, np.uint8) == ord(" ")), len(data))
     stops = starts + lengths
-    cuts = spaces[np.searchsorted(spaces, starts + 1)] if len(lines) else starts  # a token may begin with a space
+    # a token may begin with a space
+    cuts = spaces[np.searchsorted(spaces, starts + 1)] if len(lines) else starts
     refuse_first(lines, cuts >= stops)
     return (
         spans(data, starts, cuts - starts),
@@ -132,5 +146,9 @@ def refuse_first(lines: Strings, are_wrong: np.ndarray) -> None:
     if are_wrong.any():
         rank = int(are_wrong.argmax())
         line = lines[rank]
-        expected = "two tokens whose join is a token" if isinstance(line, str) else "a string of valid UTF-8"
+        expected = (
+            "two tokens whose join is a token"
+            if isinstance(line, str)
+            else "a string of valid UTF-8"
+        )
         raise wrong(f"{MERGES}[{rank}]", expected, repr(line[:60]))

@@ -1,7 +1,7 @@
 """What a template may use up: steps, processor time, memory and output.
 
-Receives the size of what the template was given; every operation of the sandbox charges its part here, and the first to
-exceed a limit ends the rendering with a `TemplateError`.
+Receives the size of what the template was given; every operation of the sandbox charges its part
+here, and the first to exceed a limit ends the rendering with a `TemplateError`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ CONTAINERS = (list, tuple, dict, KeysView, ValuesView, ItemsView)
 
 
 class Budget:
-    """The counters of one rendering. What was given (`data`) widens the limits in proportion, so long chats fit."""
+    """The counters of one rendering. What was given (`data`) widens the limits in proportion, so
+    long chats fit."""
 
     def __init__(self, data: object) -> None:
-        # Values that were weighed, by identity; kept alive here, so an identity is never that of another value.
+        # Values that were weighed, by identity; kept alive here, so an identity is never that of
+        # another value.
         self.weighed: dict[int, tuple[object, int, int]] = {}
         self.value_bytes = self.total_bytes = sys.maxsize
         given, _ = self.weigh(data)
         self.steps_left = STEPS + 16 * given
         self.value_bytes = VALUE_BYTES + 2 * given
         self.total_bytes = TOTAL_BYTES + 32 * given
-        self.output_left = OUTPUT_CHARACTERS + 8 * given  # the output of a macro counts again where it is printed
+        # the output of a macro counts again where it is printed
+        self.output_left = OUTPUT_CHARACTERS + 8 * given
         self.deadline = time.thread_time() + SECONDS + given * 4e-6
         self.next_clock = self.steps_left - CLOCK_STEPS
 
@@ -60,13 +63,17 @@ class Budget:
     def fits(self, size: int) -> None:
         """Refuse a value of `size` bytes before it is made."""
         if size > self.value_bytes:
-            raise too_much(f"it makes a value of about {size} bytes; {self.value_bytes} are allowed")
+            raise too_much(
+                f"it makes a value of about {size} bytes; {self.value_bytes} are allowed"
+            )
 
     def made(self, value: V) -> V:
         """Charge a value that was made, and hand it on."""
         self.step()
         if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
-            raise too_much(f"it makes an integer of {value.bit_length()} bits; {INTEGER_BITS} are allowed")
+            raise too_much(
+                f"it makes an integer of {value.bit_length()} bits; {INTEGER_BITS} are allowed"
+            )
         if isinstance(value, str | Sequence | dict):
             self.fits(self.weigh(value)[0])
             self.total_bytes -= sys.getsizeof(value)
@@ -75,7 +82,8 @@ class Budget:
         return value
 
     def weigh(self, value: object) -> tuple[int, int]:
-        """Bytes and depth of a value as if nothing in it were shared: printing and comparing walk it like that."""
+        """Bytes and depth of a value as if nothing in it were shared: printing and comparing walk
+        it like that."""
         if not isinstance(value, CONTAINERS):
             return sys.getsizeof(value) if isinstance(value, str) else SCALAR_BYTES, 0
         known = self.weighed.get(id(value))
@@ -101,7 +109,8 @@ def children(value: object) -> Iterable[object]:
 def too_much(why: str) -> TemplateError:
     return TemplateError(
         f"chat template: stopped, because {why}",
-        hint="the template is broken or hostile; give one of your own, or take a model from elsewhere",
+        hint="the template is broken or hostile; give one of your own, or take a model from "
+        "elsewhere",
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 
 def byte_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-in for each byte: itself where it can be seen, else a character from U+0100 on."""
+    """GPT-2's printable stand-in for each byte: itself where it can be seen, else a character from
+    U+0100 on."""
     seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [b for b in range(256) if b not in seen]
     shown = {b: chr(b) for b in seen} | {b: chr(0x100 + i) for i, b in enumerate(hidden)}
@@ -15,13 +16,17 @@ def byte_alphabet() -> dict[int, str]:
 
 
 BYTE_TO_CHAR = byte_alphabet()
-# For `translate`, over Latin-1 and the stand-ins; what is not of the alphabet becomes a character that is no byte.
+# For `translate`, over Latin-1 and the stand-ins; what is not of the alphabet becomes a character
+# that is no byte.
 TO_TEXT = {byte: ord(char) for byte, char in BYTE_TO_CHAR.items()}
-TO_BYTES = dict.fromkeys(range(256), 0xFFFF) | {ord(char): byte for byte, char in BYTE_TO_CHAR.items()}
+TO_BYTES = dict.fromkeys(range(256), 0xFFFF) | {
+    ord(char): byte for byte, char in BYTE_TO_CHAR.items()
+}
 
 
 def byte_level_bytes(text: str) -> bytes:
-    """What a byte-level token stands for; a token with a character outside the alphabet stands for its own text.
+    """What a byte-level token stands for; a token with a character outside the alphabet stands for
+    its own text.
 
     >>> byte_level_bytes("Ġhi"), byte_level_bytes("a b")
     (b' hi', b'a b')

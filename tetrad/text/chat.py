@@ -1,6 +1,7 @@
 """Chat messages to the prompt that a model was trained with.
 
-Receives the template of a model (Jinja, untrusted) and messages; returns text to encode with `parse_special`.
+Receives the template of a model (Jinja, untrusted) and messages; returns text to encode with
+`parse_special`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from tetrad.text.sandbox import GLOBALS, compile_template, render
 from tetrad.text.templates import named_template
 from tetrad.text.tokenizer import Tokenizer
 
-RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", *GLOBALS})
+RESERVED = frozenset(
+    {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", *GLOBALS}
+)
 
 
 TRUSTED = ("system", "developer", "assistant")  # roles whose texts may hold control tokens
@@ -46,7 +49,11 @@ class ChatTemplate:
             raise TemplateError(f"chat template: {min(taken)!r} is not a variable that can be set")
         data = {name: plain(value, name) for name, value in kwargs.items()}
         data |= {"messages": checked_messages(messages), "tools": plain(tools, "tools")}
-        data |= {"add_generation_prompt": bool(add_generation_prompt), "bos_token": self.bos, "eos_token": self.eos}
+        data |= {
+            "add_generation_prompt": bool(add_generation_prompt),
+            "bos_token": self.bos,
+            "eos_token": self.eos,
+        }
         token = CURRENT.set(Budget(data))
         try:
             return render(self.template, data)
@@ -66,15 +73,26 @@ def default_template(bos: str = "", eos: str = "") -> ChatTemplate:
 def guarded_messages(
     messages: Sequence[Mapping[str, object]], tokenizer: Tokenizer
 ) -> tuple[Sequence[Mapping[str, object]], str]:
-    """Messages in which what users and tools wrote cannot become a control token, and the character that guards it."""
+    """Messages in which what users and tools wrote cannot become a control token, and the character
+    that guards it."""
     if not isinstance(messages, Sequence):  # which rendering says
         return messages, ""
-    said = "".join(text for message in messages if is_foreign(message) for text in texts_of(message.get("content")))
+    said = "".join(
+        text
+        for message in messages
+        if is_foreign(message)
+        for text in texts_of(message.get("content"))
+    )
     guard = next((one for one in GUARDS if one not in said), "")
     if not guard or tokenizer.guarded(said, guard) == said:
         return messages, ""
-    contents = [guarded_content(m.get("content"), tokenizer, guard) if is_foreign(m) else None for m in messages]
-    return [m if c is None else {**m, "content": c} for m, c in zip(messages, contents, strict=True)], guard
+    contents = [
+        guarded_content(m.get("content"), tokenizer, guard) if is_foreign(m) else None
+        for m in messages
+    ]
+    return [
+        m if c is None else {**m, "content": c} for m, c in zip(messages, contents, strict=True)
+    ], guard
 
 
 def is_foreign(message: object) -> bool:
@@ -99,12 +117,17 @@ def guarded_content(content: object, tokenizer: Tokenizer, guard: str) -> object
     ]
 
 
-def template_from_gguf(metadata: Mapping[str, object], tokenizer: Tokenizer, tools: bool = False) -> ChatTemplate:
-    """The template in the metadata of a GGUF file, that for tools where it has one, ChatML where it has none."""
+def template_from_gguf(
+    metadata: Mapping[str, object], tokenizer: Tokenizer, tools: bool = False
+) -> ChatTemplate:
+    """The template in the metadata of a GGUF file, that for tools where it has one, ChatML where it
+    has none."""
     source = metadata.get("tokenizer.chat_template")
     if tools:
         source = metadata.get("tokenizer.chat_template.tool_use", source)
-    bos, eos = ("" if i is None else tokenizer.token_text(i) for i in (tokenizer.bos, tokenizer.eos))
+    bos, eos = (
+        "" if i is None else tokenizer.token_text(i) for i in (tokenizer.bos, tokenizer.eos)
+    )
     if source is None:
         return default_template(bos, eos)
     if not isinstance(source, str):
@@ -122,11 +145,16 @@ def checked_messages(messages: object) -> list[object]:
 
 
 def with_text(message: Mapping[str, object]) -> Mapping[str, object]:
-    """Content given as parts that are all text becomes that text, a part a line: most templates know no parts."""
+    """Content given as parts that are all text becomes that text, a part a line: most templates
+    know no parts."""
     parts = message.get("content")
     if not isinstance(parts, list | tuple):
         return message
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    texts = [
+        part.get("text")
+        for part in parts
+        if isinstance(part, Mapping) and part.get("type") == "text"
+    ]
     if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
         return message
     return {**message, "content": "\n".join(map(str, texts))}
@@ -143,13 +171,18 @@ def check_message(message: object, place: str) -> None:
         got = "nothing" if role is None else repr(role)
         raise TemplateError(f"{place}: role: expected a name such as 'user', got {got}")
     if content is None and not message.get("tool_calls"):
-        raise TemplateError(f"{place}: content: expected text, got {'None' if 'content' in message else 'nothing'}")
+        raise TemplateError(
+            f"{place}: content: expected text, got {'None' if 'content' in message else 'nothing'}"
+        )
     if content is not None and not isinstance(content, str | list | tuple):
-        raise TemplateError(f"{place}: content: expected text or a list of parts, got {type(content).__name__}")
+        raise TemplateError(
+            f"{place}: content: expected text or a list of parts, got {type(content).__name__}"
+        )
 
 
 def plain(value: object, place: str, depth: int = 0) -> object:
-    """A copy made of dict, list, str, numbers, booleans and None only: nothing else enters the sandbox."""
+    """A copy made of dict, list, str, numbers, booleans and None only: nothing else enters the
+    sandbox."""
     if depth > DEPTH:
         raise TemplateError(f"{place}: nested more than {DEPTH} deep")
     if value is None or isinstance(value, bool | float):
@@ -164,4 +197,6 @@ def plain(value: object, place: str, depth: int = 0) -> object:
         return {str(key): plain(part, f"{place}.{key}", depth + 1) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part, f"{place}[{at}]", depth + 1) for at, part in enumerate(value)]
-    raise TemplateError(f"{place}: expected text, a number, a list or a mapping, got {type(value).__name__}")
+    raise TemplateError(
+        f"{place}: expected text, a number, a list or a mapping, got {type(value).__name__}"
+    )

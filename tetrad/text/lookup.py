@@ -1,7 +1,9 @@
-"""Where strings stand in a vocabulary, for thousands of strings at once and without a Python object for any of them.
+"""Where strings stand in a vocabulary, for thousands of strings at once and without a Python object
+for any of them.
 
-Receives strings in one piece of memory; returns their places in another. A dictionary of a vocabulary takes longer to
-make than most prompts to encode; here every step is one NumPy call over all strings, eight bytes at a time.
+Receives strings in one piece of memory; returns their places in another. A dictionary of a
+vocabulary takes longer to make than most prompts to encode; here every step is one NumPy call over
+all strings, eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ LEVELS = 8
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, of no pattern: 2**64 / golden ratio
 HALF = np.uint64(32)
 ALL_BITS = (1 << 64) - 1
-KEPT = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], np.uint64)  # masks of the first n bytes
+# masks of the first n bytes
+KEPT = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], np.uint64)
 
 
 @record(eq=False)
 class Spans:
-    """Strings that lie anywhere in one piece of memory, which goes on for a word after the last of them.
+    """Strings that lie anywhere in one piece of memory, which goes on for a word after the last of
+    them.
 
     Those with a gap leave out the byte so far from their start.
     """
@@ -42,7 +46,10 @@ class Spans:
         start, length = self.starts[i], self.lengths[i]
         if self.gaps is None:
             return self.data[start : start + length]
-        return self.data[start : start + self.gaps[i]] + self.data[start + self.gaps[i] + 1 : start + length + 1]
+        return (
+            self.data[start : start + self.gaps[i]]
+            + self.data[start + self.gaps[i] + 1 : start + length + 1]
+        )
 
     def words(self, which: np.ndarray, at: int) -> np.ndarray:  # u64[len(which)]
         gaps = None if self.gaps is None else self.gaps[which] - at
@@ -53,7 +60,10 @@ class Spans:
         return Spans(self.data, self.starts[which], self.lengths[which], gaps, self.first[which])
 
 
-def words_at(data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndarray | None) -> np.ndarray:  # u64[count]
+# u64[count]
+def words_at(
+    data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndarray | None
+) -> np.ndarray:
     """Eight bytes from each place on, zero where fewer are left."""
     anywhere = np.ndarray((len(data) - WORD + 1,), f"V{WORD}", data, 0, (1,))
     found: np.ndarray = anywhere[starts].view("<u8")
@@ -64,7 +74,9 @@ def words_at(data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndar
     return found
 
 
-def spans(data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndarray | None = None) -> Spans:
+def spans(
+    data: bytes, starts: np.ndarray, lengths: np.ndarray, gaps: np.ndarray | None = None
+) -> Spans:
     return Spans(data, starts, lengths, gaps, words_at(data, starts, lengths, gaps))
 
 
@@ -107,8 +119,9 @@ def are_same(a: Spans, b: Spans, places: np.ndarray) -> np.ndarray:  # bool[len(
 class Lookup:
     """Finds strings. Of equal strings the last counts, as in a dictionary made of them.
 
-    Hash tables on top of each other: who finds its slot taken by another hash goes to the next. Other strings of the
-    same hash, and too many of the same slots, which takes a file made for that, are in a dictionary.
+    Hash tables on top of each other: who finds its slot taken by another hash goes to the next.
+    Other strings of the same hash, and too many of the same slots, which takes a file made for
+    that, are in a dictionary.
 
     >>> Lookup(spans_of(Strings.of(["b", "a", "b"]))).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
     [1, 2, -1]
@@ -128,7 +141,8 @@ class Lookup:
         self.rest = {spans.raw(i): i for i in np.concatenate([*hidden, left]).tolist()}
 
     def add_table(self, places: np.ndarray) -> np.ndarray:  # i64[count] -> i64[count]
-        """Puts strings into a new table, the last of those that meet; who has the slot of each of them."""
+        """Puts strings into a new table, the last of those that meet; who has the slot of each of
+        them."""
         table = np.full(1 << (4 * len(places)).bit_length(), -1, np.int32)
         slots = self.slots(self.hashes[places], len(self.tables), len(table))
         np.maximum.at(table, slots, places.astype(np.int32))
@@ -139,7 +153,9 @@ class Lookup:
     @staticmethod
     def slots(hashes: np.ndarray, level: int, size: int) -> np.ndarray:  # i64[len(hashes)]
         """The places in the table of a level, of `size` slots, a power of two."""
-        return (hashes * (FACTOR + np.uint64(2 * level)) >> np.uint64(65 - size.bit_length())).astype(np.int64)
+        return (
+            hashes * (FACTOR + np.uint64(2 * level)) >> np.uint64(65 - size.bit_length())
+        ).astype(np.int64)
 
     def find(self, wanted: Spans) -> np.ndarray:  # i64[count]
         """The place of each of the wanted strings, -1 for those that are not there."""
@@ -147,11 +163,14 @@ class Lookup:
             return np.full(len(wanted), -1)
         found = self.of_hashes(hashes(wanted), 0)
         others = np.flatnonzero((found < 0) | ~are_same(wanted, self.spans, found))
-        found[others] = [self.rest.get(wanted.raw(i), -1) for i in others.tolist()] if self.rest else -1
+        found[others] = (
+            [self.rest.get(wanted.raw(i), -1) for i in others.tolist()] if self.rest else -1
+        )
         return found
 
     def of_hashes(self, keys: np.ndarray, level: int) -> np.ndarray:  # u64[count] -> i64[count]
-        """Places of strings with these hashes, -1 where there are none, in the tables from a level on."""
+        """Places of strings with these hashes, -1 where there are none, in the tables from a level
+        on."""
         if level == len(self.tables):
             return np.full(len(keys), -1)
         table = self.tables[level]

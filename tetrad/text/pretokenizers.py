@@ -1,7 +1,9 @@
-"""How byte-level BPE cuts text into words before merging, by the name a GGUF file gives (`tokenizer.ggml.pre`).
+"""How byte-level BPE cuts text into words before merging, by the name a GGUF file gives
+(`tokenizer.ggml.pre`).
 
-Receives the name; returns the patterns, applied one after the other, each match a word of its own. Patterns are those
-the models were trained with (their tokenizer.json). A wrong one gives wrong tokens without any sign: none is guessed.
+Receives the name; returns the patterns, applied one after the other, each match a word of its own.
+Patterns are those the models were trained with (their tokenizer.json). A wrong one gives wrong
+tokens without any sign: none is guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from tetrad.core.record import record
 class Digits(Enum):
     """Whether numbers are cut in threes, counted from the right, before the patterns run.
 
-    Written as a pattern this needs a look ahead to the end of the number at every digit, so it has code of its own.
+    Written as a pattern this needs a look ahead to the end of the number at every digit, so it has
+    code of its own.
     """
 
     AS_THEY_ARE = "as they are"
@@ -31,7 +34,8 @@ class PreTokenizer:
     digits: Digits = Digits.AS_THEY_ARE
     ignore_merges: bool = False  # a word that is a token is that token, whatever the merges say
     add_bos: bool = False
-    byte_level: bool = True  # False: merges run over characters, spaces are ▁, other characters fall back to bytes
+    # False: merges run over characters, spaces are ▁, other characters fall back to bytes
+    byte_level: bool = True
 
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -66,14 +70,26 @@ def o200k(
 
 LLAMA3 = cl100k(r"\p{N}{1,3}")
 QWEN2 = cl100k(r"\p{N}")
-QWEN35 = rf"{CONTRACTIONS}|{HEAD}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{SPACES}"
-# No look for a line's end right after white space: there was none when that was cut off, and each piece of a long run
-# would look through all the rest of it.
-HALVING_SPACES = "|".join(
-    [r"(?<![^\S\r\n])\s*[\r\n]+", *(rf"\s{{{2**k}}}(?!\S)" for k in range(9, 1, -1)), r"\s{1,2}(?!\S)", r"\s{1}"]
+QWEN35 = (
+    rf"{CONTRACTIONS}|{HEAD}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{SPACES}"
 )
-FINAL_SPACES = r"(?<!\s)\s+$"  # from the first of them on: a run that is not the last is looked through once
-BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+# No look for a line's end right after white space: there was none when that was cut off, and each
+# piece of a long run would look through all the rest of it.
+HALVING_SPACES = "|".join(
+    [
+        r"(?<![^\S\r\n])\s*[\r\n]+",
+        *(rf"\s{{{2**k}}}(?!\S)" for k in range(9, 1, -1)),
+        r"\s{1,2}(?!\S)",
+        r"\s{1}",
+    ]
+)
+# from the first of them on: a run that is not the last is looked through once
+FINAL_SPACES = r"(?<!\s)\s+$"
+BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n"
+    r"]*|\s*[\r\n"
+    r"]|\s+(?!\S)|\s+"
+)
 SEED_CODER = rf"{CONTRACTIONS}|{HEAD}\p{{L}}+|\p{{N}}{{1}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{SPACES}"
 EXAONE_MOE = (
     rf"{CONTRACTIONS}|{HEAD}(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}"
@@ -87,7 +103,8 @@ KIMI = r"[\p{Han}]+|" + o200k(
 )
 
 DEEPSEEK3_WORDS = (
-    rf"{ASCII_SIGNS}[A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*|{SPACES}"
+    rf"{ASCII_SIGNS}[A-Za-z]+|[^\r\n"
+    rf"\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*|{SPACES}"
 )
 # Ranges of letters and signs, exactly as the models spell them.
 DEEPSEEK_LETTERS = (
@@ -135,8 +152,27 @@ FAMILIES: dict[str, tuple[PreTokenizer, tuple[str, ...]]] = {
     "gpt-2": (
         PLAIN_GPT2,
         (
-            *("phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "jina-v1-en", "jina-v2-code", "roberta-bpe"),
-            *("gigachat", "a.x-4.0", "mellum", "modern-bert", "exaone4", "mpt", "olmo", "jais", "trillion"),
+            *(
+                "phi-2",
+                "jina-es",
+                "jina-de",
+                "jina-v2-es",
+                "jina-v2-de",
+                "jina-v1-en",
+                "jina-v2-code",
+                "roberta-bpe",
+            ),
+            *(
+                "gigachat",
+                "a.x-4.0",
+                "mellum",
+                "modern-bert",
+                "exaone4",
+                "mpt",
+                "olmo",
+                "jais",
+                "trillion",
+            ),
             "granite-docling",
         ),
     ),
@@ -147,14 +183,32 @@ FAMILIES: dict[str, tuple[PreTokenizer, tuple[str, ...]]] = {
     "falcon": (PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")), ()),
     "llama-bpe": (
         FULL_LLAMA3,
-        ("llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+        (
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+            "jina-v5-nano",
+        ),
     ),
     "dbrx": (PLAIN_LLAMA3, ("smaug-bpe", "chatglm-bpe", "glm4")),
     "minicpm5": (PreTokenizer((r"\p{N}{1,3}", cl100k(r"\p{N}+")), ignore_merges=True), ()),
     "jais-2": (PreTokenizer((cl100k(r"\p{N}{1,3}", spaces=HALVING_SPACES),)), ()),
     "qwen2": (
         PLAIN_QWEN2,
-        ("deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"),
+        (
+            "deepseek-r1-qwen",
+            "kormo",
+            "f2llmv2",
+            "megrez",
+            "stablelm2",
+            "hunyuan",
+            "solar-open",
+            "grok-2",
+        ),
     ),
     "qwen35": (PreTokenizer((QWEN35,)), ()),
     "laguna": (PreTokenizer((r"[^\n]+|[\n]+", QWEN2)), ()),
@@ -171,13 +225,19 @@ FAMILIES: dict[str, tuple[PreTokenizer, tuple[str, ...]]] = {
         ),
         (),
     ),
-    "deepseek-coder": (PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN, r"\p{N}")), ()),
+    "deepseek-coder": (
+        PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN, r"\p{N}")),
+        (),
+    ),
     "deepseek-v3": (PLAIN_DEEPSEEK3, ("hunyuan-dense", "joyai-llm")),
     "afmoe": (PreTokenizer((AFMOE_SCRIPTS, DEEPSEEK3_WORDS), Digits.GROUPED), ()),
     "youtu": (PreTokenizer((YOUTU_SCRIPTS, o200k(r"\p{N}")), ignore_merges=True), ()),
     "bloom": (PLAIN_BLOOM, ("poro", "poro-chat", "gpt3-finnish")),
     "viking": (PreTokenizer((BLOOM, r"\p{N}")), ()),
-    "tekken": (PreTokenizer((o200k(r"\p{N}", contractions=""),), ignore_merges=True, add_bos=True), ()),
+    "tekken": (
+        PreTokenizer((o200k(r"\p{N}", contractions=""),), ignore_merges=True, add_bos=True),
+        (),
+    ),
     "chameleon": (
         PreTokenizer(
             (
@@ -216,6 +276,7 @@ def pre_tokenizer(name: str) -> PreTokenizer:
     if name not in PRE_TOKENIZERS:
         raise UnsupportedError(
             f"tokenizer.ggml.pre: pre-tokeniser {name!r} is not known",
-            hint=f"known are {', '.join(sorted(PRE_TOKENIZERS))}; a guess would give wrong tokens without any sign",
+            hint=f"known are {', '.join(sorted(PRE_TOKENIZERS))}; a guess would give wrong tokens "
+            "without any sign",
         )
     return PRE_TOKENIZERS[name]

@@ -1,8 +1,10 @@
-"""jinja2's immutable sandbox, with limits: a template cannot reach Python, nor take more than its budget.
+"""jinja2's immutable sandbox, with limits: a template cannot reach Python, nor take more than its
+budget.
 
-Receives template source; returns a compiled template. jinja2 says itself that its sandbox bounds neither time nor
-memory. So here every block of the generated code counts a step, and everything that can make a large value is checked
-before or weighed after: operators, ~, literals of containers, slices, filters, tests, calls and output.
+Receives template source; returns a compiled template. jinja2 says itself that its sandbox bounds
+neither time nor memory. So here every block of the generated code counts a step, and everything
+that can make a large value is checked before or weighed after: operators, ~, literals of
+containers, slices, filters, tests, calls and output.
 """
 
 from __future__ import annotations
@@ -36,13 +38,27 @@ MAX_RANGE = 100_000
 MAX_SAID = 400  # characters of what a template says in an error
 FORBIDDEN = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Block)
 OPERATORS = frozenset({"+", "-", "*", "/", "//", "**", "%"})
-WIDE_PERCENT = re.compile(r"[%#0\- +.)](\d{4,}|\*)")  # a width or precision of four digits, or taken from an argument
+# a width or precision of four digits, or taken from an argument
+WIDE_PERCENT = re.compile(r"[%#0\- +.)](\d{4,}|\*)")
 WIDE_SPEC = re.compile(r"\d{4,}|\{")
 WIDE_TIME = re.compile(r"%[-_0^#]*\d")
 
 FILTERS = frozenset(
     (
-        *("abs", "batch", "capitalize", "center", "count", "d", "default", "dictsort", "e", "escape", "first", "float"),
+        *(
+            "abs",
+            "batch",
+            "capitalize",
+            "center",
+            "count",
+            "d",
+            "default",
+            "dictsort",
+            "e",
+            "escape",
+            "first",
+            "float",
+        ),
         *(
             "format",
             "groupby",
@@ -58,7 +74,18 @@ FILTERS = frozenset(
             "max",
             "min",
         ),
-        *("reject", "rejectattr", "replace", "reverse", "round", "safe", "select", "selectattr", "slice", "sort"),
+        *(
+            "reject",
+            "rejectattr",
+            "replace",
+            "reverse",
+            "round",
+            "safe",
+            "select",
+            "selectattr",
+            "slice",
+            "sort",
+        ),
         *("string", "sum", "title", "trim", "truncate", "unique", "upper", "wordcount"),
     )
 )
@@ -66,10 +93,52 @@ SEQUENCE_METHODS = frozenset({"index", "count", "copy"})
 METHODS: dict[type, frozenset[str]] = {
     str: frozenset(
         (
-            *("strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "partition", "rpartition", "removeprefix"),
-            *("removesuffix", "startswith", "endswith", "find", "rfind", "index", "rindex", "count", "replace", "join"),
-            *("upper", "lower", "title", "capitalize", "swapcase", "casefold", "center", "ljust", "rjust", "zfill"),
-            *("format", "format_map", "isdigit", "isalpha", "isalnum", "isnumeric", "isdecimal", "isspace", "isupper"),
+            *(
+                "strip",
+                "lstrip",
+                "rstrip",
+                "split",
+                "rsplit",
+                "splitlines",
+                "partition",
+                "rpartition",
+                "removeprefix",
+            ),
+            *(
+                "removesuffix",
+                "startswith",
+                "endswith",
+                "find",
+                "rfind",
+                "index",
+                "rindex",
+                "count",
+                "replace",
+                "join",
+            ),
+            *(
+                "upper",
+                "lower",
+                "title",
+                "capitalize",
+                "swapcase",
+                "casefold",
+                "center",
+                "ljust",
+                "rjust",
+                "zfill",
+            ),
+            *(
+                "format",
+                "format_map",
+                "isdigit",
+                "isalpha",
+                "isalnum",
+                "isnumeric",
+                "isdecimal",
+                "isspace",
+                "isupper",
+            ),
             *("islower", "istitle", "isascii", "isidentifier"),
         )
     ),
@@ -82,7 +151,7 @@ METHODS: dict[type, frozenset[str]] = {
 }
 
 
-# -- generated code ---------------------------------------------------------------------------------------------------
+# -- generated code --------------------------------------------------------------------------------
 
 
 class CountingGenerator(CodeGenerator):
@@ -126,7 +195,9 @@ class CountingGenerator(CodeGenerator):
         else:
             super().visit_Getitem(node, frame)
 
-    def reporting(self, visit: Callable[[Any, Frame], None], node: nodes.Node, frame: Frame) -> None:
+    def reporting(
+        self, visit: Callable[[Any, Frame], None], node: nodes.Node, frame: Frame
+    ) -> None:
         self.write("environment.made(")
         visit(node, frame)
         self.write(")")
@@ -143,7 +214,7 @@ class Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
-# -- checks before a value is made ------------------------------------------------------------------------------------
+# -- checks before a value is made -----------------------------------------------------------------
 
 
 def fits(size: int) -> None:
@@ -155,7 +226,12 @@ def weight(value: object) -> int:
 
 
 def check_width(width: object = 0, *_: object, **__: object) -> None:
-    if isinstance(width, int) and abs(width) > MAX_WIDTH or isinstance(width, str) and len(width) > MAX_WIDTH:
+    if (
+        isinstance(width, int)
+        and abs(width) > MAX_WIDTH
+        or isinstance(width, str)
+        and len(width) > MAX_WIDTH
+    ):
         raise too_much(f"it asks for a width of {width}; {MAX_WIDTH} are allowed")
 
 
@@ -172,7 +248,9 @@ def check_format(text: str, *arguments: object, **named: object) -> None:
     fits(len(text) + len(fields) * (weight(arguments) + weight(named)))
 
 
-def check_replace(text: object, old: object = "", new: object = "", *_: object, **__: object) -> None:
+def check_replace(
+    text: object, old: object = "", new: object = "", *_: object, **__: object
+) -> None:
     shown, inserted = str(text), len(str(new))
     fits(len(shown) + shown.count(str(old)) * inserted)
 
@@ -183,7 +261,10 @@ def check_join(parts: object, separator: object = "") -> None:
 
 def check_indent(text: object, width: object = 4, *_: object, **__: object) -> None:
     check_width(width)
-    fits(len(str(text)) + (str(text).count("\n") + 1) * (width if isinstance(width, int) else len(str(width))))
+    fits(
+        len(str(text))
+        + (str(text).count("\n") + 1) * (width if isinstance(width, int) else len(str(width)))
+    )
 
 
 FILTER_CHECKS: dict[str, Callable[..., None]] = {
@@ -248,7 +329,7 @@ def listed(values: Iterator[Any]) -> list[Any]:
     return found
 
 
-# -- what templates can call ------------------------------------------------------------------------------------------
+# -- what templates can call -----------------------------------------------------------------------
 
 
 class QuietNamespace(Namespace):
@@ -291,7 +372,9 @@ def tojson(
     if indent is not None and (indent > 16 if isinstance(indent, int) else len(indent) > 16):
         raise too_much(f"it asks for an indent of {indent!r}; 16 are allowed")
     fits(weight(separators))
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 GLOBALS: dict[str, Any] = {
@@ -307,7 +390,8 @@ CALLABLE = frozenset(GLOBALS.values())
 
 @pass_environment
 def finalize(environment: jinja2.Environment, value: object) -> str:
-    """Every value that is printed passes here. (The decorator keeps jinja2 from doing it when compiling, uncounted.)"""
+    """Every value that is printed passes here. (The decorator keeps jinja2 from doing it when
+    compiling, uncounted.)"""
     text = str(value)
     CURRENT.get().write(len(text))
     return text
@@ -321,11 +405,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         extensions: list[str | type[Extension]] = ["jinja2.ext.loopcontrols", Generation]
-        # jinja2's optimiser folds constants anew at every level: a chain of 200 slices took it a minute.
+        # jinja2's optimiser folds constants anew at every level: a chain of 200 slices took it a
+        # minute.
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=extensions, finalize=finalize, optimized=False
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=extensions,
+            finalize=finalize,
+            optimized=False,
         )
-        kept = {name: run for name, run in self.filters.items() if name in FILTERS} | {"tojson": tojson}
+        kept = {name: run for name, run in self.filters.items() if name in FILTERS} | {
+            "tojson": tojson
+        }
         self.filters = {name: charged(run, FILTER_CHECKS.get(name)) for name, run in kept.items()}
         # jinja2 types its tests as bare functions
         self.tests = {name: charged(run, None) for name, run in self.tests.items()}  # type: ignore[arg-type]
@@ -348,7 +439,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return self.made(self.binop_table[operator](left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        if type(obj) is QuietNamespace:  # the common case first: jinja2's own tests take several times longer
+        # the common case first: jinja2's own tests take several times longer
+        if type(obj) is QuietNamespace:
             return not attr.startswith("_")
         for kind, names in METHODS.items():
             if isinstance(obj, kind):
@@ -356,7 +448,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """Macros, loops, our globals, and the listed methods of plain data. (What is undefined says so when called.)"""
+        """Macros, loops, our globals, and the listed methods of plain data. (What is undefined says
+        so when called.)"""
         if isinstance(obj, Macro | LoopContext | Joiner | jinja2.Undefined) or obj in CALLABLE:
             return True
         method = getattr(obj, "__wrapped__", obj)  # jinja2 wraps str.format
@@ -381,11 +474,15 @@ def compile_template(source: str) -> jinja2.Template:
     """A template that renders under the budget in `budget.CURRENT`."""
     if not isinstance(source, str) or len(source) > MAX_SOURCE:
         got = f"{len(source)} characters" if isinstance(source, str) else type(source).__name__
-        raise TemplateError(f"chat template: expected text of at most {MAX_SOURCE} characters, got {got}")
+        raise TemplateError(
+            f"chat template: expected text of at most {MAX_SOURCE} characters, got {got}"
+        )
     try:
         tree = ENVIRONMENT.parse(source)
         for node in tree.find_all(FORBIDDEN):
-            raise TemplateError(f"chat template: line {node.lineno}: {type(node).__name__} is not allowed here")
+            raise TemplateError(
+                f"chat template: line {node.lineno}: {type(node).__name__} is not allowed here"
+            )
         code = ENVIRONMENT.compile(tree)
         return jinja2.Template.from_code(ENVIRONMENT, code, ENVIRONMENT.make_globals(None))
     except jinja2.TemplateSyntaxError as error:
@@ -393,7 +490,9 @@ def compile_template(source: str) -> jinja2.Template:
     except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
         if isinstance(error, TemplateError):
             raise
-        raise TemplateError(f"chat template: it is nested too deeply or too large ({said(error)})") from None
+        raise TemplateError(
+            f"chat template: it is nested too deeply or too large ({said(error)})"
+        ) from None
 
 
 def render(template: jinja2.Template, variables: Mapping[str, object]) -> str:
@@ -405,7 +504,9 @@ def render(template: jinja2.Template, variables: Mapping[str, object]) -> str:
     except RecursionError as error:
         raise TemplateError(f"chat template: it calls itself too deeply{line_of(error)}") from None
     except Exception as error:  # whatever a template provokes is the template's failure
-        raise TemplateError(f"chat template: {type(error).__name__}: {said(error)}{line_of(error)}") from None
+        raise TemplateError(
+            f"chat template: {type(error).__name__}: {said(error)}{line_of(error)}"
+        ) from None
 
 
 def line_of(error: BaseException) -> str:

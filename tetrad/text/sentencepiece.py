@@ -1,10 +1,12 @@
 """SentencePiece BPE: pieces with scores, no list of merges ("llama").
 
-Receives a vocabulary; returns a function from text without special tokens to ids. Two neighbours merge when their join
-is a piece; the piece with the best score goes first, ties to the left; what is no piece in the end becomes bytes.
+Receives a vocabulary; returns a function from text without special tokens to ids. Two neighbours
+merge when their join is a piece; the piece with the best score goes first, ties to the left; what
+is no piece in the end becomes bytes.
 
-The `tokenizers` library has merges by rank only. Ranks made from scores differ where one piece can be made in two ways
-("▁▁" + "▁" and "▁" + "▁▁"), and a character known only inside longer pieces cannot take part; so this is our own.
+The `tokenizers` library has merges by rank only. Ranks made from scores differ where one piece can
+be made in two ways ("▁▁" + "▁" and "▁" + "▁▁"), and a character known only inside longer pieces
+cannot take part; so this is our own.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ SPACE = "▁"
 BYTE_NAME = re.compile("<0x([0-9A-Fa-f]{2})>")
 CACHED_LENGTH = 64  # characters: words this long or shorter are remembered
 CACHED_WORDS = 1 << 15
-FEW = 8192  # characters in all: what is looked up for them takes less than a dictionary of all pieces
+# characters in all: what is looked up for them takes less than a dictionary of all pieces
+FEW = 8192
 MOST_PARTS = 8192  # of one text
 
 
@@ -66,7 +69,8 @@ class ByteFallback:
             return whole
         if self.unknown is None:
             raise TextError(
-                f"encode: the vocabulary has no token for {text!r}, no byte tokens and no unknown token",
+                f"encode: the vocabulary has no token for {text!r}, no byte tokens and no unknown "
+                "token",
                 hint="the model cannot read this text; leave these characters out",
             )
         return [self.unknown]
@@ -94,16 +98,21 @@ class Pieces:
 
 
 class ScoreEncoder:
-    """Greedy merging by score. Spaces are ▁ inside; a space in front of the text is the caller's affair.
+    """Greedy merging by score. Spaces are ▁ inside; a space in front of the text is the caller's
+    affair.
 
-    As long as there is little text, only the pieces that may be in it are looked up; then all become dictionaries.
+    As long as there is little text, only the pieces that may be in it are looked up; then all
+    become dictionaries.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.usable = np.array(vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED), np.int64)
+        self.usable = np.array(
+            vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED), np.int64
+        )
         self.lookup = Lookup(vocabulary.lookup.spans.some(self.usable))
         self.ranks = ranks_of(vocabulary.scores[self.usable])
-        self.longest = int(self.lookup.spans.lengths.max(initial=1))  # bytes, so at least as many as characters
+        # bytes, so at least as many as characters
+        self.longest = int(self.lookup.spans.lengths.max(initial=1))
         self.borders = word_borders(self.lookup.spans)
         self.vocabulary, self.fallback = vocabulary, ByteFallback(vocabulary)
         self.left = FEW
@@ -112,7 +121,11 @@ class ScoreEncoder:
     def __call__(self, text: str) -> list[int]:
         words = self.borders.split(text.replace(" ", SPACE))
         self.left -= len(text)
-        if self.all is None and self.left >= 0 and (parts := substrings(words, self.longest)) is not None:
+        if (
+            self.all is None
+            and self.left >= 0
+            and (parts := substrings(words, self.longest)) is not None
+        ):
             return self.pieces_of(parts).encode(words)
         self.all = self.all or self.all_pieces()
         return self.all.encode(words)
@@ -129,7 +142,9 @@ class ScoreEncoder:
 
     def named(self, names: list[str], places: np.ndarray) -> Pieces:
         ids = dict(zip(names, self.usable[places].tolist(), strict=True))
-        return Pieces(ids, dict(zip(names, self.ranks[places].tolist(), strict=True)), self.fallback)
+        return Pieces(
+            ids, dict(zip(names, self.ranks[places].tolist(), strict=True)), self.fallback
+        )
 
 
 def substrings(words: list[str], longest: int) -> list[str] | None:
@@ -142,7 +157,10 @@ def substrings(words: list[str], longest: int) -> list[str] | None:
     if sum(len(word) * min(len(word), longest) for word in different) > 2 * MOST_PARTS:
         return None
     parts = {
-        word[i:j] for word in different for i in range(len(word)) for j in range(i + 1, min(i + longest, len(word)) + 1)
+        word[i:j]
+        for word in different
+        for i in range(len(word))
+        for j in range(i + 1, min(i + longest, len(word)) + 1)
     }
     return list(parts)
 
@@ -150,30 +168,36 @@ def substrings(words: list[str], longest: int) -> list[str] | None:
 def ranks_of(scores: np.ndarray) -> np.ndarray:  # f32[count] -> i64[count]
     """Numbers from 0 on, the smaller the better the score; the same for equal scores.
 
-    The bits of floats from 0 on are in the order of the floats; those of negative ones are turned round.
+    The bits of floats from 0 on are in the order of the floats; those of negative ones are turned
+    round.
     """
     bits = (np.float32(0) - scores).view(np.int32)  # where 0.0 and -0.0 become the same
     return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64) + (1 << 31)
 
 
 def word_borders(pieces: Spans) -> re.Pattern[str]:
-    """Where no piece can reach across: before a ▁ whose left neighbour never stands before ▁ inside a piece.
+    """Where no piece can reach across: before a ▁ whose left neighbour never stands before ▁ inside
+    a piece.
 
     Merges on both sides of such a place cannot meet, so the sides are encoded one by one.
     """
     data, space = np.frombuffer(pieces.data, np.uint8), SPACE.encode()
     found = (data[:-2] == space[0]) & (data[1:-1] == space[1]) & (data[2:] == space[2])
     found[pieces.starts[pieces.lengths > 0]] = False
-    anywhere = np.ndarray((len(data) - 3,), "V4", pieces.data, 0, (1,))  # a character has at most four bytes
-    before = np.unique(anywhere[np.flatnonzero(found) - 4].view(np.uint32))  # a length stands before the first piece
+    # a character has at most four bytes
+    anywhere = np.ndarray((len(data) - 3,), "V4", pieces.data, 0, (1,))
+    # a length stands before the first piece
+    before = np.unique(anywhere[np.flatnonzero(found) - 4].view(np.uint32))
     inside = {raw.tobytes().decode(errors="ignore")[-1:] for raw in before} | {"\n"}  # never empty
     return re.compile(f"(?<=[^{re.escape(''.join(sorted(inside)))}])(?={SPACE})")
 
 
 def merge(word: str, ranks: dict[str, int]) -> list[str]:
-    """The pieces of a word. Symbols are spans; `stop[start]` is 0 for a symbol that became part of its left neighbour.
+    """The pieces of a word. Symbols are spans; `stop[start]` is 0 for a symbol that became part of
+    its left neighbour.
 
-    A candidate is one integer, rank then start then stop, so that the heap orders by rank and from the left.
+    A candidate is one integer, rank then start then stop, so that the heap orders by rank and from
+    the left.
 
     >>> merge("aaab", {"a": 9, "b": 9, "aa": 0, "ab": 1})
     ['aa', 'ab']

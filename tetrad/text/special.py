@@ -1,6 +1,8 @@
-"""Finds tokens that are cut out of the text before anything else: control, unknown and user-defined ones.
+"""Finds tokens that are cut out of the text before anything else: control, unknown and user-defined
+ones.
 
-Receives their texts; returns text in pieces, ids among strings. At each place the longest token counts.
+Receives their texts; returns text in pieces, ids among strings. At each place the longest token
+counts.
 """
 
 from __future__ import annotations

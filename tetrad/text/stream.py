@@ -1,4 +1,5 @@
-"""Text while it is being generated: whole characters out of tokens, and stop strings found across their borders.
+"""Text while it is being generated: whole characters out of tokens, and stop strings found across
+their borders.
 
 Receives token ids one by one; returns the text that is certain so far.
 """
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 
 
 class StreamDecoder:
-    """Gives text as ids arrive; the parts joined are `tokenizer.decode(ids)`. U+FFFD only for bytes that are no UTF-8.
+    """Gives text as ids arrive; the parts joined are `tokenizer.decode(ids)`. U+FFFD only for bytes
+    that are no UTF-8.
 
     `continues`: the ids follow other text, so a leading space is part of it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool = True, continues: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, skip_special: bool = True, continues: bool = False
+    ) -> None:
         self.tokenizer, self.skip_special = tokenizer, skip_special
         self.fresh = not continues
         self.utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -50,7 +54,8 @@ class StopStrings:
 
     >>> stops = StopStrings(["\\nUser:"])
     >>> [stops.feed(part) for part in ("Fine.\\n", "Us", "er: and")]
-    [Released(text='Fine.', stop=None), Released(text='', stop=None), Released(text='', stop='\\nUser:')]
+    [Released(text='Fine.', stop=None), Released(text='', stop=None), Released(text='',
+    stop='\\nUser:')]
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

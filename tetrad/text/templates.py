@@ -1,6 +1,8 @@
-"""Chat templates by name, for models that bring none or a wrong one: the names that llama.cpp and its relatives use.
+"""Chat templates by name, for models that bring none or a wrong one: the names that llama.cpp and
+its relatives use.
 
-Receives a name, returns Jinja. Every one of them writes turns one after another, so each is a few pieces of text.
+Receives a name, returns Jinja. Every one of them writes turns one after another, so each is a few
+pieces of text.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ EOS = "\0"  # stands for the token that ends an answer, which is the model's
 
 @record
 class Turns:
-    """How turns are written. `is_inside`: a system message is a part of the first message of the user."""
+    """How turns are written. `is_inside`: a system message is a part of the first message of the
+    user."""
 
     system: Ends
     user: Ends
@@ -42,18 +45,22 @@ NAMED = {
     ),
     "llama3": marked("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>", trimmed=ROLES),
     "gemma": Turns(
-        ("", "\n\n"), ("<start_of_turn>user\n", "<end_of_turn>\n"), ("<start_of_turn>model\n", "<end_of_turn>\n"),
+        ("", "\n\n"), ("<start_of_turn>user\n", "<end_of_turn>\n"), ("<start_of_turn>model\n",
+        "<end_of_turn>\n"),
         "<start_of_turn>model\n", ROLES, is_inside=True,
     ),
     "mistral-v1": Turns(("", "\n\n"), (" [INST] ", INST_END), (" ", "</s>"), "", is_inside=True),
     "mistral-v3": Turns(
         ("", "\n\n"), ("[INST] ", "[/INST]"), (" ", "</s>"), "", ("assistant",), is_inside=True
     ),
-    "mistral-v3-tekken": Turns(("", "\n\n"), ("[INST]", "[/INST]"), ("", "</s>"), "", is_inside=True),
-    "mistral-v7": Turns(("[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"), ("[INST] ", "[/INST]"), (" ", "</s>"), ""),
+    "mistral-v3-tekken": Turns(("", "\n\n"), ("[INST]", "[/INST]"), ("", "</s>"), "",
+    is_inside=True),
+    "mistral-v7": Turns(("[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"), ("[INST] ", "[/INST]"), (" ",
+    "</s>"), ""),
     "zephyr": marked("<|", "|>\n", EOS + "\n"),
     "vicuna": Turns(("", "\n\n"), ("USER: ", "\n"), ("ASSISTANT: ", "</s>\n"), "ASSISTANT:"),
-    "vicuna-orca": Turns(("SYSTEM: ", "\n"), ("USER: ", "\n"), ("ASSISTANT: ", "</s>\n"), "ASSISTANT:"),
+    "vicuna-orca": Turns(("SYSTEM: ", "\n"), ("USER: ", "\n"), ("ASSISTANT: ", "</s>\n"),
+    "ASSISTANT:"),
     "phi3": marked("<|", "|>\n", "<|end|>\n"),
     "phi4": marked("<|im_start|>", "<|im_sep|>", "<|im_end|>"),
     "falcon3": marked("<|", "|>\n", "\n"),
@@ -63,7 +70,8 @@ NAMED = {
         ("GPT4 Correct Assistant: ", "<|end_of_turn|>"), "GPT4 Correct Assistant:",
     ),
     "deepseek": Turns(
-        ("", ""), ("### Instruction:\n", "\n"), ("### Response:\n", "\n<|EOT|>\n"), "### Response:\n"
+        ("", ""), ("### Instruction:\n", "\n"), ("### Response:\n", "\n<|EOT|>\n"),
+        "### Response:\n"
     ),
     "command-r": Turns(
         ("<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>", "<|END_OF_TURN_TOKEN|>"),
@@ -73,16 +81,20 @@ NAMED = {
     ),
 }  # fmt: skip
 ALIASES = {  # as llama-cpp-python spells them
-    "llama-2": "llama2-sys", "llama-3": "llama3", "mistral-instruct": "mistral-v1", "qwen": "chatml", "phi-3": "phi3",
+    "llama-2": "llama2-sys", "llama-3": "llama3", "mistral-instruct": "mistral-v1",
+    "qwen": "chatml", "phi-3": "phi3",
 }  # fmt: skip
 
 
 def named_template(name: str) -> str:
-    """The template of this name, as Jinja; an unknown name is an error that lists the known ones."""
+    """The template of this name, as Jinja; an unknown name is an error that lists the known
+    ones."""
     turns = NAMED.get(ALIASES.get(name, name))
     if turns is None:
         known = ", ".join(sorted({*NAMED, *ALIASES}))
-        raise TemplateError(f"there is no chat template called {name!r:.60}", hint=f"known: {known}; or give Jinja")
+        raise TemplateError(
+            f"there is no chat template called {name!r:.60}", hint=f"known: {known}; or give Jinja"
+        )
     return jinja(turns)
 
 

@@ -1,7 +1,7 @@
 """Text to token ids and back.
 
-Receives the metadata of a GGUF file; returns a `Tokenizer`. Which algorithm runs between special tokens is the choice
-of the file (`tokenizer.ggml.model`); each has a module of its own.
+Receives the metadata of a GGUF file; returns a `Tokenizer`. Which algorithm runs between special
+tokens is the choice of the file (`tokenizer.ggml.model`); each has a module of its own.
 """
 
 from __future__ import annotations
@@ -34,24 +34,29 @@ from tetrad.text.vocabulary import (
     wrong,
 )
 
-NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")  # of Phi-3, whose other special tokens take the space after them
+# of Phi-3, whose other special tokens take the space after them
+NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")
 
 
 @record(eq=False)
 class Tokenizer:
-    """Encodes and decodes with one vocabulary. Made by `tokenizer_from_gguf`; safe to share between threads."""
+    """Encodes and decodes with one vocabulary. Made by `tokenizer_from_gguf`; safe to share between
+    threads."""
 
     vocabulary: Vocabulary = field(repr=False)
     stop_ids: frozenset[int]  # tokens that end a turn
     adds_bos: bool
     adds_eos: bool
-    space_prefix: bool  # a space is put before a text that starts or follows a special token, and removed by decode
+    # a space is put before a text that starts or follows a special token, and removed by decode
+    space_prefix: bool
     byte_level: bool
-    strips_after: frozenset[int] = field(repr=False)  # special tokens that swallow the white space after them
+    # special tokens that swallow the white space after them
+    strips_after: frozenset[int] = field(repr=False)
     encode_text: Encoder = field(repr=False)
     all_special: Splitter = field(repr=False)
     user_defined: Splitter = field(repr=False)
-    pieces: dict[int, tuple[bytes, bool, bool]] = field(repr=False, default_factory=dict)  # see `known`
+    # see `known`
+    pieces: dict[int, tuple[bytes, bool, bool]] = field(repr=False, default_factory=dict)
 
     @property
     def vocab_size(self) -> int:
@@ -78,7 +83,8 @@ class Tokenizer:
         return self.vocabulary.unk
 
     def guarded(self, text: str, guard: str) -> str:
-        """Text with a character inside what looks like control tokens: `encode` with that guard takes it for text."""
+        """Text with a character inside what looks like control tokens: `encode` with that guard
+        takes it for text."""
         parts = []
         for piece in self.all_special.split(text):
             word = piece if isinstance(piece, str) else self.token_text(piece)
@@ -86,12 +92,15 @@ class Tokenizer:
             parts.append(word[:1] + guard + word[1:] if is_control else word)
         return "".join(parts)
 
-    def encode(self, text: str, add_special: bool = True, parse_special: bool = True, guard: str = "") -> list[int]:
+    def encode(
+        self, text: str, add_special: bool = True, parse_special: bool = True, guard: str = ""
+    ) -> list[int]:
         """Ids of `text`.
 
-        `add_special` puts the tokens around it that the model expects, BOS exactly once. With `parse_special` False,
-        text that looks like a control token stays text: what users write cannot end a turn. `guard` is a character that
-        is left out once control tokens are found: what is `guarded` stays text as well.
+        `add_special` puts the tokens around it that the model expects, BOS exactly once. With
+        `parse_special` False, text that looks like a control token stays text: what users write
+        cannot end a turn. `guard` is a character that is left out once control tokens are found:
+        what is `guarded` stays text as well.
         """
         check_text(text)
         ids: list[int] = []
@@ -127,7 +136,8 @@ class Tokenizer:
     def piece(self, i: int, fresh: bool, skip_special: bool) -> tuple[bytes, bool]:
         """The bytes of a token where it stands, and whether the next one stands fresh.
 
-        `fresh`: at the start or after a special token, where encoding has put a space that is none of the text.
+        `fresh`: at the start or after a special token, where encoding has put a space that is none
+        of the text.
         """
         text, cut_out, special = self.pieces.get(i) or self.known(i)
         if cut_out:
@@ -135,8 +145,13 @@ class Tokenizer:
         return text[1:] if fresh and self.strips_space and text[:1] == b" " else text, False
 
     def known(self, i: int) -> tuple[bytes, bool, bool]:
-        """Bytes of a token, whether encoding cuts it out first, whether it is special; remembered for decoding."""
-        self.pieces[i] = found = self.token_bytes(i), self.kind(i) in SPLIT_FIRST, self.is_special(i)
+        """Bytes of a token, whether encoding cuts it out first, whether it is special; remembered
+        for decoding."""
+        self.pieces[i] = found = (
+            self.token_bytes(i),
+            self.kind(i) in SPLIT_FIRST,
+            self.is_special(i),
+        )
         return found
 
     @property
@@ -153,7 +168,10 @@ class Tokenizer:
 
     def every_bytes(self) -> list[bytes]:
         """The bytes of all tokens, which is quicker than one by one."""
-        return [self.bytes_of(*token) for token in zip(self.vocabulary.tokens, self.vocabulary.kinds, strict=True)]
+        return [
+            self.bytes_of(*token)
+            for token in zip(self.vocabulary.tokens, self.vocabulary.kinds, strict=True)
+        ]
 
     def bytes_of(self, text: str, kind: int) -> bytes:
         if kind in SPLIT_FIRST:
@@ -178,13 +196,18 @@ class Tokenizer:
 
 def check_text(text: str) -> None:
     if not isinstance(text, str):
-        raise TextError(f"encode: expected str, got {type(text).__name__}", hint="decode bytes first: data.decode()")
+        raise TextError(
+            f"encode: expected str, got {type(text).__name__}",
+            hint="decode bytes first: data.decode()",
+        )
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise TextError(
-            f"encode: character {error.start} is the lone surrogate U+{ord(text[error.start]):04X}, which is no text",
-            hint="it comes from bytes decoded with errors='surrogateescape', or from half of a UTF-16 pair",
+            f"encode: character {error.start} is the lone surrogate "
+            f"U+{ord(text[error.start]):04X}, which is no text",
+            hint="it comes from bytes decoded with errors='surrogateescape', or from half of a "
+            "UTF-16 pair",
         ) from None
 
 
@@ -206,7 +229,12 @@ def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     return Tokenizer(
         vocabulary=vocabulary,
         stop_ids=stop_ids(vocabulary),
-        adds_bos=adds(metadata, vocabulary, "bos", vocabulary.model in ("llama", "bert") or bool(pre and pre.add_bos)),
+        adds_bos=adds(
+            metadata,
+            vocabulary,
+            "bos",
+            vocabulary.model in ("llama", "bert") or bool(pre and pre.add_bos),
+        ),
         adds_eos=adds(metadata, vocabulary, "eos", vocabulary.model in ("t5", "bert")),
         space_prefix=prefix and vocabulary.model == "llama",
         byte_level=pre is not None and pre.byte_level,
@@ -227,7 +255,8 @@ def text_encoder(
     if vocabulary.model == "t5":
         squeeze = bool_of(metadata, "remove_extra_whitespaces", False)
         unigram = lazy.module("tetrad.text.unigram")  # which loads the library
-        return unigram.unigram_encoder(vocabulary, charsmap_of(metadata), prefix=prefix, squeeze=squeeze)  # type: ignore[no-any-return]
+        charsmap = charsmap_of(metadata)
+        return unigram.unigram_encoder(vocabulary, charsmap, prefix=prefix, squeeze=squeeze)  # type: ignore[no-any-return]
     lowercase = bool_of(metadata, "normalizer.lowercase", True)
     accents = bool_of(metadata, "normalizer.strip_accents", lowercase)
     wordpiece = lazy.module("tetrad.text.wordpiece")
@@ -246,7 +275,8 @@ def pre_tokenizer_of(metadata: Mapping[str, object], model: str) -> PreTokenizer
     name = entry(metadata, "tokenizer.ggml.pre", str)
     if name is None and model == "gpt2":
         warnings.warn(
-            "tokenizer.ggml.pre is missing: words are cut as in files of that age ('default'); tokens may be wrong. "
+            "tokenizer.ggml.pre is missing: words are cut as in files of that age ('default'); "
+            "tokens may be wrong. "
             "Convert the model again",
             stacklevel=3,
         )
@@ -270,21 +300,30 @@ def adds(metadata: Mapping[str, object], vocabulary: Vocabulary, name: str, defa
     key = f"tokenizer.ggml.add_{name}_token"
     asked = entry(metadata, key, bool)
     if asked and getattr(vocabulary, name) is None and vocabulary.model != "bert":
-        raise FileFormatError(f"is true, but tokenizer.ggml.{name}_token_id is missing", file="", part=key)
+        raise FileFormatError(
+            f"is true, but tokenizer.ggml.{name}_token_id is missing", file="", part=key
+        )
     return default if asked is None or vocabulary.model == "bert" else asked
 
 
 def special_tokens(vocabulary: Vocabulary) -> dict[str, int]:
     """Text to id of the tokens that are cut out first."""
-    found = {vocabulary.tokens[i]: i for i in vocabulary.ids_of(*SPLIT_FIRST) if vocabulary.tokens[i]}
+    found = {
+        vocabulary.tokens[i]: i for i in vocabulary.ids_of(*SPLIT_FIRST) if vocabulary.tokens[i]
+    }
     longest = max(map(len, found), default=0)
     if longest > MAX_SPECIAL_LENGTH:
-        raise wrong("tokenizer.ggml.tokens", f"special tokens of at most {MAX_SPECIAL_LENGTH} characters", longest)
+        raise wrong(
+            "tokenizer.ggml.tokens",
+            f"special tokens of at most {MAX_SPECIAL_LENGTH} characters",
+            longest,
+        )
     return found
 
 
 def strips_after(metadata: Mapping[str, object], by_text: dict[str, int]) -> frozenset[int]:
-    """GGUF does not say which special tokens take the white space after them; Phi-3 is the one known model."""
+    """GGUF does not say which special tokens take the white space after them; Phi-3 is the one
+    known model."""
     name = (entry(metadata, "general.name", str) or "").lower()
     if "phi-3" not in name and "phi3" not in name:
         return frozenset()
@@ -298,4 +337,6 @@ def stop_ids(vocabulary: Vocabulary) -> frozenset[int]:
     if {"<|return|>", "<|call|>"} <= ends.keys() or {"<|flush|>", "<|calls|>"} <= ends.keys():
         ends.pop("<|end|>", None)  # there it ends a message, and the turn goes on
     roles = {i for i in (vocabulary.eos, vocabulary.eot) if i is not None}
-    return frozenset(ends.values()) | (roles if "<|return|>" not in ends else roles - {named.get("<|end|>")})
+    return frozenset(ends.values()) | (
+        roles if "<|return|>" not in ends else roles - {named.get("<|end|>")}
+    )

@@ -1,6 +1,8 @@
-"""SentencePiece unigram: the segmentation with the greatest sum of scores ("t5"), through the `tokenizers` library.
+"""SentencePiece unigram: the segmentation with the greatest sum of scores ("t5"), through the
+`tokenizers` library.
 
-Receives a vocabulary and how the file wants text prepared; returns a function from text without special tokens to ids.
+Receives a vocabulary and how the file wants text prepared; returns a function from text without
+special tokens to ids.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from tetrad.text.vocabulary import CHARSMAP, Kind, Vocabulary
 Encoder = Callable[[str], list[int]]
 
 
-def unigram_encoder(vocabulary: Vocabulary, charsmap: bytes, *, prefix: bool, squeeze: bool) -> Encoder:
+def unigram_encoder(
+    vocabulary: Vocabulary, charsmap: bytes, *, prefix: bool, squeeze: bool
+) -> Encoder:
     """Prepare the text, then Viterbi. `squeeze`: outer spaces go, inner runs become one space."""
     usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNUSED, Kind.UNDEFINED)
-    # A made-up entry stands for what is unknown: the library wants one, and its name can occur in no prepared text.
+    # A made-up entry stands for what is unknown: the library wants one, and its name can occur in
+    # no prepared text.
     pieces = [(" ", min(float(vocabulary.scores[usable].min()), 0.0))] if usable else [(" ", 0.0)]
     defined = set(vocabulary.ids_of(Kind.USER_DEFINED))
     named = zip(vocabulary.texts(usable), usable, strict=True)
@@ -53,17 +58,21 @@ def prepare(text: str, *, prefix: bool, squeeze: bool) -> str:
 
 
 class Charsmap:
-    """SentencePiece's table of replacements: a double-array trie over UTF-8 and the strings its leaves point to."""
+    """SentencePiece's table of replacements: a double-array trie over UTF-8 and the strings its
+    leaves point to."""
 
     def __init__(self, table: bytes) -> None:
         size = int.from_bytes(table[:4], "little")
         if table and (size % 4 or 4 + size >= len(table) or not size):
             raise FileFormatError(
-                f"expected a trie of whole words and strings after it, got {size} bytes of trie in {len(table)}",
+                f"expected a trie of whole words and strings after it, got {size} bytes of trie in "
+                f"{len(table)}",
                 file="",
                 part=CHARSMAP,
             )
-        self.units: tuple[int, ...] = struct.unpack_from(f"<{size // 4}I", table, 4) if table else ()
+        self.units: tuple[int, ...] = (
+            struct.unpack_from(f"<{size // 4}I", table, 4) if table else ()
+        )
         self.strings = table[4 + size :]
 
     def __call__(self, text: str) -> str:
@@ -82,7 +91,8 @@ class Charsmap:
         return b"".join(parts).decode(errors="replace")
 
     def longest(self, source: bytes, at: int) -> tuple[int, int]:
-        """Length of the longest entry that starts here (0: none), and where its replacement lies."""
+        """Length of the longest entry that starts here (0: none), and where its replacement
+        lies."""
         units, length, target = self.units, 0, 0
         node = base(units[0])
         for i in range(at, len(source)):
@@ -96,7 +106,9 @@ class Charsmap:
 
     def value(self, node: int) -> int:
         if node >= len(self.units):
-            raise FileFormatError(f"the trie points to unit {node} of {len(self.units)}", file="", part=CHARSMAP)
+            raise FileFormatError(
+                f"the trie points to unit {node} of {len(self.units)}", file="", part=CHARSMAP
+            )
         return self.units[node] & 0x7FFFFFFF
 
     def replacement(self, target: int) -> bytes:

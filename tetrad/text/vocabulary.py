@@ -1,7 +1,7 @@
 """The tables of a tokeniser as a GGUF file carries them, checked.
 
-Receives the metadata of the file; returns a `Vocabulary`: tokens with kind and score, merges, and the ids with a role.
-What the tables mean is said by the model files beside this one.
+Receives the metadata of the file; returns a `Vocabulary`: tokens with kind and score, merges, and
+the ids with a role. What the tables mean is said by the model files beside this one.
 """
 
 from __future__ import annotations
@@ -46,13 +46,47 @@ NO_ID = (-1, 0xFFFFFFFF)  # how writers say "none"
 # Tokens that end a turn, whatever role the file gives them.
 END_NAMES = frozenset(
     (
-        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>"),
-        *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]"),
-        *("<end_of_utterance>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~["),
+        *(
+            "<|eot_id|>",
+            "<|im_end|>",
+            "<|end|>",
+            "<|return|>",
+            "<|call|>",
+            "<|flush|>",
+            "<|calls|>",
+            "<end_of_turn>",
+        ),
+        *(
+            "<|endoftext|>",
+            "<|end_of_text|>",
+            "</s>",
+            "<eos>",
+            "[EOS]",
+            "<|eom_id|>",
+            "<EOT>",
+            "_<EOT>",
+            "[EOT]",
+        ),
+        *(
+            "<end_of_utterance>",
+            "<turn|>",
+            "<|tool_response>",
+            "<\uff5cend\u2581of\u2581sentence\uff5c>",
+            "[e~[",
+        ),
     )
 )
 TURN_NAMES = (  # tried in this order where the file names no end of turn
-    *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<EOT>", "_<EOT>", "[EOT]"),
+    *(
+        "<|eot_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<end_of_turn>",
+        "<turn|>",
+        "<EOT>",
+        "_<EOT>",
+        "[EOT]",
+    ),
     "<end_of_utterance>",
 )
 
@@ -110,7 +144,9 @@ def entry(metadata: Mapping[str, object], key: str, kind: type[T]) -> T | None:
         return value
     if kind in (int, bool) and isinstance(value, np.generic) and isinstance(value.item(), kind):
         return value.item()  # type: ignore[no-any-return]
-    raise wrong(key, f"a value of type {kind.__name__}", f"{type(value).__name__} ({str(value)[:40]})")
+    raise wrong(
+        key, f"a value of type {kind.__name__}", f"{type(value).__name__} ({str(value)[:40]})"
+    )
 
 
 def strings(metadata: Mapping[str, object], key: str) -> Strings:
@@ -150,7 +186,9 @@ def numbers(metadata: Mapping[str, object], key: str, count: int, fill: float) -
         return np.full(count, fill, np.float32)
     array = number_array(key, value)
     if array.dtype.kind not in "iuf" or array.shape != (count,):
-        raise wrong(key, f"{count} numbers, one for each token", f"shape {array.shape} of {array.dtype}")
+        raise wrong(
+            key, f"{count} numbers, one for each token", f"shape {array.shape} of {array.dtype}"
+        )
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])
         raise wrong(f"{key}[{at}]", "a finite number", str(array[at]))
@@ -158,14 +196,17 @@ def numbers(metadata: Mapping[str, object], key: str, count: int, fill: float) -
 
 
 def number_array(key: str, value: object) -> np.ndarray:
-    is_list = isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value)
+    is_list = isinstance(value, list | tuple) and all(
+        isinstance(number, int | float) for number in value
+    )
     if not is_list and not isinstance(value, np.ndarray):
         raise wrong(key, "an array of numbers", type(value).__name__)
     return np.asarray(value)
 
 
 def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> int | None:
-    """The id with this role: from the file, else the model's default where the vocabulary reaches that far."""
+    """The id with this role: from the file, else the model's default where the vocabulary reaches
+    that far."""
     key = f"tokenizer.ggml.{name}_token_id"
     value = entry(metadata, key, int)
     if value is None:
@@ -179,9 +220,13 @@ def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> i
 
 
 def read_kinds(
-    metadata: Mapping[str, object], tokens: Sequence[str], lookup: Lookup, roles: Sequence[int | None]
+    metadata: Mapping[str, object],
+    tokens: Sequence[str],
+    lookup: Lookup,
+    roles: Sequence[int | None],
 ) -> bytes:
-    """The kind of each token; tokens whose name or role says so are control tokens, whatever the file claims."""
+    """The kind of each token; tokens whose name or role says so are control tokens, whatever the
+    file claims."""
     array = numbers(metadata, "tokenizer.ggml.token_type", len(tokens), Kind.NORMAL)
     kinds = np.where((array >= 0) & (array <= max(Kind)), array, Kind.UNDEFINED).astype(np.uint8)
     if metadata.get("tokenizer.ggml.token_type") is None:
@@ -194,7 +239,8 @@ def read_kinds(
 
 
 def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
-    """The vocabulary that `metadata` describes, every table checked against the number of tokens."""
+    """The vocabulary that `metadata` describes, every table checked against the number of
+    tokens."""
     model = entry(metadata, "tokenizer.ggml.model", str)
     if model not in MODELS:
         raise UnsupportedError(
@@ -210,7 +256,11 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
         name: role(metadata, model, name, len(tokens))
         for name in ("bos", "eos", "eot", "seperator", "unknown", "padding", "cls")
     }
-    if model == "bert" and metadata.get("tokenizer.ggml.bos_token_id") is None and ids["cls"] is not None:
+    if (
+        model == "bert"
+        and metadata.get("tokenizer.ggml.bos_token_id") is None
+        and ids["cls"] is not None
+    ):
         ids["bos"] = ids["cls"]
     lookup = Lookup(spans_of(packed))
     kinds = read_kinds(metadata, tokens, lookup, list(ids.values()))

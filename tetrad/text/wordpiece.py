@@ -1,7 +1,7 @@
 """WordPiece, the longest known piece first ("bert"), through the `tokenizers` library.
 
-Receives a vocabulary as GGUF spells it (▁ before the first piece of a word, nothing before the others); returns a
-function from text without special tokens to ids.
+Receives a vocabulary as GGUF spells it (▁ before the first piece of a word, nothing before the
+others); returns a function from text without special tokens to ids.
 """
 
 from __future__ import annotations
@@ -30,10 +30,16 @@ def wordpiece_encoder(vocabulary: Vocabulary, *, lowercase: bool, strip_accents:
     if vocabulary.unk is None:
         raise wrong("tokenizer.ggml.unknown_token_id", "the id of the unknown token", "none")
     usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED)
-    names = {library_name(text): i for text, i in zip(vocabulary.texts(usable), usable, strict=True)}
+    names = {
+        library_name(text): i for text, i in zip(vocabulary.texts(usable), usable, strict=True)
+    }
     unknown = " unknown"  # no word contains a space
-    model = models.WordPiece(names | {unknown: vocabulary.unk}, unk_token=unknown, continuing_subword_prefix=CONTINUES)
+    model = models.WordPiece(
+        names | {unknown: vocabulary.unk}, unk_token=unknown, continuing_subword_prefix=CONTINUES
+    )
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids

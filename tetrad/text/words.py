@@ -1,7 +1,8 @@
 """Cutting text into words before they are merged.
 
-Receives text and the patterns of a pre-tokeniser; returns the words. Patterns speak of classes of Unicode, which takes
-the `tokenizers` library; for ASCII text the classes are written out, and Python's own `re` finds the same words.
+Receives text and the patterns of a pre-tokeniser; returns the words. Patterns speak of classes of
+Unicode, which takes the `tokenizers` library; for ASCII text the classes are written out, and
+Python's own `re` finds the same words.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ ASCII_CLASSES = {  # written as they stand in brackets
     r"\p{N}": "0-9",
     r"\p{P}": r"!\"#%&'()*,\-./:;?@\[\\\]_{}",
     r"\p{S}": r"$+<=>\^`|~",
-} | dict.fromkeys((r"\p{Lt}", r"\p{Lm}", r"\p{Lo}", r"\p{M}", r"\p{Han}"), "\x80")  # no character of ASCII
+} | dict.fromkeys(
+    (r"\p{Lt}", r"\p{Lm}", r"\p{Lo}", r"\p{M}", r"\p{Han}"), "\x80"
+)  # no character of ASCII
 
 
 def word_cutter(pre: PreTokenizer) -> Cutter:
@@ -73,7 +76,13 @@ def ascii_pattern(pattern: str) -> re.Pattern[str] | None:
     """
     written, inside = "", False
     for part in PARTS.findall(pattern):
-        if part == "&&" or part == "$" and not inside or part.startswith(r"\p") and part not in ASCII_CLASSES:
+        if (
+            part == "&&"
+            or part == "$"
+            and not inside
+            or part.startswith(r"\p")
+            and part not in ASCII_CLASSES
+        ):
             return None
         inside = part != "]" and (inside or part == "[")
         chars = ASCII_CLASSES.get(part, part)

@@ -1,8 +1,9 @@
-"""Tracing, arrays: what users hold. `Array` has values now; `TracedArray` stands for a node of the graph being built.
+"""Tracing, arrays: what users hold. `Array` has values now; `TracedArray` stands for a node of the
+graph being built.
 
-Receives ops applied to arrays (`__tetrad_op__`); returns arrays: evaluated at once with the op's own NumPy meaning when
-every operand is concrete, else recorded as a node of the current trace. What can be written on an array beside that is
-in `tracing.operators`.
+Receives ops applied to arrays (`__tetrad_op__`); returns arrays: evaluated at once with the op's
+own NumPy meaning when every operand is concrete, else recorded as a node of the current trace. What
+can be written on an array beside that is in `tracing.operators`.
 """
 
 from __future__ import annotations
@@ -45,17 +46,22 @@ class Storage(Protocol):
     ptr: int
     nbytes: int
 
-    def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...], writable: bool = True) -> np.ndarray: ...
+    def as_numpy(
+        self, dtype: np.dtype, shape: tuple[int, ...], writable: bool = True
+    ) -> np.ndarray: ...
 
 
-API_VERSIONS = ("2023.12", "2024.12", "2025.12")  # of the array API standard; the last is the one we follow
+# of the array API standard; the last is the one we follow
+API_VERSIONS = ("2023.12", "2024.12", "2025.12")
 ATTRIBUTES: dict[Any, str] = {np.shape: "shape", np.ndim: "ndim", np.size: "size"}
 
-_types: dict[tuple[str, Shape], ArrayType] = {}  # by the name of the dtype: the hash of a string is at hand
+# by the name of the dtype: the hash of a string is at hand
+_types: dict[tuple[str, Shape], ArrayType] = {}
 
 
 def array_type(dtype: DType, shape: Shape) -> ArrayType:
-    """The one ArrayType object for this dtype and shape: the call path of jit compares types by identity."""
+    """The one ArrayType object for this dtype and shape: the call path of jit compares types by
+    identity."""
     key = (dtype.name, shape)
     found = _types.get(key)
     return found if found is not None else _types.setdefault(key, ArrayType(dtype, shape))
@@ -77,7 +83,8 @@ def noun_of(x: object) -> str:
 
 
 class Array(Operators):
-    """An immutable, dense array of numbers or bools. Make one with `asarray`, `zeros`, `arange`, ...
+    """An immutable, dense array of numbers or bools. Make one with `asarray`, `zeros`, `arange`,
+    ...
 
     >>> import tetrad as td
     >>> td.asarray([1.5, 2.0]) * 2
@@ -127,8 +134,16 @@ class Array(Operators):
         """The values as NumPy sees them, in place; read only by convention."""
         if self._view is None:
             if self._storage is None:
-                message = f"this {self.type} was donated to a compiled function, its memory is now a result"
-                fail(TraceError, message, "keep a copy, or do not list the argument in donate_argnums")
+                message = (
+                    f"this {self.type} was donated to a compiled function, its memory is "
+                    "now a "
+                    "result"
+                )
+                fail(
+                    TraceError,
+                    message,
+                    "keep a copy, or do not list the argument in donate_argnums",
+                )
             kind = self.type
             self._view = self._storage.as_numpy(kind.dtype.np, kind.storage_shape, False)  # type: ignore[arg-type]
         return self._view
@@ -137,7 +152,9 @@ class Array(Operators):
         """The bytes for compiled code, contiguous; made once."""
         if self._storage is None:
             view = self.view
-            self._view = view if view.flags.c_contiguous and view.flags.aligned else view.copy(order="C")
+            self._view = (
+                view if view.flags.c_contiguous and view.flags.aligned else view.copy(order="C")
+            )
             self._storage = from_numpy(self._view)
         return self._storage
 
@@ -163,15 +180,20 @@ class Array(Operators):
             self._view = shown
         return shown.view()
 
-    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
         """NumPy's functions take the values (a traced array has none), or ask what the array is."""
         if function in ATTRIBUTES and len(args) == 1 and not kwargs:
             return getattr(args[0], ATTRIBUTES[function])
-        args, kwargs = tree_map(lambda x: np.asarray(x) if isinstance(x, Array) else x, (args, kwargs))
+        args, kwargs = tree_map(
+            lambda x: np.asarray(x) if isinstance(x, Array) else x, (args, kwargs)
+        )
         return function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
-        """Copied and pickled by value, as bytes: an array could be given buffers that somebody writes to."""
+        """Copied and pickled by value, as bytes: an array could be given buffers that somebody
+        writes to."""
         return _restored, (self.view.tobytes(), self.type)
 
     def __dlpack__(
@@ -185,11 +207,17 @@ class Array(Operators):
         """Read-only where the consumer knows that flag (from DLPack 1.0 on), else a copy."""
         if max_version is not None and tuple(max_version) >= (1, 0):
             shown = self.__array__()
-            return shown.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+            return shown.__dlpack__(
+                stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+            )
         if copy is False:
-            message = f"__dlpack__: copy=False, but a consumer below DLPack 1.0 may write to {self.type}"
+            message = (
+                f"__dlpack__: copy=False, but a consumer below DLPack 1.0 may write to {self.type}"
+            )
             fail(CopyError, message, "leave copy out, or pass max_version=(1, 0)")
-        return np.array(self.view).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+        return np.array(self.view).__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.view.__dlpack_device__()
@@ -200,7 +228,11 @@ class Array(Operators):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, *API_VERSIONS):
             offered = ", ".join(API_VERSIONS)
-            fail(DtypeError, f"array API version {api_version!r} is not offered", f"versions: {offered}")
+            fail(
+                DtypeError,
+                f"array API version {api_version!r} is not offered",
+                f"versions: {offered}",
+            )
         return lazy.provided("the public namespace")
 
     def dequantize(self) -> Any:
@@ -223,12 +255,19 @@ class Array(Operators):
 
     def _scalar(self, to: str) -> Any:
         if self.ndim:
-            fail(DtypeError, f"{to}: only an array without axes converts to a Python {to}, got {self.type}")
+            fail(
+                DtypeError,
+                f"{to}: only an array without axes converts to a Python {to}, got {self.type}",
+            )
         return self.view.item()
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            fail(DtypeError, f"the truth value of {self.type} is ambiguous", "use td.any(x) or td.all(x)")
+            fail(
+                DtypeError,
+                f"the truth value of {self.type} is ambiguous",
+                "use td.any(x) or td.all(x)",
+            )
         return bool(self.view.item())
 
     def __int__(self) -> int:
@@ -323,10 +362,18 @@ class Array(Operators):
 
     def __len__(self) -> int:
         if not self.ndim:
-            fail(ShapeError, "len: an array without axes has no length", "x.item() is its one element")
+            fail(
+                ShapeError,
+                "len: an array without axes has no length",
+                "x.item() is its one element",
+            )
         size = self.shape[0]
         if not isinstance(size, int):
-            fail(TraceError, f"len: the leading axis of {self.type} is only known when the program runs", "use x.shape")
+            fail(
+                TraceError,
+                f"len: the leading axis of {self.type} is only known when the program runs",
+                "use x.shape",
+            )
         return size
 
     def __iter__(self) -> Iterator[Array]:
@@ -336,16 +383,22 @@ class Array(Operators):
         return self._call("getitem", key)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        fail(TraceError, "arrays do not change in place", "x.at[index].set(value) gives a new one; or td.where")
+        fail(
+            TraceError,
+            "arrays do not change in place",
+            "x.at[index].set(value) gives a new one; or td.where",
+        )
 
     @property
     def at(self) -> Any:
-        """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements changed."""
+        """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements
+        changed."""
         return lazy.provided("x.at").Places(self)
 
 
 class Borrowed(Array):
-    """An array over memory that somebody else may write to: to be read now. What stays has to be `kept`."""
+    """An array over memory that somebody else may write to: to be read now. What stays has to be
+    `kept`."""
 
     __slots__ = ()
 
@@ -366,7 +419,8 @@ def kept(x: Array) -> Array:
 
 
 class TracedArray(Array):
-    """An array whose values exist when the compiled program runs: a node of the graph of one trace."""
+    """An array whose values exist when the compiled program runs: a node of the graph of one
+    trace."""
 
     __slots__ = ("node", "trace", "weak", "wide")
 
@@ -387,16 +441,27 @@ class TracedArray(Array):
         trace_of(self)
         if (known := known_value(self)) is not None:
             return known
-        self._refuse("its values", "keep to td functions; values that must be known while tracing are static arguments")
+        self._refuse(
+            "its values",
+            "keep to td functions; values that must be known while tracing are static arguments",
+        )
 
     def _refuse(self, wanted: str, hint: str) -> NoReturn:
-        message = f"{self.trace.name} is being traced: {self.type} has no values yet, but Python asked for {wanted}"
+        message = (
+            f"{self.trace.name} is being traced: {self.type} has no values yet, but Python "
+            "asked "
+            f"for {wanted}"
+        )
         fail(TraceError, message, hint)
 
     def __bool__(self) -> bool:
         if known_value(self) is not None:
             return super().__bool__()
-        hint = "choose with td.where or td.cond, repeat with td.while_loop; static_argnums for plain settings"
+        hint = (
+            "choose with td.where or td.cond, repeat with td.while_loop; static_argnums for "
+            "plain "
+            "settings"
+        )
         self._refuse("its truth value (if, while, and, or)", hint)
 
     def __int__(self) -> int:
@@ -423,10 +488,19 @@ class TracedArray(Array):
         return super().__dlpack__(**options)
 
     def _check_lasting(self, wanted: str) -> None:
-        """What becomes a constant here would be missing in the derivative, and nobody would notice."""
+        """What becomes a constant here would be missing in the derivative, and nobody would
+        notice."""
         if self.trace.active and is_changing(self) and known_value(self) is not None:
-            message = f"{self.trace.name} is being differentiated: {self.type} changes, but Python asked for {wanted}"
-            hint = "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() shows a number"
+            message = (
+                f"{self.trace.name} is being differentiated: {self.type} changes, but "
+                "Python "
+                f"asked for {wanted}"
+            )
+            hint = (
+                "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() "
+                "shows a "
+                "number"
+            )
             fail(TraceError, message, hint)
 
     def __index__(self) -> int:
@@ -475,7 +549,8 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 def _made(kind: ArrayType, view: np.ndarray, operands: Sequence[Array]) -> Array:
     made = Array.__new__(Array)
     for x in operands:
-        is_part = type(x) is Borrowed and (view.base is not None or view is x._view)  # else it is fresh
+        # else it is fresh
+        is_part = type(x) is Borrowed and (view.base is not None or view is x._view)
         if is_part and np.may_share_memory(view, x.view):
             made = Borrowed.__new__(Borrowed)
     made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), view, None
@@ -496,33 +571,56 @@ def located(error: TetradError) -> TetradError:
 
 
 def record(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Apply an op to arrays of which some are traced: a node of the current trace, a tuple for several results."""
+    """Apply an op to arrays of which some are traced: a node of the current trace, a tuple for
+    several results."""
     trace = trace_of(next(a for a in args if isinstance(a, TracedArray)))
-    nodes = [node_of(a if isinstance(a, Array) else Borrowed.over(np.asarray(a)), trace) for a in args]
+    nodes = [
+        node_of(a if isinstance(a, Array) else Borrowed.over(np.asarray(a)), trace) for a in args
+    ]
     made = apply(op, nodes, params)
-    return tuple(TracedArray.of(n, trace) for n in made) if isinstance(made, tuple) else TracedArray.of(made, trace)
+    return (
+        tuple(TracedArray.of(n, trace) for n in made)
+        if isinstance(made, tuple)
+        else TracedArray.of(made, trace)
+    )
 
 
 def trace_of(x: TracedArray) -> Trace:
-    """The trace in which a new node on `x` belongs: the innermost one, as long as x is still alive."""
+    """The trace in which a new node on `x` belongs: the innermost one, as long as x is still
+    alive."""
     trace = current_trace()
     if trace is None or x.trace not in stack.traces:
         name = x.trace.name
-        when = f"on another thread than that of {name}" if x.trace.active else f"after the tracing of {name} had ended"
+        when = (
+            f"on another thread than that of {name}"
+            if x.trace.active
+            else f"after the tracing of {name} had ended"
+        )
         message = f"a traced {x.type} was used {when}"
-        fail(TraceError, message, "return it from the traced function instead of storing it elsewhere")
+        fail(
+            TraceError,
+            message,
+            "return it from the traced function instead of storing it elsewhere",
+        )
     return trace
 
 
 def known_value(x: TracedArray) -> np.ndarray | None:
-    """The value of a traced array where it has one already: what it follows from has values in this run."""
+    """The value of a traced array where it has one already: what it follows from has values in this
+    run."""
     trace = x.trace
     parameters = [n for n in topological([x.node]) if n.op is parameter]
     outside = {node: value for value, node in trace.captured.values()} | trace.values
     arrays: list[np.ndarray] = []
     for node in parameters:
         value = outside.get(node)
-        view = known_value(value) if isinstance(value, TracedArray) else value.view if value is not None else None
+        view = (
+            known_value(value)
+            if isinstance(value, TracedArray)
+            else value.view
+            if value is not None
+            else None
+        )
         if view is None:
             return None
         arrays.append(view)
@@ -535,9 +633,13 @@ def is_changing(x: TracedArray) -> bool:
     stack, seen = [x.node], {x.node}
     while stack:
         node = stack.pop()
-        if node.op.name == "stop_gradient" or not any(t.dtype.is_float or t.dtype.is_complex for t in node.types):
+        if node.op.name == "stop_gradient" or not any(
+            t.dtype.is_float or t.dtype.is_complex for t in node.types
+        ):
             continue
-        if node in x.trace.changing or (isinstance(outer := outside.get(node), TracedArray) and is_changing(outer)):
+        if node in x.trace.changing or (
+            isinstance(outer := outside.get(node), TracedArray) and is_changing(outer)
+        ):
             return True
         fresh = [i for i in node.inputs if i not in seen]
         seen.update(fresh)
@@ -555,7 +657,8 @@ def node_of(x: Array, trace: Trace) -> Node:
     if type(x) is Borrowed:
         x = value_seen(x)
     if trace.parent is not None and x.view.nbytes > Literal.SMALL:
-        # Large constants enter sub-graphs as arguments, so that equal layers with different weights stay equal.
+        # Large constants enter sub-graphs as arguments, so that equal layers with different weights
+        # stay equal.
         return trace.capture(x, id(x), x.type)
     if id(x) not in trace.constants:
         trace.constants[id(x)] = (x, make_constant(x.view, x.type))
@@ -563,7 +666,8 @@ def node_of(x: Array, trace: Trace) -> Node:
 
 
 def value_seen(x: Array) -> Array:
-    """What a program keeps of an array that is not ours: its value now. Equal ones that lie in one place are one."""
+    """What a program keeps of an array that is not ours: its value now. Equal ones that lie in one
+    place are one."""
     if x.view.nbytes <= Literal.SMALL:
         return x  # as a constant it is a copy
     seen: dict[Any, Array] = stack.traces[0].seen

@@ -1,7 +1,9 @@
-"""Tracing, context: which function is being traced on this thread, what it takes from outside, and names of axes.
+"""Tracing, context: which function is being traced on this thread, what it takes from outside, and
+names of axes.
 
-A `Trace` is one run of one Python function on traced arrays. It owns the parameters, the constants and the captured
-values of the graph under construction; traces nest when one jitted function calls another.
+A `Trace` is one run of one Python function on traced arrays. It owns the parameters, the constants
+and the captured values of the graph under construction; traces nest when one jitted function calls
+another.
 """
 
 from __future__ import annotations
@@ -23,16 +25,28 @@ _serial = itertools.count()
 class Trace:
     """One tracing. `captured` maps an outside value to the parameter that stands for it inside.
 
-    `values` are those the parameters have in this run, if it is a run on values: a derivative taken outside `jit`;
-    `changing` are the parameters by which it is taken. `seen`: copies of arrays that are not ours, in the outermost.
+    `values` are those the parameters have in this run, if it is a run on values: a derivative taken
+    outside `jit`; `changing` are the parameters by which it is taken. `seen`: copies of arrays that
+    are not ours, in the outermost.
     """
 
-    __slots__ = ("active", "captured", "changing", "constants", "name", "parent", "seen", "serial", "values")
+    __slots__ = (
+        "active",
+        "captured",
+        "changing",
+        "constants",
+        "name",
+        "parent",
+        "seen",
+        "serial",
+        "values",
+    )
 
     def __init__(self, name: str, parent: Trace | None) -> None:
         self.name, self.parent, self.active = name, parent, True
         self.serial = next(_serial)
-        self.constants: dict[int, tuple[Any, Node]] = {}  # id(array) -> (array, so that the id stays its own)
+        # id(array) -> (array, so that the id stays its own)
+        self.constants: dict[int, tuple[Any, Node]] = {}
         self.captured: dict[int, tuple[Any, Node]] = {}
         self.values: dict[Node, Any] = {}
         self.seen: dict[Any, Any] = {}

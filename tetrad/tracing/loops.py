@@ -1,7 +1,9 @@
-"""Tracing, loops: `scan`, `while_loop`, `fori_loop`, `cond` and `switch`, with the arguments they have in JAX.
+"""Tracing, loops: `scan`, `while_loop`, `fori_loop`, `cond` and `switch`, with the arguments they
+have in JAX.
 
-Receives Python functions and trees of arrays. A body is traced once, whatever the number of steps; what it uses from
-outside becomes a constant of the loop. Inside a trace the loop is recorded as one node, else it is evaluated at once.
+Receives Python functions and trees of arrays. A body is traced once, whatever the number of steps;
+what it uses from outside becomes a constant of the loop. Inside a trace the loop is recorded as one
+node, else it is evaluated at once.
 """
 
 from __future__ import annotations
@@ -24,7 +26,16 @@ from tetrad.graph import loops
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.loops import make_scan, make_switch, make_while
 from tetrad.graph.nodes import Graph, Node
-from tetrad.tracing.array import Array, TracedArray, array_type, fail, kept, located, node_of, noun_of
+from tetrad.tracing.array import (
+    Array,
+    TracedArray,
+    array_type,
+    fail,
+    kept,
+    located,
+    node_of,
+    noun_of,
+)
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
 from tetrad.tracing.signature import check_function
@@ -36,14 +47,16 @@ ABSENT: Any = object()  # an argument that was not given, where None is one
 CALLS = {
     "scan": "td.scan(f, init, xs)", "while_loop": "td.while_loop(cond_fun, body_fun, init_val)",
     "fori_loop": "td.fori_loop(lower, upper, body_fun, init_val)",
-    "cond": "td.cond(pred, true_fun, false_fun, *operands)", "switch": "td.switch(index, [f, g], *operands)",
+    "cond": "td.cond(pred, true_fun, false_fun, *operands)",
+    "switch": "td.switch(index, [f, g], *operands)",
 }  # fmt: skip
 ROUNDS = 4  # a number may become an int, then a float, then the float of an array
 
 
 @record
 class Slot:
-    """What a body receives in one place: a type, and the Python type of a number that may still take another dtype."""
+    """What a body receives in one place: a type, and the Python type of a number that may still
+    take another dtype."""
 
     type: ArrayType
     weak: Weak = None
@@ -51,7 +64,8 @@ class Slot:
 
 @record(eq=False)
 class Body:
-    """A traced body: parameters, captured values, and the results as they came (numbers still without a dtype)."""
+    """A traced body: parameters, captured values, and the results as they came (numbers still
+    without a dtype)."""
 
     name: str
     parameters: tuple[Node, ...]
@@ -66,11 +80,18 @@ class Body:
 
     def graph(self) -> Graph:
         """Captured values first, then the parameters."""
-        return make_graph(self.name, [*(node for _, node in self.captured.values()), *self.parameters], self.outputs)
+        return make_graph(
+            self.name,
+            [*(node for _, node in self.captured.values()), *self.parameters],
+            self.outputs,
+        )
 
 
 def trace_body(
-    function: Callable[..., Any], args: Sequence[TreeDef], slots: Sequence[Slot], wanted: Sequence[DType | None] = ()
+    function: Callable[..., Any],
+    args: Sequence[TreeDef],
+    slots: Sequence[Slot],
+    wanted: Sequence[DType | None] = (),
 ) -> Body:
     """Record what the function does with arguments of these shapes and types.
 
@@ -79,7 +100,12 @@ def trace_body(
     name = getattr(function, "__name__", type(function).__name__)
     with new_trace(name) as trace:
         parameters = trace.parameters([slot.type for slot in slots])
-        values = iter([weak_array(TracedArray.of(n, trace), s.weak) for n, s in zip(parameters, slots, strict=True)])
+        values = iter(
+            [
+                weak_array(TracedArray.of(n, trace), s.weak)
+                for n, s in zip(parameters, slots, strict=True)
+            ]
+        )
         leaves, tree = flatten(function(*[unflatten(shape, values) for shape in args]))
         found = tuple(slot_of(name, leaf) for leaf in leaves)
         dtypes = [*wanted, *[None] * (len(leaves) - len(wanted))]
@@ -102,7 +128,11 @@ def weak_array(x: TracedArray, weak: Weak) -> TracedArray:
 def slot_of(name: str, leaf: Any) -> Slot:
     """What a loop knows of a value, or the error that says what a value may be."""
     if not is_operand(leaf):
-        fail(TraceError, f"{name}: loops carry, take and return arrays and numbers, not {an(type(leaf).__name__)}")
+        fail(
+            TraceError,
+            f"{name}: loops carry, take and return arrays and numbers, not "
+            f"{an(type(leaf).__name__)}",
+        )
     kind = kind_of(leaf)
     if isinstance(kind, DType):
         return Slot(as_array(leaf).type)
@@ -128,23 +158,28 @@ def placed(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Array]:
     return [convert(leaf, slot.type.dtype) for leaf, slot in zip(leaves, slots, strict=True)]
 
 
-# -- recording or evaluating ------------------------------------------------------------------------------------------
+# -- recording or evaluating -----------------------------------------------------------------------
 
 
 @guarded
-def perform(op: Any, make: Callable[[list[Node]], tuple[Node, ...]], operands: Sequence[Array], params: Any) -> Any:
+def perform(
+    op: Any, make: Callable[[list[Node]], tuple[Node, ...]], operands: Sequence[Array], params: Any
+) -> Any:
     """The results: nodes of the trace that is active, else values."""
     outer = current_trace()
     if outer is not None:
         return [TracedArray.of(node, outer) for node in make([node_of(x, outer) for x in operands])]
     try:
         op.type(*(x.type for x in operands), **params)
-        return [Array.from_numpy(np.asarray(y)) for y in op.reference(*(kept(x).view for x in operands), **params)]
+        return [
+            Array.from_numpy(np.asarray(y))
+            for y in op.reference(*(kept(x).view for x in operands), **params)
+        ]
     except TetradError as error:
         raise located(error) from None
 
 
-# -- scan -------------------------------------------------------------------------------------------------------------
+# -- scan ------------------------------------------------------------------------------------------
 
 
 def scan(
@@ -157,7 +192,8 @@ def scan(
     *,
     checkpoint: loops.Checkpoint = None,
 ) -> tuple[Any, Any]:
-    """A loop with a state: `carry, y = f(carry, x)` for every row x of xs. Gives the last carry and all y, stacked.
+    """A loop with a state: `carry, y = f(carry, x)` for every row x of xs. Gives the last carry and
+    all y, stacked.
 
     xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads nothing
     reverse     begin with the last row; ys[t] still belongs to xs[t]
@@ -185,28 +221,46 @@ def steps(
     """A scan, called `name` in what is said of it."""
     carries, carry_tree = flatten(init)
     columns, xs_tree = flatten(xs)
-    arrays = [as_array(checked_column(x, leaf)) for x, leaf in zip(columns, xs_tree.leaf_names("xs"), strict=True)]
+    arrays = [
+        as_array(checked_column(x, leaf))
+        for x, leaf in zip(columns, xs_tree.leaf_names("xs"), strict=True)
+    ]
     count = steps_of(arrays, list(xs_tree.leaf_names("xs")), length)
     rows = [Slot(array_type(x.type.dtype, x.type.shape[1:])) for x in arrays]
     slots, body = settle(name, f, carries, (carry_tree, xs_tree), rows, pair=True)
     params = {
-        "body": body.graph(), "consts": len(body.captured), "carries": len(carries), "length": count,
-        "reverse": bool(reverse), "unroll": unrolled(name, unroll, count), "checkpoint": checked_strategy(checkpoint),
+        "body": body.graph(), "consts": len(body.captured), "carries": len(carries),
+        "length": count,
+        "reverse": bool(reverse), "unroll": unrolled(name, unroll, count),
+        "checkpoint": checked_strategy(checkpoint),
     }  # fmt: skip
     split = len(body.captured), len(body.captured) + len(carries)
 
     def make(nodes: list[Node]) -> tuple[Node, ...]:
         settings = {name: params[name] for name in ("length", "reverse", "unroll", "checkpoint")}
-        return make_scan(params["body"], nodes[: split[0]], nodes[split[0] : split[1]], nodes[split[1] :], **settings)  # type: ignore[arg-type]
+        given = nodes[: split[0]], nodes[split[0] : split[1]], nodes[split[1] :]
+        return make_scan(params["body"], *given, **settings)  # type: ignore[arg-type]
 
-    made = perform(loops.scan, make, [*body.consts, *placed(carries, slots), *arrays], params) if body.outputs else []
-    return unflatten(carry_tree, made[: len(carries)]), unflatten(body.tree.children[1], made[len(carries) :])
+    made = (
+        perform(loops.scan, make, [*body.consts, *placed(carries, slots), *arrays], params)
+        if body.outputs
+        else []
+    )
+    return unflatten(carry_tree, made[: len(carries)]), unflatten(
+        body.tree.children[1], made[len(carries) :]
+    )
 
 
 def settle(
-    name: str, f: Callable[..., Any], init: Sequence[Any], trees: Sequence[TreeDef], rows: Sequence[Slot], pair: bool
+    name: str,
+    f: Callable[..., Any],
+    init: Sequence[Any],
+    trees: Sequence[TreeDef],
+    rows: Sequence[Slot],
+    pair: bool,
 ) -> tuple[list[Slot], Body]:
-    """The types of the carries, and the body for them: numbers take the dtype that the body gives back."""
+    """The types of the carries, and the body for them: numbers take the dtype that the body gives
+    back."""
     slots = [slot_of(name, leaf) for leaf in init]
     for _ in range(ROUNDS):
         body = trace_body(f, trees, [*slots, *rows], [slot.type.dtype for slot in slots])
@@ -219,10 +273,16 @@ def settle(
     return slots, body
 
 
-def check_structure(name: str, f: Callable[..., Any], found: TreeDef, carry: TreeDef, pair: bool) -> None:
+def check_structure(
+    name: str, f: Callable[..., Any], found: TreeDef, carry: TreeDef, pair: bool
+) -> None:
     called = getattr(f, "__name__", "the body")
     if pair and (found.container is not tuple or len(found.children) != 2):
-        fail(TraceError, f"{name}: {called} must return a pair (carry, y)", "return carry, None when there is no y")
+        fail(
+            TraceError,
+            f"{name}: {called} must return a pair (carry, y)",
+            "return carry, None when there is no y",
+        )
     given = found.children[0] if pair else found
     if given is not carry:
         message = f"{name}: the carry is {sketch(carry)}, {called} returns {sketch(given)} for it"
@@ -230,9 +290,13 @@ def check_structure(name: str, f: Callable[..., Any], found: TreeDef, carry: Tre
 
 
 def check_carries(name: str, slots: Sequence[Slot], body: Body, names: Sequence[str]) -> None:
-    """Every carry keeps its type. A number that the body gives has taken the carry's dtype, if it may."""
+    """Every carry keeps its type. A number that the body gives has taken the carry's dtype, if it
+    may."""
     for leaf, slot, found, node in zip(names, slots, body.slots, body.outputs, strict=False):
-        lost = found.weak is not None and result_dtype([slot.type.dtype, found.weak]) is not slot.type.dtype
+        lost = (
+            found.weak is not None
+            and result_dtype([slot.type.dtype, found.weak]) is not slot.type.dtype
+        )
         if node.type != slot.type or lost:
             came = found.type if lost else node.type
             error = DtypeError if came.shape == slot.type.shape else ShapeError
@@ -243,20 +307,32 @@ def check_carries(name: str, slots: Sequence[Slot], body: Body, names: Sequence[
 def checked_column(x: Any, name: str) -> Any:
     if not is_operand(x) or not as_array(x).type.shape:
         came = as_array(x).type if is_operand(x) else an(type(x).__name__)
-        fail(ShapeError, f"scan: {name} is {came}, it needs a leading axis", "close over what is constant")
+        fail(
+            ShapeError,
+            f"scan: {name} is {came}, it needs a leading axis",
+            "close over what is constant",
+        )
     return x
 
 
 def steps_of(arrays: Sequence[Array], names: Sequence[str], length: Any) -> Size:
     """How many steps there are: the leading axis that all xs have."""
-    if length is not None and (isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0):
+    if length is not None and (
+        isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0
+    ):
         fail(ShapeError, f"scan: length is {length!r}, it must be an int of at least 0")
     if not arrays and length is None:
         fail(ShapeError, "scan: without xs the number of steps is unknown", "give length=")
     count: Size = int(length) if length is not None else arrays[0].type.shape[0]
     if any(x.type.shape[0] != count for x in arrays):
-        shown = ", ".join(f"{name} has {x.type.shape[0]}" for name, x in zip(names, arrays, strict=True))
-        fail(ShapeError, f"scan: leading axes differ: {shown}" + ("" if length is None else f", length is {length}"))
+        shown = ", ".join(
+            f"{name} has {x.type.shape[0]}" for name, x in zip(names, arrays, strict=True)
+        )
+        fail(
+            ShapeError,
+            f"scan: leading axes differ: {shown}"
+            + ("" if length is None else f", length is {length}"),
+        )
     return count
 
 
@@ -264,7 +340,9 @@ def unrolled(name: str, unroll: Any, count: Size) -> int:
     if isinstance(unroll, bool):
         return max(1, count) if unroll and isinstance(count, int) else 1
     if not isinstance(unroll, int | np.integer) or unroll < 1:
-        fail(ShapeError, f"{name}: unroll is {unroll!r}, it must be an int of at least 1, or a bool")
+        fail(
+            ShapeError, f"{name}: unroll is {unroll!r}, it must be an int of at least 1, or a bool"
+        )
     return int(unroll)
 
 
@@ -274,14 +352,20 @@ def checked_strategy(strategy: Any) -> loops.Checkpoint:
     is_pair = isinstance(strategy, tuple) and len(strategy) == 2 and strategy[0] in STRATEGIES
     if is_pair and isinstance(strategy[1], int) and strategy[1] >= 1:
         return strategy  # type: ignore[no-any-return]
-    hint = 'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int of at least 1'
+    hint = (
+        'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int '
+        "of at "
+        "least 1"
+    )
     fail(TraceError, f"scan: checkpoint is {strategy!r}", hint)
 
 
-# -- while and for ----------------------------------------------------------------------------------------------------
+# -- while and for ---------------------------------------------------------------------------------
 
 
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
     """`val = body_fun(val)` as long as `cond_fun(val)` holds; gives the last val.
 
     >>> import tetrad as td
@@ -294,11 +378,14 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     condition = trace_body(cond_fun, (tree,), slots, ())
     if [o.type for o in condition.outputs] != [ArrayType(bool_, ())]:
         came = ", ".join(str(o.type) for o in condition.outputs) or "nothing"
-        message = f"while_loop: {condition.name} must return one bool without axes, it returns {came}"
+        message = (
+            f"while_loop: {condition.name} must return one bool without axes, it returns {came}"
+        )
         fail(DtypeError, message, "compare, as in x > 0; td.any or td.all of several")
     asked, fixed = len(condition.captured), len(body.captured)
     params = {
-        "condition": condition.graph(), "body": body.graph(), "condition_consts": asked, "body_consts": fixed,
+        "condition": condition.graph(), "body": body.graph(), "condition_consts": asked,
+        "body_consts": fixed,
     }  # fmt: skip
 
     def make(nodes: list[Node]) -> tuple[Node, ...]:
@@ -310,11 +397,17 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
 ) -> Any:
     """`val = body_fun(i, val)` for i from lower up to upper, upper not included.
 
-    Bounds that are Python ints make a `scan`, which has a derivative and takes `unroll`; others make a `while_loop`.
+    Bounds that are Python ints make a `scan`, which has a derivative and takes `unroll`; others
+    make a `while_loop`.
 
     >>> import tetrad as td
     >>> td.fori_loop(0, 5, lambda i, total: total + i, 0)
@@ -322,14 +415,24 @@ def fori_loop(
     """
     check_functions("fori_loop", body_fun=body_fun)
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
-        numbers = Array.from_numpy(np.arange(int(lower), max(int(lower), int(upper)), dtype=np.int32))
+        numbers = Array.from_numpy(
+            np.arange(int(lower), max(int(lower), int(upper)), dtype=np.int32)
+        )
         step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))
-        return steps("fori_loop", step, init_val, numbers, unroll=1 if unroll is None else unroll)[0]
+        return steps("fori_loop", step, init_val, numbers, unroll=1 if unroll is None else unroll)[
+            0
+        ]
     if unroll is True or unroll not in (None, False, 1):
-        fail(TraceError, f"fori_loop: unroll is {unroll!r}, but how many steps there are is unknown", "use Python ints")
+        fail(
+            TraceError,
+            f"fori_loop: unroll is {unroll!r}, but how many steps there are is unknown",
+            "use Python ints",
+        )
     start, end = (bound_array(bound) for bound in (lower, upper))
     one = scalar(1, i32)
-    advance = named_like(body_fun, lambda state: (run("add", state[0], one), body_fun(state[0], state[1])))
+    advance = named_like(
+        body_fun, lambda state: (run("add", state[0], one), body_fun(state[0], state[1]))
+    )
     return while_loop(lambda state: run("less", state[0], end), advance, (start, init_val))[1]
 
 
@@ -346,21 +449,31 @@ def named_like(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Cal
     return wrapper
 
 
-# -- branches ---------------------------------------------------------------------------------------------------------
+# -- branches --------------------------------------------------------------------------------------
 
 
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = ABSENT
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = ABSENT,
 ) -> Any:
     """`true_fun(*operands)` if pred holds, else `false_fun(*operands)`; only one of them runs.
 
-    `operand=` gives the only one by name. The old form of JAX, `cond(pred, x, true_fun, y, false_fun)`, works too.
+    `operand=` gives the only one by name. The old form of JAX, `cond(pred, x, true_fun, y,
+    false_fun)`, works too.
 
     >>> import tetrad as td
     >>> td.cond(td.asarray(3.0) > 2, lambda x: x + 1, lambda x: x * 10, 5.0)
     Array(6., float32)
     """
-    if len(operands) == 2 and callable(false_fun) and callable(operands[1]) and not callable(true_fun):
+    if (
+        len(operands) == 2
+        and callable(false_fun)
+        and callable(operands[1])
+        and not callable(true_fun)
+    ):
         other, when_true, when_false = operands[0], false_fun, operands[1]
         return cond(pred, lambda x, _: when_true(x), lambda _, y: when_false(y), true_fun, other)
     check_functions("cond", true_fun=true_fun, false_fun=false_fun)
@@ -368,7 +481,11 @@ def cond(
     chosen = as_array(pred) if is_operand(pred) else None
     if chosen is None or chosen.type.shape:
         came = type(pred).__name__ if chosen is None else chosen.type
-        fail(DtypeError, f"cond: the condition must be one bool without axes, got {came}", "see td.where")
+        fail(
+            DtypeError,
+            f"cond: the condition must be one bool without axes, got {came}",
+            "see td.where",
+        )
     index = convert(chosen if chosen.type.dtype is bool_ else chosen != 0, i32)
     return branch("cond", index, (false_fun, true_fun), operands)
 
@@ -378,19 +495,30 @@ def with_operand(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[An
     if operand is ABSENT:
         return operands
     if operands:
-        fail(TraceError, f"{name}: operand= beside {len(operands)} other operands", "give all of them in order")
+        fail(
+            TraceError,
+            f"{name}: operand= beside {len(operands)} other operands",
+            "give all of them in order",
+        )
     return (operand,)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ABSENT) -> Any:
-    """`branches[index](*operands)`; an index out of range takes the nearest branch. Only one branch runs.
+def switch(
+    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ABSENT
+) -> Any:
+    """`branches[index](*operands)`; an index out of range takes the nearest branch. Only one branch
+    runs.
 
     >>> import tetrad as td
     >>> td.switch(1, [lambda x: x + 1, lambda x: x * 10], 5.0)
     Array(50., float32)
     """
     if not isinstance(branches, Sequence):
-        fail(TraceError, f"switch: the branches must be a list of functions, got {noun_of(branches)}", CALLS["switch"])
+        fail(
+            TraceError,
+            f"switch: the branches must be a list of functions, got {noun_of(branches)}",
+            CALLS["switch"],
+        )
     check_functions("switch", **{f"branch {i}": function for i, function in enumerate(branches)})
     chosen = as_array(index) if is_operand(index) else None
     if chosen is None or chosen.type.shape or not chosen.type.dtype.is_integer:
@@ -399,22 +527,34 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     operands = with_operand("switch", operands, operand)
     if not branches:
         fail(ShapeError, "switch: there are no branches")
-    clamped = run("minimum", run("maximum", chosen, scalar(0, chosen.dtype)), last_branch(chosen, branches))
+    clamped = run(
+        "minimum", run("maximum", chosen, scalar(0, chosen.dtype)), last_branch(chosen, branches)
+    )
     return branch("switch", convert(clamped, i32), tuple(branches), operands)
 
 
 def last_branch(index: Array, branches: Sequence[Any]) -> Array:
-    """The greatest index, in the index's own dtype; what that cannot hold is never reached either."""
+    """The greatest index, in the index's own dtype; what that cannot hold is never reached
+    either."""
     return scalar(min(len(branches) - 1, int(np.iinfo(index.dtype.np).max)), index.dtype)
 
 
-def branch(name: str, index: Array, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
+def branch(
+    name: str, index: Array, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]
+) -> Any:
     leaves, tree = flatten(operands)
     slots = [slot_of(name, leaf) for leaf in leaves]
     bodies = [trace_body(f, tree.children, slots) for f in functions]
     check_branches(name, bodies)
-    common = [common_slot([body.slots[i] for body in bodies]).type.dtype for i in range(len(bodies[0].slots))]
-    if any(slot.type.dtype is not dtype for body in bodies for slot, dtype in zip(body.slots, common, strict=True)):
+    common = [
+        common_slot([body.slots[i] for body in bodies]).type.dtype
+        for i in range(len(bodies[0].slots))
+    ]
+    if any(
+        slot.type.dtype is not dtype
+        for body in bodies
+        for slot, dtype in zip(body.slots, common, strict=True)
+    ):
         bodies = [trace_body(f, tree.children, slots, common) for f in functions]
     check_results(name, bodies)
     shared: Captured = {key: value for body in bodies for key, value in body.captured.items()}
@@ -425,7 +565,9 @@ def branch(name: str, index: Array, functions: Sequence[Callable[..., Any]], ope
         return make_switch(nodes[0], nodes[1:], graphs)
 
     arrays = [index, *(value for value, _ in shared.values()), *placed(leaves, slots)]
-    return unflatten(bodies[0].tree, perform(loops.switch, make, arrays, params) if graphs[0].outputs else [])
+    return unflatten(
+        bodies[0].tree, perform(loops.switch, make, arrays, params) if graphs[0].outputs else []
+    )
 
 
 def common_slot(slots: Sequence[Slot]) -> Slot:
@@ -449,23 +591,40 @@ def check_branches(name: str, bodies: Sequence[Body]) -> None:
     for body in bodies[1:]:
         if body.tree is not bodies[0].tree:
             first, other = branch_names(name, bodies, body)
-            message = f"{name}: {first} returns {sketch(bodies[0].tree)}, {other} returns {sketch(body.tree)}"
+            message = (
+                f"{name}: {first} returns {sketch(bodies[0].tree)}, {other} returns "
+                f"{sketch(body.tree)}"
+            )
             fail(TraceError, message, "branches return the same tree: same containers, same keys")
 
 
 def check_results(name: str, bodies: Sequence[Body]) -> None:
     first = bodies[0]
     for body in bodies[1:]:
-        for leaf, a, b in zip(first.tree.leaf_names("result"), first.outputs, body.outputs, strict=True):
+        for leaf, a, b in zip(
+            first.tree.leaf_names("result"), first.outputs, body.outputs, strict=True
+        ):
             if a.type != b.type:
                 error = DtypeError if a.type.shape == b.type.shape else ShapeError
                 names = branch_names(name, bodies, body)
-                hint = "convert one of them with astype" if error is DtypeError else "give both one shape"
-                fail(error, f"{name}: {leaf} is {a.type} in {names[0]} and {b.type} in {names[1]}", hint)
+                hint = (
+                    "convert one of them with astype"
+                    if error is DtypeError
+                    else "give both one shape"
+                )
+                fail(
+                    error,
+                    f"{name}: {leaf} is {a.type} in {names[0]} and {b.type} in {names[1]}",
+                    hint,
+                )
 
 
 def branch_names(name: str, bodies: Sequence[Body], body: Body) -> tuple[str, str]:
     """What to call the first branch and this one: lambdas have all the same name."""
     places = (0, bodies.index(body))
-    roles = ("false_fun", "true_fun") if name == "cond" else tuple(f"branch {i}" for i in range(len(bodies)))
+    roles = (
+        ("false_fun", "true_fun")
+        if name == "cond"
+        else tuple(f"branch {i}" for i in range(len(bodies)))
+    )
     return tuple(f"{roles[i]} {bodies[i].name}" for i in places)  # type: ignore[return-value]

@@ -1,7 +1,9 @@
-"""Tracing, operands: from what users pass (arrays, NumPy arrays, Python numbers, sizes) to what an op takes.
+"""Tracing, operands: from what users pass (arrays, NumPy arrays, Python numbers, sizes) to what an
+op takes.
 
-Receives an op's name and loose operands; converts, promotes and broadcasts them; returns the op applied. Every public
-function goes through here, so the rules of promotion and broadcasting hold everywhere alike.
+Receives an op's name and loose operands; converts, promotes and broadcasts them; returns the op
+applied. Every public function goes through here, so the rules of promotion and broadcasting hold
+everywhere alike.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype
-from tetrad.core.errors import AxisError, DtypeError, ShapeError, TetradError, TraceError, UnsupportedError
+from tetrad.core.errors import (
+    AxisError,
+    DtypeError,
+    ShapeError,
+    TetradError,
+    TraceError,
+    UnsupportedError,
+)
 from tetrad.core.floats import are_plain, guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import is_lasting
@@ -37,8 +46,8 @@ def is_operand(x: object) -> bool:
 
 
 def as_array(x: Any) -> Array:
-    """An array from an operand; Python numbers take the default dtype of their kind. What somebody may write to is
-    copied: the result may be the array itself, or a view of it."""
+    """An array from an operand; Python numbers take the default dtype of their kind. What somebody
+    may write to is copied: the result may be the array itself, or a view of it."""
     return kept(borrowed(x))
 
 
@@ -52,7 +61,11 @@ def borrowed(x: Any) -> Array:
         return size_array(x, WEAK[int])
     if is_operand(x):
         return lent(np.asarray(x))
-    fail(DtypeError, f"expected an array or a number, got {type(x).__name__}", "convert with td.asarray")
+    fail(
+        DtypeError,
+        f"expected an array or a number, got {type(x).__name__}",
+        "convert with td.asarray",
+    )
 
 
 def owned(x: Any) -> Any:
@@ -79,11 +92,21 @@ def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
     """A Python number as an array without axes."""
     if isinstance(value, complex):
         if not dtype.is_complex:
-            fail(DtypeError, f"the number {value} does not fit {dtype}", "take a part: value.real or value.imag")
+            fail(
+                DtypeError,
+                f"the number {value} does not fit {dtype}",
+                "take a part: value.real or value.imag",
+            )
     elif dtype.is_integer and not dtype_holds(dtype, value):
-        fail(DtypeError, f"the number {value} does not fit {dtype}", "convert the array with astype first")
+        fail(
+            DtypeError,
+            f"the number {value} does not fit {dtype}",
+            "convert the array with astype first",
+        )
     with np.errstate(all="ignore"):
-        return Array.from_numpy(np.asarray(value, dtype.np) if are_plain() else under_own_floats(value, dtype))
+        return Array.from_numpy(
+            np.asarray(value, dtype.np) if are_plain() else under_own_floats(value, dtype)
+        )
 
 
 @guarded
@@ -97,7 +120,8 @@ def dtype_holds(dtype: DType, value: float) -> bool:
 
 
 def kind_of(x: Any) -> Kind:
-    """The dtype of an array; the type of a Python number, which takes the dtype of what it meets."""
+    """The dtype of an array; the type of a Python number, which takes the dtype of what it
+    meets."""
     if isinstance(x, Array):
         return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
     if type(x) in WEAK:
@@ -158,7 +182,8 @@ def broadcast(name: str, arrays: Sequence[Array]) -> list[Array]:
     except TetradError as error:
         raise located(error) from None
     if any(isinstance(a, TracedArray) for a in arrays):
-        arrays = [traced(a) for a in arrays]  # repeated by the program, not stored as a large constant
+        # repeated by the program, not stored as a large constant
+        arrays = [traced(a) for a in arrays]
     return [expand(a, shape) for a in arrays]
 
 
@@ -175,13 +200,19 @@ def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:
 
 
 def traced(x: Array) -> Array:
-    """The array as a node of the current trace, if there is one: what follows is recorded, not evaluated."""
+    """The array as a node of the current trace, if there is one: what follows is recorded, not
+    evaluated."""
     trace = current_trace()
-    return x if trace is None or isinstance(x, TracedArray) else TracedArray.of(node_of(x, trace), trace)
+    return (
+        x
+        if trace is None or isinstance(x, TracedArray)
+        else TracedArray.of(node_of(x, trace), trace)
+    )
 
 
 def filled(value: Array, shape: Shape) -> Array:
-    """An array of one repeated value. While tracing it is recorded, so it takes no memory until the program runs."""
+    """An array of one repeated value. While tracing it is recorded, so it takes no memory until the
+    program runs."""
     return run("expand", traced(value), shape=shape)
 
 
@@ -221,7 +252,9 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
     """Checked axes, in order; None means all."""
     if axis is None:
         return tuple(range(rank))
-    axes = tuple(axis_of(name, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+    axes = tuple(
+        axis_of(name, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,))
+    )
     if len(set(axes)) != len(axes):
         fail(ShapeError, f"{name}: axis {axis} names an axis twice")
     return tuple(sorted(axes))
@@ -229,9 +262,19 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
 
 def shape_of(name: str, shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes."""
-    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, SizeExpr | Array) else (shape,)
-    if not all(isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_) for n in sizes):
-        hint = "a traced value cannot be a size: list the argument in static_argnums, or mark an axis with a td.Dim"
+    sizes = (
+        tuple(shape)
+        if isinstance(shape, Iterable) and not isinstance(shape, SizeExpr | Array)
+        else (shape,)
+    )
+    if not all(
+        isinstance(n, int | np.integer | SizeExpr) and not isinstance(n, bool | np.bool_)
+        for n in sizes
+    ):
+        hint = (
+            "a traced value cannot be a size: list the argument in static_argnums, or mark an "
+            "axis with a td.Dim"
+        )
         told = hint if any(isinstance(n, Array) for n in sizes) else "convert sizes with int()"
         fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", told)
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
@@ -255,7 +298,8 @@ def check_shape(name: str, shape: Any) -> Shape:
 
 
 def divide_size(total: Size, by: Size) -> Size | None:
-    """total / by when it is exact, else None. Sizes with Dims divide term by term by an int or a single product."""
+    """total / by when it is exact, else None. Sizes with Dims divide term by term by an int or a
+    single product."""
     if isinstance(total, int) and isinstance(by, int):
         return total // by if by and total % by == 0 else None
     factors, number = _product_form(by)
@@ -281,4 +325,3 @@ def _product_form(size: Size) -> tuple[tuple[Atom, ...] | None, int]:
     if isinstance(size, int):
         return (), size
     return size.terms[0] if len(size.terms) == 1 else (None, 0)
-

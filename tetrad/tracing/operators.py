@@ -1,4 +1,5 @@
-"""Tracing, operators: the methods and operators of arrays, each the function of its name in the public namespace.
+"""Tracing, operators: the methods and operators of arrays, each the function of its name in the
+public namespace.
 
 `Array` inherits them. Nothing here knows how an array holds its values: `tracing.array` does.
 """
@@ -20,14 +21,17 @@ def _functions() -> Any:
 
 
 class Operators:
-    """What `x + y` and `x.sum()` call. `which`: the settings `where` and `initial` of the function, as they come."""
+    """What `x + y` and `x.sum()` call. `which`: the settings `where` and `initial` of the function,
+    as they come."""
 
     __slots__ = ()
 
     if not TYPE_CHECKING:  # for type checkers, what is not here is an error
 
         def __getattr__(self, name: str) -> NoReturn:
-            told = "" if name.startswith("_") else lazy.provided("suggestions").instead_of_method(name)
+            told = (
+                "" if name.startswith("_") else lazy.provided("suggestions").instead_of_method(name)
+            )
             raise AttributeError(f"an array has no attribute {name!r}{told}", name=name, obj=self)
 
     def _call(self, name: str, *args: Any, **settings: Any) -> Array:
@@ -44,7 +48,9 @@ class Operators:
         return self._call("astype", dtype, copy=copy)
 
     def reshape(self, *shape: Any) -> Array:
-        return self._call("reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        return self._call(
+            "reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        )
 
     def transpose(self, *axes: Any) -> Array:
         return self._call("transpose", *axes)
@@ -58,19 +64,27 @@ class Operators:
     def take(self, indices: Any, axis: int | None = None) -> Array:
         return self._call("take", indices, axis=axis)
 
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any) -> Array:
+    def sum(
+        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any
+    ) -> Array:
         return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, **which)
 
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any) -> Array:
+    def prod(
+        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any
+    ) -> Array:
         return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, **which)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
         return self._call("mean", axis=axis, keepdims=keepdims, **which)
 
-    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any) -> Array:
+    def var(
+        self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any
+    ) -> Array:
         return self._call("var", axis=axis, correction=correction, keepdims=keepdims, **which)
 
-    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any) -> Array:
+    def std(
+        self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any
+    ) -> Array:
         return self._call("std", axis=axis, correction=correction, keepdims=keepdims, **which)
 
     def max(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:

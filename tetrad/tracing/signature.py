@@ -1,7 +1,9 @@
-"""Tracing, signatures: from the arguments of a call to arrays, and what else identifies the compiled program.
+"""Tracing, signatures: from the arguments of a call to arrays, and what else identifies the
+compiled program.
 
-Receives a function, which of its arguments are static, and the arguments of one call; returns the array leaves, the
-tree they came from and the static values, and puts them back together for the traced run.
+Receives a function, which of its arguments are static, and the arguments of one call; returns the
+array leaves, the tree they came from and the static values, and puts them back together for the
+traced run.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from tetrad.tracing.array import fail, noun_of
 
 @record
 class Arguments:
-    """The arguments of one call: leaves of the trees that hold arrays, and the static values beside them."""
+    """The arguments of one call: leaves of the trees that hold arrays, and the static values beside
+    them."""
 
     leaves: list[Any]
     tree: TreeDef  # of (positional arguments, keyword arguments), static ones left out
@@ -70,7 +73,9 @@ class Signature:
         fixed = tuple((i, a) for i, a in enumerate(args) if i in self.static_positions)
         named = tuple(sorted((k, v) for k, v in kwargs.items() if k in self.static_names))
         dynamic = tuple(a for i, a in enumerate(args) if i not in self.static_positions)
-        leaves, tree = flatten((dynamic, {k: v for k, v in kwargs.items() if k not in self.static_names}))
+        leaves, tree = flatten(
+            (dynamic, {k: v for k, v in kwargs.items() if k not in self.static_names})
+        )
         made = Arguments(leaves, tree, fixed, named)
         for where, value in made.statics:
             self._check_hashable(where, value)
@@ -80,9 +85,20 @@ class Signature:
         try:
             hash(value)
         except TypeError:
-            message = f"{self.name}: the static argument {self.argument_name(where)} is {an(type(value).__name__)}"
-            way = "pass arrays as other arguments" if hasattr(value, "__array__") else "use tuples, not lists"
-            fail(TraceError, f"{message}, which has no hash", f"static values select the program: {way}")
+            message = (
+                f"{self.name}: the static argument {self.argument_name(where)} is "
+                f"{an(type(value).__name__)}"
+            )
+            way = (
+                "pass arrays as other arguments"
+                if hasattr(value, "__array__")
+                else "use tuples, not lists"
+            )
+            fail(
+                TraceError,
+                f"{message}, which has no hash",
+                f"static values select the program: {way}",
+            )
 
     def argument_name(self, where: int | str) -> str:
         return where if isinstance(where, str) else argument_name(self.parameters, where)
@@ -93,7 +109,11 @@ class Signature:
         keys: Any = keyword.data
         owners = [*(self.argument_name(i) for i in arguments.positions), *keys]
         children = (*positional.children, *keyword.children)
-        return [name for owner, child in zip(owners, children, strict=True) for name in child.leaf_names(owner)]
+        return [
+            name
+            for owner, child in zip(owners, children, strict=True)
+            for name in child.leaf_names(owner)
+        ]
 
 
 def argument_name(parameters: tuple[str, ...], position: int) -> str:
@@ -106,7 +126,9 @@ def check_function(what: str, function: Any, hint: str | None = None) -> None:
 
 
 def signature_of(
-    function: Callable[..., Any], static_argnums: int | Sequence[int], static_argnames: str | Sequence[str]
+    function: Callable[..., Any],
+    static_argnums: int | Sequence[int],
+    static_argnames: str | Sequence[str],
 ) -> Signature:
     """Static arguments by position and by name: either way of passing them is then static."""
     name = getattr(function, "__name__", type(function).__name__)
@@ -117,9 +139,13 @@ def signature_of(
 
 
 def chosen(
-    function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Sequence[str], what: str
+    function: Callable[..., Any],
+    argnums: int | Sequence[int],
+    argnames: str | Sequence[str],
+    what: str,
 ) -> tuple[frozenset[int], frozenset[str]]:
-    """Arguments chosen by position and by name, each either way; an error names those that the function has not."""
+    """Arguments chosen by position and by name, each either way; an error names those that the
+    function has not."""
     name = getattr(function, "__name__", type(function).__name__)
     numbers = [int(n) for n in ([argnums] if isinstance(argnums, SupportsIndex) else argnums)]
     names = [argnames] if isinstance(argnames, str) else list(argnames)
@@ -129,29 +155,49 @@ def chosen(
     positions = {_position(name, number, positional, any_number, what) for number in numbers}
     for wanted in names:
         if wanted not in known and not any_name:
-            fail(TraceError, f"{name}: {what}_argnames has {wanted!r}, the parameters are {', '.join(known)}")
+            fail(
+                TraceError,
+                f"{name}: {what}_argnames has {wanted!r}, the parameters are {', '.join(known)}",
+            )
     positions |= {positional.index(n) for n in names if n in positional}
     also_named = [n for i, n in enumerate(positional) if i in positions]
     return frozenset(positions), frozenset([*names, *also_named])
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], Mapping[str, Any] | None, bool, bool]:
-    """Names of those that may be positional; all (None: a built-in function without a signature); is there *, **?"""
+def _parameters(
+    function: Callable[..., Any],
+) -> tuple[tuple[str, ...], Mapping[str, Any] | None, bool, bool]:
+    """Names of those that may be positional; all (None: a built-in function without a signature);
+    is there *, **?"""
     try:
         known = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return (), None, True, True
     kinds = inspect.Parameter
-    positional = tuple(n for n, p in known.items() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD))
+    positional = tuple(
+        n
+        for n, p in known.items()
+        if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    )
     any_number = any(p.kind is kinds.VAR_POSITIONAL for p in known.values())
     any_name = any(p.kind is kinds.VAR_KEYWORD for p in known.values())
     return positional, known, any_number, any_name
 
 
-def _position(name: str, number: int, positional: tuple[str, ...], any_number: bool, what: str) -> int:
+def _position(
+    name: str, number: int, positional: tuple[str, ...], any_number: bool, what: str
+) -> int:
     if 0 <= number < len(positional) or (number >= 0 and any_number):
         return number
     if -len(positional) <= number < 0:
         return number + len(positional)
-    hint = f"counted from 0: {', '.join(f'{i} is {p}' for i, p in enumerate(positional))}" if positional else None
-    fail(TraceError, f"{name}: {what}_argnums has {number}, there are {len(positional)} positional parameters", hint)
+    hint = (
+        f"counted from 0: {', '.join(f'{i} is {p}' for i, p in enumerate(positional))}"
+        if positional
+        else None
+    )
+    fail(
+        TraceError,
+        f"{name}: {what}_argnums has {number}, there are {len(positional)} positional parameters",
+        hint,
+    )

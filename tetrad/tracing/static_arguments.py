@@ -1,6 +1,8 @@
-"""Tracing, settings: arguments of a transformed function that are no arrays, and are passed on as they are.
+"""Tracing, settings: arguments of a transformed function that are no arrays, and are passed on as
+they are.
 
-Receives a call and which of its leaves are inputs; returns a function of those alone, and the call without the others.
+Receives a call and which of its leaves are inputs; returns a function of those alone, and the call
+without the others.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ def is_values(leaf: Any) -> bool:
     return is_operand(leaf) and type(leaf) not in WIDE
 
 
-def without_settings(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], is_input: list[bool]) -> Call:
+def without_settings(
+    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], is_input: list[bool]
+) -> Call:
     """The call with its inputs only; the function gets the other leaves from here."""
     if all(is_input):
         return fun, args, kwargs
@@ -34,5 +38,7 @@ def without_settings(fun: Function, args: Sequence[Any], kwargs: dict[str, Any],
         all_args, all_kwargs = unflatten(tree, whole)
         return fun(*all_args, **all_kwargs)
 
-    kept = unflatten(tree, [leaf if keep else None for leaf, keep in zip(leaves, is_input, strict=True)])
+    kept = unflatten(
+        tree, [leaf if keep else None for leaf, keep in zip(leaves, is_input, strict=True)]
+    )
     return update_wrapper(inner, fun), kept[0], kept[1]

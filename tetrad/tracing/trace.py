@@ -1,7 +1,7 @@
 """Tracing, trace: run a Python function on traced arrays and keep the graph that this records.
 
-Receives a function and the types of its array arguments; returns a closed graph, the shape of the tree it returns, and
-the outside values it used. `trace(f)(x)` shows the graph of any function.
+Receives a function and the types of its array arguments; returns a closed graph, the shape of the
+tree it returns, and the outside values it used. `trace(f)(x)` shows the graph of any function.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Spec:
 
 @record
 class Kind:
-    """What tracing knows of one argument: its type, and whether it is a Python number (then `weak` is its type)."""
+    """What tracing knows of one argument: its type, and whether it is a Python number (then `weak`
+    is its type)."""
 
     type: ArrayType
     weak: builtins.type | None = None
@@ -69,7 +70,8 @@ class Kind:
 
 @record
 class Traced:
-    """A traced function. `captured` are values of enclosing traces, and large constants, that became extra inputs."""
+    """A traced function. `captured` are values of enclosing traces, and large constants, that
+    became extra inputs."""
 
     graph: Graph
     tree: TreeDef  # of what the function returns
@@ -87,7 +89,11 @@ def kind_of_argument(name: str, where: str, leaf: Any) -> Kind:
     if is_operand(leaf):
         return Kind(wrap(np.asarray(leaf)).type)
     message = f"{name}: the argument {where} is {an(type(leaf).__name__)}, not an array or a number"
-    fail(TraceError, message, "list it in static_argnums or static_argnames; td.tree.register adds containers")
+    fail(
+        TraceError,
+        message,
+        "list it in static_argnums or static_argnames; td.tree.register adds containers",
+    )
 
 
 def kinds_of(signature: Signature, arguments: Arguments) -> tuple[Kind, ...]:
@@ -95,7 +101,10 @@ def kinds_of(signature: Signature, arguments: Arguments) -> tuple[Kind, ...]:
     if all(type(leaf) is Array for leaf in leaves):
         return tuple([Kind(leaf.type) for leaf in leaves])
     names = signature.leaf_names(arguments)
-    return tuple(kind_of_argument(signature.name, name, leaf) for name, leaf in zip(names, leaves, strict=True))
+    return tuple(
+        kind_of_argument(signature.name, name, leaf)
+        for name, leaf in zip(names, leaves, strict=True)
+    )
 
 
 def trace_function(
@@ -106,13 +115,16 @@ def trace_function(
     values: Sequence[Array] = (),
     changing: Collection[int] = (),
 ) -> Traced:
-    """Record what the function does with arrays of these kinds. `values`: of the parameters, where Python may ask;
-    `changing`: those by which a derivative is taken, of which it may not ask for arrays and floats."""
+    """Record what the function does with arrays of these kinds. `values`: of the parameters, where
+    Python may ask; `changing`: those by which a derivative is taken, of which it may not ask for
+    arrays and floats."""
     with own_floats(), too_deep(signature.name), new_trace(signature.name) as trace:
         parameters = trace.parameters([kind.type for kind in kinds])
         trace.values.update(zip(parameters, values, strict=False))
         trace.changing.update(parameters[i] for i in changing)
-        inputs = [_input(node, kind.weak, trace) for node, kind in zip(parameters, kinds, strict=True)]
+        inputs = [
+            _input(node, kind.weak, trace) for node, kind in zip(parameters, kinds, strict=True)
+        ]
         args, kwargs = arguments.rebuild(inputs)
         leaves, tree = flatten(function(*args, **kwargs))
         outputs = [node_of(_output(signature.name, leaf), trace) for leaf in leaves]
@@ -123,16 +135,22 @@ def trace_function(
 
 @contextmanager
 def too_deep(name: str) -> Iterator[None]:
-    """Calls that never end are an error at the user's line, not a page of our frames; said by the outermost trace."""
+    """Calls that never end are an error at the user's line, not a page of our frames; said by the
+    outermost trace."""
     is_outermost = current_trace() is None
     try:
         yield
     except RecursionError as error:
         if not is_outermost:
             raise
-        message = f"{name}: calls nest deeper than Python allows, which is {sys.getrecursionlimit()} frames"
+        message = (
+            f"{name}: calls nest deeper than Python allows, which is "
+            f"{sys.getrecursionlimit()} "
+            "frames"
+        )
         hint = (
-            "a function of arrays that calls itself never ends while it is traced: use td.cond, td.scan or "
+            "a function of arrays that calls itself never ends while it is traced: use td.cond, "
+            "td.scan or "
             "td.while_loop; more room for deep nesting: sys.setrecursionlimit"
         )
         raise TraceError(message, source=repeated_source(error), hint=hint) from None
@@ -150,8 +168,14 @@ def _input(node: Node, weak: type | None, trace: Trace) -> TracedArray:
 
 def _output(name: str, leaf: Any) -> Array:
     if not is_operand(leaf):
-        message = f"{name}: a traced function returns arrays and numbers, not {an(type(leaf).__name__)}"
-        fail(TraceError, message, "they may stand in tuples, lists and dicts; td.tree.register adds containers")
+        message = (
+            f"{name}: a traced function returns arrays and numbers, not {an(type(leaf).__name__)}"
+        )
+        fail(
+            TraceError,
+            message,
+            "they may stand in tuples, lists and dicts; td.tree.register adds containers",
+        )
     return as_array(leaf)
 
 
@@ -190,4 +214,6 @@ def eval_shape(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     signature = signature_of(function, (), ())
     arguments = signature.arguments(args, kwargs)
     made = trace_function(signature, function, arguments, kinds_of(signature, arguments))
-    return unflatten(made.tree, [Spec(node.type.shape, node.type.dtype) for node in made.graph.outputs])
+    return unflatten(
+        made.tree, [Spec(node.type.shape, node.type.dtype) for node in made.graph.outputs]
+    )

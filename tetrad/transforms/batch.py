@@ -1,8 +1,8 @@
 """Derive, batch: a graph on whole batches, one new leading axis on some of its inputs.
 
-Receives a graph and which inputs have the axis; returns the graph that has it on every output that depends on them, and
-says which. One batched op for each op, no loop; what does not depend on the batch is computed once. An op without a
-rule is applied to the rows one after the other.
+Receives a graph and which inputs have the axis; returns the graph that has it on every output that
+depends on them, and says which. One batched op for each op, no loop; what does not depend on the
+batch is computed once. An op without a rule is applied to the rows one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from tetrad.core.op import Op
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.source import taken_from
-from tetrad.graph.build import apply, call, item, make_call, make_graph, make_parameter, results, with_inputs
+from tetrad.graph.build import (
+    apply,
+    call,
+    item,
+    make_call,
+    make_graph,
+    make_parameter,
+    results,
+    with_inputs,
+)
 from tetrad.graph.loops import make_scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.calculus import all_batched, expand
@@ -35,7 +44,8 @@ class Axis:
 
 NestedRule = Callable[[Node, Sequence[Node], Flags, Axis], Many]
 NESTED: dict[Op, NestedRule] = {}
-COLLECTIVE: dict[str, NestedRule] = {}  # by the name of the op: for those whose param `axis_name` is the axis
+# by the name of the op: for those whose param `axis_name` is the axis
+COLLECTIVE: dict[str, NestedRule] = {}
 
 
 @record
@@ -55,13 +65,18 @@ def batch(graph: Graph, batched: Flags, axis: Axis, forced: Flags | None = None)
     key = batched, axis, forced
     if key not in memo:
         inputs = [
-            make_parameter(p.type.with_shape((axis.size, *p.type.shape)) if flag else p.type, -1, fresh=True)
+            make_parameter(
+                p.type.with_shape((axis.size, *p.type.shape)) if flag else p.type, -1, fresh=True
+            )
             for p, flag in zip(graph.inputs, batched, strict=True)
         ]
         seeds = dict(zip(graph.inputs, zip(inputs, batched, strict=True), strict=True))
         outputs, flags = lift(graph.outputs, seeds, axis)
         if forced is not None:
-            outputs = tuple(with_axis(o, f, axis) if w else o for o, f, w in zip(outputs, flags, forced, strict=True))
+            outputs = tuple(
+                with_axis(o, f, axis) if w else o
+                for o, f, w in zip(outputs, flags, forced, strict=True)
+            )
             flags = tuple(f or w for f, w in zip(flags, forced, strict=True))
         memo[key] = Batch(make_graph(f"{graph.name}.batched", inputs, outputs), flags)
     return memo[key]
@@ -104,7 +119,11 @@ def lift_node(node: Node, done: Mapping[Node, Many], axis: Axis) -> Many:
 
 
 def is_collective(node: Node, axis: Axis) -> bool:
-    return axis.name is not None and node.op.name in COLLECTIVE and node.param("axis_name") == axis.name
+    return (
+        axis.name is not None
+        and node.op.name in COLLECTIVE
+        and node.param("axis_name") == axis.name
+    )
 
 
 def batched_op(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Any:
@@ -126,10 +145,12 @@ def row_by_row(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -
     placed = tuple(parameters[order.index(i)] for i in range(len(order)))
     one = with_inputs(node, placed)
     body = make_graph(node.op.name, parameters, results(one) if len(one.types) > 1 else [one])
-    return make_scan(body, [inputs[i] for i in shared], [], [inputs[i] for i in rows], length=axis.size)
+    return make_scan(
+        body, [inputs[i] for i in shared], [], [inputs[i] for i in rows], length=axis.size
+    )
 
 
-# -- graphs inside ----------------------------------------------------------------------------------------------------
+# -- graphs inside ---------------------------------------------------------------------------------
 
 
 def batch_call(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:

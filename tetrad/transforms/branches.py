@@ -1,7 +1,8 @@
 """Derive, branches: `switch` and `while_loop`, differentiated and batched.
 
-A branch is chosen by data, so all branches must give the same: what only one of them needs is zeros in the others. A
-loop of unknown length has a forward derivative, but nothing to walk back along. Importing this fills the tables.
+A branch is chosen by data, so all branches must give the same: what only one of them needs is zeros
+in the others. A loop of unknown length has a forward derivative, but nothing to walk back along.
+Importing this fills the tables.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def any_of(rows: Sequence[Flags]) -> Flags:
     return tuple(map(any, zip(*rows, strict=True)))
 
 
-# -- switch -----------------------------------------------------------------------------------------------------------
+# -- switch ----------------------------------------------------------------------------------------
 
 
 def jvp_switch(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
@@ -42,7 +43,11 @@ def jvp_switch(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent])
     for m, branch in zip(made, branches, strict=True):
         inputs = fresh_like(m.graph.inputs)
         outputs, moves = m.split(spliced(m.graph, inputs))
-        filled = [instantiate(t, o.type) for t, o, flag in zip(moves, outputs, changes, strict=True) if flag]
+        filled = [
+            instantiate(t, o.type)
+            for t, o, flag in zip(moves, outputs, changes, strict=True)
+            if flag
+        ]
         graphs.append(make_graph(f"{branch.name}.jvp", inputs, [*outputs, *filled]))
     results = make_switch(primals[0], [*primals[1:], *present(tangents)], graphs, node.source)
     rest = iter(results[len(changes) :])
@@ -54,11 +59,19 @@ def linearize_switch(node: Node, primals: Sequence[Node], tangents: Sequence[Tan
     made = [linearize(branch, flags_of(tangents[1:])) for branch in branches]
     changes, count = any_of([m.changes for m in made]), len(branches[0].outputs)
     extras = [m.primal.outputs[count:] for m in made]
-    results = make_switch(primals[0], primals[1:], [with_extras(m, k, extras) for k, m in enumerate(made)], node.source)
+    results = make_switch(
+        primals[0],
+        primals[1:],
+        [with_extras(m, k, extras) for k, m in enumerate(made)],
+        node.source,
+    )
     if not any(changes):
         return tuple(results[:count]), (None,) * count
     moving = present(tangents)
-    graphs = [tangent_branch(m, k, extras, [*primals[1:], *results, *moving], changes) for k, m in enumerate(made)]
+    graphs = [
+        tangent_branch(m, k, extras, [*primals[1:], *results, *moving], changes)
+        for k, m in enumerate(made)
+    ]
     found = iter(make_switch(primals[0], [*primals[1:], *results, *moving], graphs, node.source))
     return tuple(results[:count]), tuple(next(found) if flag else None for flag in changes)
 
@@ -67,14 +80,21 @@ def with_extras(linear: Linear, k: int, extras: Sequence[Sequence[Node]]) -> Gra
     """A branch that gives, beside its results, a place for the residuals of every branch."""
     graph = linear.primal
     count = len(linear.changes)
-    filled = [n if k == other else zeros_like(n) for other, group in enumerate(extras) for n in group]
+    filled = [
+        n if k == other else zeros_like(n) for other, group in enumerate(extras) for n in group
+    ]
     return make_graph(graph.name, graph.inputs, [*graph.outputs[:count], *filled])
 
 
 def tangent_branch(
-    linear: Linear, k: int, extras: Sequence[Sequence[Node]], operands: Sequence[Node], changes: Flags
+    linear: Linear,
+    k: int,
+    extras: Sequence[Sequence[Node]],
+    operands: Sequence[Node],
+    changes: Flags,
 ) -> Graph:
-    """operands, results, residuals of every branch, tangents -> the tangents that any branch gives."""
+    """operands, results, residuals of every branch, tangents -> the tangents that any branch
+    gives."""
     inputs = fresh_like(operands)
     width, count = len(linear.primal.inputs), len(linear.changes)
     skipped = sum(len(group) for group in extras[:k])
@@ -83,7 +103,11 @@ def tangent_branch(
     own = [*results[:count], *results[count + skipped :][: len(extras[k])]]
     kept = linear.residual_values(inputs[:width], own)
     moves = linear.spread(spliced(linear.tangent, [*kept, *inputs[width + count + total :]]))
-    outputs = [instantiate(t, o.type) for t, o, f in zip(moves, linear.primal.outputs, changes, strict=False) if f]
+    outputs = [
+        instantiate(t, o.type)
+        for t, o, f in zip(moves, linear.primal.outputs, changes, strict=False)
+        if f
+    ]
     return make_graph(linear.tangent.name, inputs, outputs)
 
 
@@ -99,7 +123,11 @@ def transpose_switch(node: Node, cotangents: Cotangents, linear: Flags) -> Cotan
         inputs = fresh_like(m.graph.inputs)
         found = iter(spliced(m.graph, inputs))
         own = spread_reached(m.reached, marks)
-        outputs = [instantiate(next(found) if o else None, t) for o, t, r in zip(own, kinds, reached, strict=True) if r]
+        outputs = [
+            instantiate(next(found) if o else None, t)
+            for o, t, r in zip(own, kinds, reached, strict=True)
+            if r
+        ]
         graphs.append(make_graph(f"{branch.name}.transposed", inputs, outputs))
     results = iter(make_switch(node.inputs[0], [*fixed, *present(cotangents)], graphs, node.source))
     return (None, *(next(results) if flag else None for flag in reached))
@@ -115,25 +143,35 @@ def batch_switch(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
     everywhere = (True,) * len(flags)
     results: list[Node] = []
     for k, branch in reversed(list(enumerate(branches))):
-        operands, marks = guarded(inputs[1:], batched[1:], rows_of(inputs[0], k, len(branches)), axis)
+        operands, marks = guarded(
+            inputs[1:], batched[1:], rows_of(inputs[0], k, len(branches)), axis
+        )
         column = spliced(batch(branch, marks, axis, everywhere).graph, operands)
         upto = run("less_equal", inputs[0], full_like(inputs[0], k))
-        results = [along(upto, x, y) for x, y in zip(column, results, strict=True)] if results else list(column)
+        results = (
+            [along(upto, x, y) for x, y in zip(column, results, strict=True)]
+            if results
+            else list(column)
+        )
     return tuple(results), everywhere
 
 
 def rows_of(index: Node, k: int, count: int) -> Node:
-    """The rows that take branch k: an index below the first takes the first, one above the last takes the last."""
+    """The rows that take branch k: an index below the first takes the first, one above the last
+    takes the last."""
     compare = "less_equal" if k == 0 else "greater_equal" if k == count - 1 else "equal"
     made: Node = run(compare, index, full_like(index, k))
     return made
 
 
-def guarded(operands: Sequence[Node], batched: Flags, chosen: Node, axis: Axis) -> tuple[list[Node], Flags]:
+def guarded(
+    operands: Sequence[Node], batched: Flags, chosen: Node, axis: Axis
+) -> tuple[list[Node], Flags]:
     """Operands through which no cotangent comes back from rows that did not choose the branch.
 
-    Such a row has the cotangent 0, but 0 times an infinite derivative is NaN. What all rows share is repeated for this
-    if it is a number or a vector; a matrix is not, because products with it would become products with many.
+    Such a row has the cotangent 0, but 0 times an infinite derivative is NaN. What all rows share
+    is repeated for this if it is a number or a vector; a matrix is not, because products with it
+    would become products with many.
     """
     made, flags = [], []
     for x, flag in zip(operands, batched, strict=True):
@@ -149,7 +187,7 @@ def along(chosen: Node, x: Node, y: Node) -> Node:
     return where(spread(chosen, range(1, x.type.rank), x.type.shape), x, y)
 
 
-# -- while ------------------------------------------------------------------------------------------------------------
+# -- while -----------------------------------------------------------------------------------------
 
 
 def split_while(node: Node, values: Sequence[Node]) -> tuple[list[Node], list[Node], list[Node]]:
@@ -165,18 +203,28 @@ def jvp_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) 
     asked, consts, carries = split_while(node, primals)
     _, const_moves, carry_moves = split_while(node, tangents)  # type: ignore[arg-type]
     fixed, moving = flags_of(const_moves), flags_of(carry_moves)
-    while (after := tuple(map(any, zip(moving, jvp(body, fixed + moving).changes, strict=True)))) != moving:
+    while (
+        after := tuple(map(any, zip(moving, jvp(body, fixed + moving).changes, strict=True)))
+    ) != moving:
         moving = after
     made = jvp(body, fixed + moving)
     inputs = fresh_like(made.graph.inputs)
     outputs, moves = made.split(spliced(made.graph, inputs))
-    changed = [instantiate(t, o.type) for t, o, flag in zip(moves, outputs, moving, strict=True) if flag]
+    changed = [
+        instantiate(t, o.type) for t, o, flag in zip(moves, outputs, moving, strict=True) if flag
+    ]
     order = grouped(inputs, len(consts), len(carries), sum(fixed))
     step = make_graph(f"{body.name}.jvp", order, [*outputs, *changed])
-    starts = [instantiate(t, c.type) for t, c, flag in zip(carry_moves, carries, moving, strict=True) if flag]
+    starts = [
+        instantiate(t, c.type)
+        for t, c, flag in zip(carry_moves, carries, moving, strict=True)
+        if flag
+    ]
     tested = fresh_like(condition.inputs)
     test = make_graph(condition.name, [*tested, *fresh_like(starts)], spliced(condition, tested))
-    results = make_while(test, step, asked, [*consts, *present(const_moves)], [*carries, *starts], node.source)
+    results = make_while(
+        test, step, asked, [*consts, *present(const_moves)], [*carries, *starts], node.source
+    )
     rest = iter(results[len(carries) :])
     return tuple(results[: len(carries)]), tuple(next(rest) if flag else None for flag in moving)
 
@@ -188,7 +236,8 @@ def grouped(inputs: Sequence[Node], consts: int, carries: int, moved_consts: int
 
 
 def linearize_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
-    """The change walks forward in a loop that computes the values again: it may be asked for, or stopped behind it."""
+    """The change walks forward in a loop that computes the values again: it may be asked for, or
+    stopped behind it."""
     return results_of(node), jvp_while(node, primals, tangents)[1]
 
 
@@ -196,7 +245,8 @@ def transpose_while(node: Node, cotangents: Cotangents, linear: Flags) -> Cotang
     raise UnsupportedError(
         "while_loop has no reverse derivative: how many steps it takes is only known afterwards",
         source=node.source,
-        hint="use td.scan, or td.fori_loop with bounds that are Python ints; td.jvp and td.jacfwd work",
+        hint="use td.scan, or td.fori_loop with bounds that are Python ints; td.jvp and td.jacfwd "
+        "work",
     )
 
 
@@ -213,12 +263,17 @@ def batch_while(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) 
     if batch(condition, asked_flags + flags, axis).batched[0]:
         flags = everywhere
     test = batch(condition, asked_flags + flags, axis)
-    starts = [with_axis(c, was, axis) if flag else c for c, was, flag in zip(carries, before, flags, strict=True)]
+    starts = [
+        with_axis(c, was, axis) if flag else c
+        for c, was, flag in zip(carries, before, flags, strict=True)
+    ]
     step = batch(body, const_flags + flags, axis, flags).graph
     if not test.batched[0]:
         return tuple(make_while(test.graph, step, asked, consts, starts, node.source)), flags
     outer = fresh_like(test.graph.inputs)
-    any_row = make_graph(condition.name, outer, [run("reduce_any", spliced(test.graph, outer)[0], axes=(0,))])
+    any_row = make_graph(
+        condition.name, outer, [run("reduce_any", spliced(test.graph, outer)[0], axes=(0,))]
+    )
     guarded = guarded_step(test.graph, step, asked, consts, starts)
     return tuple(make_while(any_row, guarded, asked, [*asked, *consts], starts, node.source)), flags
 

@@ -1,7 +1,9 @@
-"""Derive, plans: which states a checkpointed scan keeps, and in which order it computes the others again.
+"""Derive, plans: which states a checkpointed scan keeps, and in which order it computes the others
+again.
 
-Receives a number of steps and a strategy; returns the rows to store on the way forward and a list of actions for the
-way back. An action loads a state, computes (one step ahead, or one step of the derivative), and saves the result.
+Receives a number of steps and a strategy; returns the rows to store on the way forward and a list
+of actions for the way back. An action loads a state, computes (one step ahead, or one step of the
+derivative), and saves the result.
 
     ("every", K)      K evenly spaced states, and all states of one segment while it is walked back
     ("bisect", K)     K evenly spaced states, segments halved again and again
@@ -23,7 +25,8 @@ FEW = 4  # steps of a segment that are kept rather than halved
 
 @record
 class Action:
-    """Load a slot (-1: go on with the state at hand), compute step `step`, save the state (-1: nowhere)."""
+    """Load a slot (-1: go on with the state at hand), compute step `step`, save the state (-1:
+    nowhere)."""
 
     load: int
     kind: int
@@ -33,7 +36,8 @@ class Action:
 
 @record
 class Plan:
-    """Slot 0 holds the first state; `stored` says after which steps the forward loop fills slots 1, 2, ..."""
+    """Slot 0 holds the first state; `stored` says after which steps the forward loop fills slots 1,
+    2, ..."""
 
     length: int
     stored: tuple[int, ...]
@@ -125,7 +129,8 @@ def _bisected(writer: _Writer, low: int, high: int, anchor: int) -> None:
 
 
 def _binomial(writer: _Writer, low: int, high: int, anchor: int, states: int) -> None:
-    """`states` counts the anchor. Advance, store, walk back the right part, give the slot back, then the left part."""
+    """`states` counts the anchor. Advance, store, walk back the right part, give the slot back,
+    then the left part."""
     while high > low and states > 1:
         ahead = _split(high - low + 1, states)
         slot = writer.take()
@@ -144,7 +149,8 @@ def _binomial(writer: _Writer, low: int, high: int, anchor: int, states: int) ->
 def _split(length: int, states: int) -> int:
     """How far to advance before the next state is stored, with the fewest computations in all."""
     repeats = next(r for r in _counting() if math.comb(states + r, states) >= length)
-    reach = math.comb(states + repeats - 1, states - 1)  # what the right part can do in `repeats` repetitions
+    # what the right part can do in `repeats` repetitions
+    reach = math.comb(states + repeats - 1, states - 1)
     least = math.comb(states + repeats - 2, states) if repeats >= 2 else 1
     return min(max(length - reach, least, 1), length - 1)
 

@@ -1,9 +1,10 @@
-"""Derive, checkpoints: the reverse derivative of a scan that keeps few states and computes the others again.
+"""Derive, checkpoints: the reverse derivative of a scan that keeps few states and computes the
+others again.
 
-Receives a scan with a strategy; returns its results and tangents whose transpose is given: one scan over the actions of
-the plan (`transforms.checkpoint_plans`). States wait in the rows of a buffer that is changed in place; each action is
-either a step ahead or a step of the derivative, so every strategy does the same arithmetic and gives the same
-gradients.
+Receives a scan with a strategy; returns its results and tangents whose transpose is given: one scan
+over the actions of the plan (`transforms.checkpoint_plans`). States wait in the rows of a buffer
+that is changed in place; each action is either a step ahead or a step of the derivative, so every
+strategy does the same arithmetic and gives the same gradients.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import numpy as np
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import record
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import filled, fresh_like, make_constant, make_graph, make_parameter, spliced
+from tetrad.graph.build import (
+    filled,
+    fresh_like,
+    make_constant,
+    make_graph,
+    make_parameter,
+    spliced,
+)
 from tetrad.graph.custom import make_linear
 from tetrad.graph.loops import make_scan, make_switch
 from tetrad.graph.nodes import Graph, Node
@@ -29,17 +37,24 @@ from tetrad.transforms.scan_operands import Parts, settings, spread_reached
 from tetrad.transforms.transpose import transpose
 
 
-def checkpointed_scan(node: Node, primals: Sequence[Node], changes: Sequence[Tangent], flags: Flags) -> Both:
+def checkpointed_scan(
+    node: Node, primals: Sequence[Node], changes: Sequence[Tangent], flags: Flags
+) -> Both:
     """Results of the scan, and tangents that are only ever transposed (or computed forward)."""
     length, body = node.param("length"), node.param("body")
     if not isinstance(length, int):
         message = f"scan: checkpoints need a length that is known, it is {length}"
-        raise UnsupportedError(message, source=node.source, hint="drop checkpoint=, or fix the size")
-    whole = Sweep(node, plan(length, node.param("checkpoint")), linearize(body, flags), Parts.of(node, flags))
+        raise UnsupportedError(
+            message, source=node.source, hint="drop checkpoint=, or fix the size"
+        )
+    whole = Sweep(
+        node, plan(length, node.param("checkpoint")), linearize(body, flags), Parts.of(node, flags)
+    )
     results, stored = whole.forward(primals)
     found = iter(
         make_linear(
-            whole.tangents(len(stored)), whole.backward(len(stored)), [*primals, *stored], present(changes),
+            whole.tangents(len(stored)), whole.backward(len(stored)), [*primals, *stored],
+            present(changes),
             whole.gives(), node.source,
         )
     )  # fmt: skip
@@ -54,7 +69,9 @@ def row_of(x: Node, at: Node) -> Node:
 
 def with_row(buffer: Node, row: Node, at: Node) -> Node:
     """The buffer with one row replaced, where it lies."""
-    result: Node = run("dynamic_update_slice", buffer, expand(row, (1, *row.type.shape)), starts_of(buffer, at))
+    result: Node = run(
+        "dynamic_update_slice", buffer, expand(row, (1, *row.type.shape)), starts_of(buffer, at)
+    )
     return result
 
 
@@ -97,7 +114,7 @@ class Sweep:
         """The row of xs and ys that a step works on."""
         return self.plan.length - 1 - step if self.node.param("reverse") else step
 
-    # -- forward ------------------------------------------------------------------------------------------------------
+    # -- forward -----------------------------------------------------------------------------------
 
     def forward(self, primals: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         """The results, and one buffer of stored states for each carry."""
@@ -118,7 +135,8 @@ class Sweep:
         return (*made[: self.count], *made[end:]), tuple(made[self.count : end])
 
     def storing_body(self, buffers: Sequence[Node]) -> Graph:
-        """A step that also writes its state into the row it is told; the last row is for states nobody wants."""
+        """A step that also writes its state into the row it is told; the last row is for states
+        nobody wants."""
         if not buffers:
             return self.body
         values, held = Parts.of(self.node, fresh_like(self.body.inputs)), fresh_like(buffers)
@@ -126,10 +144,13 @@ class Sweep:
         outputs = spliced(self.body, values.all)
         written = [with_row(b, c, place) for b, c in zip(held, outputs[: self.count], strict=True)]
         inputs = [*values.consts, *values.carries, *held, *values.xs, place]
-        return make_graph(self.body.name, inputs, [*outputs[: self.count], *written, *outputs[self.count :]])
+        return make_graph(
+            self.body.name, inputs, [*outputs[: self.count], *written, *outputs[self.count :]]
+        )
 
     def tangents(self, stored: int) -> Graph:
-        """The forward derivative: operands, buffers (not used), tangents -> tangents of the results that change."""
+        """The forward derivative: operands, buffers (not used), tangents -> tangents of the results
+        that change."""
         inputs = fresh_like(self.node.inputs)
         values = Parts.of(self.node, inputs)
         results = make_scan(
@@ -140,18 +161,29 @@ class Sweep:
         outer = fresh_like(made.graph.inputs)
         _, changes = made.split(spliced(made.graph, outer))
         spare = fresh_like(self.buffers(stored))
-        found = [instantiate(t, r.type) for t, r, flag in zip(changes, results, self.moves, strict=True) if flag]
+        found = [
+            instantiate(t, r.type)
+            for t, r, flag in zip(changes, results, self.moves, strict=True)
+            if flag
+        ]
         width = len(inputs)
-        return make_graph(f"{self.body.name}.tangent", [*outer[:width], *spare, *outer[width:]], found)
+        return make_graph(
+            f"{self.body.name}.tangent", [*outer[:width], *spare, *outer[width:]], found
+        )
 
     def buffers(self, stored: int) -> list[Node]:
         carries = Parts.of(self.node, self.node.inputs).carries
-        return [filled(0, rows_type(c.type, len(self.plan.stored) + 1)) for c in carries] if stored else []
+        return (
+            [filled(0, rows_type(c.type, len(self.plan.stored) + 1)) for c in carries]
+            if stored
+            else []
+        )
 
-    # -- backward -----------------------------------------------------------------------------------------------------
+    # -- backward ----------------------------------------------------------------------------------
 
     def backward(self, stored: int) -> Graph:
-        """operands, buffers, cotangents of the results that change -> cotangents of the operands that change."""
+        """operands, buffers, cotangents of the results that change -> cotangents of the operands
+        that change."""
         inputs, held = fresh_like(self.node.inputs), fresh_like(self.buffers(stored))
         seeds = [make_parameter(kind, -1, fresh=True) for kind in self.gives()]
         values = Parts.of(self.node, inputs)
@@ -159,7 +191,8 @@ class Sweep:
         ends, rows = seeds[:moving], seeds[moving:]
         start = self.start(values, held, ends)
         swept = make_scan(
-            self.action_body(values, rows), [*values.consts, *values.xs, *rows], start.all, self.tables(),
+            self.action_body(values, rows), [*values.consts, *values.xs, *rows], start.all,
+            self.tables(),
             length=len(self.plan.actions), source=self.node.source,
         )  # fmt: skip
         done = start.like(swept)
@@ -173,14 +206,17 @@ class Sweep:
         length = self.plan.length
         return State(
             tuple(values.carries),
-            tuple(self.first_slots(c, held[i] if held else None) for i, c in enumerate(values.carries)),
+            tuple(
+                self.first_slots(c, held[i] if held else None) for i, c in enumerate(values.carries)
+            ),
             tuple(ends),
             tuple(zeros_like(c) for c in summed),
             tuple(filled(0, x.type.with_shape((length + 1, *x.type.shape[1:]))) for x in chosen),
         )
 
     def first_slots(self, carry: Node, buffer: Node | None) -> Node:
-        """Slot 0 holds the first state, then come the stored ones; the last row is for states nobody wants."""
+        """Slot 0 holds the first state, then come the stored ones; the last row is for states
+        nobody wants."""
         kept = len(self.plan.stored)
         parts = [expand(carry, (1, *carry.type.shape))]
         if buffer is not None:
@@ -202,11 +238,14 @@ class Sweep:
         return [table(column) for column in columns]
 
     def action_body(self, values: Parts, seeds: Sequence[Node]) -> Graph:
-        """One action of the plan: load a state or keep the one at hand; advance it or pull back through it; save it."""
+        """One action of the plan: load a state or keep the one at hand; advance it or pull back
+        through it; save it."""
         consts, xs, rows = fresh_like(values.consts), fresh_like(values.xs), fresh_like(seeds)
         start = self.start(values, self.buffers(len(self.plan.stored)), self.end_types())
         state = start.like(fresh_like(start.all))
-        load, kind, at, save, out = fresh_like([filled(0, ArrayType(table([0]).type.dtype, ()))] * 5)
+        load, kind, at, save, out = fresh_like(
+            [filled(0, ArrayType(table([0]).type.dtype, ()))] * 5
+        )
         is_loaded = run("greater_equal", load, 0)
         index = where(is_loaded, load, 0)
         current = [
@@ -233,7 +272,8 @@ class Sweep:
         return [filled(0, kind) for kind in kinds]
 
     def branch(self, operands: Sequence[Node], is_leaf: bool) -> Graph:
-        """consts, state, rows, cotangents of the state, sums, cotangents of ys -> state, cotangents, sums, of rows."""
+        """consts, state, rows, cotangents of the state, sums, cotangents of ys -> state,
+        cotangents, sums, of rows."""
         inputs = fresh_like(operands)
         width = len(self.body.inputs)
         values = Parts.of(self.node, inputs[:width])
@@ -242,10 +282,16 @@ class Sweep:
         sums, seeds = rest[:summed], rest[summed:]
         if not is_leaf:
             ahead = spliced(self.body, values.all)[: self.count]
-            by_row = [zeros_like(x) for x, flag in zip(values.xs, self.flags.xs, strict=True) if flag]
-            return make_graph(f"{self.body.name}.ahead", inputs, [*ahead, *cotangents, *sums, *by_row])
+            by_row = [
+                zeros_like(x) for x, flag in zip(values.xs, self.flags.xs, strict=True) if flag
+            ]
+            return make_graph(
+                f"{self.body.name}.ahead", inputs, [*ahead, *cotangents, *sums, *by_row]
+            )
         back, added, by_row = self.step_back(values, cotangents, sums, seeds)
-        return make_graph(f"{self.body.name}.back", inputs, [*values.carries, *back, *added, *by_row])
+        return make_graph(
+            f"{self.body.name}.back", inputs, [*values.carries, *back, *added, *by_row]
+        )
 
     def step_back(
         self, values: Parts, cotangents: Sequence[Node], sums: Sequence[Node], seeds: Sequence[Node]
@@ -261,13 +307,16 @@ class Sweep:
         found = iter(spliced(made.graph, [*kept, *present(given)]))
         reached = spread_reached(made.reached, tuple(marked))
         chosen = [v for v, flag in zip(values.all, self.flags.all, strict=True) if flag]
-        each = [next(found) if flag else zeros_like(v) for flag, v in zip(reached, chosen, strict=True)]
+        each = [
+            next(found) if flag else zeros_like(v) for flag, v in zip(reached, chosen, strict=True)
+        ]
         a, b = len(sums), len(sums) + len(cotangents)
         added = [total + part for total, part in zip(sums, each[:a], strict=True)]
         return each[a:b], added, each[b:]
 
     def seeds_of_step(self, cotangents: Sequence[Node], seeds: Sequence[Node]) -> list[Tangent]:
-        """One for each tangent that a step gives: of a carry that a step leaves unchanged there is none."""
+        """One for each tangent that a step gives: of a carry that a step leaves unchanged there is
+        none."""
         carried, stacked = iter(cotangents), iter(seeds)
         of_carries = [next(carried) if flag else None for flag in self.flags.carries]
         pairs = zip(of_carries, self.linear.changes[: self.count], strict=True)

@@ -1,7 +1,7 @@
 """Tracing, exchange: what examples of a batch hand to each other, by name of the axis, as in JAX.
 
-Receives arrays inside `vmap(axis_name=...)`, returns what this example gets. All of it is `all_gather`, of which every
-example takes its part.
+Receives arrays inside `vmap(axis_name=...)`, returns what this example gets. All of it is
+`all_gather`, of which every example takes its part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tetrad.transforms.vmap import all_gather, axis_index, over_tree, psum, size
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """What another example has: of every pair (source, destination) one gives and one takes. Others get zeros.
+    """What another example has: of every pair (source, destination) one gives and one takes. Others
+    get zeros.
 
     >>> import tetrad as td
     >>> td.vmap(lambda x: td.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(td.asarray([1.0, 3.0, 5.0]))
@@ -28,10 +29,21 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """
     size = known_size("ppermute", axis_name)
     if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in perm):
-        fail(ShapeError, f"ppermute: {list(perm)} must be pairs (source, destination)", "td.pshuffle takes an order")
+        fail(
+            ShapeError,
+            f"ppermute: {list(perm)} must be pairs (source, destination)",
+            "td.pshuffle takes an order",
+        )
     sources, takers = [a for a, _ in perm], [b for _, b in perm]
-    if not all(0 <= n < size for n in (*sources, *takers)) or len({*sources}) < len(perm) or len({*takers}) < len(perm):
-        fail(ShapeError, f"ppermute: {list(perm)} must pair each of {size} examples with one other at most")
+    if (
+        not all(0 <= n < size for n in (*sources, *takers))
+        or len({*sources}) < len(perm)
+        or len({*takers}) < len(perm)
+    ):
+        fail(
+            ShapeError,
+            f"ppermute: {list(perm)} must pair each of {size} examples with one other at most",
+        )
     giver = dict(zip(takers, sources, strict=True))
     place = axis_index(axis_name)
     table = as_array(np.asarray([giver.get(i, 0) for i in range(size)], np.int32))[place]
@@ -52,7 +64,10 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     Array([5., 1., 3.], float32)
     """
     if sorted(perm) != list(range(known_size("pshuffle", axis_name))):
-        fail(ShapeError, f"pshuffle: {list(perm)} is no order of {known_size('pshuffle', axis_name)} examples")
+        fail(
+            ShapeError,
+            f"pshuffle: {list(perm)} is no order of {known_size('pshuffle', axis_name)} examples",
+        )
     return ppermute(x, axis_name, [(source, taker) for taker, source in enumerate(perm)])
 
 
@@ -69,8 +84,11 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: b
     return over_tree(part, x)
 
 
-def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
-    """Every example gives each its part along one axis, and puts what it gets side by side along another.
+def all_to_all(
+    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, tiled: bool = False
+) -> Any:
+    """Every example gives each its part along one axis, and puts what it gets side by side along
+    another.
 
     Without `tiled` the axis that is split goes, and the parts lie along a new one.
     """
@@ -79,13 +97,19 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, til
     def exchanged(leaf: Any) -> Array:
         rows = all_gather(leaf, axis_name)  # [giver, ...]
         axis = axis_of("all_to_all", split_axis, rows.ndim - 1)
-        mine = moved(in_parts("all_to_all", rows, axis + 1, size), axis + 1, 0)[axis_index(axis_name)]
+        mine = moved(in_parts("all_to_all", rows, axis + 1, size), axis + 1, 0)[
+            axis_index(axis_name)
+        ]
         if not tiled:
             mine = without_axis("all_to_all", mine, axis + 1)
         place = axis_of("all_to_all", concat_axis, rows.ndim - 1)
         placed = moved(mine, 0, place)
         before, after = placed.shape[:place], placed.shape[place + 2 :]
-        return reshaped(placed, (*before, placed.shape[place] * placed.shape[place + 1], *after)) if tiled else placed
+        return (
+            reshaped(placed, (*before, placed.shape[place] * placed.shape[place + 1], *after))
+            if tiled
+            else placed
+        )
 
     return over_tree(exchanged, x)
 
@@ -93,7 +117,9 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, til
 def known_size(what: str, axis_name: Any) -> int:
     size = size_of_axis(what, axis_name)
     if not isinstance(size, int):
-        fail(ShapeError, f"{what}: the axis {axis_name!r} needs a size that is known, it has {size}")
+        fail(
+            ShapeError, f"{what}: the axis {axis_name!r} needs a size that is known, it has {size}"
+        )
     return size
 
 

@@ -1,7 +1,9 @@
-"""Tracing, custom: functions that bring their own derivative, are computed again for it, or have none.
+"""Tracing, custom: functions that bring their own derivative, are computed again for it, or have
+none.
 
-Receives Python functions and the rules users write for them; inside a trace a call becomes a node of `graph.custom`,
-outside it just runs. A rule is traced when a derivative asks for it. Names and arguments are JAX's.
+Receives Python functions and the rules users write for them; inside a trace a call becomes a node
+of `graph.custom`, outside it just runs. A rule is traced when a derivative asks for it. Names and
+arguments are JAX's.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from tetrad.core.sizes import Size
 from tetrad.core.source import Source, user_source
 from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, tree_map, unflatten
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import filled, fresh_like, make_constant, make_graph, make_parameter, rebuild
+from tetrad.graph.build import (
+    filled,
+    fresh_like,
+    make_constant,
+    make_graph,
+    make_parameter,
+    rebuild,
+)
 from tetrad.graph.custom import make_checkpoint, make_custom
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
@@ -69,7 +78,10 @@ class Site:
 
 
 def record_site(
-    function: Function, args: Sequence[Any], kwargs: dict[str, Any], hint: str = "list it in static_argnums"
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    hint: str = "list it in static_argnums",
 ) -> tuple[Site, list[Array]]:
     """The call traced; `hint`: what to do with an argument that is no array."""
     signature = signature_of(function, (), ())
@@ -81,7 +93,10 @@ def record_site(
     leaves = [as_array(leaf) for leaf in arguments.leaves]
     made = trace_function(signature, function, arguments, [Kind(x.type) for x in leaves])
     kinds = tuple(x.type for x in leaves)
-    return Site(signature.name, made, arguments, kinds, user_source(), stack.axes), [*leaves, *made.captured]
+    return Site(signature.name, made, arguments, kinds, user_source(), stack.axes), [
+        *leaves,
+        *made.captured,
+    ]
 
 
 def returned(site: Site, nodes: Sequence[Any]) -> Any:
@@ -91,20 +106,24 @@ def returned(site: Site, nodes: Sequence[Any]) -> Any:
     return unflatten(site.traced.tree, [TracedArray.of(node, outer) for node in nodes])
 
 
-# -- computed again ---------------------------------------------------------------------------------------------------
+# -- computed again --------------------------------------------------------------------------------
 
 
 POLICIES = (
     "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
 )  # fmt: skip
 OTHER_NAMES = {  # JAX has these too
-    "checkpoint_dots": "dots_saveable", "checkpoint_dots_with_no_batch_dims": "dots_with_no_batch_dims_saveable",
+    "checkpoint_dots": "dots_saveable",
+    "checkpoint_dots_with_no_batch_dims": "dots_with_no_batch_dims_saveable",
 }  # fmt: skip
 checkpoint_policies = SimpleNamespace(**{name: name for name in POLICIES}, **OTHER_NAMES)
 
 
-def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = ()) -> Function:
-    """A function whose intermediate results are not kept for its derivative but computed again from the arguments.
+def checkpoint(
+    fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = ()
+) -> Function:
+    """A function whose intermediate results are not kept for its derivative but computed again from
+    the arguments.
 
     policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with `dots_saveable`
 
@@ -115,7 +134,11 @@ def checkpoint(fun: Function, *, prevent_cse: bool = True, policy: Any = None, s
     check_function("checkpoint", fun)
     if policy not in (None, *POLICIES):
         known = ", ".join(POLICIES)
-        fail(TraceError, f"checkpoint: there is no policy {policy!r}", f"td.checkpoint_policies has {known}")
+        fail(
+            TraceError,
+            f"checkpoint: there is no policy {policy!r}",
+            f"td.checkpoint_policies has {known}",
+        )
     if policy == "everything_saveable":
         return fun
     kept = policy if policy != "nothing_saveable" else None
@@ -151,15 +174,18 @@ def without(fun: Function, args: Sequence[Any], fixed: Iterable[int]) -> tuple[F
     return inner, [a for i, a in enumerate(args) if i not in places]
 
 
-# -- custom rules -----------------------------------------------------------------------------------------------------
+# -- custom rules ----------------------------------------------------------------------------------
 
 
 class _Custom:
-    """What functions with custom rules share: where a trace is active, a call is a node that knows its rule."""
+    """What functions with custom rules share: where a trace is active, a call is a node that knows
+    its rule."""
 
     kind = ""
 
-    def __init__(self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()) -> None:
+    def __init__(
+        self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()
+    ) -> None:
         check_function(self.kind, fun)
         update_wrapper(self, fun)
         self.fun = fun
@@ -173,7 +199,9 @@ class _Custom:
             return self.fun(*args, **kwargs)
         args = self.positional(args, kwargs)
         inner, arrays = without(self.fun, args, self.fixed)
-        site, operands = record_site(inner, arrays, {}, "list it in nondiff_argnums or nondiff_argnames")
+        site, operands = record_site(
+            inner, arrays, {}, "list it in nondiff_argnums or nondiff_argnames"
+        )
         fixed = [args[i] for i in self.fixed]
         nodes = [node_of(x, outer) for x in operands]
         rule = self.rule(site, fixed)
@@ -182,7 +210,8 @@ class _Custom:
         return returned(site, make_custom(site.traced.graph, nodes, rule, site.source))
 
     def look_ahead(self, rule: Rule) -> None:
-        """Traces the rule now, as long as the traces live whose values it uses; not what it calls itself, again."""
+        """Traces the rule now, as long as the traces live whose values it uses; not what it calls
+        itself, again."""
         if self.ahead:
             return
         self.ahead = True
@@ -200,22 +229,34 @@ class _Custom:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         if named := ", ".join(name for name in bound.kwargs if name in kwargs):
-            self.wrong(f"{named} cannot be passed by name here, it has no place", "rules know arguments by position")
+            self.wrong(
+                f"{named} cannot be passed by name here, it has no place",
+                "rules know arguments by position",
+            )
         return bound.args
 
     def with_held(self, site: Site, made: Traced) -> tuple[Traced, list[Node]]:
-        """A rule that takes what the function found outside as parameters of its own; all else is a constant."""
+        """A rule that takes what the function found outside as parameters of its own; all else is a
+        constant."""
         held = [make_parameter(value.type, -1, fresh=True) for value in site.traced.captured]
         places = {identity(value): p for value, p in zip(site.traced.captured, held, strict=True)}
         count = len(made.graph.inputs) - len(made.captured)
         own, extra = made.graph.inputs[:count], made.graph.inputs[count:]
         pairs = zip(extra, made.captured, strict=True)
-        known = {p: places[identity(v)] if identity(v) in places else self.constant(site, v) for p, v in pairs}
-        return Traced(make_graph(made.graph.name, own, rebuild(made.graph.outputs, known)), made.tree, ()), held
+        known = {
+            p: places[identity(v)] if identity(v) in places else self.constant(site, v)
+            for p, v in pairs
+        }
+        return Traced(
+            make_graph(made.graph.name, own, rebuild(made.graph.outputs, known)), made.tree, ()
+        ), held
 
     def constant(self, site: Site, value: Array) -> Node:
         if isinstance(value, TracedArray):
-            message = f"{self.kind}: the rule of {site.name} uses a traced value from outside, {site.name} does not"
+            message = (
+                f"{self.kind}: the rule of {site.name} uses a traced value from outside, "
+                f"{site.name} does not"
+            )
             raise TraceError(message, source=site.source, hint="pass it as an argument")
         return make_constant(value.view, value.type)
 
@@ -245,37 +286,54 @@ class custom_jvp(_Custom):
 
     kind = "custom_jvp"
 
-    def __init__(self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()) -> None:
+    def __init__(
+        self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()
+    ) -> None:
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Function | None = None
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Give the rule: jvp(*nondiff arguments, primals, tangents) -> (value, change of the value).
+        """Give the rule: jvp(*nondiff arguments, primals, tangents) -> (value, change of the
+        value).
 
-        With `symbolic_zeros` too all tangents are arrays: a rule that asks which of them are zero finds none.
+        With `symbolic_zeros` too all tangents are arrays: a rule that asks which of them are zero
+        finds none.
         """
         self.jvp = jvp
         return jvp
 
     def defjvps(self, *jvps: Function | None) -> None:
-        """Give one rule for each argument: jvp(tangent, value, *arguments) -> what it adds to the change."""
+        """Give one rule for each argument: jvp(tangent, value, *arguments) -> what it adds to the
+        change."""
 
         def whole(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
             if len(jvps) != len(primals):
                 name = getattr(self.fun, "__name__", "the function")
-                self.wrong(f"defjvps got {len(jvps)} rules, {name} was called with {len(primals)} arguments")
+                self.wrong(
+                    f"defjvps got {len(jvps)} rules, {name} was called with {len(primals)} "
+                    "arguments"
+                )
             value = self(*primals)
-            parts = [rule(t, value, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
+            parts = [
+                rule(t, value, *primals)
+                for rule, t in zip(jvps, tangents, strict=True)
+                if rule is not None
+            ]
             return value, tree_map(total_change, value, *parts)
 
         self.jvp = whole
 
     def check_rule(self) -> None:
         if self.jvp is None:
-            self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defjvp")
+            self.wrong(
+                f"{getattr(self.fun, '__name__', 'the function')} has no rule yet",
+                "give one with defjvp",
+            )
 
     def rule(self, site: Site, fixed: list[Any]) -> Rule:
-        return JvpRule(site.name, len(site.kinds), _once(lambda: self.derivative(site, fixed), site))
+        return JvpRule(
+            site.name, len(site.kinds), _once(lambda: self.derivative(site, fixed), site)
+        )
 
     def derivative(self, site: Site, fixed: list[Any]) -> Graph:
         """operands..., tangents... -> results..., tangents of the results."""
@@ -285,17 +343,41 @@ class custom_jvp(_Custom):
             given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
             found = self.jvp(*fixed, *given)  # type: ignore[misc]
             if not isinstance(found, tuple | list) or len(found) != 2:
-                message = f"the rule of {site.name} must return a pair (value, tangent), it returned {count_of(found)}"
-                self.wrong(message, "return value, tangent; both have the tree and the types of the result")
+                message = (
+                    f"the rule of {site.name} must return a pair (value, tangent), it "
+                    "returned "
+                    f"{count_of(found)}"
+                )
+                self.wrong(
+                    message, "return value, tangent; both have the tree and the types of the result"
+                )
             changes, shape = flatten(found[1])
             kinds = [o.type for o in site.traced.graph.outputs]
-            return found[0], unflatten(shape, [as_kind(x, k) for x, k in zip_longest(changes, kinds[: len(changes)])])
+            return found[0], unflatten(
+                shape, [as_kind(x, k) for x, k in zip_longest(changes, kinds[: len(changes)])]
+            )
 
-        made, held = self.with_held(site, trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds]))
+        made, held = self.with_held(
+            site, trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds])
+        )
         value, tangent = made.tree.children
         outputs = [o.type for o in site.traced.graph.outputs]
-        check_leaves(self, value, site, [o.type for o in made.graph.outputs[: len(outputs)]], outputs, "value")
-        check_leaves(self, tangent, site, [o.type for o in made.graph.outputs[len(outputs) :]], outputs, "tangent")
+        check_leaves(
+            self,
+            value,
+            site,
+            [o.type for o in made.graph.outputs[: len(outputs)]],
+            outputs,
+            "value",
+        )
+        check_leaves(
+            self,
+            tangent,
+            site,
+            [o.type for o in made.graph.outputs[len(outputs) :]],
+            outputs,
+            "tangent",
+        )
         own = made.graph.inputs
         inputs = [*own[:count], *held, *own[count:], *fresh_like(held)]
         return make_graph(made.graph.name, inputs, made.graph.outputs)
@@ -327,22 +409,35 @@ class custom_vjp(_Custom):
 
     kind = "custom_vjp"
 
-    def __init__(self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()) -> None:
+    def __init__(
+        self, fun: Function, nondiff_argnums: Positions = (), nondiff_argnames: Names = ()
+    ) -> None:
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
         self.wraps = False
 
-    def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        """Give the rule: fwd(*arguments) -> (value, kept); bwd(*nondiff, kept, cotangent) -> one for each argument.
+    def defvjp(
+        self,
+        fwd: Function,
+        bwd: Function,
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Give the rule: fwd(*arguments) -> (value, kept); bwd(*nondiff, kept, cotangent) -> one
+        for each argument.
 
-        With `symbolic_zeros` fwd gets leaves with a `value` and `perturbed`, which is true of all that can change.
+        With `symbolic_zeros` fwd gets leaves with a `value` and `perturbed`, which is true of all
+        that can change.
         """
         self.fwd, self.bwd, self.wraps = fwd, bwd, symbolic_zeros
 
     def check_rule(self) -> None:
         if self.fwd is None or self.bwd is None:
-            self.wrong(f"{getattr(self.fun, '__name__', 'the function')} has no rule yet", "give one with defvjp")
+            self.wrong(
+                f"{getattr(self.fun, '__name__', 'the function')} has no rule yet",
+                "give one with defvjp",
+            )
 
     def rule(self, site: Site, fixed: list[Any]) -> Rule:
         forward = _once(lambda: self.forward(site, fixed), site)
@@ -361,7 +456,10 @@ class custom_vjp(_Custom):
             found = self.fwd(*args)  # type: ignore[misc]
             if not isinstance(found, tuple) or len(found) != 2:
                 wanted = "a pair (value, what the backward rule needs)"
-                message = f"the forward rule of {site.name} must return {wanted}, it returned {count_of(found)}"
+                message = (
+                    f"the forward rule of {site.name} must return {wanted}, it returned "
+                    f"{count_of(found)}"
+                )
                 self.wrong(message, "return value, None if it needs nothing")
             return found
 
@@ -369,14 +467,20 @@ class custom_vjp(_Custom):
         kinds = [o.type for o in site.traced.graph.outputs]
         found = [o.type for o in made.graph.outputs[: len(kinds)]]
         check_leaves(self, made.tree.children[0], site, found, kinds, "value")
-        graph = make_graph(made.graph.name, [*made.graph.inputs, *held], [*made.graph.outputs, *held])
+        graph = make_graph(
+            made.graph.name, [*made.graph.inputs, *held], [*made.graph.outputs, *held]
+        )
         return Traced(graph, made.tree, ())
 
     def backward(self, site: Site, fixed: list[Any], forward: Traced) -> Graph:
-        """residuals..., cotangents of the results that are floats -> a cotangent for each operand."""
+        """residuals..., cotangents of the results that are floats -> a cotangent for each
+        operand."""
         results = [o.type for o in site.traced.graph.outputs]
         outside = len(site.traced.captured)
-        residuals = [o.type for o in forward.graph.outputs[len(results) : len(forward.graph.outputs) - outside]]
+        residuals = [
+            o.type
+            for o in forward.graph.outputs[len(results) : len(forward.graph.outputs) - outside]
+        ]
         seeds = [kind for kind in results if is_differentiable(kind)]
 
         def run(*leaves: Any) -> Any:
@@ -386,7 +490,9 @@ class custom_vjp(_Custom):
             found = self.bwd(*fixed, kept, unflatten(site.traced.tree, given))  # type: ignore[misc]
             return self.cotangents(site, found)
 
-        made, held = self.with_held(site, trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds]))
+        made, held = self.with_held(
+            site, trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds])
+        )
         own, count = made.graph.inputs, len(residuals)
         none = [filled(0, p.type) for p in held]  # of what is fixed nobody asks for a cotangent
         inputs = [*own[:count], *held, *own[count:]]
@@ -396,14 +502,23 @@ class custom_vjp(_Custom):
         """One for each operand leaf, of its type; None stands for zeros."""
         if not isinstance(found, tuple | list) or len(found) != len(site.tree.children):
             wanted = f"a tuple of {len(site.tree.children)}, one for each argument"
-            message = f"the backward rule of {site.name} must return {wanted}, it returned {count_of(found)}"
+            message = (
+                f"the backward rule of {site.name} must return {wanted}, it returned "
+                f"{count_of(found)}"
+            )
             self.wrong(message, "(g,) for one")
         leaves: list[Any] = []
         for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):
             given = leaves_below(tree, part)
             if given is None:
-                wanted = f"the tree of argument {number}, {sketch(tree)}, it returned {sketch(flatten(part)[1])}"
-                self.wrong(f"the backward rule of {site.name} must return {wanted}", "None stands for zeros")
+                wanted = (
+                    f"the tree of argument {number}, {sketch(tree)}, it returned "
+                    f"{sketch(flatten(part)[1])}"
+                )
+                self.wrong(
+                    f"the backward rule of {site.name} must return {wanted}",
+                    "None stands for zeros",
+                )
             leaves += given
         return [self.cotangent(site, i, leaf) for i, leaf in enumerate(leaves)]
 
@@ -413,7 +528,11 @@ class custom_vjp(_Custom):
             return zeros_in_trace(kind)
         array = as_array(as_kind(leaf, kind))
         if array.type != kind:
-            message = f"the backward rule of {site.name} returned {array.type} for an argument leaf that is {kind}"
+            message = (
+                f"the backward rule of {site.name} returned {array.type} for an argument "
+                "leaf "
+                f"that is {kind}"
+            )
             self.wrong(message, ASTYPE if array.shape == kind.shape else TURNED)
         return array
 
@@ -426,7 +545,8 @@ def count_of(found: Any) -> str:
 
 
 def leaves_below(tree: TreeDef, part: Any) -> list[Any] | None:
-    """The leaves of a tree that must have this shape, where None may stand for any part of it; None if it has not."""
+    """The leaves of a tree that must have this shape, where None may stand for any part of it; None
+    if it has not."""
     if part is None:
         return [None for _ in tree.leaf_names()]
     if tree.container is not type(part):
@@ -434,7 +554,9 @@ def leaves_below(tree: TreeDef, part: Any) -> list[Any] | None:
     children, data = NODES[type(part)].flatten(part)
     if data != tree.data or len(children) != len(tree.children):
         return None
-    below = [leaves_below(shape, child) for shape, child in zip(tree.children, children, strict=True)]
+    below = [
+        leaves_below(shape, child) for shape, child in zip(tree.children, children, strict=True)
+    ]
     return None if None in below else [leaf for leaves in below for leaf in leaves or ()]
 
 
@@ -450,7 +572,8 @@ def zeros_in_trace(kind: ArrayType) -> Array:
 
 
 def _once(make: Callable[[], Any], site: Site) -> Callable[[], Any]:
-    """The same result for every call, made by the first, with the names of axes that are known at the site."""
+    """The same result for every call, made by the first, with the names of axes that are known at
+    the site."""
     found: list[Any] = []
 
     def get() -> Any:
@@ -476,13 +599,28 @@ def trace_leaves(name: str, function: Function, kinds: Sequence[ArrayType]) -> T
 
 
 def check_leaves(
-    custom: _Custom, tree: TreeDef, site: Site, found: Sequence[ArrayType], wanted: Sequence[ArrayType], what: str
+    custom: _Custom,
+    tree: TreeDef,
+    site: Site,
+    found: Sequence[ArrayType],
+    wanted: Sequence[ArrayType],
+    what: str,
 ) -> None:
     if tree is not site.traced.tree:
         trees = f"{sketch(site.traced.tree)}, it returned {sketch(tree)}"
-        message = f"the rule of {site.name} must return a {what} with the tree of what {site.name} returns, {trees}"
+        message = (
+            f"the rule of {site.name} must return a {what} with the tree of what "
+            f"{site.name} "
+            f"returns, {trees}"
+        )
         custom.wrong(message, "same containers, same keys")
     for came, kind in zip(found, wanted, strict=True):
         if came != kind and is_differentiable(kind):
-            hint = ASTYPE if came.shape == kind.shape else f"a {what} has the shape of what {site.name} returns"
-            custom.wrong(f"the rule of {site.name} returned a {what} of {came}, it must be {kind}", hint)
+            hint = (
+                ASTYPE
+                if came.shape == kind.shape
+                else f"a {what} has the shape of what {site.name} returns"
+            )
+            custom.wrong(
+                f"the rule of {site.name} returned a {what} of {came}, it must be {kind}", hint
+            )

@@ -1,7 +1,9 @@
-"""Derive, custom: functions whose derivative is given, functions that are computed again, and what does not change.
+"""Derive, custom: functions whose derivative is given, functions that are computed again, and what
+does not change.
 
-Receives the nodes of `graph.custom`. A rule gives graphs: how they come about (by tracing what a user wrote) is the
-business of `transforms.custom`. Importing this module fills the tables of the transforms.
+Receives the nodes of `graph.custom`. A rule gives graphs: how they come about (by tracing what a
+user wrote) is the business of `transforms.custom`. Importing this module fills the tables of the
+transforms.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ from tetrad.transforms.transpose import Cotangents
 class JvpRule:
     """`derivative()`: operands..., a tangent for each -> results..., tangents of the results.
 
-    The first `given` operands are arguments; the function found the others outside, and its rule takes them as fixed.
+    The first `given` operands are arguments; the function found the others outside, and its rule
+    takes them as fixed.
     """
 
     name: str
@@ -60,7 +63,8 @@ class JvpRule:
 class VjpRule:
     """`forward()`: operands... -> results..., residuals...
 
-    `backward()`: residuals..., cotangents of the results that are floats -> a cotangent for each operand.
+    `backward()`: residuals..., cotangents of the results that are floats -> a cotangent for each
+    operand.
     """
 
     name: str
@@ -72,7 +76,7 @@ class VjpRule:
 Rule = JvpRule | VjpRule
 
 
-# -- custom calls -----------------------------------------------------------------------------------------------------
+# -- custom calls ----------------------------------------------------------------------------------
 
 
 def jvp_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
@@ -80,7 +84,11 @@ def jvp_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent])
 
 
 def pushed(
-    node: Node, rule: Rule, primals: Sequence[Node], tangents: Sequence[Tangent], seen: Callable[[Graph], Graph]
+    node: Node,
+    rule: Rule,
+    primals: Sequence[Node],
+    tangents: Sequence[Tangent],
+    seen: Callable[[Graph], Graph],
 ) -> Both:
     """Values and changes by a jvp rule, whose graph is used as `seen`."""
     if isinstance(rule, VjpRule):
@@ -99,8 +107,12 @@ def pushed(
 
 def check_fixed(node: Node, rule: Rule, tangents: Sequence[Tangent]) -> None:
     if any(t is not None for t in tangents[rule.given :]):
-        message = f"{rule.name} uses a value from outside that changes too, which its rule does not know"
-        raise UnsupportedError(message, source=node.source, hint="pass it as an argument, or through td.stop_gradient")
+        message = (
+            f"{rule.name} uses a value from outside that changes too, which its rule does not know"
+        )
+        raise UnsupportedError(
+            message, source=node.source, hint="pass it as an argument, or through td.stop_gradient"
+        )
 
 
 def linearize_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
@@ -110,7 +122,11 @@ def linearize_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tan
     check_fixed(node, rule, tangents)
     count = len(node.types)
     outputs = spliced(rule.forward(), primals)
-    moving = [instantiate(t, p.type) for t, p in zip(tangents, primals, strict=True) if is_differentiable(p.type)]
+    moving = [
+        instantiate(t, p.type)
+        for t, p in zip(tangents, primals, strict=True)
+        if is_differentiable(p.type)
+    ]
     gives = tuple(kind for kind in node.types if is_differentiable(kind))
     backward = among(rule.backward(), [is_differentiable(p.type) for p in primals])
     found = iter(make_linear(None, backward, outputs[count:], moving, gives, node.source))
@@ -119,7 +135,8 @@ def linearize_custom(node: Node, primals: Sequence[Node], tangents: Sequence[Tan
 
 
 def without_calls(graph: Graph) -> Graph:
-    """The graph with the bodies of calls in their place: a call may give a value and its change, which part ways."""
+    """The graph with the bodies of calls in their place: a call may give a value and its change,
+    which part ways."""
     done: dict[Node, list[Node]] = {p: [p] for p in graph.inputs}
     for node in topological(graph.outputs):
         inputs = [done[i][0] for i in node.inputs]
@@ -140,14 +157,20 @@ def among(graph: Graph, chosen: Sequence[bool]) -> Graph:
 
 def batch_custom(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:
     made = batch(node.param("graph"), batched, axis)
-    seeds = tuple(flag for flag, kind in zip(made.batched, node.types, strict=True) if is_differentiable(kind))
+    seeds = tuple(
+        flag for flag, kind in zip(made.batched, node.types, strict=True) if is_differentiable(kind)
+    )
     rule = batched_rule(node.param("rule"), batched, made.batched, seeds, axis)
     return make_custom(made.graph, inputs, rule, node.source), made.batched
 
 
 def batched_rule(rule: Rule, batched: Flags, outputs: Flags, seeds: Flags, axis: Axis) -> Rule:
     if isinstance(rule, JvpRule):
-        return JvpRule(rule.name, rule.given, lambda: batch(rule.derivative(), batched * 2, axis, outputs * 2).graph)
+        return JvpRule(
+            rule.name,
+            rule.given,
+            lambda: batch(rule.derivative(), batched * 2, axis, outputs * 2).graph,
+        )
 
     def whole() -> Batch:  # made when asked for: a forward rule may call the function it belongs to
         kept = len(rule.forward().outputs) - len(outputs)
@@ -157,7 +180,9 @@ def batched_rule(rule: Rule, batched: Flags, outputs: Flags, seeds: Flags, axis:
         rule.name,
         rule.given,
         lambda: whole().graph,
-        lambda: batched_backward(rule.backward(), whole().batched[len(outputs) :] + seeds, batched, axis),
+        lambda: batched_backward(
+            rule.backward(), whole().batched[len(outputs) :] + seeds, batched, axis
+        ),
     )
 
 
@@ -166,7 +191,9 @@ def batched_backward(graph: Graph, given: Flags, wanted: Flags, axis: Axis) -> G
     made = batch(graph, given, axis)
     inputs = fresh_like(made.graph.inputs)
     found = zip(spliced(made.graph, inputs), made.batched, wanted, strict=True)
-    return make_graph(made.graph.name, inputs, [settled_rows(x, has, wants, axis) for x, has, wants in found])
+    return make_graph(
+        made.graph.name, inputs, [settled_rows(x, has, wants, axis) for x, has, wants in found]
+    )
 
 
 def settled_rows(x: Node, has: bool, wants: bool, axis: Axis) -> Node:
@@ -175,7 +202,7 @@ def settled_rows(x: Node, has: bool, wants: bool, axis: Axis) -> Node:
     return batching.with_axis(x, has, axis) if wants else x
 
 
-# -- linear calls -----------------------------------------------------------------------------------------------------
+# -- linear calls ----------------------------------------------------------------------------------
 
 
 def transpose_linear(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
@@ -189,8 +216,12 @@ def push_linear(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]
     """Where a derivative is differentiated before it was transposed: through its forward graph."""
     graph = node.param("forward")
     if graph is None:
-        message = "a function with a custom vjp has no forward derivative, and so no derivative of one"
-        raise UnsupportedError(message, source=node.source, hint="td.custom_jvp gives a rule for both")
+        message = (
+            "a function with a custom vjp has no forward derivative, and so no derivative of one"
+        )
+        raise UnsupportedError(
+            message, source=node.source, hint="td.custom_jvp gives a rule for both"
+        )
     return forward.jvp_call(make_call(graph, primals, node.source), primals, tangents)
 
 
@@ -198,22 +229,27 @@ def batch_linear(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
     fixed, graph = node.param("fixed"), node.param("forward")
     whole = (True,) * len(node.types)
     made = batch(graph, batched, axis, whole).graph if graph is not None else None
-    backward = batched_backward(node.param("backward"), batched[:fixed] + whole, batched[fixed:], axis)
+    backward = batched_backward(
+        node.param("backward"), batched[:fixed] + whole, batched[fixed:], axis
+    )
     gives = tuple(kind.with_shape((axis.size, *kind.shape)) for kind in node.types)
     return make_linear(made, backward, inputs[:fixed], inputs[fixed:], gives, node.source), whole
 
 
-# -- computed again ---------------------------------------------------------------------------------------------------
+# -- computed again --------------------------------------------------------------------------------
 
 
 def jvp_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     made = jvp(node.param("graph"), flags_of(tangents))
     operands = [*primals, *present(tangents)]
-    return made.split(make_checkpoint(made.graph, operands, node.source, policy=node.param("policy")))
+    return made.split(
+        make_checkpoint(made.graph, operands, node.source, policy=node.param("policy"))
+    )
 
 
 def linearize_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
-    """The tangents come from a graph that computes everything again from the operands, and what the policy keeps."""
+    """The tangents come from a graph that computes everything again from the operands, and what the
+    policy keeps."""
     policy = node.param("policy")
     graph = node.param("graph") if policy is None else without_calls(node.param("graph"))
     linear = linearize(graph, flags_of(tangents))
@@ -233,7 +269,8 @@ def linearize_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence
 
 
 def saved_nodes(wanted: Sequence[Node], policy: str | None) -> list[Node]:
-    """Products of matrices that residuals come from; of some policies only those without a batch."""
+    """Products of matrices that residuals come from; of some policies only those without a
+    batch."""
     if policy is None:
         return []
     rank = 2 if policy == "dots_with_no_batch_dims_saveable" else math.inf
@@ -242,12 +279,22 @@ def saved_nodes(wanted: Sequence[Node], policy: str | None) -> list[Node]:
 
 def batch_checkpoint(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:
     made = batch(node.param("graph"), batched, axis)
-    return make_checkpoint(made.graph, inputs, node.source, policy=node.param("policy")), made.batched
+    return make_checkpoint(
+        made.graph, inputs, node.source, policy=node.param("policy")
+    ), made.batched
 
 
-forward.NESTED |= {custom_call: jvp_custom, linear_call: push_linear, checkpoint_call: jvp_checkpoint}
+forward.NESTED |= {
+    custom_call: jvp_custom,
+    linear_call: push_linear,
+    checkpoint_call: jvp_checkpoint,
+}
 linearizing.NESTED |= {
     custom_call: linearize_custom, linear_call: push_linear, checkpoint_call: linearize_checkpoint,
 }  # fmt: skip
 transposing.NESTED |= {linear_call: transpose_linear}
-batching.NESTED |= {custom_call: batch_custom, linear_call: batch_linear, checkpoint_call: batch_checkpoint}
+batching.NESTED |= {
+    custom_call: batch_custom,
+    linear_call: batch_linear,
+    checkpoint_call: batch_checkpoint,
+}

@@ -1,7 +1,9 @@
-"""Tracing, derivatives: `jvp`, `vjp`, `grad`, `linearize`, `jacfwd`, `jacrev`, `hessian` and `wirtinger`, as in JAX.
+"""Tracing, derivatives: `jvp`, `vjp`, `grad`, `linearize`, `jacfwd`, `jacrev`, `hessian` and
+`wirtinger`, as in JAX.
 
-Receives functions of trees of arrays, returns functions. Each call traces the function, asks `derive` for the graph of
-the derivative and runs that graph: with NumPy on concrete arrays, as part of the enclosing trace on traced ones.
+Receives functions of trees of arrays, returns functions. Each call traces the function, asks
+`derive` for the graph of the derivative and runs that graph: with NumPy on concrete arrays, as part
+of the enclosing trace on traced ones.
 """
 
 from __future__ import annotations
@@ -36,14 +38,18 @@ from tetrad.transforms.transpose import transpose as transpose_graph
 from tetrad.transforms.vmap import vmap
 
 INTEGERS = "differentiate a float from which it is made; whole numbers jump"
-HINTS = {tuple: "has_aux=True if it is (value, anything else)", type(None): "does it end with a return?"}
+HINTS = {
+    tuple: "has_aux=True if it is (value, anything else)",
+    type(None): "does it end with a return?",
+}
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
 
 
 @record
 class Recorded:
-    """A traced function with the arrays of this call: the arguments' leaves, then what it captured."""
+    """A traced function with the arrays of this call: the arguments' leaves, then what it
+    captured."""
 
     name: str
     traced: Traced
@@ -61,14 +67,20 @@ class Recorded:
 
 
 def record_call(
-    function: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int] | None = None
+    function: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    numbers: Sequence[int] | None = None,
 ) -> Recorded:
-    """The function traced on the arguments of this call; `numbers` are those by which it will be differentiated."""
+    """The function traced on the arguments of this call; `numbers` are those by which it will be
+    differentiated."""
     signature = signature_of(function, (), ())
     arguments = signature.arguments(args, kwargs)
     kinds = kinds_of(signature, arguments)
     leaves = [as_array(leaf) for leaf in arguments.leaves]
-    strong = tuple(Kind(x.type) if k.weak is not None else k for k, x in zip(kinds, leaves, strict=True))
+    strong = tuple(
+        Kind(x.type) if k.weak is not None else k for k, x in zip(kinds, leaves, strict=True)
+    )
     changing = [i for i, mark in enumerate(marked_leaves(arguments.tree, numbers)) if mark]
     traced = trace_function(signature, function, arguments, strong, leaves, changing)
     names = tuple(signature.leaf_names(arguments))
@@ -76,7 +88,8 @@ def record_call(
 
 
 def marked_leaves(call: TreeDef, numbers: Sequence[int] | None) -> list[bool]:
-    """For each leaf of (args, kwargs): does it belong to an argument in `numbers`? None stands for all of args."""
+    """For each leaf of (args, kwargs): does it belong to an argument in `numbers`? None stands for
+    all of args."""
     args, kwargs = call.children
     count = len(args.children)
     chosen = set(range(count)) if numbers is None else {n % count for n in numbers if count}
@@ -84,16 +97,23 @@ def marked_leaves(call: TreeDef, numbers: Sequence[int] | None) -> list[bool]:
     return marks + [False for _ in kwargs.leaf_names()]
 
 
-def inputs_of_call(args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]) -> list[bool]:
+def inputs_of_call(
+    args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]
+) -> list[bool]:
     """Which leaves of a call are inputs of the graph: those differentiated, and arrays."""
     leaves, tree = flatten((tuple(args), kwargs))
-    return [mark or is_values(leaf) for leaf, mark in zip(leaves, marked_leaves(tree, numbers), strict=True)]
+    return [
+        mark or is_values(leaf)
+        for leaf, mark in zip(leaves, marked_leaves(tree, numbers), strict=True)
+    ]
 
 
-# -- which leaves change ----------------------------------------------------------------------------------------------
+# -- which leaves change ---------------------------------------------------------------------------
 
 
-def leaves_of(recorded: Recorded, argnums: Argnums, what: str) -> tuple[list[list[int]], list[TreeDef]]:
+def leaves_of(
+    recorded: Recorded, argnums: Argnums, what: str
+) -> tuple[list[list[int]], list[TreeDef]]:
     """The leaf numbers of each argument in argnums, and the trees of those arguments."""
     numbers = checked_numbers(argnums, what)
     children = recorded.arguments.tree.children[0].children
@@ -101,7 +121,11 @@ def leaves_of(recorded: Recorded, argnums: Argnums, what: str) -> tuple[list[lis
     found, trees = [], []
     for number in numbers:
         if not -len(children) <= number < len(children):
-            message = f"{what}: argnums has {number}, {recorded.name} was called with {len(children)} arguments"
+            message = (
+                f"{what}: argnums has {number}, {recorded.name} was called with "
+                f"{len(children)} "
+                "arguments"
+            )
             fail(ShapeError, message, "arguments passed by name are not differentiated")
         place = number % len(children)
         found.append(list(range(starts[place], starts[place + 1])))
@@ -125,21 +149,35 @@ def check_leaf(recorded: Recorded, i: int, what: str, holomorphic: bool) -> None
     """Only floats (complex numbers, when the function is holomorphic) have derivatives."""
     kind = recorded.arrays[i].type
     if holomorphic and not kind.dtype.is_complex:
-        fail(DtypeError, f"{what}: holomorphic needs complex arguments, {recorded.names[i]} is {kind}")
+        fail(
+            DtypeError,
+            f"{what}: holomorphic needs complex arguments, {recorded.names[i]} is {kind}",
+        )
     if not is_differentiable(kind):
-        message = f"{what}: the argument {recorded.names[i]} is {kind}, only floats have derivatives"
-        fail(DtypeError, message, "convert it with astype, choose other argnums, or pass allow_int=True for zeros")
+        message = (
+            f"{what}: the argument {recorded.names[i]} is {kind}, only floats have derivatives"
+        )
+        fail(
+            DtypeError,
+            message,
+            "convert it with astype, choose other argnums, or pass allow_int=True for zeros",
+        )
 
 
-# -- grad -------------------------------------------------------------------------------------------------------------
+# -- grad ------------------------------------------------------------------------------------------
 
 
 def value_and_grad(
-    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False
+    fun: Function,
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Function:
     """A function that gives the value of `fun` and its gradient by the arguments in `argnums`.
 
-    Of other arguments arrays are inputs too; anything else (numbers, names, functions) `fun` gets as it is.
+    Of other arguments arrays are inputs too; anything else (numbers, names, functions) `fun` gets
+    as it is.
 
     has_aux       `fun` returns (value, anything else), and so does the result: ((value, else), gradient)
     holomorphic   `fun` is complex and holomorphic: the gradient is its complex derivative
@@ -163,7 +201,10 @@ def value_and_grad(
         check_scalar(recorded, has_aux, holomorphic)
         outputs, found = gradients(recorded, marked)
         each = iter([as_gradient(found, recorded, i) for i in marked])
-        grads = tuple(unflatten(tree, [next(each) for _ in group]) for tree, group in zip(trees, groups, strict=True))
+        grads = tuple(
+            unflatten(tree, [next(each) for _ in group])
+            for tree, group in zip(trees, groups, strict=True)
+        )
         value = unflatten(recorded.traced.tree, outputs)
         return value, grads[0] if is_one(argnums) else grads
 
@@ -187,9 +228,14 @@ def gradients(recorded: Recorded, marked: Sequence[int]) -> tuple[list[Array], d
 
 @guarded
 def pulled(
-    linear: Linear, inputs: Sequence[Array], results: Sequence[Array], wrt: Flags, seeds: Sequence[Array | None]
+    linear: Linear,
+    inputs: Sequence[Array],
+    results: Sequence[Array],
+    wrt: Flags,
+    seeds: Sequence[Array | None],
 ) -> dict[int, Array]:
-    """Cotangents of the inputs that change, from cotangents of the outputs; those not reached are left out."""
+    """Cotangents of the inputs that change, from cotangents of the outputs; those not reached are
+    left out."""
     kept = [(inputs if kind == "input" else results)[i] for kind, i in linear.residuals]
     given = [seed for seed, changes in zip(seeds, linear.changes, strict=True) if changes]
     changing = [i for i, flag in enumerate(wrt) if flag]
@@ -208,10 +254,14 @@ def zeros_of(kind: ArrayType) -> Array:
 
 
 def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
-    """grad follows one number: the output, or the first of two when there is something else beside it."""
+    """grad follows one number: the output, or the first of two when there is something else beside
+    it."""
     tree, outputs = recorded.traced.tree, recorded.graph.outputs
     if has_aux and (tree.container is not tuple or len(tree.children) != 2):
-        fail(TraceError, f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else)")
+        fail(
+            TraceError,
+            f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else)",
+        )
     value = tree.children[0] if has_aux else tree
     if value.container is not None:
         hint = HINTS.get(value.container, "return one of its numbers")
@@ -224,12 +274,20 @@ def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
     wanted = kind.dtype.is_complex if holomorphic else kind.dtype.is_float
     if not wanted:
         needed = "a complex number, since holomorphic is set" if holomorphic else "a float"
-        hint = "take the real part, or set holomorphic=True if it is holomorphic" if kind.dtype.is_complex else INTEGERS
+        hint = (
+            "take the real part, or set holomorphic=True if it is holomorphic"
+            if kind.dtype.is_complex
+            else INTEGERS
+        )
         fail(DtypeError, f"grad: {recorded.name} must return {needed}, it returns {kind}", hint)
 
 
 def grad(
-    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False
+    fun: Function,
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Function:
     """The gradient of a function that returns one number. Arguments as in `value_and_grad`.
 
@@ -246,12 +304,13 @@ def grad(
     return named(wrapped, fun, "grad")
 
 
-# -- vjp, jvp, linearize ----------------------------------------------------------------------------------------------
+# -- vjp, jvp, linearize ---------------------------------------------------------------------------
 
 
 @guarded
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """The value of a function, and a function from cotangents of the value to cotangents of the arguments.
+    """The value of a function, and a function from cotangents of the value to cotangents of the
+    arguments.
 
     >>> import tetrad as td
     >>> y, back = td.vjp(lambda x: td.sin(x), 0.0)
@@ -273,11 +332,17 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         return unflatten(recorded.arguments.tree.children[0], leaves)
 
     value = unflatten(value_tree, results[:count])
-    return (value, back, unflatten(aux, results[count : len(linear.changes)])) if aux is not None else (value, back)
+    return (
+        (value, back, unflatten(aux, results[count : len(linear.changes)]))
+        if aux is not None
+        else (value, back)
+    )
 
 
 @guarded
-def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+def jvp(
+    fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
     """The value of a function and its change when the arguments change as `tangents` say.
 
     >>> import tetrad as td
@@ -292,14 +357,17 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     total = len(forward.changes)
     rest = iter(results[total:])
     kinds = [o.type for o in recorded.graph.outputs]
-    spread = [next(rest) if c else zeros_of(kind) for c, kind in zip(forward.changes, kinds, strict=True)]
+    spread = [
+        next(rest) if c else zeros_of(kind) for c, kind in zip(forward.changes, kinds, strict=True)
+    ]
     both = unflatten(value_tree, results[:count]), unflatten(value_tree, spread[:count])
     return (*both, unflatten(aux, results[count:total])) if aux is not None else both
 
 
 @guarded
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """The value of a function, and the linear function that gives its change: `jvp` with the value computed once.
+    """The value of a function, and the linear function that gives its change: `jvp` with the value
+    computed once.
 
     >>> import tetrad as td
     >>> y, change = td.linearize(td.sin, 0.0)
@@ -318,11 +386,17 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         each = [given[i] for i in sorted(marked)]
         rest = iter(run_graph(linear.tangent, [*kept, *each]))
         kinds = [o.type for o in recorded.graph.outputs]
-        spread = [next(rest) if c else zeros_of(k) for c, k in zip(linear.changes, kinds, strict=True)]
+        spread = [
+            next(rest) if c else zeros_of(k) for c, k in zip(linear.changes, kinds, strict=True)
+        ]
         return unflatten(value_tree, spread[:count])
 
     value = unflatten(value_tree, results[:count])
-    return (value, change, unflatten(aux, results[count : len(linear.changes)])) if aux is not None else (value, change)
+    return (
+        (value, change, unflatten(aux, results[count : len(linear.changes)]))
+        if aux is not None
+        else (value, change)
+    )
 
 
 def value_part(recorded: Recorded, has_aux: bool, what: str) -> tuple[TreeDef, int, TreeDef | None]:
@@ -331,7 +405,10 @@ def value_part(recorded: Recorded, has_aux: bool, what: str) -> tuple[TreeDef, i
     if not has_aux:
         return tree, len(recorded.graph.outputs), None
     if tree.container is not tuple or len(tree.children) != 2:
-        fail(TraceError, f"{what}: has_aux is set, so {recorded.name} must return a pair (value, anything else)")
+        fail(
+            TraceError,
+            f"{what}: has_aux is set, so {recorded.name} must return a pair (value, anything else)",
+        )
     return tree.children[0], len(list(tree.children[0].leaf_names())), tree.children[1]
 
 
@@ -341,13 +418,26 @@ def differentiable_leaves(recorded: Recorded) -> set[int]:
 
 
 def tangent_leaves(recorded: Recorded, tangents: Sequence[Any], what: str) -> dict[int, Array]:
-    """The tangent of each leaf that can change; integers take no part (any number may stand for them)."""
+    """The tangent of each leaf that can change; integers take no part (any number may stand for
+    them)."""
     kinds = [x.type for x in recorded.arrays[: len(recorded.arguments.leaves)]]
-    leaves = matching(tuple(tangents), recorded.arguments.tree.children[0], kinds, f"{what}: tangents", recorded.name)
-    return {i: t for i, (t, kind) in enumerate(zip(leaves, kinds, strict=True)) if is_differentiable(kind)}
+    leaves = matching(
+        tuple(tangents),
+        recorded.arguments.tree.children[0],
+        kinds,
+        f"{what}: tangents",
+        recorded.name,
+    )
+    return {
+        i: t
+        for i, (t, kind) in enumerate(zip(leaves, kinds, strict=True))
+        if is_differentiable(kind)
+    }
 
 
-def matching(tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, name: str) -> list[Array]:
+def matching(
+    tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, name: str
+) -> list[Array]:
     """The leaves of a tree that must have the shape, and each leaf the type, of another."""
     leaves, shape = flatten(tree)
     if shape is not wanted:
@@ -373,11 +463,15 @@ def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:
 
 def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, tuple | list):
-        fail(TraceError, f"{what} must be a tuple with one entry for each argument, got {an(type(value).__name__)}")
+        fail(
+            TraceError,
+            f"{what} must be a tuple with one entry for each argument, got "
+            f"{an(type(value).__name__)}",
+        )
     return tuple(value)
 
 
-# -- whole matrices ---------------------------------------------------------------------------------------------------
+# -- whole matrices --------------------------------------------------------------------------------
 
 
 def only_arguments(
@@ -387,7 +481,10 @@ def only_arguments(
     numbers = checked_numbers(argnums, what)
     for number in numbers:
         if not -len(args) <= number < len(args):
-            fail(ShapeError, f"{what}: argnums has {number}, the function was called with {len(args)} arguments")
+            fail(
+                ShapeError,
+                f"{what}: argnums has {number}, the function was called with {len(args)} arguments",
+            )
     places = [n % len(args) for n in numbers]
 
     def partial(*chosen: Any) -> Any:
@@ -399,7 +496,9 @@ def only_arguments(
     return update_wrapper(partial, fun), tuple(args[p] for p in places)
 
 
-def check_leaves(chosen: Sequence[Any], numbers: Sequence[int], what: str, holomorphic: bool) -> None:
+def check_leaves(
+    chosen: Sequence[Any], numbers: Sequence[int], what: str, holomorphic: bool
+) -> None:
     for number, argument in zip(numbers, chosen, strict=True):
         leaves, tree = flatten(argument)
         for leaf, name in zip(leaves, tree.leaf_names(f"argument {number}"), strict=True):
@@ -415,8 +514,16 @@ def check_real(leaves: Sequence[Array], what: str) -> None:
     """A complex number changes in two directions, and a column for each is no complex matrix."""
     for x in leaves:
         if x.dtype.is_complex:
-            hint = "set holomorphic=True if the function is holomorphic; else td.wirtinger, or split the argument"
-            fail(DtypeError, f"{what}: an argument is {x.type}, one direction does not tell how it changes", hint)
+            hint = (
+                "set holomorphic=True if the function is holomorphic; else td.wirtinger, or "
+                "split "
+                "the argument"
+            )
+            fail(
+                DtypeError,
+                f"{what}: an argument is {x.type}, one direction does not tell how it changes",
+                hint,
+            )
 
 
 def basis(leaves: Sequence[Array]) -> list[Array]:
@@ -437,7 +544,9 @@ def size_of(x: Array) -> int:
     return x.size
 
 
-def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+def jacfwd(
+    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """All partial derivatives, forward: one direction for each number that goes in.
 
     >>> import tetrad as td
@@ -448,7 +557,9 @@ def jacfwd(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     return by_columns("jacfwd", fun, argnums, has_aux, holomorphic)
 
 
-def by_columns(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool) -> Function:
+def by_columns(
+    what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Function:
     """`jacfwd`, called `what` in what is said of it."""
     check_function(what, fun)
 
@@ -474,7 +585,9 @@ def by_columns(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomo
     return named(wrapped, fun, "jacfwd")
 
 
-def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+def jacrev(
+    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """All partial derivatives, in reverse: one sweep for each number that comes out.
 
     >>> import tetrad as td
@@ -485,7 +598,9 @@ def jacrev(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorph
     return by_rows("jacrev", fun, argnums, has_aux, holomorphic)
 
 
-def by_rows(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool) -> Function:
+def by_rows(
+    what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Function:
     """`jacrev`, called `what` in what is said of it."""
     check_function(what, fun)
 
@@ -493,12 +608,17 @@ def by_rows(what: str, fun: Function, argnums: Argnums, has_aux: bool, holomorph
         partial, chosen = only_arguments(fun, args, kwargs, argnums, what)
         leaves, tree = flatten(chosen)
         check_leaves(chosen, checked_numbers(argnums, what), what, holomorphic)
-        value, back, *aux = vjp(partial, *unflatten(tree, [as_array(leaf) for leaf in leaves]), has_aux=has_aux)
+        value, back, *aux = vjp(
+            partial, *unflatten(tree, [as_array(leaf) for leaf in leaves]), has_aux=has_aux
+        )
         outputs, shape = flatten(value)
         check_outputs(outputs, holomorphic, what)
         rows, _ = flatten(vmap(lambda *seeds: back(unflatten(shape, seeds)))(*basis(outputs)))
-        parts = [cut_first(row, outputs) for row in rows]  # for each argument leaf, one for each output
-        result = unflatten(shape, [pack([p[i] for p in parts], tree, argnums) for i in range(len(outputs))])
+        # for each argument leaf, one for each output
+        parts = [cut_first(row, outputs) for row in rows]
+        result = unflatten(
+            shape, [pack([p[i] for p in parts], tree, argnums) for i in range(len(outputs))]
+        )
         return (result, aux[0]) if has_aux else result
 
     return named(wrapped, fun, "jacrev")
@@ -521,7 +641,13 @@ def cut_last(columns: Array, leaves: Sequence[Array]) -> list[Array]:
     made, start, outer = [], 0, columns.shape[:-1]
     for x in leaves:
         sizes = (*outer, size_of(x))
-        part = run("slice", columns, starts=(*(0,) * len(outer), start), sizes=sizes, steps=(1,) * len(sizes))
+        part = run(
+            "slice",
+            columns,
+            starts=(*(0,) * len(outer), start),
+            sizes=sizes,
+            steps=(1,) * len(sizes),
+        )
         made.append(run("reshape", part, shape=(*outer, *x.shape)))
         start += size_of(x)
     return made
@@ -532,13 +658,17 @@ def cut_first(rows: Array, outputs: Sequence[Array]) -> list[Array]:
     made, start, inner = [], 0, rows.shape[1:]
     for y in outputs:
         sizes = (size_of(y), *inner)
-        part = run("slice", rows, starts=(start, *(0,) * len(inner)), sizes=sizes, steps=(1,) * len(sizes))
+        part = run(
+            "slice", rows, starts=(start, *(0,) * len(inner)), sizes=sizes, steps=(1,) * len(sizes)
+        )
         made.append(run("reshape", part, shape=(*y.shape, *inner)))
         start += size_of(y)
     return made
 
 
-def hessian(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
+def hessian(
+    fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """All second derivatives: forward over reverse.
 
     >>> import tetrad as td
@@ -551,7 +681,8 @@ def hessian(fun: Function, argnums: Argnums = 0, has_aux: bool = False, holomorp
 
 
 def wirtinger(fun: Function, argnums: int = 0) -> Function:
-    """The derivatives of one (complex) number by a complex argument and by its conjugate: (df/dz, df/dconj(z)).
+    """The derivatives of one (complex) number by a complex argument and by its conjugate: (df/dz,
+    df/dconj(z)).
 
     >>> import tetrad as td
     >>> z = td.asarray(1 + 2j)
@@ -566,13 +697,19 @@ def wirtinger(fun: Function, argnums: int = 0) -> Function:
             fail(DtypeError, f"wirtinger: the argument must be complex, got {as_array(z).type}")
         value, back = vjp(partial, as_array(z))
         if value.shape or not is_differentiable(value.type):
-            fail(ShapeError, f"wirtinger: {partial.__name__} must return one number, it returns {value.type}")
-        # back gives f_x - i f_y for the real part of f, and for the imaginary part with the cotangent -i
+            fail(
+                ShapeError,
+                f"wirtinger: {partial.__name__} must return one number, it returns {value.type}",
+            )
+        # back gives f_x - i f_y for the real part of f, and for the imaginary part with the
+        # cotangent -i
         (by_real,) = back(convert(1.0, value.dtype))
         if not value.dtype.is_complex:
             return 0.5 * by_real, 0.5 * run("conj", by_real)
         (by_imag,) = back(convert(-1j, value.dtype))
-        return 0.5 * (by_real + 1j * by_imag), 0.5 * (run("conj", by_real) + 1j * run("conj", by_imag))
+        return 0.5 * (by_real + 1j * by_imag), 0.5 * (
+            run("conj", by_real) + 1j * run("conj", by_imag)
+        )
 
     return named(wrapped, fun, "wirtinger")
 

@@ -1,8 +1,9 @@
 """Derive, walk: nodes carry tangents. What jvp and linearize share.
 
-Receives outputs and the tangents of some nodes they depend on; returns for each output its primal node and its tangent
-node, or None where nothing changes. Rules come from the ops; graphs inside graphs (calls, loops, custom functions) are
-handled by the tables of `transforms.jvp` (both together, forward) and `transforms.linearize` (apart, to be transposed).
+Receives outputs and the tangents of some nodes they depend on; returns for each output its primal
+node and its tangent node, or None where nothing changes. Rules come from the ops; graphs inside
+graphs (calls, loops, custom functions) are handled by the tables of `transforms.jvp` (both
+together, forward) and `transforms.linearize` (apart, to be transposed).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def is_differentiable(kind: ArrayType) -> bool:
     return kind.dtype.is_float or kind.dtype.is_complex
 
 
-def push(outputs: Sequence[Node], seeds: Mapping[Node, Tangent], nested: Mapping[Op, NestedRule]) -> Both:
+def push(
+    outputs: Sequence[Node], seeds: Mapping[Node, Tangent], nested: Mapping[Op, NestedRule]
+) -> Both:
     """Primals and tangents of the outputs, when the nodes in `seeds` change as given."""
     done: dict[Node, Both] = {node: ((node,), (tangent,)) for node, tangent in seeds.items()}
     for node in topological(outputs):
@@ -55,8 +58,11 @@ def push_node(node: Node, done: Mapping[Node, Both], nested: Mapping[Op, NestedR
     return all_results, tangents_of(moved, all_results, tangents)
 
 
-def tangents_of(node: Node, all_results: tuple[Node, ...], tangents: tuple[Tangent, ...]) -> tuple[Tangent, ...]:
-    """By the rules of the op; results that are no floats do not change. (Quantised numbers are refused.)"""
+def tangents_of(
+    node: Node, all_results: tuple[Node, ...], tangents: tuple[Tangent, ...]
+) -> tuple[Tangent, ...]:
+    """By the rules of the op; results that are no floats do not change. (Quantised numbers are
+    refused.)"""
     op, params = node.op, dict(node.params)
     if not any(is_differentiable(kind) or kind.dtype.is_quantized for kind in node.types):
         return (None,) * len(all_results)
@@ -77,10 +83,16 @@ def contribution(node: Node, i: int, tangent: Node, result: Any, params: dict[st
     if op.jvp_rules is not None:
         if len(op.jvp_rules) > i and (rule := op.jvp_rules[i]) is not None:
             return rule(tangent, result, *node.inputs, **params)
-    elif op.transpose_rules is not None and len(op.transpose_rules) > i and op.transpose_rules[i] is not None:
+    elif (
+        op.transpose_rules is not None
+        and len(op.transpose_rules) > i
+        and op.transpose_rules[i] is not None
+    ):
         return apply(op, [*node.inputs[:i], tangent, *node.inputs[i + 1 :]], params)
     why = op.no_derivative or f"no rule says how it changes with operand {i}"
-    raise UnsupportedError(f"{op.name} is not differentiable: {why}", source=node.source, hint="td.stop_gradient stops")
+    raise UnsupportedError(
+        f"{op.name} is not differentiable: {why}", source=node.source, hint="td.stop_gradient stops"
+    )
 
 
 def as_tuple(value: Any, count: int) -> tuple[Tangent, ...]:

@@ -1,7 +1,8 @@
 """Derive, jvp: a graph and its change in a direction, together. Forward mode.
 
-Receives a graph and which of its inputs change; returns a graph that also takes their tangents and also gives the
-tangents of the outputs that change. Each graph inside is derived once for each pattern of changing inputs.
+Receives a graph and which of its inputs change; returns a graph that also takes their tangents and
+also gives the tangents of the outputs that change. Each graph inside is derived once for each
+pattern of changing inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Forward:
         """The results of the graph: outputs, and a tangent or None for each."""
         count = len(self.changes)
         rest = iter(values[count:])
-        return tuple(values[:count]), tuple(next(rest) if changes else None for changes in self.changes)
+        return tuple(values[:count]), tuple(
+            next(rest) if changes else None for changes in self.changes
+        )
 
 
 _done: WeakKeyDictionary[Graph, dict[Flags, Forward]] = WeakKeyDictionary()
@@ -42,9 +45,13 @@ def jvp(graph: Graph, wrt: Flags) -> Forward:
     if wrt not in memo:
         marked = zip(graph.inputs, wrt, strict=True)
         tangents = [make_parameter(p.type, -1, fresh=True) if w else None for p, w in marked]
-        primals, changes = push(graph.outputs, dict(zip(graph.inputs, tangents, strict=True)), NESTED)
+        primals, changes = push(
+            graph.outputs, dict(zip(graph.inputs, tangents, strict=True)), NESTED
+        )
         inputs = [*graph.inputs, *(t for t in tangents if t is not None)]
-        made = make_graph(f"{graph.name}.jvp", inputs, [*primals, *(t for t in changes if t is not None)])
+        made = make_graph(
+            f"{graph.name}.jvp", inputs, [*primals, *(t for t in changes if t is not None)]
+        )
         memo[wrt] = Forward(made, tuple(t is not None for t in changes))
     return memo[wrt]
 
@@ -59,7 +66,9 @@ def flags_of(tangents: Sequence[Tangent]) -> Flags:
 
 def jvp_call(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     forward = jvp(node.param("graph"), flags_of(tangents))
-    return forward.split(results(make_call(forward.graph, [*primals, *present(tangents)], node.source)))
+    return forward.split(
+        results(make_call(forward.graph, [*primals, *present(tangents)], node.source))
+    )
 
 
 NESTED[call] = jvp_call

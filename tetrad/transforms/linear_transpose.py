@@ -1,8 +1,9 @@
 """Tracing, turned: `linear_transpose`, a linear function turned around, as in JAX.
 
-Receives a linear function of trees of arrays, and arrays or `Spec`s that say what it takes; returns the function that
-goes the other way. The change of a linear function is the function itself, so `transforms.linearize` finds it, and
-finds what is not linear: then a change depends on where it begins.
+Receives a linear function of trees of arrays, and arrays or `Spec`s that say what it takes; returns
+the function that goes the other way. The change of a linear function is the function itself, so
+`transforms.linearize` finds it, and finds what is not linear: then a change depends on where it
+begins.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ Function = Callable[..., Any]
 
 @guarded
 def linear_transpose(fun: Function, *primals: Any) -> Function:
-    """A linear function turned around: from cotangents of what it returns to cotangents of its arguments, a tuple.
+    """A linear function turned around: from cotangents of what it returns to cotangents of its
+    arguments, a tuple.
 
     primals   arrays like the arguments, or `td.Spec`s: only their shapes and dtypes matter
 
@@ -55,7 +57,9 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     results = [o.type for o in made.graph.outputs]
 
     def back(cotangents: Any) -> Any:
-        seeds = matching(cotangents, made.tree, results, "linear_transpose: cotangents", signature.name)
+        seeds = matching(
+            cotangents, made.tree, results, "linear_transpose: cotangents", signature.name
+        )
         given = [seed for seed, changes in zip(seeds, linear.changes, strict=True) if changes]
         return unflatten(arguments.tree.children[0], pulled_back(linear, kept, given, kinds))
 
@@ -63,12 +67,17 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
 
 
 @guarded
-def pulled_back(linear: Linear, kept: list[Array], given: list[Array], kinds: list[ArrayType]) -> list[Array]:
+def pulled_back(
+    linear: Linear, kept: list[Array], given: list[Array], kinds: list[ArrayType]
+) -> list[Array]:
     """A cotangent for each leaf of the arguments, zeros for those the results do not depend on."""
     flags = (False,) * len(kept) + (True,) * len(kinds)
     turned = transpose_graph(linear.tangent, flags, (True,) * len(given))
     found = iter(run_graph(turned.graph, [*kept, *given]))
-    return [next(found) if reached else zeros_of(kind) for reached, kind in zip(turned.reached, kinds, strict=True)]
+    return [
+        next(found) if reached else zeros_of(kind)
+        for reached, kind in zip(turned.reached, kinds, strict=True)
+    ]
 
 
 def residuals(linear: Linear, count: int, name: str) -> Graph:
@@ -76,18 +85,29 @@ def residuals(linear: Linear, count: int, name: str) -> Graph:
     inputs = linear.primal.inputs
     nodes = linear.residual_values(inputs, linear.primal.outputs)
     outputs = linear.primal.outputs[: len(linear.changes)]
-    reached, needed = depends_on([*nodes, *outputs], set(inputs[:count])), needed_inputs(linear.tangent)
-    in_use = [n for n, parameter in zip(nodes, linear.tangent.inputs, strict=False) if parameter in needed]
-    in_steps = [n for n, changes in zip(outputs, linear.changes, strict=True) if not changes]  # floor, argmax, ...
+    reached, needed = (
+        depends_on([*nodes, *outputs], set(inputs[:count])),
+        needed_inputs(linear.tangent),
+    )
+    in_use = [
+        n for n, parameter in zip(nodes, linear.tangent.inputs, strict=False) if parameter in needed
+    ]
+    # floor, argmax, ...
+    in_steps = [n for n, changes in zip(outputs, linear.changes, strict=True) if not changes]
     if any(node in reached for node in (*in_use, *in_steps)):
-        message = f"linear_transpose: {name} is not linear: how much it changes depends on where it begins"
+        message = (
+            f"linear_transpose: {name} is not linear: how much it changes depends on "
+            "where it "
+            "begins"
+        )
         fail(TraceError, message, "td.vjp turns the change of any function around")
     known = [filled(0, node.type) if node in reached else node for node in nodes]
     return make_graph(f"{name}.residuals", inputs[count:], known)
 
 
 def needed_inputs(graph: Graph) -> set[Node]:
-    """The inputs that some output is computed from. Branches and checkpoints are handed all there is, needed or not."""
+    """The inputs that some output is computed from. Branches and checkpoints are handed all there
+    is, needed or not."""
     needed = set(graph.outputs)
     for node in reversed(tuple(topological(graph.outputs))):
         if node in needed:
@@ -101,12 +121,16 @@ def needed_operands(node: Node) -> list[Node]:
     graphs = node.param("branches") if node.op is switch else (node.param("graph"),)
     operands = node.inputs[1:] if node.op is switch else node.inputs
     columns = [(g.inputs, needed_inputs(g)) for g in graphs]
-    chosen = [x for i, x in enumerate(operands) if any(inputs[i] in found for inputs, found in columns)]
+    chosen = [
+        x for i, x in enumerate(operands) if any(inputs[i] in found for inputs, found in columns)
+    ]
     return [*node.inputs[: len(node.inputs) - len(operands)], *chosen]
 
 
 def check_kinds(kinds: list[ArrayType], names: list[str]) -> None:
     for kind, name in zip(kinds, names, strict=True):
         if not is_differentiable(kind):
-            message = f"linear_transpose: the argument {name} is {kind}, only floats can be turned around"
+            message = (
+                f"linear_transpose: the argument {name} is {kind}, only floats can be turned around"
+            )
             fail(DtypeError, message, "close over what is constant")

@@ -1,7 +1,9 @@
-"""Derive, linear: a graph taken apart into its value and its change, the first half of reverse mode.
+"""Derive, linear: a graph taken apart into its value and its change, the first half of reverse
+mode.
 
-Receives a graph and which inputs change; returns two graphs: one gives the outputs and, beside them, what the other
-needs (residuals); that one is linear in the tangents it takes, so `transforms.transpose` can turn it around.
+Receives a graph and which inputs change; returns two graphs: one gives the outputs and, beside
+them, what the other needs (residuals); that one is linear in the tangents it takes, so
+`transforms.transpose` can turn it around.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Linear:
 
     primal: Graph
     tangent: Graph
-    residuals: tuple[tuple[str, int], ...]  # where each is found: ("input", i), or ("output", i) of the primal graph
+    # where each is found: ("input", i), or ("output", i) of the primal graph
+    residuals: tuple[tuple[str, int], ...]
     changes: Flags  # of the outputs
 
     def residual_values(self, inputs: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
@@ -53,7 +56,11 @@ def linearize(graph: Graph, wrt: Flags) -> Linear:
 
 
 def take_apart(graph: Graph, wrt: Flags) -> Linear:
-    seeds = {p: make_parameter(p.type, -1, fresh=True) for p, w in zip(graph.inputs, wrt, strict=True) if w}
+    seeds = {
+        p: make_parameter(p.type, -1, fresh=True)
+        for p, w in zip(graph.inputs, wrt, strict=True)
+        if w
+    }
     primals, tangents = push(graph.outputs, {p: seeds.get(p) for p in graph.inputs}, NESTED)
     check_apart(primals, set(seeds.values()))
     changes = present(tangents)
@@ -72,17 +79,25 @@ def check_apart(primals: Sequence[Node], tangents: set[Node]) -> None:
     reached = depends_on(primals, tangents)
     for node in primals:
         if node in reached:
-            message = "a jvp rule computes values and changes in one loop or branch, so it cannot be transposed"
-            raise UnsupportedError(message, source=node.source, hint="compute the changes in a loop of their own")
+            message = (
+                "a jvp rule computes values and changes in one loop or branch, so it "
+                "cannot be "
+                "transposed"
+            )
+            raise UnsupportedError(
+                message, source=node.source, hint="compute the changes in a loop of their own"
+            )
 
 
-def places(kept: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[tuple[str, int], ...]:
+def places(
+    kept: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
+) -> tuple[tuple[str, int], ...]:
     found = {node: ("output", i) for i, node in reversed(list(enumerate(outputs)))}
     found |= {node: ("input", i) for i, node in reversed(list(enumerate(inputs)))}
     return tuple(found[node] for node in kept)
 
 
-# -- what to keep -----------------------------------------------------------------------------------------------------
+# -- what to keep ----------------------------------------------------------------------------------
 
 
 def depends_on(outputs: Iterable[Node], sources: set[Node]) -> set[Node]:
@@ -95,7 +110,8 @@ def depends_on(outputs: Iterable[Node], sources: set[Node]) -> set[Node]:
 
 
 def residuals_of(changes: Sequence[Node], tangents: set[Node], at_hand: set[Node]) -> list[Node]:
-    """What the tangents need of the primal computation: little memory, nothing that is at hand anyway twice."""
+    """What the tangents need of the primal computation: little memory, nothing that is at hand
+    anyway twice."""
     linear = depends_on(changes, tangents)
     wanted = [i for n in topological(changes) if n in linear for i in n.inputs if i not in linear]
     wanted += [n for n in changes if n not in linear]
@@ -131,7 +147,7 @@ def is_smaller(a: Node, b: Node) -> bool:
     return all(isinstance(n, int) for n in sizes) and 2 * sizes[0] <= sizes[1]  # type: ignore[operator]
 
 
-# -- graphs inside ----------------------------------------------------------------------------------------------------
+# -- graphs inside ---------------------------------------------------------------------------------
 
 
 def linearize_call(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:

@@ -1,7 +1,9 @@
-"""Tracing, rows: `map` applies a function to one row after the other, `associative_scan` joins rows in pairs.
+"""Tracing, rows: `map` applies a function to one row after the other, `associative_scan` joins rows
+in pairs.
 
-Receives Python functions and trees of arrays, with the arguments they have in JAX. Both are composed of what there is:
-`scan` and `vmap`, slices and joins; so they have derivatives and batches, and run at once or inside a trace.
+Receives Python functions and trees of arrays, with the arguments they have in JAX. Both are
+composed of what there is: `scan` and `vmap`, slices and joins; so they have derivatives and
+batches, and run at once or inside a trace.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from tetrad.tracing.operands import as_array, axis_of, is_operand
 from tetrad.tracing.signature import check_function
 from tetrad.transforms.vmap import vmap
 
-# -- one row after the other ------------------------------------------------------------------------------------------
+# -- one row after the other -----------------------------------------------------------------------
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """`f` of every row of xs, one after the other, stacked: less memory than `vmap`, which takes all rows at once.
+    """`f` of every row of xs, one after the other, stacked: less memory than `vmap`, which takes
+    all rows at once.
 
     xs          a tree of arrays with one leading axis
     batch_size  so many rows at a time, by `vmap`
@@ -49,7 +52,9 @@ def map_in_batches(f: Callable[[Any], Any], xs: Any, size: int) -> Any:
     arrays = [as_array(checked_column(x, name)) for x, name in zip(leaves, names, strict=True)]
     count = steps_of(arrays, names, None)
     if not isinstance(count, int):
-        fail(ShapeError, f"map: {count} rows cannot be divided into batches", "leave batch_size out")
+        fail(
+            ShapeError, f"map: {count} rows cannot be divided into batches", "leave batch_size out"
+        )
     whole = count - count % int(size)
     batches = [reshape(x[:whole], (whole // size, size, *x.shape[1:])) for x in arrays]
     found, result = flatten(map(vmap(f), unflatten(tree, batches)))
@@ -60,11 +65,14 @@ def map_in_batches(f: Callable[[Any], Any], xs: Any, size: int) -> Any:
     return unflatten(result, joined)
 
 
-# -- joined in pairs --------------------------------------------------------------------------------------------------
+# -- joined in pairs -------------------------------------------------------------------------------
 
 
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Row i becomes `fn` of all rows up to i: about 2 n joins, in 2 log n rounds, where `scan` takes n steps.
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """Row i becomes `fn` of all rows up to i: about 2 n joins, in 2 log n rounds, where `scan`
+    takes n steps.
 
     fn       joins two trees of rows, first those that come first; it must be associative, and is given many at once
     elems    a tree of arrays with one axis in common
@@ -82,17 +90,25 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     axes = [axis_of("associative_scan", axis, x.ndim) for x in arrays]
     sizes = {x.type.shape[a] for x, a in zip(arrays, axes, strict=True)}
     if len(sizes) > 1:
-        shown = ", ".join(f"{n} has {x.type.shape[a]}" for n, x, a in zip(names, arrays, axes, strict=True))
+        shown = ", ".join(
+            f"{n} has {x.type.shape[a]}" for n, x, a in zip(names, arrays, axes, strict=True)
+        )
         fail(ShapeError, f"associative_scan: sizes along axis {axis} differ: {shown}")
     if not all(isinstance(n, int) for n in sizes):
-        fail(ShapeError, f"associative_scan: the size along axis {axis} must be known, got {sizes.pop()}", "td.scan")
+        fail(
+            ShapeError,
+            f"associative_scan: the size along axis {axis} must be known, got {sizes.pop()}",
+            "td.scan",
+        )
 
     def join(a: list[Array], b: list[Array]) -> list[Array]:
         return joined(fn, a, b, tree, names)
 
     turned = [flip(x, axis=a) if reverse else x for x, a in zip(arrays, axes, strict=True)]
     found = running(join, turned, axes) if arrays else []
-    return unflatten(tree, [flip(x, axis=a) if reverse else x for x, a in zip(found, axes, strict=True)])
+    return unflatten(
+        tree, [flip(x, axis=a) if reverse else x for x, a in zip(found, axes, strict=True)]
+    )
 
 
 def checked_rows(x: Any, name: str) -> Any:
@@ -102,33 +118,49 @@ def checked_rows(x: Any, name: str) -> Any:
 
 
 def joined(
-    fn: Callable[[Any, Any], Any], a: Sequence[Array], b: Sequence[Array], tree: TreeDef, names: Sequence[str]
+    fn: Callable[[Any, Any], Any],
+    a: Sequence[Array],
+    b: Sequence[Array],
+    tree: TreeDef,
+    names: Sequence[str],
 ) -> list[Array]:
     """fn of two trees of rows, which must give such a tree."""
     made, found = flatten(fn(unflatten(tree, a), unflatten(tree, b)))
     called = getattr(fn, "__name__", "fn")
     if found is not tree:
         wanted, came = (", ".join(t.leaf_names("elems")) or "nothing" for t in (tree, found))
-        fail(TraceError, f"associative_scan: {called} is given {wanted} and returns {came}", "return the same tree")
+        fail(
+            TraceError,
+            f"associative_scan: {called} is given {wanted} and returns {came}",
+            "return the same tree",
+        )
     results = [as_array(x) for x in made]
     for name, x, y in zip(names, a, results, strict=True):
         if x.type != y.type:
             error = DtypeError if x.type.shape == y.type.shape else ShapeError
             hint = "rows are joined along the axis, many at once: every one must keep its type"
-            fail(error, f"associative_scan: {called} is given {name} as {x.type} and returns {y.type}", hint)
+            fail(
+                error,
+                f"associative_scan: {called} is given {name} as {x.type} and returns {y.type}",
+                hint,
+            )
     return results
 
 
 def running(
     join: Callable[[list[Array], list[Array]], list[Array]], rows: list[Array], axes: Sequence[int]
 ) -> list[Array]:
-    """Neighbours joined, the running joins of those, and the rows between them from the one before."""
+    """Neighbours joined, the running joins of those, and the rows between them from the one
+    before."""
     count = rows[0].shape[axes[0]]
     if count < 2:
         return rows
 
     def part(arrays: Sequence[Array], *bounds: int | None) -> list[Array]:
-        return [getitem(x, (*[slice(None)] * a, slice(*bounds))) for x, a in zip(arrays, axes, strict=True)]
+        return [
+            getitem(x, (*[slice(None)] * a, slice(*bounds)))
+            for x, a in zip(arrays, axes, strict=True)
+        ]
 
     odd = running(join, join(part(rows, 0, -1, 2), part(rows, 1, None, 2)), axes)
     before = odd if count % 2 else part(odd, 0, -1)

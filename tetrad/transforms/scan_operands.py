@@ -48,7 +48,9 @@ def settled(flags: Parts, step: Callable[[Parts], Flags]) -> Parts:
 def instantiated(tangents: Parts, flags: Parts, primals: Parts) -> Parts:
     """Tangents for all that is marked: a carry that only changes later starts with no change."""
     triples = zip(tangents.carries, flags.carries, primals.carries, strict=True)
-    return tangents.with_carries([instantiate(t, c.type) if flag else None for t, flag, c in triples])
+    return tangents.with_carries(
+        [instantiate(t, c.type) if flag else None for t, flag, c in triples]
+    )
 
 
 def spread_reached(reached: Flags, linear: Flags) -> Flags:

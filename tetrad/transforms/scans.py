@@ -1,4 +1,5 @@
-"""Derive, scans: loops with a state, differentiated and batched. Each result is a scan again, so all of it nests.
+"""Derive, scans: loops with a state, differentiated and batched. Each result is a scan again, so
+all of it nests.
 
     forward    carries and their tangents side by side in one scan
     linear     a scan that also stacks what the tangents need, and a scan of the tangents alone
@@ -30,7 +31,7 @@ from tetrad.transforms.linearize import Linear, depends_on, linearize
 from tetrad.transforms.scan_operands import Parts, instantiated, settings, settled, spread_reached
 from tetrad.transforms.transpose import Cotangents, transpose
 
-# -- forward ----------------------------------------------------------------------------------------------------------
+# -- forward ---------------------------------------------------------------------------------------
 
 
 def jvp_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
@@ -59,26 +60,43 @@ def jvp_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -
 
 
 def both_body(body: Graph, flags: Parts, node: Node) -> tuple[Graph, Flags]:
-    """consts, tangents; carries, tangents; rows, tangents -> carries, tangents; ys, tangents. And which ys change."""
+    """consts, tangents; carries, tangents; rows, tangents -> carries, tangents; ys, tangents. And
+    which ys change."""
     made, count = jvp(body, flags.all), node.param("carries")
     values = Parts.of(node, fresh_like(body.inputs))
-    moving = Parts.of(node, [t if flag else None for t, flag in zip(fresh_like(body.inputs), flags.all, strict=True)])
+    moving = Parts.of(
+        node,
+        [t if flag else None for t, flag in zip(fresh_like(body.inputs), flags.all, strict=True)],
+    )
     outputs, changes = made.split(spliced(made.graph, [*values.all, *present(moving.all)]))
-    carried = [instantiate(t, o.type) for t, o, f in zip(changes, outputs, flags.carries, strict=False) if f]
-    groups = zip((values.consts, values.carries, values.xs), (moving.consts, moving.carries, moving.xs), strict=True)
+    carried = [
+        instantiate(t, o.type)
+        for t, o, f in zip(changes, outputs, flags.carries, strict=False)
+        if f
+    ]
+    groups = zip(
+        (values.consts, values.carries, values.xs),
+        (moving.consts, moving.carries, moving.xs),
+        strict=True,
+    )
     inputs = [p for group, moves in groups for p in (*group, *present(moves))]
     stacked = present(changes[count:])
-    graph = make_graph(f"{body.name}.jvp", inputs, [*outputs[:count], *carried, *outputs[count:], *stacked])
+    graph = make_graph(
+        f"{body.name}.jvp", inputs, [*outputs[:count], *carried, *outputs[count:], *stacked]
+    )
     return graph, flags_of(changes[count:])
 
 
-# -- linear -----------------------------------------------------------------------------------------------------------
+# -- linear ----------------------------------------------------------------------------------------
 
 
 def linearize_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
-    """Two scans: one computes results and keeps what tangents need, the other, linear, computes the tangents."""
+    """Two scans: one computes results and keeps what tangents need, the other, linear, computes the
+    tangents."""
     body, count = node.param("body"), node.param("carries")
-    flags = settled(Parts.of(node, flags_of(tangents)), lambda f: linearize(body, f.all).changes[:count])
+    flags = settled(
+        Parts.of(node, flags_of(tangents)), lambda f: linearize(body, f.all).changes[:count]
+    )
     values = Parts.of(node, primals)
     changes = instantiated(Parts.of(node, tangents), flags, values)
     if node.param("checkpoint") is not None and node.param("length") != 0:
@@ -86,7 +104,12 @@ def linearize_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tange
     linear = linearize(body, flags.all)
     kept = Residuals(linear, node, values)
     results = make_scan(
-        kept.primal_body(), values.consts, values.carries, values.xs, reverse=node.param("reverse"), **settings(node)
+        kept.primal_body(),
+        values.consts,
+        values.carries,
+        values.xs,
+        reverse=node.param("reverse"),
+        **settings(node),
     )
     consts, rows = kept.found(results)
     made, ys = tangent_body(linear, kept, flags, node)
@@ -103,14 +126,18 @@ def linearize_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tange
 
 
 class Residuals:
-    """What the tangents of a step need, and where the loop keeps it: constants once, everything else a row a step."""
+    """What the tangents of a step need, and where the loop keeps it: constants once, everything
+    else a row a step."""
 
     def __init__(self, linear: Linear, node: Node, values: Parts) -> None:
         self.node, self.values, self.linear = node, values, linear
         self.graph = linear.primal
         self.inputs = Parts.of(node, self.graph.inputs)
         varying = depends_on(self.graph.outputs, {*self.inputs.carries, *self.inputs.xs})
-        self.nodes = [(self.graph.inputs if kind == "input" else self.graph.outputs)[i] for kind, i in linear.residuals]
+        self.nodes = [
+            (self.graph.inputs if kind == "input" else self.graph.outputs)[i]
+            for kind, i in linear.residuals
+        ]
         self.is_const = [n not in varying for n in self.nodes]
         self.shown = len(node.param("body").outputs)
         carries = node.param("carries")
@@ -123,7 +150,8 @@ class Residuals:
                 self.keep(self.after(n))
 
     def after(self, n: Node) -> Node:
-        """Of a carry as a step finds it, the one it leaves: the rows of the two are shifted by one."""
+        """Of a carry as a step finds it, the one it leaves: the rows of the two are shifted by
+        one."""
         return self.graph.outputs[self.inputs.carries.index(n)] if n in self.inputs.carries else n
 
     def keep(self, n: Node) -> None:
@@ -133,14 +161,18 @@ class Residuals:
 
     def primal_body(self) -> Graph:
         body: Graph = self.node.param("body")
-        return make_graph(body.name, self.graph.inputs, [*self.graph.outputs[: self.shown], *self.extra])
+        return make_graph(
+            body.name, self.graph.inputs, [*self.graph.outputs[: self.shown], *self.extra]
+        )
 
     def found(self, results: Sequence[Node]) -> tuple[list[Node], list[Node]]:
         """Residuals that are constants, and those that are rows, as nodes outside the loop."""
         ys = results[self.node.param("carries") :]
         outside = dict(zip(self.inputs.consts, self.values.consts, strict=True))
         consts = rebuild([n for n, c in zip(self.nodes, self.is_const, strict=True) if c], outside)
-        return consts, [self.rows(n, ys) for n, c in zip(self.nodes, self.is_const, strict=True) if not c]
+        return consts, [
+            self.rows(n, ys) for n, c in zip(self.nodes, self.is_const, strict=True) if not c
+        ]
 
     def rows(self, n: Node, ys: Sequence[Node]) -> Node:
         if n in self.inputs.xs:
@@ -166,27 +198,42 @@ def shifted(first: Node, rows: Node, length: Size, reverse: bool) -> Node:
     if length == 1:
         return head
     rest = sliced(rows, 0, 1 if reverse else 0, length - 1)
-    result: Node = run("concat", rest, head, axis=0) if reverse else run("concat", head, rest, axis=0)
+    result: Node = (
+        run("concat", rest, head, axis=0) if reverse else run("concat", head, rest, axis=0)
+    )
     return result
 
 
 def tangent_body(linear: Linear, kept: Residuals, flags: Parts, node: Node) -> tuple[Graph, Flags]:
-    """residual constants, tangents; tangents of carries; residual rows, tangents -> tangents. And which ys change."""
+    """residual constants, tangents; tangents of carries; residual rows, tangents -> tangents. And
+    which ys change."""
     count = node.param("carries")
     inputs = fresh_like(linear.tangent.inputs)
     residuals, moving = inputs[: len(kept.nodes)], iter(inputs[len(kept.nodes) :])
     tangents = Parts.of(node, [next(moving) if flag else None for flag in flags.all])
     changes = linear.spread(spliced(linear.tangent, inputs))
     outputs = linear.primal.outputs
-    carried = [instantiate(t, o.type) for t, o, f in zip(changes, outputs, flags.carries, strict=False) if f]
+    carried = [
+        instantiate(t, o.type)
+        for t, o, f in zip(changes, outputs, flags.carries, strict=False)
+        if f
+    ]
     consts = [residuals[i] for i in kept.order if kept.is_const[i]]
     rows = [residuals[i] for i in kept.order if not kept.is_const[i]]
-    order = [*consts, *present(tangents.consts), *present(tangents.carries), *rows, *present(tangents.xs)]
-    graph = make_graph(f"{node.param('body').name}.tangent", order, [*carried, *present(changes[count:])])
+    order = [
+        *consts,
+        *present(tangents.consts),
+        *present(tangents.carries),
+        *rows,
+        *present(tangents.xs),
+    ]
+    graph = make_graph(
+        f"{node.param('body').name}.tangent", order, [*carried, *present(changes[count:])]
+    )
     return graph, flags_of(changes[count:])
 
 
-# -- transpose --------------------------------------------------------------------------------------------------------
+# -- transpose -------------------------------------------------------------------------------------
 
 
 def transpose_scan(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
@@ -203,23 +250,37 @@ def transpose_scan(node: Node, cotangents: Cotangents, linear: Flags) -> Cotange
 class Sweep:
     """The way back of a linear scan.
 
-    A step's cotangent of a constant is added to a sum, unless it is a product of thin matrices (of a column and a row,
-    say): then the factors are stacked, and one product over all steps does the work of both.
+    A step's cotangent of a constant is added to a sum, unless it is a product of thin matrices (of
+    a column and a row, say): then the factors are stacked, and one product over all steps does the
+    work of both.
     """
 
     def __init__(self, node: Node, cotangents: Cotangents, linear: Flags) -> None:
         body, count = node.param("body"), node.param("carries")
-        marks, self.values = Parts.of(node, linear).with_carries((True,) * count), Parts.of(node, node.inputs)
-        self.ends = [instantiate(ct, c.type) for ct, c in zip(cotangents[:count], self.values.carries, strict=True)]
+        marks, self.values = (
+            Parts.of(node, linear).with_carries((True,) * count),
+            Parts.of(node, node.inputs),
+        )
+        self.ends = [
+            instantiate(ct, c.type)
+            for ct, c in zip(cotangents[:count], self.values.carries, strict=True)
+        ]
         self.seeds, self.length = present(cotangents[count:]), node.param("length")
         made = transpose(body, marks.all, (True,) * count + flags_of(cotangents[count:]))
-        self.reached, self.name = Parts.of(node, spread_reached(made.reached, marks.all)), made.graph.name
+        self.reached, self.name = (
+            Parts.of(node, spread_reached(made.reached, marks.all)),
+            made.graph.name,
+        )
         self.fixed_consts = unmarked(self.values.consts, marks.consts)
         self.fixed_xs = unmarked(self.values.xs, marks.xs)
         self.fixed, self.carried = fresh_like(self.fixed_consts), fresh_like(self.ends)
         self.rows = [row_parameter(x) for x in (*self.fixed_xs, *self.seeds)]
         split = len(self.fixed_xs)
-        found = iter(spliced(made.graph, [*self.fixed, *self.rows[:split], *self.carried, *self.rows[split:]]))
+        found = iter(
+            spliced(
+                made.graph, [*self.fixed, *self.rows[:split], *self.carried, *self.rows[split:]]
+            )
+        )
         self.by_const = [next(found) for flag in self.reached.consts if flag]
         pairs = zip(self.reached.carries, self.carried, strict=True)
         self.by_carry = [next(found) if flag else zeros_like(c) for flag, c in pairs]
@@ -233,21 +294,32 @@ class Sweep:
 
     @property
     def factors(self) -> list[Node]:
-        """Factors of stacked products that only the loop knows; the others follow from rows that are at hand."""
-        found = [f for c, stacked in zip(self.by_const, self.is_stacked, strict=True) if stacked for f in c.inputs]
+        """Factors of stacked products that only the loop knows; the others follow from rows that
+        are at hand."""
+        found = [
+            f
+            for c, stacked in zip(self.by_const, self.is_stacked, strict=True)
+            if stacked
+            for f in c.inputs
+        ]
         return [f for f in dict.fromkeys(found) if not self.follows_from_rows(f)]
 
     def follows_from_rows(self, node: Node) -> bool:
         return not depends_on([node], set(self.carried)) & {node}
 
     def body(self) -> Graph:
-        """consts; cotangents of carries, sums; rows, cotangents of ys -> cotangents, sums; of rows, factors."""
+        """consts; cotangents of carries, sums; rows, cotangents of ys -> cotangents, sums; of rows,
+        factors."""
         totals = fresh_like(self.sums)
         added = [total + part for total, part in zip(totals, self.sums, strict=True)]
         inputs = [*self.fixed, *self.carried, *totals, *self.rows]
-        return make_graph(f"{self.name}.sweep", inputs, [*self.by_carry, *added, *self.by_row, *self.factors])
+        return make_graph(
+            f"{self.name}.sweep", inputs, [*self.by_carry, *added, *self.by_row, *self.factors]
+        )
 
-    def results(self, carried: Sequence[Node], sums: Sequence[Node], stacked: Sequence[Node]) -> Cotangents:
+    def results(
+        self, carried: Sequence[Node], sums: Sequence[Node], stacked: Sequence[Node]
+    ) -> Cotangents:
         split = len(self.by_row)
         factors = dict(zip(self.factors, stacked[split:], strict=True))
         totals, by_row = iter(sums), iter(stacked[:split])
@@ -266,7 +338,9 @@ class Sweep:
         left, right = (stacks[f] if f in stacks else self.outside(f) for f in node.inputs)
         (_, m, k), n = left.type.shape, right.type.shape[2]
         inner = self.length * k
-        result: Node = run("matmul", reshape(moved(left, 1, 0), (m, inner)), reshape(right, (inner, n)))
+        result: Node = run(
+            "matmul", reshape(moved(left, 1, 0), (m, inner)), reshape(right, (inner, n))
+        )
         return result
 
     def outside(self, factor: Node) -> Node:
@@ -293,7 +367,7 @@ def is_thin_product(node: Node) -> bool:
     return all(isinstance(size, int) for size in (m, n, k)) and k * (m + n) <= m * n  # type: ignore[operator]
 
 
-# -- batch ------------------------------------------------------------------------------------------------------------
+# -- batch -----------------------------------------------------------------------------------------
 
 
 def batch_scan(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:
@@ -309,10 +383,14 @@ def batch_scan(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -
     ]
     xs = [moved(x, 0, 1) if flag else x for x, flag in zip(values.xs, flags.xs, strict=True)]
     results = make_scan(
-        made.graph, values.consts, carries, xs, reverse=node.param("reverse"), checkpoint=node.param("checkpoint"),
+        made.graph, values.consts, carries, xs, reverse=node.param("reverse"),
+        checkpoint=node.param("checkpoint"),
         **settings(node),
     )  # fmt: skip
-    ys = [moved(y, 1, 0) if flag else y for y, flag in zip(results[count:], made.batched[count:], strict=True)]
+    ys = [
+        moved(y, 1, 0) if flag else y
+        for y, flag in zip(results[count:], made.batched[count:], strict=True)
+    ]
     return (*results[:count], *ys), made.batched
 
 

@@ -1,7 +1,8 @@
-"""Derive, transpose: a graph that is linear in some of its inputs, turned around. The second half of reverse mode.
+"""Derive, transpose: a graph that is linear in some of its inputs, turned around. The second half
+of reverse mode.
 
-Receives a linear graph; returns the graph that takes cotangents of its outputs to cotangents of those inputs. What does
-not depend on them is computed as before.
+Receives a linear graph; returns the graph that takes cotangents of its outputs to cotangents of
+those inputs. What does not depend on them is computed as before.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from tetrad.transforms.jvp import Flags, flags_of, present
 from tetrad.transforms.linearize import depends_on
 
 Cotangents = tuple[Tangent, ...]
-NestedRule = Callable[[Node, Cotangents, Flags], Cotangents]  # node, cotangents of its results, which inputs are linear
+# node, cotangents of its results, which inputs are linear
+NestedRule = Callable[[Node, Cotangents, Flags], Cotangents]
 
 
 @record
 class Transposed:
-    """inputs that are not linear..., cotangents of given outputs... -> cotangents of the linear inputs reached."""
+    """inputs that are not linear..., cotangents of given outputs... -> cotangents of the linear
+    inputs reached."""
 
     graph: Graph
     reached: Flags  # of the linear inputs: the others get no cotangent
@@ -42,14 +45,18 @@ def transpose(graph: Graph, linear: Flags, given: Flags) -> Transposed:
     if (linear, given) not in memo:
         outputs = [o for o, g in zip(graph.outputs, given, strict=True) if g]
         seeds = [make_parameter(o.type, i, fresh=True) for i, o in enumerate(outputs)]
-        found = pull(outputs, seeds, [p for p, flag in zip(graph.inputs, linear, strict=True) if flag])
+        found = pull(
+            outputs, seeds, [p for p, flag in zip(graph.inputs, linear, strict=True) if flag]
+        )
         fixed = [p for p, flag in zip(graph.inputs, linear, strict=True) if not flag]
         made = make_graph(f"{graph.name}.transposed", [*fixed, *seeds], present(found))
         memo[linear, given] = Transposed(made, flags_of(found))
     return memo[linear, given]
 
 
-def pull(outputs: Sequence[Node], cotangents: Sequence[Tangent], inputs: Sequence[Node]) -> Cotangents:
+def pull(
+    outputs: Sequence[Node], cotangents: Sequence[Tangent], inputs: Sequence[Node]
+) -> Cotangents:
     """Cotangents of the inputs, from cotangents of outputs that are linear in them."""
     linear = depends_on(outputs, set(inputs))
     found: dict[Node, list[list[Node]]] = {}
@@ -72,12 +79,16 @@ def give(found: dict[Node, list[list[Node]]], node: Node, index: int, cotangent:
         found.setdefault(node, [[] for _ in node.types])[index].append(cotangent)
 
 
-def pull_node(node: Node, cotangents: Cotangents, linear: set[Node], found: dict[Node, list[list[Node]]]) -> None:
+def pull_node(
+    node: Node, cotangents: Cotangents, linear: set[Node], found: dict[Node, list[list[Node]]]
+) -> None:
     if node.op is item:
         give(found, node.inputs[0], node.param("index"), cotangents[0])
         return
     flags = tuple(i in linear for i in node.inputs)
-    for operand, cotangent in zip(node.inputs, operand_cotangents(node, cotangents, flags), strict=True):
+    for operand, cotangent in zip(
+        node.inputs, operand_cotangents(node, cotangents, flags), strict=True
+    ):
         give(found, operand, 0, cotangent)
 
 
@@ -89,19 +100,27 @@ def operand_cotangents(node: Node, cotangents: Cotangents, linear: Flags) -> Cot
     if op.joint_transpose is not None:
         made = op.joint_transpose(given, linear, *node.inputs, **params)
         return tuple(c if flag else None for c, flag in zip(made, linear, strict=True))
-    return tuple(transposed(node, i, given, params) if flag else None for i, flag in enumerate(linear))
+    return tuple(
+        transposed(node, i, given, params) if flag else None for i, flag in enumerate(linear)
+    )
 
 
 def transposed(node: Node, i: int, given: object, params: Mapping[str, object]) -> Tangent:
     rules = node.op.transpose_rules or ()
     if i >= len(rules) or (rule := rules[i]) is None:
-        message = f"{node.op.name} stands in a derivative, but no rule says how it is transposed in operand {i}"
-        raise CompileError(message, source=node.source, hint="a jvp rule must be linear in its tangents")
+        message = (
+            f"{node.op.name} stands in a derivative, but no rule says how it is "
+            "transposed in "
+            f"operand {i}"
+        )
+        raise CompileError(
+            message, source=node.source, hint="a jvp rule must be linear in its tangents"
+        )
     result: Tangent = rule(given, *node.inputs, **params)
     return result
 
 
-# -- graphs inside ----------------------------------------------------------------------------------------------------
+# -- graphs inside ---------------------------------------------------------------------------------
 
 
 def transpose_call(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
@@ -110,7 +129,11 @@ def transpose_call(node: Node, cotangents: Cotangents, linear: Flags) -> Cotange
     given = [*fixed, *present(cotangents)]
     # The cotangent of a sum has no axes: a Dim of the operand is then known outside the call only.
     is_whole = {dim.name for dim in dims_in(made.graph)} <= set(dim_names(made.graph))
-    found = iter(results(make_call(made.graph, given, node.source)) if is_whole else spliced(made.graph, given))
+    found = iter(
+        results(make_call(made.graph, given, node.source))
+        if is_whole
+        else spliced(made.graph, given)
+    )
     reached = iter(made.reached)
     return tuple(next(found) if flag and next(reached) else None for flag in linear)
 

@@ -1,7 +1,9 @@
-"""Tracing, vmap: a function of one example becomes a function of a batch; and what rows of a batch tell each other.
+"""Tracing, vmap: a function of one example becomes a function of a batch; and what rows of a batch
+tell each other.
 
-Receives a function of trees of arrays and which axes are the batch; returns a function. Each call traces it for one
-example and asks `transforms.batch` for the graph of all. Names and arguments are JAX's.
+Receives a function of trees of arrays and which axes are the batch; returns a function. Each call
+traces it for one example and asks `transforms.batch` for the graph of all. Names and arguments are
+JAX's.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def vmap(
         signature = signature_of(fun, (), ())
         whole_call, tree = flatten((args, kwargs))
         all_axes = argument_axes(in_axes, args, tree, signature.name)
-        is_input = [axis is not None or is_values(x) for axis, x in zip(all_axes, whole_call, strict=True)]
+        is_input = [
+            axis is not None or is_values(x) for axis, x in zip(all_axes, whole_call, strict=True)
+        ]
         function, shown, named = without_settings(fun, args, kwargs, is_input)
         arguments = signature.arguments(shown, named)
         names = signature.leaf_names(arguments)
@@ -73,7 +77,9 @@ def vmap(
         size = common_size(names, leaves, axes, axis_size, signature.name)
         rows = [x if axis is None else front(x, axis) for x, axis in zip(leaves, axes, strict=True)]
         batched = tuple(axis is not None for axis in axes)
-        kinds = [Kind(one_example(x) if flag else x.type) for x, flag in zip(rows, batched, strict=True)]
+        kinds = [
+            Kind(one_example(x) if flag else x.type) for x, flag in zip(rows, batched, strict=True)
+        ]
         with bound_axis(axis_name, size):
             made = trace_function(signature, function, arguments, kinds)
         flags = batched + (False,) * len(made.captured)
@@ -89,7 +95,7 @@ def vmap(
     return update_wrapper(guarded(wrapped), fun)
 
 
-# -- axes -------------------------------------------------------------------------------------------------------------
+# -- axes ------------------------------------------------------------------------------------------
 
 
 def check_axis(name: Any, size: Any) -> None:
@@ -110,7 +116,10 @@ def argument_axes(in_axes: Axes, args: Sequence[Any], tree: TreeDef, name: str) 
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-        message = f"vmap: in_axes has {len(in_axes)} entries, {name} was called with {len(args)} arguments"
+        message = (
+            f"vmap: in_axes has {len(in_axes)} entries, {name} was called with {len(args)} "
+            "arguments"
+        )
         fail(TraceError, message, "one for each positional argument, or one int for all")
     return [
         *spread_axes(in_axes, positional, f"vmap: in_axes of {name}"),
@@ -125,7 +134,11 @@ def spread_axes(axes: Axes, tree: TreeDef, what: str) -> list[int | None]:
     if tree.container is None:
         fail(TraceError, f"{what}: expected an int or None for an array, got {axes!r}")
     children = entries(axes, tree, what)
-    return [a for child, part in zip(children, tree.children, strict=True) for a in spread_axes(child, part, what)]
+    return [
+        a
+        for child, part in zip(children, tree.children, strict=True)
+        for a in spread_axes(child, part, what)
+    ]
 
 
 def entries(axes: Any, tree: TreeDef, what: str) -> list[Any]:
@@ -141,11 +154,19 @@ def entries(axes: Any, tree: TreeDef, what: str) -> list[Any]:
         if data == tree.data and len(children) == len(tree.children):
             return list(children)
     kind = tree.container.__name__ if tree.container else "array"
-    fail(TraceError, f"{what}: {axes!r} does not fit a {kind} of {len(tree.children)}", "same containers, same keys")
+    fail(
+        TraceError,
+        f"{what}: {axes!r} does not fit a {kind} of {len(tree.children)}",
+        "same containers, same keys",
+    )
 
 
 def common_size(
-    names: Sequence[str], leaves: Sequence[Array], axes: Sequence[int | None], given: int | None, name: str
+    names: Sequence[str],
+    leaves: Sequence[Array],
+    axes: Sequence[int | None],
+    given: int | None,
+    name: str,
 ) -> Size:
     """The number of examples, on which all arguments must agree."""
     marked = [(n, x, a) for n, x, a in zip(names, leaves, axes, strict=True) if a is not None]
@@ -153,10 +174,18 @@ def common_size(
     if given is not None:
         sizes.insert(0, ("axis_size", given if isinstance(given, SizeExpr) else int(given)))
     if not sizes:
-        fail(ShapeError, f"vmap: no argument of {name} has a batch axis", "give axis_size, or an int in in_axes")
+        fail(
+            ShapeError,
+            f"vmap: no argument of {name} has a batch axis",
+            "give axis_size, or an int in in_axes",
+        )
     if any(size != sizes[0][1] for _, size in sizes):
         listed = ", ".join(f"{n}: {size}" for n, size in sizes)
-        fail(ShapeError, f"vmap: the arguments of {name} have batches of different sizes: {listed}", SHARED)
+        fail(
+            ShapeError,
+            f"vmap: the arguments of {name} have batches of different sizes: {listed}",
+            SHARED,
+        )
     return sizes[0][1]
 
 
@@ -180,19 +209,25 @@ def put_back(x: Array, batched: bool, place: int | None, size: Size, name: str) 
     """The batch axis where out_axes wants it."""
     if place is None:
         if batched:
-            fail(ShapeError, f"vmap: out_axes is None for a result of {name} that differs between examples")
+            fail(
+                ShapeError,
+                f"vmap: out_axes is None for a result of {name} that differs between examples",
+            )
         return x
     if not batched:
         x = run("expand", x if isinstance(size, int) else traced(x), shape=(size, *x.type.shape))
     if not -x.ndim <= place < x.ndim:
-        fail(ShapeError, f"vmap: out_axes has {place} for a result of {name}, which is {x.type} with its batch")
+        fail(
+            ShapeError,
+            f"vmap: out_axes has {place} for a result of {name}, which is {x.type} with its batch",
+        )
     place %= x.ndim
     order = list(range(1, x.ndim))
     order.insert(place, 0)
     return x if place == 0 else run("transpose", x, perm=tuple(order))
 
 
-# -- between the rows -------------------------------------------------------------------------------------------------
+# -- between the rows ------------------------------------------------------------------------------
 
 
 def bound_axis(name: Any, size: Size) -> AbstractContextManager[None]:
@@ -204,7 +239,11 @@ def size_of_axis(what: str, name: Any) -> Any:
     if name in bound:
         return bound[name]
     known = ", ".join(map(repr, bound)) or "none"
-    fail(TraceError, f"{what}: there is no axis named {name!r} here, bound are: {known}", "td.vmap(axis_name=...)")
+    fail(
+        TraceError,
+        f"{what}: there is no axis named {name!r} here, bound are: {known}",
+        "td.vmap(axis_name=...)",
+    )
 
 
 def names_of(axis_name: Any) -> Sequence[Any]:
@@ -226,7 +265,8 @@ def over_tree(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def psum(x: Any, axis_name: Any) -> Any:
-    """The sum over the examples of the batch that `vmap` names `axis_name`; of a number of Python it is one as well.
+    """The sum over the examples of the batch that `vmap` names `axis_name`; of a number of Python
+    it is one as well.
 
     >>> import tetrad as td
     >>> vmap(lambda x: x / td.psum(x, "i"), axis_name="i")(td.asarray([1.0, 3.0]))
@@ -257,7 +297,8 @@ def pmin(x: Any, axis_name: Any) -> Any:
     """The smallest over the examples of the batch."""
 
     def smallest(leaf: Any) -> Array:
-        array = as_array(leaf)  # of integers the complement turns the order around, and none is left out
+        # of integers the complement turns the order around, and none is left out
+        array = as_array(leaf)
         is_whole = array.dtype.is_integer
         turned = collective("pmax", ~array if is_whole else -array, axis_name)
         return ~turned if is_whole else -turned
@@ -282,13 +323,18 @@ def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) ->
         if not tiled:
             return placed
         shape = placed.type.shape
-        return run("reshape", placed, shape=(*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
+        return run(
+            "reshape",
+            placed,
+            shape=(*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]),
+        )
 
     return over_tree(gathered, x)
 
 
 def axis_index(axis_name: Any) -> Array:
-    """Which example of the batch this is; of several batches they are counted together, the last name fastest."""
+    """Which example of the batch this is; of several batches they are counted together, the last
+    name fastest."""
     sizes = [size_of_axis("axis_index", name) for name in names_of(axis_name)]
     trace = current_trace()
     if trace is None:

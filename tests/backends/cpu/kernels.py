@@ -76,7 +76,8 @@ def set_number(k: KernelBuilder) -> None:
 
 
 def trap_from(k: KernelBuilder) -> None:
-    """Traps in every invocation from number `first` on, with the number as value; before that, x[i] += 1."""
+    """Traps in every invocation from number `first` on, with the number as value; before that, x[i]
+    += 1."""
     x, first = k.buffer("x", i64, "readwrite"), k.arg("first")
     i = k.global_id()
     k.trap(i >= first, TRAP_CODE, i)
@@ -107,7 +108,8 @@ def sign(k: KernelBuilder) -> None:
 
 
 def signed(k: KernelBuilder) -> None:
-    """x[group] = what its worker's scratch says; before that, workgroups below `slow` take their time."""
+    """x[group] = what its worker's scratch says; before that, workgroups below `slow` take their
+    time."""
     x, s = k.buffer("x", i64, "readwrite"), k.scratch("s", i64, LANES)
     v = k.local(1.0, f64)
     with k.when(k.group_id() < k.arg("slow")), k.loop(k.arg("steps")):
@@ -162,13 +164,16 @@ def kernel(
     shared: bool = False,
     **args: int,
 ) -> KernelEntry:
-    """An entry with the argument words in the order of codegen.module; element counts are not looked at."""
+    """An entry with the argument words in the order of codegen.module; element counts are not
+    looked at."""
     program = programs()[name]
     scratch = [Word(-1, 0) for b in program.buffers if b.is_scratch]
     numbers = [Word(-1, args[a]) for a in program.args]
     grid, counts = [Word(-1, groups), Word(-1, 1)], [Word(-1, 0)] * len(buffers)
     words = (*buffers, *scratch, *numbers, *grid, *counts, Word(-1, TAG))
-    return KernelEntry(library().address[name], words, groups, slice, name, serial, barrier, shared=shared)
+    return KernelEntry(
+        library().address[name], words, groups, slice, name, serial, barrier, shared=shared
+    )
 
 
 def aligned(count: int, dtype: type) -> np.ndarray:
@@ -188,7 +193,15 @@ def mixed(x: np.ndarray, shift: int, offset: int) -> np.ndarray:
 
 
 def mix(source: int, target: int, shift: int, offset: int = 0, **options: bool) -> KernelEntry:
-    return kernel("mix", (Word(source, 0), Word(target, 0)), GROUPS, n=N, shift=shift, offset=offset, **options)
+    return kernel(
+        "mix",
+        (Word(source, 0), Word(target, 0)),
+        GROUPS,
+        n=N,
+        shift=shift,
+        offset=offset,
+        **options,
+    )
 
 
 def addresses(*arrays: np.ndarray) -> list[int]:
@@ -196,7 +209,8 @@ def addresses(*arrays: np.ndarray) -> list[int]:
 
 
 def barrier_loop(barriers: int, threads: int, shared: bool = False) -> bytes:
-    """What two small arrays hold after so many steps, each reading what other workers wrote in the step before."""
+    """What two small arrays hold after so many steps, each reading what other workers wrote in the
+    step before."""
     x, y = np.arange(4 * LANES), np.zeros(4 * LANES, np.int64)
     there, back = (
         kernel("mix", words, 4, n=4 * LANES, shift=21, offset=1, shared=shared)

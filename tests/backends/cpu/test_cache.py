@@ -1,4 +1,5 @@
-"""The compile cache under damage, faults at every system call, death, concurrency, and hostile directories."""
+"""The compile cache under damage, faults at every system call, death, concurrency, and hostile
+directories."""
 
 from __future__ import annotations
 
@@ -21,7 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tetrad.backends.cpu import cache as cache_module
-from tetrad.backends.cpu.cache import HEADER_BYTES, ObjectCache, System, cache_key, default_directory
+from tetrad.backends.cpu.cache import (
+    HEADER_BYTES,
+    ObjectCache,
+    System,
+    cache_key,
+    default_directory,
+)
 from tetrad.core.errors import FlagError
 
 KEY, OTHER = cache_key("kernel"), cache_key("other")
@@ -30,7 +37,8 @@ BODY = b"\x7fELF" + bytes(range(60))
 
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one warning per process becomes one per test; waiting for a real disk would take most of the time."""
+    """The one warning per process becomes one per test; waiting for a real disk would take most of
+    the time."""
     monkeypatch.setattr(cache_module, "NOTICE", cache_module._Notice())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
@@ -48,7 +56,7 @@ def temporaries(home: Path) -> list[str]:
     return sorted(p.name for p in home.iterdir() if p.suffix == ".tmp")
 
 
-# --- keys and entries ------------------------------------------------------------------------------------------------
+# --- keys and entries -----------------------------------------------------------------------------
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
@@ -90,7 +98,13 @@ def test_stats_count(home: Path) -> None:
     cache.put(KEY, BODY)
     cache.get(KEY)
     got = cache.stats()
-    assert (got.entries, got.bytes, got.hits, got.misses, got.damaged) == (1, HEADER_BYTES + len(BODY), 1, 1, 0)
+    assert (got.entries, got.bytes, got.hits, got.misses, got.damaged) == (
+        1,
+        HEADER_BYTES + len(BODY),
+        1,
+        1,
+        0,
+    )
     assert got.trouble == ""
 
 
@@ -113,7 +127,9 @@ def test_without_a_directory_every_look_up_misses() -> None:
     assert cache.stats() == cache_module.Stats(0, 0, 0, 1, 0, "")
 
 
-def test_a_relative_directory_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_directory_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     cache = ObjectCache(Path("here"))
     (tmp_path / "elsewhere").mkdir()
@@ -132,13 +148,18 @@ def run_python(program: str, *args: object) -> subprocess.CompletedProcess[str]:
 
 
 def command(program: str, *args: object) -> list[str]:
-    return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}", *map(str, args)]
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}",
+        *map(str, args),
+    ]
 
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# --- flags -----------------------------------------------------------------------------------------------------------
+# --- flags ----------------------------------------------------------------------------------------
 
 
 def test_the_flag_names_the_directory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +175,9 @@ def test_the_flag_turns_the_cache_off(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_default_is_the_users_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_the_users_cache_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TETRAD_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     ObjectCache.from_flags().put(KEY, BODY)
@@ -168,7 +191,9 @@ def test_the_default_without_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert default_directory() == str(tmp_path / ".cache" / "tetrad")
 
 
-def test_no_home_means_uncached(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_home_means_uncached(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("TETRAD_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
@@ -185,7 +210,7 @@ def test_the_flag_is_read_from_the_one_table(monkeypatch: pytest.MonkeyPatch) ->
         ObjectCache.from_flags()
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def assert_damaged_then_rewritten(home: Path) -> None:
@@ -235,7 +260,9 @@ def test_swapped_entries_are_found(home: Path, good: bytes) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("MAGIC", b"TETRADXX"), ("FORMAT", 0), ("FORMAT", 2)])
-def test_another_format_is_a_miss(home: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+def test_another_format_is_a_miss(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
     """Whole and with a right checksum, but not what this version writes."""
     with monkeypatch.context() as patch:
         patch.setattr(cache_module, name, value)
@@ -260,7 +287,9 @@ def plant_fifo(path: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [plant_link, plant_fifo])
-def test_only_regular_files_are_entries(home: Path, good: bytes, plant: Callable[[Path], None]) -> None:
+def test_only_regular_files_are_entries(
+    home: Path, good: bytes, plant: Callable[[Path], None]
+) -> None:
     plant(entry(home))
     assert_damaged_then_rewritten(home)
 
@@ -286,10 +315,12 @@ def test_random_damage_never_gets_through(home: Path, good: bytes) -> None:
 def mutate(rng: random.Random, good: bytes) -> bytes:
     """Cuts, copies or overwrites a random stretch; sometimes nothing changes."""
     a, b = sorted(rng.choices(range(len(good) + 1), k=2))
-    return rng.choice([good[:a] + good[b:], good[:b] + good[a:], good[:a] + rng.randbytes(b - a) + good[b:]])
+    return rng.choice(
+        [good[:a] + good[b:], good[:b] + good[a:], good[:a] + rng.randbytes(b - a) + good[b:]]
+    )
 
 
-# --- faults at every system call -------------------------------------------------------------------------------------
+# --- faults at every system call ------------------------------------------------------------------
 
 
 class Death(BaseException):
@@ -297,7 +328,8 @@ class Death(BaseException):
 
 
 class FaultyOS:
-    """The `os` module, except that call number `at` goes wrong as `fault` says. `calls` is the history."""
+    """The `os` module, except that call number `at` goes wrong as `fault` says. `calls` is the
+    history."""
 
     def __init__(self, at: int = -1, fault: str = "") -> None:
         self.at, self.fault = at, fault
@@ -323,7 +355,8 @@ class FaultyOS:
             return real(*args, **kwargs)
         if self.fault == "die half-way" and name == "write":
             shortened(name, real, *args)
-        if self.fault == "die after" or name == "close":  # Linux gives the descriptor back even when close fails
+        # Linux gives the descriptor back even when close fails
+        if self.fault == "die after" or name == "close":
             real(*args, **kwargs)
         if self.fault.startswith("die"):
             self.dead = True
@@ -354,7 +387,8 @@ def damaged(home: Path) -> None:
 
 
 def crowded(home: Path) -> None:
-    """Three old entries, so that a fourth is over the limit of 1,000 bytes, and what a dead writer left."""
+    """Three old entries, so that a fourth is over the limit of 1,000 bytes, and what a dead writer
+    left."""
     for i in range(4):
         ObjectCache(home).put(cache_key(str(i)), bytes(100))
     orphan = home / f"{KEY}.{'0' * 16}.tmp"
@@ -394,7 +428,10 @@ SCENES = [
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("before", "action"), SCENES, ids=lambda f: f.__name__)
 def test_a_fault_at_any_call_leaves_a_good_cache(
-    tmp_path: Path, before: Callable[[Path], None], action: Callable[[ObjectCache], None], fault: str
+    tmp_path: Path,
+    before: Callable[[Path], None],
+    action: Callable[[ObjectCache], None],
+    fault: str,
 ) -> None:
     at = 0
     while at < call_count(tmp_path, before, action, at, fault):
@@ -403,9 +440,14 @@ def test_a_fault_at_any_call_leaves_a_good_cache(
 
 
 def call_count(
-    tmp_path: Path, before: Callable[[Path], None], action: Callable[[ObjectCache], None], at: int, fault: str
+    tmp_path: Path,
+    before: Callable[[Path], None],
+    action: Callable[[ObjectCache], None],
+    at: int,
+    fault: str,
 ) -> int:
-    """Plays the scene with a fault at one call, checks what it left behind, and tells how many calls there were."""
+    """Plays the scene with a fault at one call, checks what it left behind, and tells how many
+    calls there were."""
     home, descriptors = tmp_path / str(at), open_descriptors()
     before(home)
     system = FaultyOS(at, fault)
@@ -418,7 +460,11 @@ def call_count(
     assert died or not left, "a descriptor leaked"
     for descriptor in left:
         os.close(descriptor)
-    assert_good(home, at_most_temporaries=1 if died or "unlink" in system.calls else 0, already=before is crowded)
+    assert_good(
+        home,
+        at_most_temporaries=1 if died or "unlink" in system.calls else 0,
+        already=before is crowded,
+    )
     return len(system.calls)
 
 
@@ -466,7 +512,8 @@ def test_after_a_failed_write_old_entries_are_still_read(
     system = FaultyOS()
     cache = ObjectCache(home, system=as_system(system))
     cache.put(OTHER, BODY)  # scans the directory
-    system.at, system.fault = len(system.calls) + 3, fault  # open and fstat of the directory, open, write
+    # open and fstat of the directory, open, write
+    system.at, system.fault = len(system.calls) + 3, fault
     cache.put(OTHER, b"lost")
     assert cache.get(OTHER) == BODY
     for _ in range(3):
@@ -523,7 +570,7 @@ print([cache.get(cache_key(name)) is not None for name in ("small", "0", "1", "2
     assert temporaries(tmp_path / "cache") == []
 
 
-# --- death and company -----------------------------------------------------------------------------------------------
+# --- death and company ----------------------------------------------------------------------------
 
 # Both programs fork, so that the time goes into races and not into starting interpreters.
 KILLED_WRITERS = """
@@ -572,7 +619,8 @@ def left_after_an_hour(home: Path) -> list[str]:
 
 
 def work_beside_others(home: Path, seed: int) -> None:
-    """Looks up 20 keys in random order, puts what is missing; worker 0 clears everything now and then."""
+    """Looks up 20 keys in random order, puts what is missing; worker 0 clears everything now and
+    then."""
     cache = ObjectCache(home, limit_bytes=120_000)
     for i in random.Random(seed).choices(range(20), k=150):
         body = cache.get(cache_key(str(i)))
@@ -606,11 +654,13 @@ print([os.waitpid(pid, 0)[1] for pid in [worker(seed) for seed in range(8)]])
 
 
 def test_eight_processes_and_a_cleaner_share_a_directory(home: Path) -> None:
-    """The limit is 20 entries of about 5 kB and a little more: all of them delete each other's entries too."""
+    """The limit is 20 entries of about 5 kB and a little more: all of them delete each other's
+    entries too."""
     done = run_python(COMPANY, home)
     assert (done.stdout.strip(), done.stderr) == (str([0] * 8), "")
     assert temporaries(home) == []
-    assert ObjectCache(home).stats().bytes <= 2 * 120_000  # each of the eight looks again after an eighth
+    # each of the eight looks again after an eighth
+    assert ObjectCache(home).stats().bytes <= 2 * 120_000
 
 
 def test_four_threads_share_a_directory(home: Path) -> None:
@@ -632,7 +682,9 @@ def test_threads_share_one_cache(home: Path) -> None:
     assert cache.stats().trouble == ""
 
 
-def test_a_directory_that_vanishes_is_made_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_vanishes_is_made_again(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cache = ObjectCache(home)
     for _ in range(3):
         cache.put(KEY, BODY)
@@ -643,10 +695,12 @@ def test_a_directory_that_vanishes_is_made_again(home: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == ""
 
 
-# --- the directory ---------------------------------------------------------------------------------------------------
+# --- the directory --------------------------------------------------------------------------------
 
 
-def assert_refused(home: Path, capsys: pytest.CaptureFixture[str], reason: str, system: System = os) -> None:
+def assert_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], reason: str, system: System = os
+) -> None:
     """Nothing read, nothing written, one line said."""
     before = sorted(os.listdir(home))
     for cache in (ObjectCache(home, system=system), ObjectCache(home, system=system)):
@@ -684,7 +738,9 @@ def test_a_directory_others_can_only_read_is_used(home: Path, good: bytes, mode:
     assert ObjectCache(home).get(KEY) == BODY
 
 
-def test_a_symlinked_directory_is_refused(tmp_path: Path, good: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_symlinked_directory_is_refused(
+    tmp_path: Path, good: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "cache")
     assert_refused(link, capsys, os.strerror(errno.ENOTDIR))
@@ -741,7 +797,9 @@ class ReadOnlyOS(FaultyOS):
         return super()._call(name, *args, **kwargs)
 
 
-def test_a_warm_cache_on_a_read_only_disk_is_read(home: Path, good: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warm_cache_on_a_read_only_disk_is_read(
+    home: Path, good: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     cache = ObjectCache(home, system=as_system(ReadOnlyOS()))
     assert cache.get(KEY) == BODY
     for _ in range(3):
@@ -751,7 +809,9 @@ def test_a_warm_cache_on_a_read_only_disk_is_read(home: Path, good: bytes, capsy
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_missing_directory_on_a_read_only_disk_means_uncached(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_directory_on_a_read_only_disk_means_uncached(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cache = ObjectCache(home, system=as_system(ReadOnlyOS()))
     for _ in range(3):
         assert cache.get(KEY) is None
@@ -760,7 +820,9 @@ def test_a_missing_directory_on_a_read_only_disk_means_uncached(home: Path, caps
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_file_in_place_of_the_directory_means_uncached(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_place_of_the_directory_means_uncached(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     home.write_bytes(b"a file")
     cache = ObjectCache(home)
     cache.put(KEY, BODY)
@@ -775,7 +837,9 @@ def test_clearing_a_refused_directory_is_an_error(home: Path, good: bytes) -> No
         ObjectCache(home).clear()
 
 
-def test_trouble_without_a_usable_stderr_is_survived(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_without_a_usable_stderr_is_survived(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home.write_bytes(b"a file")
     closed = io.StringIO()
     closed.close()
@@ -785,7 +849,7 @@ def test_trouble_without_a_usable_stderr_is_survived(home: Path, monkeypatch: py
         assert ObjectCache(home).get(KEY) is None
 
 
-# --- the limit -------------------------------------------------------------------------------------------------------
+# --- the limit ------------------------------------------------------------------------------------
 
 SIZE = 1000  # of an entry, header included
 

@@ -62,30 +62,47 @@ def test_code_constants_data_and_calls(image: bytes, load) -> None:
 
 
 def test_each_load_has_its_own_data(image: bytes) -> None:
-    first, second = (ctypes.CFUNCTYPE(ctypes.c_int64)(load_object(image, NAMES).address["count"]) for _ in range(2))
+    first, second = (
+        ctypes.CFUNCTYPE(ctypes.c_int64)(load_object(image, NAMES).address["count"])
+        for _ in range(2)
+    )
     assert (first(), first(), second()) == (41, 42, 41)
 
 
 def test_what_is_there_for_unwinding_is_not_in_the_way() -> None:
-    """x86-64 has a type of sections for it, which stay in the file; elsewhere it is data that nobody reads."""
+    """x86-64 has a type of sections for it, which stay in the file; elsewhere it is data that
+    nobody reads."""
     image = compile_object(TEXT.replace(" nounwind", ""), host_target())
     assert b".eh_frame\0" in image
-    assert not any(section.is_loaded for section in elf.sections_of(image) if section.type == elf.UNWIND)
+    assert not any(
+        section.is_loaded for section in elf.sections_of(image) if section.type == elf.UNWIND
+    )
     assert elf.understood(image) is not None
-    twice = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(load_object(image, NAMES).address["twice"])
+    twice = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(
+        load_object(image, NAMES).address["twice"]
+    )
     assert [twice(i) for i in range(4)] == [0.0, 4.0, 8.0, 16.0]
 
 
 def test_the_native_loop_is_understood() -> None:
     assert elf.understood(compile_object(native_text(host_target()), host_target())) is not None
-    assert 0 not in load_object(compile_object(native_text(host_target()), host_target()), SYMBOLS).address.values()
+    assert (
+        0
+        not in load_object(
+            compile_object(native_text(host_target()), host_target()), SYMBOLS
+        ).address.values()
+    )
 
 
 def test_code_cannot_be_written(image: bytes) -> None:
     address = load_object(image, NAMES).address["count"]
     with open("/proc/self/maps") as maps:
         ranges = [line.split()[:2] for line in maps]
-    rights = {r for span, r in ranges if int(span.split("-")[0], 16) <= address < int(span.split("-")[1], 16)}
+    rights = {
+        r
+        for span, r in ranges
+        if int(span.split("-")[0], 16) <= address < int(span.split("-")[1], 16)
+    }
     assert rights == {"r-xp"}
 
 

@@ -1,4 +1,5 @@
-"""Calls that are ready to run: one arena for all sizes, a bounded number of them, memory that goes with the program."""
+"""Calls that are ready to run: one arena for all sizes, a bounded number of them, memory that goes
+with the program."""
 
 from __future__ import annotations
 
@@ -57,7 +58,11 @@ def test_all_sizes_share_one_arena(f: Function) -> None:
         f(numbers(n))
     assert arenas.idle == [largest]
     f(numbers(300_000))
-    assert len(arenas.idle) == 1 and arenas.idle[0] is not largest and arenas.idle[0].nbytes > largest.nbytes
+    assert (
+        len(arenas.idle) == 1
+        and arenas.idle[0] is not largest
+        and arenas.idle[0].nbytes > largest.nbytes
+    )
 
 
 def test_results_do_not_depend_on_what_the_arena_held(f: Function) -> None:
@@ -135,7 +140,10 @@ def test_a_child_process_has_the_arena_and_other_sizes(f: Function) -> None:
     wanted = np.asarray(f(numbers(500))).tobytes()
     child = os.fork()
     if child == 0:
-        good = np.asarray(f(numbers(500))).tobytes() == wanted and len(f(numbers(60_000)).tolist()) == 60_000
+        good = (
+            np.asarray(f(numbers(500))).tobytes() == wanted
+            and len(f(numbers(60_000)).tolist()) == 60_000
+        )
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert np.asarray(f(numbers(500))).tobytes() == wanted

@@ -1,4 +1,5 @@
-"""Every instruction in every form compiles for every target, and gives the bits of the evaluator where it can run."""
+"""Every instruction in every form compiles for every target, and gives the bits of the evaluator
+where it can run."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_checked_code_gives_the_same_bits(family: str, check: str) -> None:
     assert_family_agrees(family, host(), check)
 
 
-@pytest.mark.parametrize("name", [name for name, level in LEVELS.items() if missing_features(level)])
+@pytest.mark.parametrize(
+    "name", [name for name, level in LEVELS.items() if missing_features(level)]
+)
 def test_every_case_compiles_for_levels_this_processor_lacks(name: str) -> None:
     """A crash of LLVM names the programs it happened in."""
     command = [sys.executable, "-m", "tests.backends.llvm.compile_all", name]
@@ -61,8 +64,10 @@ def test_every_case_compiles_for_levels_this_processor_lacks(name: str) -> None:
 
 V3, V4 = x86_64.V3_FEATURES, x86_64.V3_FEATURES + x86_64.V4_FEATURES
 REACHED = [
-    ((), "x86-64"), (("avx2", "fma"), "x86-64"), (V3, "x86-64-v3"), ((*V3, "avxvnni"), "x86-64-v3-vnni"),
-    ((*V3, "avx512f", "avx512vnni"), "x86-64-v3"), (V4, "x86-64-v4"), ((*V4, "avxvnni"), "x86-64-v4"),
+    ((), "x86-64"), (("avx2", "fma"), "x86-64"), (V3, "x86-64-v3"), ((*V3, "avxvnni"),
+    "x86-64-v3-vnni"),
+    ((*V3, "avx512f", "avx512vnni"), "x86-64-v3"), (V4, "x86-64-v4"), ((*V4, "avxvnni"),
+    "x86-64-v4"),
     ((*V4, "avx512vnni", "avxvnni"), "x86-64-v4-vnni"),
     (("neon",), "aarch64"), (("neon", "i8mm"), "aarch64"), (("neon", "dotprod"), "aarch64-dotprod"),
     (("neon", "dotprod", "i8mm"), "aarch64-i8mm"),
@@ -74,17 +79,31 @@ def test_a_processor_is_of_the_level_whose_features_it_has(
     features: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = LEVELS[name]
-    known = dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False) if level.triple.startswith("x86") else {}
+    known = (
+        dict.fromkeys((*V4, "avxvnni", "avx512vnni"), False)
+        if level.triple.startswith("x86")
+        else {}
+    )
     pretend(monkeypatch, isa_of(level), level.cpu, known | dict.fromkeys(features, True))
     reached = targets.host_target()
-    assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (level.vector_bits, level.dot4, level.f32_tile)
+    assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (
+        level.vector_bits,
+        level.dot4,
+        level.f32_tile,
+    )
     assert missing_features(level) == ()
     assert all(f"{'+' if k in features else '-'}{k}" in reached.features.split(",") for k in known)
 
 
-def test_a_processor_may_prefer_another_tile_than_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_may_prefer_another_tile_than_its_level(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pretend(monkeypatch, x86_64.ISA, "znver4", dict.fromkeys((*V4, "avx512vnni"), True))
-    assert targets.host_target().f32_tile == x86_64.PREFERRED["znver4"]["f32_tile"] != LEVELS["x86-64-v4"].f32_tile
+    assert (
+        targets.host_target().f32_tile
+        == x86_64.PREFERRED["znver4"]["f32_tile"]
+        != LEVELS["x86-64-v4"].f32_tile
+    )
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, isa: Isa, cpu: str, features: Features) -> None:
@@ -111,7 +130,8 @@ def instructions(block: n.Block) -> set[type[n.Instr]]:
 
 def test_the_cases_use_every_instruction() -> None:
     used = set().union(*(instructions(case.program.body) for case in all_cases()))
-    # Traps end a launch, routines of other libraries have no address here: test_rules and lower/test_linalg have them.
+    # Traps end a launch, routines of other libraries have no address here: test_rules and
+    # lower/test_linalg have them.
     assert used | {n.Arg, n.Trap, n.Foreign} >= set(n.INSTRUCTIONS)
 
 
@@ -119,37 +139,50 @@ def test_every_instruction_has_a_rule_and_every_rule_an_instruction() -> None:
     assert set(rules.table) == {*n.INSTRUCTIONS}
 
 
-# -- small floats: every pattern, every rounding ----------------------------------------------------------------------
+# -- small floats: every pattern, every rounding ---------------------------------------------------
 
 
 def agrees(case: Case, target: Target) -> None:
     (address,) = compiled([case.program], target)
     want = evaluated(case.program, case.arrays, case.args, case.grid)
     assert_same_arrays(
-        run(address, case.program, case.arrays, case.args, case.grid), want, f"{case.name}, {target.name}"
+        run(address, case.program, case.arrays, case.args, case.grid),
+        want,
+        f"{case.name}, {target.name}",
     )
 
 
 @TARGETS
 @pytest.mark.parametrize("width", [1, 16])
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
-def test_all_patterns_of_a_small_float_widen_exactly(dtype: DType, width: int, target: Target) -> None:
+def test_all_patterns_of_a_small_float_widen_exactly(
+    dtype: DType, width: int, target: Target
+) -> None:
     patterns = np.arange(1 << 16, dtype=np.uint16).view(dtype.np)
-    agrees(elementwise(f"widen {dtype}", width, lambda k, x: k.cast(x, f32), (dtype, patterns)), target)
+    agrees(
+        elementwise(f"widen {dtype}", width, lambda k, x: k.cast(x, f32), (dtype, patterns)), target
+    )
 
 
 @TARGETS
 @pytest.mark.parametrize("width", [1, 16])
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 def test_f32_narrows_with_one_rounding_to_even(dtype: DType, width: int, target: Target) -> None:
-    """Every small float, the middle to its neighbour and one f32 step to either side of both; overflow; NaN."""
+    """Every small float, the middle to its neighbour and one f32 step to either side of both;
+    overflow; NaN."""
     with np.errstate(invalid="ignore"):  # some processors tell NumPy of NaNs that signal
         patterns = np.arange(1 << 16, dtype=np.uint16).view(dtype.np).astype(np.float32)
     numbers = np.sort(patterns[np.isfinite(patterns)])
     middles = ((numbers[1:].astype(np.float64) + numbers[:-1]) / 2).astype(np.float32)
     around = np.concatenate([numbers, middles])
     steps = around.view(np.int32)[:, None] + np.array([-1, 0, 1], np.int32)
-    special = np.array([np.nan, np.inf, -np.inf, 65520, 65519.996, -65520, 3.4028235e38, 1e-45], np.float32)
-    signalling = np.array([0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF], np.uint32).view(np.float32)
+    special = np.array(
+        [np.nan, np.inf, -np.inf, 65520, 65519.996, -65520, 3.4028235e38, 1e-45], np.float32
+    )
+    signalling = np.array([0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF], np.uint32).view(
+        np.float32
+    )
     values = np.concatenate([steps.ravel().view(np.float32), special, signalling])
-    agrees(elementwise(f"narrow {dtype}", width, lambda k, x: k.cast(x, dtype), (f32, values)), target)
+    agrees(
+        elementwise(f"narrow {dtype}", width, lambda k, x: k.cast(x, dtype), (f32, values)), target
+    )

@@ -1,4 +1,5 @@
-"""Loops whose bodies see bases of their own: rows that move on, carries that go to and fro, one worker or all."""
+"""Loops whose bodies see bases of their own: rows that move on, carries that go to and fro, one
+worker or all."""
 
 from __future__ import annotations
 
@@ -58,7 +59,15 @@ def carried(count: int, init: Word, home: Word, spare: Word, alone: bool) -> Tab
     first = home if count % 2 else spare
     carry = Carry(0, 1, home, spare, ROW)
     return Table(
-        (LoopEntry((mix(0, 1),), Word(-1, count), bases=(Base(init), Base(first)), carries=(carry,), alone=alone),)
+        (
+            LoopEntry(
+                (mix(0, 1),),
+                Word(-1, count),
+                bases=(Base(init), Base(first)),
+                carries=(carry,),
+                alone=alone,
+            ),
+        )
     )
 
 
@@ -67,7 +76,11 @@ def carried(count: int, init: Word, home: Word, spare: Word, alone: bool) -> Tab
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 200])
 def test_a_carry_goes_to_and_fro_and_ends_at_home(threads: int, alone: bool, count: int) -> None:
     init, home, spare = data(), np.zeros(N, np.int64), np.zeros(N, np.int64)
-    run(carried(count, Word(0, 0), Word(1, 0), Word(2, 0), alone), addresses(init, home, spare), threads)
+    run(
+        carried(count, Word(0, 0), Word(1, 0), Word(2, 0), alone),
+        addresses(init, home, spare),
+        threads,
+    )
     want = data()
     for _ in range(count):
         want = mixed(want)
@@ -79,10 +92,16 @@ def test_a_carry_goes_to_and_fro_and_ends_at_home(threads: int, alone: bool, cou
 @alone
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_carry_that_ends_elsewhere_is_taken_home(threads: int, alone: bool, first: int) -> None:
-    """Who does not know the number of trips begins anywhere; the result is copied where it belongs."""
+    """Who does not know the number of trips begins anywhere; the result is copied where it
+    belongs."""
     init, home, spare = data(), np.zeros(N, np.int64), np.zeros(N, np.int64)
-    bases, carry = (Base(Word(0, 0)), Base(Word(first, 0))), Carry(0, 1, Word(1, 0), Word(2, 0), ROW)
-    table = Table((LoopEntry((mix(0, 1),), Word(-1, 3), bases=bases, carries=(carry,), alone=alone),))
+    bases, carry = (
+        (Base(Word(0, 0)), Base(Word(first, 0))),
+        Carry(0, 1, Word(1, 0), Word(2, 0), ROW),
+    )
+    table = Table(
+        (LoopEntry((mix(0, 1),), Word(-1, 3), bases=bases, carries=(carry,), alone=alone),)
+    )
     run(table, addresses(init, home, spare), threads)
     np.testing.assert_array_equal(home, mixed(mixed(mixed(data()))))
 
@@ -92,8 +111,11 @@ def test_a_carry_that_ends_elsewhere_is_taken_home(threads: int, alone: bool, fi
 def test_a_carry_lives_in_the_rows_of_a_result(threads: int, alone: bool) -> None:
     init, home, rows = data(), np.zeros(N, np.int64), np.zeros((5, N), np.int64)
     bases, carry = (Base(Word(0, 0)), Base(Word(2, 0), ROW)), Carry(0, 1, Word(1, 0), None, ROW)
-    after = kernel("mix", (Word(1, 0), Word(0, 0)), GROUPS, n=N, shift=7, offset=0)  # reads what the loop left at home
-    table = Table((LoopEntry((mix(0, 1),), Word(-1, 5), bases=bases, carries=(carry,), alone=alone), after))
+    # reads what the loop left at home
+    after = kernel("mix", (Word(1, 0), Word(0, 0)), GROUPS, n=N, shift=7, offset=0)
+    table = Table(
+        (LoopEntry((mix(0, 1),), Word(-1, 5), bases=bases, carries=(carry,), alone=alone), after)
+    )
     run(table, addresses(init, home, rows), threads)
     want: Sequence[np.ndarray] = [data()]
     for _ in range(5):

@@ -1,4 +1,5 @@
-"""runtime.memory: blocks are aligned, large enough, used again, given back, and live as long as anybody sees them."""
+"""runtime.memory: blocks are aligned, large enough, used again, given back, and live as long as
+anybody sees them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def empty_shelves() -> Iterator[None]:
     release_kept_blocks()
 
 
-# -- size classes -----------------------------------------------------------------------------------------------------
+# -- size classes ----------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 1 << 40))
@@ -52,7 +53,16 @@ def test_a_class_holds_what_is_asked_for_with_little_waste(nbytes: int) -> None:
 
 @pytest.mark.parametrize(
     ("nbytes", "size"),
-    [(0, 64), (1, 64), (64, 64), (65, 128), (1000, 1024), (65536, 65536), (65537, 131072), (131072, 131072)],
+    [
+        (0, 64),
+        (1, 64),
+        (64, 64),
+        (65, 128),
+        (1000, 1024),
+        (65536, 65536),
+        (65537, 131072),
+        (131072, 131072),
+    ],
 )
 def test_classes(nbytes: int, size: int) -> None:
     assert size_class(nbytes) == size
@@ -70,7 +80,7 @@ def test_large_blocks_begin_at_a_large_page() -> None:
     assert all(Storage.allocate(LARGE_BLOCK + more).ptr % LARGE_PAGE == 0 for more in (0, 1, ODD))
 
 
-# -- the shelves ------------------------------------------------------------------------------------------------------
+# -- the shelves -----------------------------------------------------------------------------------
 
 
 def test_a_freed_block_serves_the_next_request_of_its_class() -> None:
@@ -89,7 +99,8 @@ def test_kept_bytes_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert memory._kept[0] == 0
     while held:
         held.pop()
-    assert memory._kept[0] == 2 * ODD and len(shelf(ODD).free) == 2  # the block that passes the bound is the last
+    # the block that passes the bound is the last
+    assert memory._kept[0] == 2 * ODD and len(shelf(ODD).free) == 2
     taken = Storage.allocate(ODD)
     assert memory._kept[0] == ODD
     del taken
@@ -135,7 +146,7 @@ def test_threads_never_share_a_block() -> None:
         assert list(pool.map(work, range(4))) == [True] * 4
 
 
-# -- views ------------------------------------------------------------------------------------------------------------
+# -- views -----------------------------------------------------------------------------------------
 
 
 def test_a_view_keeps_its_block() -> None:
@@ -162,10 +173,12 @@ def test_memory_is_not_copied(ask: Callable[[Storage], Any]) -> None:
         ask(Storage.allocate(8))
 
 
-# -- many sizes -------------------------------------------------------------------------------------------------------
+# -- many sizes ------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_bounded_by_what_was_in_use_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded_by_what_was_in_use_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     memory.release_kept_blocks()
     monkeypatch.setattr(memory, "SPARE_BYTES", ODD)
     monkeypatch.setattr(memory, "_held", [0])
@@ -195,7 +208,7 @@ def test_the_count_of_kept_bytes_is_made_anew() -> None:
     assert memory._kept[0] == ODD and len(held) == memory.RECOUNT
 
 
-# -- arenas -----------------------------------------------------------------------------------------------------------
+# -- arenas ----------------------------------------------------------------------------------------
 
 
 def test_an_arena_serves_every_size_up_to_the_largest() -> None:
@@ -208,7 +221,8 @@ def test_an_arena_serves_every_size_up_to_the_largest() -> None:
     del first
     larger = arenas.take(2 * ODD)
     assert gone() is None and larger.nbytes >= 2 * ODD and larger.ptr % ALIGNMENT == 0
-    assert arenas.take(100).nbytes == larger.nbytes  # a second call at once: as large, for the next may need it
+    # a second call at once: as large, for the next may need it
+    assert arenas.take(100).nbytes == larger.nbytes
 
 
 def test_arenas_go_back_to_the_system() -> None:
@@ -236,7 +250,8 @@ def test_calls_at_once_never_have_the_same_arena() -> None:
 
 
 def test_sizes_in_turn_find_their_blocks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two functions called in turn, each with large results of its own size, ask the system for nothing."""
+    """Two functions called in turn, each with large results of its own size, ask the system for
+    nothing."""
     memory.release_kept_blocks()
     monkeypatch.setattr(memory, "SPARE_BYTES", 0)
     results = [Storage.allocate(ODD), Storage.allocate(3 * ODD)]

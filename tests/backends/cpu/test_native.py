@@ -1,4 +1,5 @@
-"""runtime.native: the text compiles for every level, other machines are refused, and it sleeps without a futex too."""
+"""runtime.native: the text compiles for every level, other machines are refused, and it sleeps
+without a futex too."""
 
 from __future__ import annotations
 
@@ -31,13 +32,17 @@ def test_another_machine_is_refused() -> None:
 
 
 def test_words_that_workers_write_sit_in_lines_of_their_own() -> None:
-    lines = [CONTEXT[name] // 8 for name in ("STATUS", "STOP", "COUNT", "GENERATION", "POOL", "TABLE")]
+    lines = [
+        CONTEXT[name] // 8 for name in ("STATUS", "STOP", "COUNT", "GENERATION", "POOL", "TABLE")
+    ]
     assert len(set(lines)) == len(lines)
 
 
 def test_the_portable_way_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     target = host_target()
-    native = pool.Native(load_object(compile_object(native_text(target, futex=False), target), SYMBOLS))
+    native = pool.Native(
+        load_object(compile_object(native_text(target, futex=False), target), SYMBOLS)
+    )
     other = pool.Pool(native)
     monkeypatch.setattr(pool.state, "pool", other)
     x = aligned(64, np.int64)

@@ -1,4 +1,5 @@
-"""Tables of every kind, run by 1 to 4 workers: the same bytes, no deadlock, and usable after any failure."""
+"""Tables of every kind, run by 1 to 4 workers: the same bytes, no deadlock, and usable after any
+failure."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def same_for_all(make: Callable[[int], Sequence[np.ndarray]], *want: np.ndarray)
             np.testing.assert_array_equal(got, expected, err_msg=f"{threads} threads")
 
 
-# -- entries ------------------------------------------------------------------------------------------------------
+# -- entries ---------------------------------------------------------------------------------------
 
 
 def test_kernels_wait_for_each_other() -> None:
@@ -76,7 +77,9 @@ def test_kernels_wait_for_each_other() -> None:
 
 
 def test_independent_kernels_need_no_barrier() -> None:
-    table = Table((mix(0, 1, 3, barrier=False), mix(0, 2, 4), mix(1, 3, 500, barrier=False), mix(2, 4, 500)))
+    table = Table(
+        (mix(0, 1, 3, barrier=False), mix(0, 2, 4), mix(1, 3, 500, barrier=False), mix(2, 4, 500))
+    )
 
     def go(threads: int) -> Sequence[np.ndarray]:
         arrays = [data(), *(np.zeros(N, np.int64) for _ in range(4))]
@@ -102,7 +105,9 @@ def test_serial_kernels_run_once() -> None:
 @pytest.mark.parametrize("slice", [0, 1, 7, 10**6])
 @pytest.mark.parametrize("groups", [0, 1, 2, 5, 63])
 def test_every_workgroup_runs_once_however_it_is_cut(groups: int, slice: int, shared: bool) -> None:
-    table = Table((kernel("trap_from", (Word(0, 0),), groups, slice=slice, first=10**9, shared=shared),))
+    table = Table(
+        (kernel("trap_from", (Word(0, 0),), groups, slice=slice, first=10**9, shared=shared),)
+    )
     for threads in THREADS:
         x = np.zeros(64 * LANES, np.int64)
         run(table, addresses(x), threads)
@@ -110,28 +115,42 @@ def test_every_workgroup_runs_once_however_it_is_cut(groups: int, slice: int, sh
 
 
 def test_a_worker_who_is_done_takes_over_from_others() -> None:
-    """All slow workgroups are in worker 0's half. Who ran which, the scratch of each worker tells."""
+    """All slow workgroups are in worker 0's half. Who ran which, the scratch of each worker
+    tells."""
     groups = 32
     names = kernel("sign", (), 2)
     for shared, helps in ((False, False), (True, True)):
-        work = kernel("signed", (Word(0, 0),), groups, slow=groups // 2, steps=2_000_000, shared=shared)
+        work = kernel(
+            "signed", (Word(0, 0),), groups, slow=groups // 2, steps=2_000_000, shared=shared
+        )
         x = np.full(groups, -1)
         run(Table((names, work), scratch_bytes=8 * LANES), addresses(x), 2)
         assert set(x[groups // 2 :]) <= {0, 1} and 0 in x[: groups // 2]
         assert (1 in x[: groups // 2]) == helps
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not place threads")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="the system does not place threads"
+)
 def test_a_worker_whose_processor_is_taken_is_fetched() -> None:
-    """Another program turns on all processors but ours. Waiting for it takes as long as the system lets it."""
+    """Another program turns on all processors but ours. Waiting for it takes as long as the system
+    lets it."""
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
         pytest.skip("there is one processor")
-    table, x = Table((kernel("signed", (Word(0, 0),), 2, slow=2, steps=100_000),), scratch_bytes=8 * LANES), np.zeros(2)
+    table, x = (
+        Table(
+            (kernel("signed", (Word(0, 0),), 2, slow=2, steps=100_000),), scratch_bytes=8 * LANES
+        ),
+        np.zeros(2),
+    )
     run(table, addresses(x), 2)
     team = pool.state.make_pool()
     home = min(allowed)
-    turning = f"import os; os.sched_setaffinity(0, {allowed - {home}}); print(flush=True)\nwhile True: pass"
+    turning = (
+        f"import os; os.sched_setaffinity(0, {allowed - {home}}); print(flush=True)\n"
+        "while True: pass"
+    )
     with subprocess.Popen([sys.executable, "-c", turning], stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout is not None and other.stdout.readline()
@@ -167,7 +186,11 @@ def test_a_call_gives_the_sub_table_its_own_bases() -> None:
 @pytest.mark.parametrize("trips", [0, 1, 17])
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_loop_with_a_counter(trips: int, loaded: bool) -> None:
-    body = (kernel("add_counter", (Word(1, 0), Word(0, 0)), GROUPS, n=N), mix(0, 2, 400), mix(2, 0, 300))
+    body = (
+        kernel("add_counter", (Word(1, 0), Word(0, 0)), GROUPS, n=N),
+        mix(0, 2, 400),
+        mix(2, 0, 300),
+    )
     table = Table((LoopEntry(body, Word(3, 0) if loaded else Word(-1, trips), counter=Word(1, 0)),))
 
     def go(threads: int) -> Sequence[np.ndarray]:
@@ -195,7 +218,10 @@ def test_a_loop_may_overwrite_its_own_trip_count() -> None:
 
 def test_a_loop_may_overwrite_its_trip_count_at_once() -> None:
     """One worker may be in the body before another has read the count."""
-    body = (kernel("add_counter", (Word(1, 0), Word(0, 0)), 1, n=1, serial=True, barrier=False), mix(2, 3, 1))
+    body = (
+        kernel("add_counter", (Word(1, 0), Word(0, 0)), 1, n=1, serial=True, barrier=False),
+        mix(2, 3, 1),
+    )
     table = Table((LoopEntry(body, Word(0, 0)),))
     x, y, zero = data(), np.zeros(N, np.int64), np.zeros(1, np.int64)
     for _ in range(300):
@@ -208,7 +234,9 @@ def while_below(limit: int) -> Table:
     """while x[0] < limit: x = 2 x + counter"""
     test = kernel("less_than", (Word(0, 0), Word(2, 0)), 1, serial=True, limit=limit)
     step = kernel("add_counter", (Word(1, 0), Word(0, 0)), GROUPS, n=N)
-    return Table((test, LoopEntry((step, test), Word(-1, FOREVER), counter=Word(1, 0), until=Word(2, 0))))
+    return Table(
+        (test, LoopEntry((step, test), Word(-1, FOREVER), counter=Word(1, 0), until=Word(2, 0)))
+    )
 
 
 @pytest.mark.parametrize("limit", [0, 1, 10**6])
@@ -228,7 +256,9 @@ def test_a_while_loop(limit: int) -> None:
 def test_a_branch_clamps_its_index(index: int, chosen: int) -> None:
     choose = kernel("set_number", (Word(2, 0),), 1, serial=True, number=index)
     # Each table overwrites the index: all workers must have read it before.
-    tables = tuple(Table((kernel("set_number", (Word(2, 0),), 1, number=7), mix(0, 1, 1, i))) for i in range(3))
+    tables = tuple(
+        Table((kernel("set_number", (Word(2, 0),), 1, number=7), mix(0, 1, 1, i))) for i in range(3)
+    )
     table = Table((choose, BranchEntry(Word(2, 0), tables)))
 
     def go(threads: int) -> Sequence[np.ndarray]:
@@ -268,7 +298,9 @@ def test_every_worker_has_its_own_scratch() -> None:
         for threads in THREADS:
             x = np.arange(groups * LANES)
             run(table, addresses(x), threads)
-            np.testing.assert_array_equal(x.reshape(-1, LANES), np.arange(groups * LANES).reshape(-1, LANES)[:, ::-1])
+            np.testing.assert_array_equal(
+                x.reshape(-1, LANES), np.arange(groups * LANES).reshape(-1, LANES)[:, ::-1]
+            )
 
 
 def test_an_empty_table_and_empty_bodies() -> None:
@@ -300,7 +332,7 @@ def test_a_table_with_many_bases() -> None:
         np.testing.assert_array_equal(y, mixed(x, 1, 0))
 
 
-# -- trouble ------------------------------------------------------------------------------------------------------
+# -- trouble ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [None, *THREADS])
@@ -311,7 +343,10 @@ def test_a_trap_is_reported_and_skips_the_rest(threads: int | None) -> None:
         x, y = np.zeros(GROUPS * LANES, np.int64), np.zeros(N, np.int64)
         with pytest.raises(Trapped) as caught:
             run(Table((trap, mix(0, 1, 1, 77))), addresses(x, y), threads)
-        assert caught.value.code == TAG << TAG_SHIFT | TRAP_CODE and first <= caught.value.value < GROUPS * LANES
+        assert (
+            caught.value.code == TAG << TAG_SHIFT | TRAP_CODE
+            and first <= caught.value.value < GROUPS * LANES
+        )
         assert not y.any()
         run(Table((mix(0, 1, 1, 77),)), addresses(x, y), threads)
         assert y.any()
@@ -320,7 +355,9 @@ def test_a_trap_is_reported_and_skips_the_rest(threads: int | None) -> None:
 @pytest.mark.parametrize("threads", THREADS)
 def test_a_trap_leaves_nested_loops(threads: int) -> None:
     trap = kernel("trap_from", (Word(0, 0),), 1, first=0)
-    choice = BranchEntry(Word(1, 0), (Table((mix(2, 3, 1), CallEntry(Table((trap,)), (Word(0, 0),)))),))
+    choice = BranchEntry(
+        Word(1, 0), (Table((mix(2, 3, 1), CallEntry(Table((trap,)), (Word(0, 0),)))),)
+    )
     inner = LoopEntry((mix(2, 3, 1), choice), Word(-1, FOREVER))
     endless = Table((LoopEntry((inner, mix(2, 3, 2)), Word(-1, FOREVER)),))
     x, at, a, b = np.zeros(LANES, np.int64), np.zeros(1, np.int32), data(), data()
@@ -329,7 +366,7 @@ def test_a_trap_leaves_nested_loops(threads: int) -> None:
             run(endless, addresses(x, at, a, b), threads)
 
 
-# -- barriers -----------------------------------------------------------------------------------------------------
+# -- barriers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -349,8 +386,16 @@ from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import FOREVER, LoopEntry, Table, Word
 """
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", head + textwrap.dedent(text)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=env, check=False)
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        head + textwrap.dedent(text),
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=limit, env=env, check=False
+    )
 
 
 def succeeds(text: str, limit: float = 30, **environ: str) -> str:
@@ -399,9 +444,10 @@ def test_workers_sleep_while_one_of_them_works() -> None:
     """)
 
 
-# -- any table ----------------------------------------------------------------------------------------------------
+# -- any table -------------------------------------------------------------------------------------
 
-SMALL, ARRAYS, COUNTER, INDEX = 40, 3, 3, 4  # elements, arrays in bases 0..2, then one i64, then one i32
+# elements, arrays in bases 0..2, then one i64, then one i32
+SMALL, ARRAYS, COUNTER, INDEX = 40, 3, 3, 4
 
 
 @st.composite
@@ -410,7 +456,9 @@ def any_kernel(draw: st.DrawFn) -> KernelEntry:
     options = {"serial": draw(yes), "slice": draw(st.integers(0, 2)), "shared": draw(yes)}
     source, target = draw(st.permutations(range(ARRAYS)))[:2]
     if draw(st.booleans()):
-        return kernel("add_counter", (Word(COUNTER, 0), Word(target, 0)), groups, n=SMALL, **options)
+        return kernel(
+            "add_counter", (Word(COUNTER, 0), Word(target, 0)), groups, n=SMALL, **options
+        )
     shift, offset = draw(st.integers(0, SMALL - 1)), draw(st.integers(0, 9))
     buffers = (Word(source, 0), Word(target, 0))
     return kernel("mix", buffers, groups, n=SMALL, shift=shift, offset=offset, **options)
@@ -423,13 +471,17 @@ def any_entry(inner: st.SearchStrategy[Table]) -> st.SearchStrategy[Entry]:
     return st.one_of(
         st.builds(LoopEntry, inner, st.integers(0, 3).map(lambda n: Word(-1, n)), counter),
         st.builds(CallEntry, inner, bases),
-        st.builds(BranchEntry, st.just(Word(INDEX, 0)), st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(
+            BranchEntry, st.just(Word(INDEX, 0)), st.lists(inner, min_size=1, max_size=3).map(tuple)
+        ),
     )
 
 
 leaves = st.lists(any_kernel(), max_size=4).map(Table)
 tables = st.recursive(
-    leaves, lambda inner: st.lists(any_kernel() | any_entry(inner), max_size=4).map(Table), max_leaves=6
+    leaves,
+    lambda inner: st.lists(any_kernel() | any_entry(inner), max_size=4).map(Table),
+    max_leaves=6,
 )
 
 
@@ -462,7 +514,9 @@ def fresh(index: int) -> list[np.ndarray]:
 
 @settings(max_examples=100)
 @given(table=tables, index=st.integers(-1, 3))
-def test_any_table_gives_the_same_bytes_with_any_number_of_threads(table: Table, index: int) -> None:
+def test_any_table_gives_the_same_bytes_with_any_number_of_threads(
+    table: Table, index: int
+) -> None:
     want = fresh(index)
     interpret(table, want)
     for threads in (None, *THREADS):
@@ -472,7 +526,7 @@ def test_any_table_gives_the_same_bytes_with_any_number_of_threads(table: Table,
             np.testing.assert_array_equal(a, b, err_msg=f"{threads} threads")
 
 
-# -- Ctrl-C -------------------------------------------------------------------------------------------------------
+# -- Ctrl-C ----------------------------------------------------------------------------------------
 
 INTERRUPT = """
     handler = interrupt_handler()
@@ -498,7 +552,8 @@ INTERRUPT = """
 """
 LONG_TABLES = {
     "one kernel": "Table((long,))",
-    "loop": 'Table((LoopEntry((kernel("spin", (Word(0, 0),), 1, steps=1000),), Word(-1, FOREVER)),))',
+    "loop": 'Table((LoopEntry((kernel("spin", (Word(0, 0),), 1, steps=1000),), Word(-1, '
+    "FOREVER)),))",
     "empty loop": "Table((LoopEntry((), Word(-1, FOREVER)),))",
 }
 
@@ -531,7 +586,7 @@ def test_control_c_while_sigint_is_ignored() -> None:
     """)
 
 
-# -- fork, threads, exit ------------------------------------------------------------------------------------------
+# -- fork, threads, exit ---------------------------------------------------------------------------
 
 CHECK = """
     handler = interrupt_handler()
@@ -712,14 +767,15 @@ def test_a_small_table_starts_no_workers() -> None:
     assert out == "0 1\n"
 
 
-# -- floating-point state -----------------------------------------------------------------------------------------
+# -- floating-point state --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [None, *THREADS])
 def test_the_host_cannot_change_our_floats_nor_we_the_hosts(threads: int | None) -> None:
     get = ctypes.CFUNCTYPE(ctypes.c_uint32)(float_state().address["get_state"])
     set_ = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(float_state().address["set_state"])
-    x = (np.arange(1, 1 + 64 * LANES, dtype=np.uint32) * 2).view(np.float32)  # subnormal, and even: halves are exact
+    # subnormal, and even: halves are exact
+    x = (np.arange(1, 1 + 64 * LANES, dtype=np.uint32) * 2).view(np.float32)
     want = x.view(np.uint32) // 2
     y = np.zeros_like(x)
     table = Table((kernel("halve", (Word(0, 0), Word(1, 0)), 64),))
@@ -734,7 +790,7 @@ def test_the_host_cannot_change_our_floats_nor_we_the_hosts(threads: int | None)
     np.testing.assert_array_equal(y.view(np.uint32), want)
 
 
-# -- profile ------------------------------------------------------------------------------------------------------
+# -- profile ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -743,13 +799,17 @@ def test_a_profile_says_where_the_time_went(threads: int) -> None:
     slow = kernel("spin", (Word(0, 0),), 4, steps=400_000)
     layer = Table((quick, slow))
     choice = BranchEntry(Word(1, 0), (Table((slow,)), Table((quick,))))
-    table = Table((quick, CallEntry(layer, (Word(0, 0),)), LoopEntry((slow, quick), Word(-1, 3)), choice))
+    table = Table(
+        (quick, CallEntry(layer, (Word(0, 0),)), LoopEntry((slow, quick), Word(-1, 3)), choice)
+    )
     y, at = aligned(LANES, np.float64), np.ones(1, np.int32)
     start = time.perf_counter_ns()
     outcome = run(table, addresses(y, at), threads, profile=True)
     total = time.perf_counter_ns() - start
     assert outcome is not None and outcome.threads == threads
-    first, call, call_quick, call_slow, loop, loop_slow, loop_quick, branch, untaken, taken = outcome.entry_ns
+    first, call, call_quick, call_slow, loop, loop_slow, loop_quick, branch, untaken, taken = (
+        outcome.entry_ns
+    )
     assert untaken == 0
     assert call >= call_quick + call_slow and loop >= loop_slow + loop_quick and branch >= taken > 0
     assert call_slow > 0 and loop_slow > 0 and first + call + loop + branch < 1.05 * total
@@ -762,7 +822,9 @@ def test_a_profile_tells_slow_from_quick() -> None:
     y = aligned(LANES, np.float64)
     outcomes = [run(table, addresses(y), 1, profile=True) for _ in range(20)]
     # The best of twenty: other processes disturb single runs.
-    quick_ns, slow_ns, loop_ns, inner_ns = np.min([o.entry_ns for o in outcomes if o is not None], axis=0)
+    quick_ns, slow_ns, loop_ns, inner_ns = np.min(
+        [o.entry_ns for o in outcomes if o is not None], axis=0
+    )
     assert slow_ns > 10 * quick_ns and loop_ns >= inner_ns > 5 * slow_ns
 
 
@@ -780,7 +842,8 @@ def busy_machine() -> Iterator[None]:
 
 
 def test_the_time_of_an_entry_is_that_of_all_workers(busy_machine: None) -> None:
-    """Worker 0 may be held up before an entry that the others then do without it: no time is shorter than the work."""
+    """Worker 0 may be held up before an entry that the others then do without it: no time is
+    shorter than the work."""
     y = aligned(LANES, np.float64)
     slow = kernel("spin", (Word(0, 0),), 64, steps=2_000, shared=True)
     quick = kernel("spin", (Word(0, 0),), 2, steps=10)
@@ -790,7 +853,13 @@ def test_the_time_of_an_entry_is_that_of_all_workers(busy_machine: None) -> None
     outcomes = [run(table, addresses(y), 2, profile=True) for _ in range(150)]
     times = [outcome.entry_ns for outcome in outcomes if outcome is not None]
     for first, _, second, loop, inside, _, last in times:
-        assert min(first, second, inside / 2, last) > 0.4 * work, (work, first, second, inside, last)
+        assert min(first, second, inside / 2, last) > 0.4 * work, (
+            work,
+            first,
+            second,
+            inside,
+            last,
+        )
         assert loop >= inside
 
 

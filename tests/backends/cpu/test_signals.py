@@ -1,4 +1,5 @@
-"""Signals during a long call: Python's handlers run at once, the call goes on if they return and ends if one raises."""
+"""Signals during a long call: Python's handlers run at once, the call goes on if they return and
+ends if one raises."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.modules import ROOT
 
 pytestmark = pytest.mark.timeout(90, method="thread")
 
-# `f` takes about a second, in different ways: f(x) is always the same, and `want` is what it is undisturbed.
+# `f` takes about a second, in different ways: f(x) is always the same, and `want` is what it is
+# undisturbed.
 START = """
 import ctypes, faulthandler, os, signal, sys, threading, time
 import numpy as np, tetrad as td
@@ -43,7 +45,9 @@ STEPS = {"one kernel": 150_000_000, "many entries": 30_000, "lapack": 1500}
 
 def child(text: str, way: str = "one kernel") -> subprocess.CompletedProcess[str]:
     program = START.format(way=way, steps=STEPS[way]) + textwrap.dedent(text)
-    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=80)
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=80
+    )
 
 
 def succeeds(text: str, way: str = "one kernel") -> str:
@@ -76,7 +80,8 @@ NAMES = ("SIGTERM", "SIGALRM", "SIGUSR1", "SIGHUP", "SIGINT")
 
 
 @pytest.mark.parametrize(
-    ("way", "name"), [*(("one kernel", name) for name in NAMES), ("many entries", "SIGTERM"), ("lapack", "SIGTERM")]
+    ("way", "name"),
+    [*(("one kernel", name) for name in NAMES), ("many entries", "SIGTERM"), ("lapack", "SIGTERM")],
 )
 def test_a_handler_that_raises_ends_the_call(way: str, name: str) -> None:
     succeeds(
@@ -282,7 +287,22 @@ os.execv(sys.executable, sys.argv[1:])
 
 def test_where_sigint_is_ignored_from_the_start_the_tests_of_ctrl_c_pass() -> None:
     """As under nohup, and in some systems that run tests."""
-    tests = ["tests/backends/cpu/test_pool.py", "-k", "control_c_stops_native_code and empty and loop-1", "-q"]
-    words = [sys.executable, "-c", IGNORING, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests]
+    tests = [
+        "tests/backends/cpu/test_pool.py",
+        "-k",
+        "control_c_stops_native_code and empty and loop-1",
+        "-q",
+    ]
+    words = [
+        sys.executable,
+        "-c",
+        IGNORING,
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=80)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout

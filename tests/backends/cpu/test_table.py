@@ -1,4 +1,5 @@
-"""runtime.table: entries become records, barriers stand where they must, and what cannot run is refused."""
+"""runtime.table: entries become records, barriers stand where they must, and what cannot run is
+refused."""
 
 from __future__ import annotations
 
@@ -53,12 +54,18 @@ def test_barriers_stand_where_something_may_depend_on_them() -> None:
     assert barriers(kernel(), kernel()) == [True, True]
     assert barriers(kernel(barrier=False), kernel()) == [False, True]
     assert barriers(kernel(barrier=False)) == [True]  # the end of a table
-    assert barriers(kernel(barrier=False), loop, kernel()) == [True, False, True]  # before and after control flow
+    # before and after control flow
+    assert barriers(kernel(barrier=False), loop, kernel()) == [True, False, True]
 
 
 def test_entries_that_worker_0_runs_alone_need_none_between_them() -> None:
     foreign = ForeignEntry(CODE, ())
-    assert barriers(kernel(serial=True), foreign, kernel(serial=True), kernel()) == [False, False, True, True]
+    assert barriers(kernel(serial=True), foreign, kernel(serial=True), kernel()) == [
+        False,
+        False,
+        True,
+        True,
+    ]
     assert barriers(kernel(), kernel(serial=True)) == [True, True]
 
 
@@ -114,7 +121,10 @@ def deep(levels: int) -> Table:
         (lambda: Table((kernel(-1),)), "-1 workgroups"),
         (lambda: Table((kernel(base=-2),)), "base -2"),
         (lambda: Table((BranchEntry(Word(0, 0), ()),)), "branch without tables"),
-        (lambda: Table((CallEntry(Table((kernel(base=1),)), (Word(-1, 0),)),)), "gives 1 bases, its table needs 2"),
+        (
+            lambda: Table((CallEntry(Table((kernel(base=1),)), (Word(-1, 0),)),)),
+            "gives 1 bases, its table needs 2",
+        ),
         (lambda: deep(1000), "bytes of stack"),
     ],
 )

@@ -1,5 +1,6 @@
-"""Small programs that use every instruction in every form it has: each kind, each operator, each element type, as a
-scalar, as a vector, under a mask, in workgroups that are no power of two. With data for each."""
+"""Small programs that use every instruction in every form it has: each kind, each operator, each
+element type, as a scalar, as a vector, under a mask, in workgroups that are no power of two. With
+data for each."""
 
 from __future__ import annotations
 
@@ -11,7 +12,20 @@ import numpy as np
 
 from tests.backends.llvm.machine import Grid, random_array
 from tests.kernel.programs import ARITHMETIC, edges
-from tetrad.core.dtypes import REAL_DTYPES, DType, bf16, bool_, f16, f32, f64, i32, i64, index, u8, u32
+from tetrad.core.dtypes import (
+    REAL_DTYPES,
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i32,
+    i64,
+    index,
+    u8,
+    u32,
+)
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 
@@ -38,7 +52,9 @@ def all_cases() -> Iterator[Case]:
         yield from make()
 
 
-def elementwise(name: str, width: int, f: Callable[..., Val], *columns: tuple[DType, np.ndarray]) -> Case:
+def elementwise(
+    name: str, width: int, f: Callable[..., Val], *columns: tuple[DType, np.ndarray]
+) -> Case:
     """y[i] = f(x0[i], ...); columns are repeated until they fill the last workgroup."""
     k = KernelBuilder(f"{name} x{width}", workgroup=width)
     inputs = [k.buffer(f"x{i}", dtype) for i, (dtype, _) in enumerate(columns)]
@@ -46,7 +62,9 @@ def elementwise(name: str, width: int, f: Callable[..., Val], *columns: tuple[DT
     k.store(k.buffer("y", result.dtype, "write"), k.global_id(), result)
     groups = -(-len(columns[0][1]) // width)
     arrays = {f"x{i}": np.resize(column, groups * width) for i, (_, column) in enumerate(columns)}
-    return Case(k.finish(), {**arrays, "y": np.zeros(groups * width, result.dtype.np)}, {}, (groups, 1, 1))
+    return Case(
+        k.finish(), {**arrays, "y": np.zeros(groups * width, result.dtype.np)}, {}, (groups, 1, 1)
+    )
 
 
 def pairs(dtype: DType) -> list[np.ndarray]:
@@ -54,7 +72,7 @@ def pairs(dtype: DType) -> list[np.ndarray]:
     return [np.array(left, dtype.np), np.array(right, dtype.np)]
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def operators(dtype: DType, table: str) -> tuple[str, ...]:
@@ -66,23 +84,34 @@ def arithmetic() -> Iterator[Case]:
     for dtype, width in itertools.product(ARITHMETIC, PURE):
         columns = [(dtype, column) for column in pairs(dtype)]
         for op in operators(dtype, "BINARY"):
-            yield elementwise(f"{op} {dtype}", width, lambda k, a, b, op=op: k.binary(op, a, b), *columns)
+            yield elementwise(
+                f"{op} {dtype}", width, lambda k, a, b, op=op: k.binary(op, a, b), *columns
+            )
         for op in operators(dtype, "UNARY"):
-            yield elementwise(f"{op} {dtype}", width, lambda k, a, b, op=op: k.unary(op, a), *columns)
+            yield elementwise(
+                f"{op} {dtype}", width, lambda k, a, b, op=op: k.unary(op, a), *columns
+            )
         for op in ("eq", "ne") if dtype is bool_ else n.COMPARISONS:
-            yield elementwise(f"{op} {dtype}", width, lambda k, a, b, op=op: k.compare(op, a, b), *columns)
+            yield elementwise(
+                f"{op} {dtype}", width, lambda k, a, b, op=op: k.compare(op, a, b), *columns
+            )
     for dtype, width in itertools.product(REAL_DTYPES, PURE):
         yield select(dtype, width)
     for dtype, op in itertools.product((i32, i64, u8, u32), ("div", "mod", "shl", "shr")):
         columns = [(dtype, column) for column in pairs(dtype)]
-        yield elementwise(f"{op} {dtype}", MASKED, lambda k, a, b, op=op: k.binary(op, a, b), *columns)
+        yield elementwise(
+            f"{op} {dtype}", MASKED, lambda k, a, b, op=op: k.binary(op, a, b), *columns
+        )
     for op, width in itertools.product(n.INDEX_BINARY, SHAPES):
         yield index_arithmetic(op, width)
 
 
 def select(dtype: DType, width: int) -> Case:
     rng = np.random.default_rng(1)
-    columns = [(bool_, random_array(rng, bool_, 37)), *((dtype, random_array(rng, dtype, 37)) for _ in range(2))]
+    columns = [
+        (bool_, random_array(rng, bool_, 37)),
+        *((dtype, random_array(rng, dtype, 37)) for _ in range(2)),
+    ]
     return elementwise(f"select {dtype}", width, lambda k, c, a, b: k.select(c, a, b), *columns)
 
 
@@ -99,20 +128,34 @@ def index_arithmetic(op: str, width: int) -> Case:
 def conversions() -> Iterator[Case]:
     for source, goal in itertools.product(REAL_DTYPES, repeat=2):
         values = np.concatenate(
-            [np.array(numbers(source), source.np), random_array(np.random.default_rng(2), source, 64)]
+            [
+                np.array(numbers(source), source.np),
+                random_array(np.random.default_rng(2), source, 64),
+            ]
         )
         if cast_allowed(source, goal):
             for width in PURE:
-                yield elementwise(f"cast {source} {goal}", width, lambda k, x, d=goal: k.cast(x, d), (source, values))
+                yield elementwise(
+                    f"cast {source} {goal}",
+                    width,
+                    lambda k, x, d=goal: k.cast(x, d),
+                    (source, values),
+                )
         if source.bits == goal.bits and bool_ not in (source, goal):
             for width in PURE:
                 yield elementwise(
-                    f"bits {source} {goal}", width, lambda k, x, d=goal: k.bitcast(x, d), (source, values)
+                    f"bits {source} {goal}",
+                    width,
+                    lambda k, x, d=goal: k.bitcast(x, d),
+                    (source, values),
                 )
     for dtype, width in itertools.product([d for d in REAL_DTYPES if d not in HALVES], PURE):
         values = np.array([v for v in numbers(dtype) if v == v and abs(v) < 2**52], dtype.np)
         through = elementwise(
-            f"through index {dtype}", width, lambda k, x, d=dtype: k.cast(k.cast(x, index), d), (dtype, values)
+            f"through index {dtype}",
+            width,
+            lambda k, x, d=dtype: k.cast(k.cast(x, index), d),
+            (dtype, values),
         )
         yield through
 
@@ -121,23 +164,34 @@ def numbers(dtype: DType) -> list[float]:
     """The edges of a type, and of every integer type seen from it."""
     if not dtype.is_float or dtype in HALVES:
         return (
-            edges(dtype) if dtype not in HALVES else [0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), float("nan")]
+            edges(dtype)
+            if dtype not in HALVES
+            else [0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), float("nan")]
         )
     ends = [
-        float(s * 2.0**e + d) for e in (7, 8, 15, 16, 31, 32, 63, 64) for s in (1, -1) for d in (-1, -0.5, 0, 0.5, 1)
+        float(s * 2.0**e + d)
+        for e in (7, 8, 15, 16, 31, 32, 63, 64)
+        for s in (1, -1)
+        for d in (-1, -0.5, 0, 0.5, 1)
     ]
     return [*edges(dtype), *ends]
 
 
 def cast_allowed(source: DType, goal: DType) -> bool:
-    return source is not goal and (f32 in (source, goal) or not (source in HALVES or goal in HALVES))
+    return source is not goal and (
+        f32 in (source, goal) or not (source in HALVES or goal in HALVES)
+    )
 
 
 def products() -> Iterator[Case]:
     rng = np.random.default_rng(3)
     for dtype, width in itertools.product((f32, f64), PURE):
         a, b = pairs(dtype)
-        columns = [(dtype, np.tile(a, 3)), (dtype, np.tile(b, 3)), (dtype, rng.permutation(np.tile(a, 3)))]
+        columns = [
+            (dtype, np.tile(a, 3)),
+            (dtype, np.tile(b, 3)),
+            (dtype, rng.permutation(np.tile(a, 3))),
+        ]
         yield elementwise(f"fma {dtype}", width, lambda k, *x: k.fma(*x), *columns)
     for u_max, width in itertools.product((15, 127, 128, 255), (1, 4, 8, 12, 16, 32, 64)):
         yield dot(u_max, width)
@@ -151,9 +205,13 @@ def products() -> Iterator[Case]:
 def table(width: int) -> Case:
     """Every nibble in every byte, entries of either sign."""
     rng = np.random.default_rng(14)
-    places = np.stack([np.roll(np.arange(16, dtype=np.uint8), turn) for turn in range(16)]).reshape(-1, 4)
+    places = np.stack([np.roll(np.arange(16, dtype=np.uint8), turn) for turn in range(16)]).reshape(
+        -1, 4
+    )
     entries = tuple(rng.integers(0, 256, 16).tolist())
-    return elementwise("lookup", width, lambda k, x: k.lookup(x, entries), (u32, places.view(np.uint32).ravel()))
+    return elementwise(
+        "lookup", width, lambda k, x: k.lookup(x, entries), (u32, places.view(np.uint32).ravel())
+    )
 
 
 def dot(u_max: int, width: int, *, signed: bool = False) -> Case:
@@ -165,12 +223,16 @@ def dot(u_max: int, width: int, *, signed: bool = False) -> Case:
     for ua, sa, ub, sb in corners:
         u.append([ua, ub, ua, ub])
         s.append([sa, sb, sb, sa])
-    us = np.concatenate([np.array(u, np.uint8), rng.integers(0, u_max + 1, (64, 4), dtype=np.uint8)])
+    us = np.concatenate(
+        [np.array(u, np.uint8), rng.integers(0, u_max + 1, (64, 4), dtype=np.uint8)]
+    )
     ss = np.concatenate([np.array(s, np.int8), rng.integers(least, 128, (64, 4), dtype=np.int8)])
     acc = random_array(rng, i32, len(us))
     columns = [(i32, acc), (u32, us.view(np.uint32).ravel()), (u32, ss.view(np.uint32).ravel())]
     name = f"dot4 signed {u_max}" if signed else f"dot4 {u_max}"
-    return elementwise(name, width, lambda k, a, x, y: k.dot4(a, x, y, u_max, signed=signed), *columns)
+    return elementwise(
+        name, width, lambda k, a, x, y: k.dot4(a, x, y, u_max, signed=signed), *columns
+    )
 
 
 def dot_of_one(u_max: int, width: int) -> Case:
@@ -183,12 +245,19 @@ def dot_of_one(u_max: int, width: int) -> Case:
         k.store(y, k.global_id(), k.dot4(first, k.load(u, k.global_id()), same, u_max))
     k.store(y, k.global_id() + 4 * width, k.dot4(k.dot4(first, one, same, u_max), one, same, u_max))
     rng = np.random.default_rng(18)
-    us, ss = rng.integers(0, u_max + 1, (4 * width, 4), np.uint8), rng.integers(-128, 128, (4 * width, 4), np.int8)
-    arrays = {"u": us.view(np.uint32).ravel(), "s": ss.view(np.uint32).ravel(), "y": np.zeros(8 * width, np.int32)}
+    us, ss = (
+        rng.integers(0, u_max + 1, (4 * width, 4), np.uint8),
+        rng.integers(-128, 128, (4 * width, 4), np.int8),
+    )
+    arrays = {
+        "u": us.view(np.uint32).ravel(),
+        "s": ss.view(np.uint32).ravel(),
+        "y": np.zeros(8 * width, np.int32),
+    }
     return Case(k.finish(), arrays, {}, (4, 1, 1))
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def memory() -> Iterator[Case]:
@@ -215,7 +284,9 @@ def copy(dtype: DType, width: int) -> Case:
     with k.when(k.global_id() < size, guard=True):
         k.store(y, k.global_id(), k.load(x, k.global_id()))
     data = random_array(np.random.default_rng(5), dtype, 45)
-    return Case(k.finish(), {"x": data, "y": np.zeros_like(data)}, {"n": 45}, (-(-45 // width) + 1, 1, 1))
+    return Case(
+        k.finish(), {"x": data, "y": np.zeros_like(data)}, {"n": 45}, (-(-45 // width) + 1, 1, 1)
+    )
 
 
 def streamed(dtype: DType, width: int) -> Case:
@@ -228,7 +299,8 @@ def streamed(dtype: DType, width: int) -> Case:
 
 
 def streamed_in_part(dtype: DType, width: int) -> Case:
-    """The last workgroup has not all lanes; then lanes that data choose, and every second element."""
+    """The last workgroup has not all lanes; then lanes that data choose, and every second
+    element."""
     k = KernelBuilder(f"stream in part {dtype} x{width}", workgroup=width)
     x, y, size = k.buffer("x", dtype), k.buffer("y", dtype, "write"), k.arg("n")
     chosen, i = k.buffer("chosen", bool_), k.global_id()
@@ -251,7 +323,9 @@ def strided(dtype: DType, width: int) -> Case:
     with k.when(i < size):
         k.store(y, i * 2, k.load(x, size * 2 - i * 2 - 1))
     data = random_array(np.random.default_rng(7), dtype, 74)
-    return Case(k.finish(), {"x": data, "y": np.zeros_like(data)}, {"n": 37}, (-(-37 // width), 1, 1))
+    return Case(
+        k.finish(), {"x": data, "y": np.zeros_like(data)}, {"n": 37}, (-(-37 // width), 1, 1)
+    )
 
 
 def gathered(dtype: DType, width: int) -> Case:
@@ -265,7 +339,9 @@ def gathered(dtype: DType, width: int) -> Case:
         k.store(y, k.global_id(), k.load(x, k.cast(where, index)))
     positions = rng.choice([0, 3, 49, 17, 2**31 - 1], 4 * width).astype(np.int32)
     data = random_array(rng, dtype, 50)
-    return Case(k.finish(), {"at": positions, "x": data, "y": np.zeros(4 * width, dtype.np)}, {}, (4, 1, 1))
+    return Case(
+        k.finish(), {"at": positions, "x": data, "y": np.zeros(4 * width, dtype.np)}, {}, (4, 1, 1)
+    )
 
 
 def scattered(dtype: DType, width: int) -> Case:
@@ -282,7 +358,8 @@ def scattered(dtype: DType, width: int) -> Case:
 
 
 def broadcast_load(dtype: DType, width: int) -> Case:
-    """One number of each workgroup, given to all its lanes, by a read-only and by a written buffer."""
+    """One number of each workgroup, given to all its lanes, by a read-only and by a written
+    buffer."""
     k = KernelBuilder(f"broadcast load {dtype} x{width}", workgroup=width)
     x, z, y = k.buffer("x", dtype), k.buffer("z", dtype, "readwrite"), k.buffer("y", dtype, "write")
     first, second = k.load(x, k.group_id()), k.load(z, k.group_id() * width)
@@ -317,10 +394,14 @@ def single_store(dtype: DType, width: int) -> Case:
 
 
 def through_scratch(dtype: DType, width: int) -> Case:
-    """Each workgroup turned round; half of the scratch is promised to be zero and is not written."""
+    """Each workgroup turned round; half of the scratch is promised to be zero and is not
+    written."""
     k = KernelBuilder(f"scratch {dtype} x{width}", workgroup=width)
     x, y, z = k.buffer("x", dtype), k.buffer("y", dtype, "write"), k.buffer("z", dtype, "write")
-    plain, zeroed = k.scratch("plain", dtype, width), k.buffer("zeroed", dtype, "workgroup", 2 * width, zeroed=True)
+    plain, zeroed = (
+        k.scratch("plain", dtype, width),
+        k.buffer("zeroed", dtype, "workgroup", 2 * width, zeroed=True),
+    )
     value = k.load(x, k.global_id())
     k.store(plain, k.lane(), value)
     k.store(zeroed, k.lane() * 2, value)
@@ -328,7 +409,9 @@ def through_scratch(dtype: DType, width: int) -> Case:
     k.store(y, k.global_id(), k.load(plain, k.index(width - 1) - k.lane()))
     k.store(z, k.global_id(), k.load(zeroed, k.lane()))
     data = random_array(np.random.default_rng(12), dtype, 4 * width)
-    return Case(k.finish(), {"x": data, "y": np.zeros_like(data), "z": np.zeros_like(data)}, {}, (4, 1, 1))
+    return Case(
+        k.finish(), {"x": data, "y": np.zeros_like(data), "z": np.zeros_like(data)}, {}, (4, 1, 1)
+    )
 
 
 def constants(dtype: DType, width: int) -> Case:
@@ -342,7 +425,7 @@ def constants(dtype: DType, width: int) -> Case:
     return Case(k.finish(), {"y": np.zeros((len(values) - 1) * width, dtype.np)})
 
 
-# -- lanes and control ------------------------------------------------------------------------------------------------
+# -- lanes and control -----------------------------------------------------------------------------
 
 
 def lanes() -> Iterator[Case]:
@@ -408,31 +491,50 @@ def branches(dtype: DType, width: int) -> Case:
     k.store(y, k.global_id() + 4 * width, k.cast(other.get(), held))
     rng = np.random.default_rng(15)
     data, conds = random_array(rng, held, 4 * width), rng.integers(0, 9, 4 * width).astype(np.int32)
-    return Case(k.finish(), {"x": data, "c": conds, "y": np.zeros(8 * width, held.np)}, {}, (4, 1, 1))
+    return Case(
+        k.finish(), {"x": data, "c": conds, "y": np.zeros(8 * width, held.np)}, {}, (4, 1, 1)
+    )
 
 
 def loops(width: int) -> Case:
-    """Bounds from arguments, from the workgroup, from memory; steps; no trip at all; masks inside."""
+    """Bounds from arguments, from the workgroup, from memory; steps; no trip at all; masks
+    inside."""
     k = KernelBuilder(f"loops x{width}", workgroup=width)
     x, y, trips = k.buffer("x", f32), k.buffer("y", f32, "write"), k.arg("trips")
     stops = k.buffer("stops", i32)
     total = k.local(0.0, f32)
-    with k.loop(trips, start=1, step=2) as i, k.loop(k.cast(k.load(stops, k.group_id()), index)) as j:
+    with (
+        k.loop(trips, start=1, step=2) as i,
+        k.loop(k.cast(k.load(stops, k.group_id()), index)) as j,
+    ):
         value = k.load(x, k.group_id() + i * j)
         with k.when(value < k.cast(k.lane(), f32)):
             total.set(k.fma(value, 3.0, total))
     k.store(y, k.global_id(), total.get())
     data = np.random.default_rng(16).uniform(-1, width, 64).astype(np.float32)
-    arrays = {"x": data, "stops": np.array([3, 0, 5, -2], np.int32), "y": np.zeros(4 * width, np.float32)}
+    arrays = {
+        "x": data,
+        "stops": np.array([3, 0, 5, -2], np.int32),
+        "y": np.zeros(4 * width, np.float32),
+    }
     return Case(k.finish(), arrays, {"trips": 8}, (4, 1, 1))
 
 
 def nested_guards(width: int) -> Case:
     """The three ways of a guard (all lanes, some, none) inside one another and inside a loop."""
     k = KernelBuilder(f"guards x{width}", workgroup=width)
-    x, y, rows, cols = k.buffer("x", f64), k.buffer("y", f64, "readwrite"), k.arg("rows"), k.arg("cols")
+    x, y, rows, cols = (
+        k.buffer("x", f64),
+        k.buffer("y", f64, "readwrite"),
+        k.arg("rows"),
+        k.arg("cols"),
+    )
     i = k.global_id()
-    with k.when(i < cols, guard=True), k.loop(rows) as r, k.when(i < k.min(cols, r * 9), guard=True):
+    with (
+        k.when(i < cols, guard=True),
+        k.loop(rows) as r,
+        k.when(i < k.min(cols, r * 9), guard=True),
+    ):
         k.store(y, r * cols + i, k.load(x, i) + k.load(y, r * cols + i))
     size = 4 * width - 1 if width > 1 else 5
     rng = np.random.default_rng(17)

@@ -1,7 +1,7 @@
 """Compiles every case for one target: `python -m tests.backends.llvm.compile_all x86-64-v4`.
 
-LLVM aborts the process when it cannot select an instruction, so the test runs this as a child and reads which case was
-the last one begun.
+LLVM aborts the process when it cannot select an instruction, so the test runs this as a child and
+reads which case was the last one begun.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def main(target: Target) -> None:
     for start in range(0, len(cases), AT_ONCE):
         some = cases[start : start + AT_ONCE]
         print(f"compiling {some[0].name} to {some[-1].name}", flush=True)
-        compile_object(emit_module({f"kernel{i}": case.program for i, case in enumerate(some)}, target), target)
+        compile_object(
+            emit_module({f"kernel{i}": case.program for i, case in enumerate(some)}, target), target
+        )
     print(f"compiled {len(cases)}", flush=True)
 
 

@@ -1,5 +1,6 @@
-"""Compiled kernels for the tests of code generation: any program, on any target the processor can run, beside the
-evaluator. Buffers lie in memory of their own, between stretches that must stay as they were."""
+"""Compiled kernels for the tests of code generation: any program, on any target the processor can
+run, beside the evaluator. Buffers lie in memory of their own, between stretches that must stay as
+they were."""
 
 from __future__ import annotations
 
@@ -31,14 +32,17 @@ def host() -> Target:
 
 
 def runnable() -> list[Target]:
-    """Every level this processor reaches, and the processor itself: there LLVM has more instructions to choose from."""
+    """Every level this processor reaches, and the processor itself: there LLVM has more
+    instructions to choose from."""
     return [*(t for t in LEVELS.values() if not missing_features(t)), host()]
 
 
 def compiled(programs: Sequence[n.Program], target: Target, check: str = "plain") -> list[int]:
     """The address of each program's code."""
     symbols = {f"kernel{i}": program for i, program in enumerate(programs)}
-    library = load_object(compile_object(emit_module(symbols, target, check), target), tuple(symbols))
+    library = load_object(
+        compile_object(emit_module(symbols, target, check), target), tuple(symbols)
+    )
     _kept.append(library)
     return [library.address[symbol] for symbol in symbols]
 
@@ -73,7 +77,11 @@ class Zoned:
 
 
 def run(
-    address: int, program: n.Program, arrays: Arrays, args: Mapping[str, int], grid: Grid = (1, 1, 1)
+    address: int,
+    program: n.Program,
+    arrays: Arrays,
+    args: Mapping[str, int],
+    grid: Grid = (1, 1, 1),
 ) -> dict[str, np.ndarray]:
     """The arrays after the launch; the ones given stay as they are."""
     storage = [b for b in program.buffers if not b.is_scratch]
@@ -83,7 +91,9 @@ def run(
     numbers = [*offsets, *(args[name] for name in program.args), grid[0], grid[1], *counts, 3]
     words = (ctypes.c_int64 * 64)(*(memory[b.name].address for b in storage), *numbers)
     status = (ctypes.c_int64 * (n.STOP_WORD + 1))()
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p])
+    call = ctypes.CFUNCTYPE(
+        None, *[ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+    )
     groups = grid[0] * grid[1] * grid[2]
     call(address)(ctypes.addressof(words), 0, groups, scratch.address, ctypes.addressof(status))
     assert scratch.is_intact(), "wrote outside its scratch"
@@ -116,11 +126,15 @@ def assert_same_as_evaluator(
         for check in checks:
             (address,) = compiled([program], target, check)
             assert_same_arrays(
-                run(address, program, arrays, args, grid), want, f"{program.name} on {target.name}, {check}"
+                run(address, program, arrays, args, grid),
+                want,
+                f"{program.name} on {target.name}, {check}",
             )
 
 
-def evaluated(program: n.Program, arrays: Arrays, args: Mapping[str, int], grid: Grid) -> dict[str, np.ndarray]:
+def evaluated(
+    program: n.Program, arrays: Arrays, args: Mapping[str, int], grid: Grid
+) -> dict[str, np.ndarray]:
     verify(program)
     want = {name: a.copy() for name, a in arrays.items()}
     evaluate(program, want, args, grid, races=True)
@@ -141,7 +155,8 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray, where: str) -> None:
     if differs.any():
         i = int(np.argmax(differs))
         raise AssertionError(
-            f"{where}[{i}] is {got[i]!r}, should be {want[i]!r} ({int(differs.sum())} of {differs.size})"
+            f"{where}[{i}] is {got[i]!r}, should be {want[i]!r} ({int(differs.sum())} of "
+            f"{differs.size})"
         )
 
 

@@ -1,4 +1,5 @@
-"""Chains of byte dot products: exact however long, whatever the target keeps in 16 bits on the way."""
+"""Chains of byte dot products: exact however long, whatever the target keeps in 16 bits on the
+way."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def chained(length: int, u_max: int, *, reads_middle: bool) -> Program:
 def test_chains_are_exact(length: int, u_max: int, extreme: bool) -> None:
     rng = np.random.default_rng(length * 1000 + u_max)
     shape = (length, GROUPS * LANES, 4)
-    u = np.full(shape, u_max, np.uint8) if extreme else rng.integers(0, u_max + 1, shape, dtype=np.uint8)
+    u = (
+        np.full(shape, u_max, np.uint8)
+        if extreme
+        else rng.integers(0, u_max + 1, shape, dtype=np.uint8)
+    )
     s = np.full(shape, -128, np.int8) if extreme else rng.integers(-128, 128, shape, dtype=np.int8)
     products = (u.astype(np.int64) * s).sum(-1)
     program = chained(length, u_max, reads_middle=True)

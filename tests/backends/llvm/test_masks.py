@@ -1,6 +1,8 @@
-"""Stores under a mask whose lanes LLVM can tell beforehand write those lanes and nothing beside them.
+"""Stores under a mask whose lanes LLVM can tell beforehand write those lanes and nothing beside
+them.
 
-In the LLVM of llvmlite 0.50, code for AVX-512 stores `trunc(x)` under a mask with one known lane as wide as `x` was.
+In the LLVM of llvmlite 0.50, code for AVX-512 stores `trunc(x)` under a mask with one known lane as
+wide as `x` was.
 """
 
 from __future__ import annotations
@@ -13,7 +15,17 @@ from tetrad.core.dtypes import DType, bf16, f32, i8, i16, i32, i64, u8, u16, u32
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder
 
-NARROWED = [(i32, i8), (u32, u8), (i32, i16), (u32, u16), (i16, i8), (i64, i32), (i64, i8), (f32, bf16), (f32, i8)]
+NARROWED = [
+    (i32, i8),
+    (u32, u8),
+    (i32, i16),
+    (u32, u16),
+    (i16, i8),
+    (i64, i32),
+    (i64, i8),
+    (f32, bf16),
+    (f32, i8),
+]
 
 
 def some_lanes(workgroup: int, wide: DType, narrow: DType, first: int, count: int) -> n.Program:

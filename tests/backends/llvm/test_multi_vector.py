@@ -1,4 +1,5 @@
-"""Workgroups of several vectors: barriers anywhere in uniform flow, and values that live across them."""
+"""Workgroups of several vectors: barriers anywhere in uniform flow, and values that live across
+them."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_values_of_every_kind_outlive_a_barrier(workgroup: Grid) -> None:
         k.store(y, at, value)
     with k.otherwise():
         k.store(y, at, k.cast(k.cast(where, i32), f32))
-    order = np.concatenate([np.random.default_rng(g).permutation(lanes) for g in range(GROUPS)]).astype(np.int32)
+    order = np.concatenate(
+        [np.random.default_rng(g).permutation(lanes) for g in range(GROUPS)]
+    ).astype(np.int32)
     total = GROUPS * lanes
     arrays = {"x": normal(total), "c": order, "y": np.zeros(total, np.float32)}
     assert_same_as_evaluator(k.finish(), arrays, {}, (GROUPS, 1, 1), checks=("plain", "mask"))
@@ -72,7 +75,9 @@ def test_locals_keep_their_value_for_every_invocation(workgroup: Grid) -> None:
     k.store(z, at, steps.get())
     size = GROUPS * lanes
     arrays = {"x": normal(size, np.float64), "y": np.zeros(size), "z": np.zeros(size, np.int32)}
-    assert_same_as_evaluator(k.finish(), arrays, {"trips": 5}, (GROUPS, 1, 1), checks=("plain", "mask"))
+    assert_same_as_evaluator(
+        k.finish(), arrays, {"trips": 5}, (GROUPS, 1, 1), checks=("plain", "mask")
+    )
 
 
 @WIDE
@@ -115,8 +120,14 @@ def test_barriers_in_loops_and_branches(workgroup: Grid) -> None:
     k.barrier()
     k.store(y, at, k.load(held, k.arg("room") - 1 - lane))
     size = GROUPS * lanes
-    arrays = {"x": normal(size), "stops": np.array([5, 0, 8], np.int32), "y": np.zeros(size, np.float32)}
-    assert_same_as_evaluator(k.finish(), arrays, {"room": lanes}, (GROUPS, 1, 1), checks=("plain", "mask"))
+    arrays = {
+        "x": normal(size),
+        "stops": np.array([5, 0, 8], np.int32),
+        "y": np.zeros(size, np.float32),
+    }
+    assert_same_as_evaluator(
+        k.finish(), arrays, {"room": lanes}, (GROUPS, 1, 1), checks=("plain", "mask")
+    )
 
 
 @WIDE
@@ -129,7 +140,9 @@ def test_without_barriers_there_is_one_stretch(workgroup: Grid) -> None:
     assert len(list(parts(program.body))) == 1
     count = GROUPS * lanes - 7
     arrays = {"x": normal(count) > 0, "y": np.zeros(count, np.float32)}
-    assert_same_as_evaluator(program, arrays, {"n": count}, (GROUPS, 1, 1), checks=("plain", "mask"))
+    assert_same_as_evaluator(
+        program, arrays, {"n": count}, (GROUPS, 1, 1), checks=("plain", "mask")
+    )
 
 
 def test_a_trap_in_a_later_vector_names_its_value() -> None:
@@ -188,7 +201,8 @@ def shuffled(lanes: int) -> n.Program:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "shape"), [(1, (1, 1)), (3, (4, 1)), (16, (16, 1)), (64, (64, 1)), (65, (16, 5)), (256, (16, 16))]
+    ("lanes", "shape"),
+    [(1, (1, 1)), (3, (4, 1)), (16, (16, 1)), (64, (64, 1)), (65, (16, 5)), (256, (16, 16))],
 )
 def test_the_shape_of_vectors(lanes: int, shape: tuple[int, int]) -> None:
     assert vector_shape(KernelBuilder("empty", lanes).finish()) == shape
@@ -198,12 +212,19 @@ def test_the_shape_of_vectors(lanes: int, shape: tuple[int, int]) -> None:
 def test_lanes_that_are_exchanged_stay_in_one_vector(lanes: int) -> None:
     program = shuffled(lanes)
     assert vector_shape(program) == (1 << (lanes - 1).bit_length(), 1)
-    assert_same_as_evaluator(program, {"x": normal(lanes), "y": np.zeros(lanes, np.float32)}, {}, checks=("plain",))
+    assert_same_as_evaluator(
+        program, {"x": normal(lanes), "y": np.zeros(lanes, np.float32)}, {}, checks=("plain",)
+    )
 
 
 def test_a_wide_reduction_is_small_on_a_machine_without_masks() -> None:
     k, lane, at, _ = builder("sum", (1024, 1, 1))
-    x, y, held, half = k.buffer("x", f32), k.buffer("y", f32, "write"), k.scratch("held", f32, 1024), 512
+    x, y, held, half = (
+        k.buffer("x", f32),
+        k.buffer("y", f32, "write"),
+        k.scratch("held", f32, 1024),
+        512,
+    )
     k.store(held, lane, k.load(x, at))
     while half:
         k.barrier()

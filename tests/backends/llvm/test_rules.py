@@ -1,4 +1,5 @@
-"""What the emitter makes of a program: the form of every value, the ways of a guard, traps, names."""
+"""What the emitter makes of a program: the form of every value, the ways of a guard, traps,
+names."""
 
 from __future__ import annotations
 
@@ -30,17 +31,19 @@ def reading(at: object, workgroup: int = 16) -> n.Program:
     return k.finish()
 
 
-# -- forms ------------------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("at", "has", "lacks"),
     [
         (lambda k: k.group_id() * 4 + 1, "load float", "gather"),  # uniform: one number
-        (lambda k: k.global_id() + 3, "load <16 x float>", "gather"),  # lanes side by side: one vector
+        # lanes side by side: one vector
+        (lambda k: k.global_id() + 3, "load <16 x float>", "gather"),
         (lambda k: (k.lane() + 2) - 1 + k.lane() * 0, "load <16 x float>", "gather"),
         (lambda k: k.lane() - k.lane() + 5, "load float", "gather"),  # the lane cancels
-        (lambda k: k.lane() * 2 + 1, "shufflevector <16 x float>", "gather"),  # every second: two vectors, a choice
+        # every second: two vectors, a choice
+        (lambda k: k.lane() * 2 + 1, "shufflevector <16 x float>", "gather"),
         (lambda k: k.lane() * 3, "gather", "load <16 x float>"),  # apart
         (lambda k: k.index(40) - k.lane(), "gather", "load <16 x float>"),  # backwards
         (lambda k: k.lane() // 2, "gather", "load <16 x float>"),
@@ -77,10 +80,12 @@ def test_uniform_arithmetic_stays_scalar_and_leaves_loops() -> None:
     program = k.finish()
     body = text_of(program)
     assert "load float, ptr" in body and "gather" not in body
-    assert_same_as_evaluator(program, {"x": np.linspace(-1, 1, 80).astype("f4"), "y": np.zeros(16, "f4")}, {"n": 5})
+    assert_same_as_evaluator(
+        program, {"x": np.linspace(-1, 1, 80).astype("f4"), "y": np.zeros(16, "f4")}, {"n": 5}
+    )
 
 
-# -- guards -----------------------------------------------------------------------------------------------------------
+# -- guards ----------------------------------------------------------------------------------------
 
 
 def tail(workgroup: int = 16) -> n.Program:
@@ -107,9 +112,15 @@ def test_the_way_of_all_lanes_has_no_mask() -> None:
 
 
 def long_tail(steps: int = 60) -> n.Program:
-    """Much work on an element, a branch of some lanes, an address made inside, a store that goes around the cache."""
+    """Much work on an element, a branch of some lanes, an address made inside, a store that goes
+    around the cache."""
     k = KernelBuilder("long_tail", 16)
-    x, y, z, size = k.buffer("x", f32), k.buffer("y", f32, "write"), k.buffer("z", f32, "write"), k.arg("n")
+    x, y, z, size = (
+        k.buffer("x", f32),
+        k.buffer("y", f32, "write"),
+        k.buffer("z", f32, "write"),
+        k.arg("n"),
+    )
     i = k.global_id()
     with k.when(i < size, guard=True):
         value = k.load(x, i)
@@ -135,11 +146,15 @@ def test_loads_and_stores_of_long_work_have_no_mask_where_all_lanes_are_there() 
     text = text_of(long_tail())
     ways = [part.split("\nsome")[0] for part in text.split("\nall")[1:]]
     assert len(ways) == 3 and not any("masked" in way for way in ways)  # a load, two stores
-    assert text.count("call <16 x float> @llvm.masked.load") == 1 and text.count("call void @llvm.masked.store") == 2
+    assert (
+        text.count("call <16 x float> @llvm.masked.load") == 1
+        and text.count("call void @llvm.masked.store") == 2
+    )
 
 
 def pairs_tail(steps: int = 100) -> n.Program:
-    """Much work on the first of two neighbours, which goes to the second of two; a loop for some lanes only."""
+    """Much work on the first of two neighbours, which goes to the second of two; a loop for some
+    lanes only."""
     k = KernelBuilder("pairs_tail", 16)
     x, y, size = k.buffer("x", f32), k.buffer("y", f32, "write"), k.arg("n")
     i = k.global_id()
@@ -163,7 +178,10 @@ def test_long_work_on_every_second_element_is_written_once(size: int) -> None:
     assert text.count("llvm.fma.v16f32(") == 100 + 1
     ways = [part.split("\nsome")[0] for part in text.split("\nall")[1:]]
     assert len(ways) == 2 and not any("masked" in way for way in ways)
-    arrays = {"x": np.linspace(-1, 1, 2 * size, dtype=np.float32), "y": np.zeros(2 * size, np.float32)}
+    arrays = {
+        "x": np.linspace(-1, 1, 2 * size, dtype=np.float32),
+        "y": np.zeros(2 * size, np.float32),
+    }
     assert_same_as_evaluator(pairs_tail(), arrays, {"n": size}, (3, 1, 1))
 
 
@@ -192,10 +210,12 @@ def test_other_conditions_become_masks() -> None:
     assert_same_as_evaluator(program, {"y": np.zeros(16, np.float32)}, {"n": 9})
 
 
-# -- traps and bounds -------------------------------------------------------------------------------------------------
+# -- traps and bounds ------------------------------------------------------------------------------
 
 
-def trapped(program: n.Program, arrays: dict[str, np.ndarray], check: str = "plain") -> tuple[int, int]:
+def trapped(
+    program: n.Program, arrays: dict[str, np.ndarray], check: str = "plain"
+) -> tuple[int, int]:
     (address,) = compiled([program], host(), check)
     with pytest.raises(Trap) as trap:
         run(address, program, arrays, {}, (2, 1, 1))
@@ -223,7 +243,9 @@ def test_a_trap_with_a_uniform_condition() -> None:
 
 
 @pytest.mark.parametrize("write", [False, True])
-@pytest.mark.parametrize(("at", "value"), [(lambda k: k.global_id() + 9, 32), (lambda k: k.group_id() - 1, -1)])
+@pytest.mark.parametrize(
+    ("at", "value"), [(lambda k: k.global_id() + 9, 32), (lambda k: k.group_id() - 1, -1)]
+)
 def test_bounds_checks_name_the_buffer_and_the_index(at: object, value: int, write: bool) -> None:
     k = KernelBuilder("bounds", 16)
     x, y = k.buffer("x", f64), k.buffer("y", f64, "write")
@@ -233,12 +255,18 @@ def test_bounds_checks_name_the_buffer_and_the_index(at: object, value: int, wri
     assert trapped(k.finish(), arrays, "trap") == (TAG | BOUNDS_TRAP + write, value)
 
 
-# -- names and LLVM ---------------------------------------------------------------------------------------------------
+# -- names and LLVM --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "operand"),
-    [("x", "%b.x"), ("x_1", "%b.x_1"), ('a"b', '%"b.a\\22b"'), ("a b\n", '%"b.a\\20b\\0A"'), ("ö", '%"b.\\C3\\B6"')],
+    [
+        ("x", "%b.x"),
+        ("x_1", "%b.x_1"),
+        ('a"b', '%"b.a\\22b"'),
+        ("a b\n", '%"b.a\\20b\\0A"'),
+        ("ö", '%"b.\\C3\\B6"'),
+    ],
 )
 def test_names_are_quoted(name: str, operand: str) -> None:
     assert operand_name("b", name) == operand

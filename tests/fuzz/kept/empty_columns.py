@@ -10,10 +10,13 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(i8, (1, 0, 1), 2, 'random'),  # 0
-        Step('reduce_sum', (0,), {'axes': (0, 1)}),  # 1
-    ), outputs=(1,), bindings=({},),
-    seed=0, via_jit=False,
+        Leaf(i8, (1, 0, 1), 2, "random"),  # 0
+        Step("reduce_sum", (0,), {"axes": (0, 1)}),  # 1
+    ),
+    outputs=(1,),
+    bindings=({},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

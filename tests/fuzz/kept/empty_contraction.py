@@ -8,14 +8,17 @@ from tests.fuzz.program import Leaf, Program, Step
 from tetrad.core.dtypes import *
 from tetrad.core.sizes import Dim
 
-n = Dim('n', max=33)
+n = Dim("n", max=33)
 PROGRAM = Program(
     items=(
-        Leaf(f32, (n, 9), 3, 'random'),  # 0
-        Step('transpose', (0,), {'perm': (1, 0)}),  # 1
-        Step('matmul', (1, 0), {}),  # 2
-    ), outputs=(2,), bindings=({'n': 0}, {'n': 7}),
-    seed=0, via_jit=False,
+        Leaf(f32, (n, 9), 3, "random"),  # 0
+        Step("transpose", (0,), {"perm": (1, 0)}),  # 1
+        Step("matmul", (1, 0), {}),  # 2
+    ),
+    outputs=(2,),
+    bindings=({"n": 0}, {"n": 7}),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

@@ -10,11 +10,17 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(f64, (1, 6, 1, 1), 2, 'zeros'),  # 0
-        Step('slice', (0,), {'starts': (0, 5, 2, 0), 'sizes': (1, 1, 0, 1), 'steps': (-1, 1, 3, 1)}),  # 1
-        Step('reduce_sum', (1,), {'axes': (3,)}),  # 2
-    ), outputs=(2,), bindings=({},),
-    seed=0, via_jit=False,
+        Leaf(f64, (1, 6, 1, 1), 2, "zeros"),  # 0
+        # 1
+        Step(
+            "slice", (0,), {"starts": (0, 5, 2, 0), "sizes": (1, 1, 0, 1), "steps": (-1, 1, 3, 1)}
+        ),
+        Step("reduce_sum", (1,), {"axes": (3,)}),  # 2
+    ),
+    outputs=(2,),
+    bindings=({},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

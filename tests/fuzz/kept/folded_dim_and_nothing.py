@@ -8,15 +8,18 @@ from tests.fuzz.program import Leaf, Program, Step
 from tetrad.core.dtypes import *
 from tetrad.core.sizes import Dim
 
-n = Dim('n', max=33)
+n = Dim("n", max=33)
 PROGRAM = Program(
     items=(
-        Leaf(u32, (), 497610, 'number', constant=True),  # 0
-        Step('expand', (0,), {'shape': (n, 2, 0, 1)}),  # 1
-        Step('bitwise_and', (1, 1), {}),  # 2
-        Leaf(f32, (n,), 837, 'zeros'),  # 3
-    ), outputs=(2, 3), bindings=({'n': 2},),
-    seed=0, via_jit=False,
+        Leaf(u32, (), 497610, "number", constant=True),  # 0
+        Step("expand", (0,), {"shape": (n, 2, 0, 1)}),  # 1
+        Step("bitwise_and", (1, 1), {}),  # 2
+        Leaf(f32, (n,), 837, "zeros"),  # 3
+    ),
+    outputs=(2, 3),
+    bindings=({"n": 2},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

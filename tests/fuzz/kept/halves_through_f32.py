@@ -10,11 +10,14 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(f64, (64,), 5, 'ties'),  # 0
-        Step('cast', (0,), {'dtype': f16}),  # 1
-        Step('cast', (0,), {'dtype': bf16}),  # 2
-    ), outputs=(1, 2), bindings=({},),
-    seed=0, via_jit=False,
+        Leaf(f64, (64,), 5, "ties"),  # 0
+        Step("cast", (0,), {"dtype": f16}),  # 1
+        Step("cast", (0,), {"dtype": bf16}),  # 2
+    ),
+    outputs=(1, 2),
+    bindings=({},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

@@ -10,13 +10,16 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(f32, (31, 3), 803276590, 'random'),  # 0
-        Step('cast', (0,), {'dtype': bool_}),  # 1
-        Step('logical_not', (1,), {}),  # 2
-        Step('cast', (1,), {'dtype': i32}),  # 3
-        Step('isnan', (3,), {}),  # 4
-    ), outputs=(4, 1, 2), bindings=({},),
-    seed=0, via_jit=False,
+        Leaf(f32, (31, 3), 803276590, "random"),  # 0
+        Step("cast", (0,), {"dtype": bool_}),  # 1
+        Step("logical_not", (1,), {}),  # 2
+        Step("cast", (1,), {"dtype": i32}),  # 3
+        Step("isnan", (3,), {}),  # 4
+    ),
+    outputs=(4, 1, 2),
+    bindings=({},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

@@ -10,16 +10,20 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(f32, (2, 2), 1, 'zeros'),  # 0
-        Step('reduce_max', (0,), {'axes': (1,)}),  # 1
-        Step('reshape', (1,), {'shape': (2, 1)}),  # 2
-        Step('expand', (2,), {'shape': (2, 2)}),  # 3
-        Step('reduce_sum', (3,), {'axes': (1,)}),  # 4
-        Step('reshape', (4,), {'shape': (2, 1)}),  # 5
-        Step('expand', (5,), {'shape': (2, 2)}),  # 6
-        Step('divide', (3, 6), {}),  # 7
-    ), outputs=(7,), bindings=({},),
-    seed=37, via_jit=False, transform='grad',
+        Leaf(f32, (2, 2), 1, "zeros"),  # 0
+        Step("reduce_max", (0,), {"axes": (1,)}),  # 1
+        Step("reshape", (1,), {"shape": (2, 1)}),  # 2
+        Step("expand", (2,), {"shape": (2, 2)}),  # 3
+        Step("reduce_sum", (3,), {"axes": (1,)}),  # 4
+        Step("reshape", (4,), {"shape": (2, 1)}),  # 5
+        Step("expand", (5,), {"shape": (2, 2)}),  # 6
+        Step("divide", (3, 6), {}),  # 7
+    ),
+    outputs=(7,),
+    bindings=({},),
+    seed=37,
+    via_jit=False,
+    transform="grad",
 )
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(f16, (7, 1), 1, 'random'),  # 0
-        Leaf(u32, (7,), 700830122, 'index', below=3),  # 1
-        Step('scatter_add', (0, 1), {'size': 3}),  # 2
-    ), outputs=(2,), bindings=({},),
-    seed=0, via_jit=False,
+        Leaf(f16, (7, 1), 1, "random"),  # 0
+        Leaf(u32, (7,), 700830122, "index", below=3),  # 1
+        Step("scatter_add", (0, 1), {"size": 3}),  # 2
+    ),
+    outputs=(2,),
+    bindings=({},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ from tetrad.core.sizes import Dim
 
 PROGRAM = Program(
     items=(
-        Leaf(f32, (2, 1), 916315893, 'zeros'),  # 0
-        Step('expand', (0,), {'shape': (2, 32)}),  # 1
-        Step('transpose', (1,), {'perm': (1, 0)}),  # 2
-    ), outputs=(2,), bindings=({},),
-    seed=0, via_jit=False,
+        Leaf(f32, (2, 1), 916315893, "zeros"),  # 0
+        Step("expand", (0,), {"shape": (2, 32)}),  # 1
+        Step("transpose", (1,), {"perm": (1, 0)}),  # 2
+    ),
+    outputs=(2,),
+    bindings=({},),
+    seed=0,
+    via_jit=False,
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Functions of complex numbers: parts within the declared ulps of the magnitude, special values as in C99."""
+"""Functions of complex numbers: parts within the declared ulps of the magnitude, special values as
+in C99."""
 
 from __future__ import annotations
 
@@ -16,9 +17,12 @@ from tetrad.kernel.verify import verify
 from tetrad.ops.cases import joined
 
 INF, NAN = math.inf, math.nan
-EACH = [pytest.param(name, dtype, id=f"{name}-{dtype}") for name in kc.FUNCTIONS for dtype in (f32, f64)]
+EACH = [
+    pytest.param(name, dtype, id=f"{name}-{dtype}") for name in kc.FUNCTIONS for dtype in (f32, f64)
+]
 NUMPY = {
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
+    "atan": np.arctan,
     "atanh": np.arctanh, "pow": np.power, "abs": np.abs, "angle": np.angle, "divide": np.divide,
 }  # fmt: skip
 HAS_WIDE_OF_F64 = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
@@ -32,7 +36,9 @@ def compute(name: str, *parts: np.ndarray) -> np.ndarray:
     made = [k.buffer(f"y{i}", dtype, "write", count) for i in range(2)]
     at = k.global_id()
     with k.when(at < count):
-        for buffer, value in zip(made, kc.FUNCTIONS[name](k, *(k.load(b, at) for b in given)), strict=True):
+        for buffer, value in zip(
+            made, kc.FUNCTIONS[name](k, *(k.load(b, at) for b in given)), strict=True
+        ):
             k.store(buffer, at, value)
     program = k.finish()
     verify(program)
@@ -51,7 +57,10 @@ def exact(name: str, *numbers: np.ndarray) -> np.ndarray:
         length = np.where(near, np.log1p(a * (a + 2) + b * b) / 2, np.log(np.hypot(1 + a, b)))
         return joined(length, np.arctan2(b, 1 + a))
     if name == "expm1":
-        return joined(np.expm1(a) * np.cos(b) - 2 * np.sin(b / 2) ** 2, np.where(b == 0, b, np.exp(a) * np.sin(b)))
+        return joined(
+            np.expm1(a) * np.cos(b) - 2 * np.sin(b / 2) ** 2,
+            np.where(b == 0, b, np.exp(a) * np.sin(b)),
+        )
     if name in ("log2", "log10"):
         base = np.log(np.longdouble(2 if name == "log2" else 10))
         return joined(np.log(wide[0]).real / base, np.log(wide[0]).imag / base)
@@ -65,13 +74,18 @@ def points(dtype: DType, count: int, seed: int) -> list[np.ndarray]:
     def spread(low: int, high: int) -> np.ndarray:
         return rng.standard_normal(count) * np.exp2(rng.integers(low, high, count))
 
-    beside, turn = 1 + spread(-30, -2), rng.uniform(-4, 4, count) * np.exp2(rng.integers(-20, 1, count))
+    beside, turn = (
+        1 + spread(-30, -2),
+        rng.uniform(-4, 4, count) * np.exp2(rng.integers(-20, 1, count)),
+    )
     low, high = (-140, 125) if dtype is f32 else (-1060, 1020)
     one = rng.choice((-1, 1), count) * (1 + spread(-40, 0))
     pairs = [
         (spread(-20, 12), spread(-20, 12)),
         (beside * np.cos(turn), beside * np.sin(turn)),
-        tuple(rng.choice((-1, 1), count) * np.exp2(rng.uniform(low, high, count)) for _ in range(2)),
+        tuple(
+            rng.choice((-1, 1), count) * np.exp2(rng.uniform(low, high, count)) for _ in range(2)
+        ),
         (one, spread(-60, 0)),
         (spread(-60, 0), one),
         (spread(-20, 12), np.zeros(count)),
@@ -122,7 +136,9 @@ def test_nothing_overflows_on_the_way() -> None:
     for (name, parts), want in cases.items():
         got = compute(name, *(np.array([p]) for p in parts))[0]
         finite = [w for w in want if math.isfinite(w)]
-        assert np.allclose([got.real, got.imag], want, rtol=1e-6, atol=1e-6 * max(map(abs, finite))), (name, parts, got)
+        assert np.allclose(
+            [got.real, got.imag], want, rtol=1e-6, atol=1e-6 * max(map(abs, finite))
+        ), (name, parts, got)
 
 
 VALUES = (0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 2.5, -0.5)
@@ -170,7 +186,11 @@ def test_quotients_of_infinities_and_zeros() -> None:
 
 
 def test_powers_of_zero_and_to_zero() -> None:
-    cases = {(0.0, 0.0, 0.0, 0.0): (1, 0), (NAN, 0.0, 0.0, 0.0): (1, 0), (0.0, 0.0, 2.0, 1.0): (0, 0)}
+    cases = {
+        (0.0, 0.0, 0.0, 0.0): (1, 0),
+        (NAN, 0.0, 0.0, 0.0): (1, 0),
+        (0.0, 0.0, 2.0, 1.0): (0, 0),
+    }
     cases |= {(0.0, 0.0, -1.0, 0.0): (NAN, NAN), (0.0, 1.0, 2.0, 0.0): (-1, 0)}
     for parts, want in cases.items():
         got = compute("pow", *(np.array([p]) for p in parts))[0]

@@ -1,4 +1,5 @@
-"""Transcendental functions: special values exactly, every other value within the ulps the table declares."""
+"""Transcendental functions: special values exactly, every other value within the ulps the table
+declares."""
 
 from __future__ import annotations
 
@@ -9,7 +10,17 @@ import numpy as np
 import pytest
 
 from tests.kernel.programs import edges, elementwise, same_bits
-from tests.kernel.ulps import BINARY, CASES, HAS_WIDE_OF_F64, ORACLES, compute, hard, spread, want, worst
+from tests.kernel.ulps import (
+    BINARY,
+    CASES,
+    HAS_WIDE_OF_F64,
+    ORACLES,
+    compute,
+    hard,
+    spread,
+    want,
+    worst,
+)
 from tetrad.core.dtypes import REAL_DTYPES, DType, f16, f32, f64, i32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel.build import KernelBuilder
@@ -30,7 +41,7 @@ def test_every_function_has_an_oracle_and_a_bound() -> None:
     assert all(1 <= bound <= 4 for row in km.ULPS.values() for bound in row.values())
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "dtype"), UNARY_CASES, ids=ids)
@@ -46,21 +57,27 @@ def test_error_over_all_bit_patterns_and_where_it_is_hard(name: str, dtype: DTyp
 @pytest.mark.parametrize(("name", "dtype"), BINARY_CASES, ids=ids)
 def test_error_of_functions_of_two_values(name: str, dtype: DType) -> None:
     rng, count = np.random.default_rng(3), 100_000 if dtype is f32 else 20_000
-    ordinary = np.exp(rng.normal(0, 2, count)).astype(dtype.np), rng.normal(0, 20, count).astype(dtype.np)
+    ordinary = (
+        np.exp(rng.normal(0, 2, count)).astype(dtype.np),
+        rng.normal(0, 20, count).astype(dtype.np),
+    )
     wild = spread(dtype, count, seed=4), rng.permutation(spread(dtype, count, seed=5))
     for x, y in (ordinary, wild):
         error, where = worst(name, dtype, x, y)
         assert error <= km.ULPS[name][dtype], where
 
 
-# -- special values ---------------------------------------------------------------------------------------------------
+# -- special values --------------------------------------------------------------------------------
 
 # Pairs, not dicts: as keys 0.0 and -0.0 are one.
 SPECIAL: dict[str, list[tuple[float, float]]] = {
     "exp": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (1e30, INF), (-1e30, 0)],
-    "exp2": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (10, 1024), (-3, 0.125), (1e30, INF), (-1e30, 0)],
-    "expm1": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1), (NAN, NAN), (1e30, INF), (-1e30, -1)],
-    "log": [(0.0, -INF), (-0.0, -INF), (1, 0.0), (INF, INF), (-INF, NAN), (NAN, NAN), (-1, NAN), (-1e-40, NAN)],
+    "exp2": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (10, 1024), (-3, 0.125), (1e30,
+    INF), (-1e30, 0)],
+    "expm1": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1), (NAN, NAN), (1e30, INF), (-1e30,
+    -1)],
+    "log": [(0.0, -INF), (-0.0, -INF), (1, 0.0), (INF, INF), (-INF, NAN), (NAN, NAN), (-1, NAN),
+    (-1e-40, NAN)],
     "log2": [
         (0.0, -INF), (-0.0, -INF), (1, 0.0), (INF, INF),
         (-INF, NAN), (NAN, NAN), (-1, NAN), (1024, 10), (0.125, -3),
@@ -68,14 +85,17 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
     "log10": [(0.0, -INF), (-0.0, -INF), (1, 0.0), (INF, INF), (-INF, NAN), (NAN, NAN), (-1, NAN)],
     "log1p": [(0.0, 0.0), (-0.0, -0.0), (-1, -INF), (INF, INF), (-INF, NAN), (NAN, NAN), (-2, NAN)],
     "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1), (-INF, -1), (NAN, NAN), (40, 1), (-40, -1)],
-    "sigmoid": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0.0), (NAN, NAN), (1e30, 1), (-1e30, 0.0)],
-    "rsqrt": [(0.0, INF), (-0.0, -INF), (INF, 0.0), (-INF, NAN), (NAN, NAN), (-1, NAN), (4, 0.5), (1, 1)],
+    "sigmoid": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0.0), (NAN, NAN), (1e30, 1), (-1e30,
+    0.0)],
+    "rsqrt": [(0.0, INF), (-0.0, -INF), (INF, 0.0), (-INF, NAN), (NAN, NAN), (-1, NAN), (4, 0.5),
+    (1, 1)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "cos": [(0.0, 1), (-0.0, 1), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "tan": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1), (-INF, -1), (NAN, NAN), (8, 1), (-8, -1)],
     "erfc": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, 2), (NAN, NAN), (30, 0.0), (-30, 2)],
-    "sinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN), (1e30, INF), (-1e30, -INF)],
+    "sinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN), (1e30, INF), (-1e30,
+    -INF)],
     "cosh": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, INF), (NAN, NAN), (1e30, INF), (-1e30, INF)],
     "asin": [
         (0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN),
@@ -87,7 +107,8 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
     ],
     "atan": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2), (NAN, NAN)],
     "asinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN)],
-    "acosh": [(1, 0.0), (INF, INF), (-INF, NAN), (NAN, NAN), (0.5, NAN), (-1, NAN), (-3, NAN), (-1e30, NAN)],
+    "acosh": [(1, 0.0), (INF, INF), (-INF, NAN), (NAN, NAN), (0.5, NAN), (-1, NAN), (-3, NAN),
+    (-1e30, NAN)],
     "atanh": [
         (0.0, 0.0), (-0.0, -0.0), (1, INF), (-1, -INF),
         (INF, NAN), (-INF, NAN), (NAN, NAN), (2, NAN), (-1e30, NAN),
@@ -106,7 +127,17 @@ def test_special_values_are_exact(name: str, dtype: DType) -> None:
 @pytest.mark.parametrize(("name", "dtype"), BINARY_CASES, ids=ids)
 def test_special_pairs_follow_c99(name: str, dtype: DType) -> None:
     whole = 2.0 ** (np.finfo(dtype.np).nmant + 1)  # from here on every number is even
-    values = [*edges(dtype), 2.0, -2.0, 3.0, -3.0, whole + 2, -whole - 2, whole / 2 + 1, -whole / 2 - 1]
+    values = [
+        *edges(dtype),
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        whole + 2,
+        -whole - 2,
+        whole / 2 + 1,
+        -whole / 2 - 1,
+    ]
     x, y = np.array(list(itertools.product(values, values)), dtype.np).T.copy()
     got, true = compute(name, dtype, x, y), want(name, dtype, x, y)
     with np.errstate(all="ignore"):
@@ -118,22 +149,31 @@ def test_special_pairs_follow_c99(name: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=ids)
-@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "sinh", "asinh", "atanh", "sin", "tan", "asin", "atan"])
+@pytest.mark.parametrize(
+    "name", ["expm1", "log1p", "tanh", "sinh", "asinh", "atanh", "sin", "tan", "asin", "atan"]
+)
 def test_tiny_values_are_their_own_image(name: str, dtype: DType) -> None:
     info = np.finfo(dtype.np)
-    tiny = np.array([info.smallest_subnormal, 3 * info.smallest_subnormal, info.tiny, info.tiny * 1.7, 1e-30], dtype.np)
+    tiny = np.array(
+        [info.smallest_subnormal, 3 * info.smallest_subnormal, info.tiny, info.tiny * 1.7, 1e-30],
+        dtype.np,
+    )
     tiny = np.concatenate([tiny, -tiny])
     assert same_bits(compute(name, dtype, tiny), tiny).all()
 
 
-# (function, type): the largest argument with a finite result, the most negative one with a result above 0.
+# (function, type): the largest argument with a finite result, the most negative one with a result
+# above 0.
 OVERFLOW = {
-    ("exp", f32): 88.72283, ("exp2", f32): 127.99999, ("expm1", f32): 88.72283, ("sinh", f32): 89.415985,
+    ("exp", f32): 88.72283, ("exp2", f32): 127.99999, ("expm1", f32): 88.72283, ("sinh",
+    f32): 89.415985,
     ("cosh", f32): 89.415985, ("exp", f64): 709.782712893384, ("exp2", f64): 1023.9999999999999,
-    ("expm1", f64): 709.782712893384, ("sinh", f64): 710.4758600739439, ("cosh", f64): 710.4758600739439,
+    ("expm1", f64): 709.782712893384, ("sinh", f64): 710.4758600739439, ("cosh",
+    f64): 710.4758600739439,
 }  # fmt: skip
 UNDERFLOW = {
-    ("exp", f32): -103.97207, ("sigmoid", f32): -103.97207, ("exp2", f32): -149.99998, ("exp", f64): -745.13321,
+    ("exp", f32): -103.97207, ("sigmoid", f32): -103.97207, ("exp2", f32): -149.99998, ("exp",
+    f64): -745.13321,
     ("exp_nonpositive", f32): -103.97207, ("exp_nonpositive", f64): -745.13321,
 }  # fmt: skip
 
@@ -158,12 +198,15 @@ def test_underflow_ends_in_the_smallest_subnormal(case: tuple[str, DType], last:
 def test_exp_of_what_is_never_positive_has_the_same_bits(dtype: DType) -> None:
     points = np.concatenate([hard(dtype, 200_000, seed=8), spread(dtype, 200_000, seed=9)])
     points = -np.abs(np.concatenate([points, np.array(edges(dtype), dtype.np)]))
-    np.testing.assert_array_equal(compute("exp_nonpositive", dtype, points), compute("exp", dtype, points))
+    np.testing.assert_array_equal(
+        compute("exp_nonpositive", dtype, points), compute("exp", dtype, points)
+    )
     at_zero = compute("exp_nonpositive", dtype, np.array([0.0, -0.0], dtype.np))
     assert at_zero.tolist() == [1.0, 1.0]
 
 
-# The numbers of each type that lie closest to a multiple of pi/2 (J.-M. Muller, Elementary Functions, chapter 11).
+# The numbers of each type that lie closest to a multiple of pi/2 (J.-M. Muller, Elementary
+# Functions, chapter 11).
 CLOSEST = {f32: 16367173.0 * 2.0**72, f64: 6381956970095103.0 * 2.0**797}
 
 
@@ -172,14 +215,17 @@ CLOSEST = {f32: 16367173.0 * 2.0**72, f64: 6381956970095103.0 * 2.0**797}
 def test_huge_angles_keep_every_bit(name: str, dtype: DType) -> None:
     info = np.finfo(dtype.np)
     powers = np.ldexp(dtype.np.type(1), np.arange(10, info.maxexp))
-    single = np.array([CLOSEST[dtype], info.max, 1.5707964e9, 105615.0, 105615.01, 1e9, 1e9 + 1], dtype.np)
+    single = np.array(
+        [CLOSEST[dtype], info.max, 1.5707964e9, 105615.0, 105615.01, 1e9, 1e9 + 1], dtype.np
+    )
     error, where = worst(name, dtype, np.concatenate([powers, single, -single]))
     assert error <= km.ULPS[name][dtype], where
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(f32, 110), (f64, 190)], ids=str)
 def test_huge_angles_are_little_code(dtype: DType, most: int) -> None:
-    """They are rare, and all of it is compiled for every sine. Constants stand in the instructions that use them."""
+    """They are rare, and all of it is compiled for every sine. Constants stand in the instructions
+    that use them."""
     k = KernelBuilder("sine")
     y = k.buffer("y", dtype, "write")
     k.store(y, k.lane(), km.sin(k, k.load(k.buffer("x", dtype), k.lane())))
@@ -187,12 +233,19 @@ def test_huge_angles_are_little_code(dtype: DType, most: int) -> None:
     assert sum(" const(" not in line for line in lines) <= most
 
 
-# -- properties that callers lean on ----------------------------------------------------------------------------------
+# -- properties that callers lean on ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("tanh", -1, 1), ("sigmoid", 0, 1), ("erf", -1, 1), ("erfc", 0, 2), ("sin", -1, 1), ("cos", -1, 1)],
+    [
+        ("tanh", -1, 1),
+        ("sigmoid", 0, 1),
+        ("erf", -1, 1),
+        ("erfc", 0, 2),
+        ("sin", -1, 1),
+        ("cos", -1, 1),
+    ],
 )
 def test_results_stay_in_their_interval(name: str, low: float, high: float) -> None:
     for dtype in km.ULPS[name]:
@@ -203,20 +256,24 @@ def test_results_stay_in_their_interval(name: str, low: float, high: float) -> N
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=ids)
 def test_powers_of_two_are_exact(dtype: DType) -> None:
-    exponents = np.arange(np.finfo(dtype.np).minexp - np.finfo(dtype.np).nmant, np.finfo(dtype.np).maxexp)
+    exponents = np.arange(
+        np.finfo(dtype.np).minexp - np.finfo(dtype.np).nmant, np.finfo(dtype.np).maxexp
+    )
     powers = np.ldexp(dtype.np.type(1), exponents)
     assert (compute("exp2", dtype, exponents.astype(dtype.np)) == powers).all()
     assert (compute("log2", dtype, powers) == exponents).all()
 
 
 def test_whole_powers_are_exact_while_they_fit() -> None:
-    base, exponent = np.array([(b, e) for b in range(-15, 16) for e in range(7)], np.float32).T.copy()
+    base, exponent = np.array(
+        [(b, e) for b in range(-15, 16) for e in range(7)], np.float32
+    ).T.copy()
     true = base.astype(np.float64) ** exponent.astype(np.float64)
     fits = np.abs(true) < 2**24
     assert (compute("pow", f32, base, exponent)[fits] == true[fits]).all()
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", list(km.ULPS))
@@ -228,7 +285,9 @@ def test_other_types_are_refused(name: str) -> None:
 
 
 def test_the_error_lists_what_is_possible() -> None:
-    with pytest.raises(DtypeError, match=r"exp: no kernel for i32\n  hint: cast to one of: f32, f64"):
+    with pytest.raises(
+        DtypeError, match=r"exp: no kernel for i32\n  hint: cast to one of: f32, f64"
+    ):
         elementwise(km.exp, i32)
     with pytest.raises(DtypeError, match="f16"):
         elementwise(km.exp, f16)

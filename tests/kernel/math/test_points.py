@@ -1,6 +1,8 @@
-"""Compiled f32 functions on 16 million points each, one from every stretch of 256 neighbouring bit patterns.
+"""Compiled f32 functions on 16 million points each, one from every stretch of 256 neighbouring bit
+patterns.
 
-The functions that programs lean on most; the others, and f64, are in tests/slow/test_math_exhaustive.py.
+The functions that programs lean on most; the others, and f64, are in
+tests/slow/test_math_exhaustive.py.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def points() -> Array:
 
 
 @pytest.mark.parametrize("name", OFTEN)
-def test_error_on_16_million_points(name: str, points: Array, record_property: Callable[[str, object], None]) -> None:
+def test_error_on_16_million_points(
+    name: str, points: Array, record_property: Callable[[str, object], None]
+) -> None:
     error, where = worst_compiled(name, f32, points)
     print(f"{name} f32: {error:.3f} ulp, {where}")
     record_property("ulps", error)
@@ -51,6 +55,7 @@ def test_sqrt_is_correctly_rounded(points: Array) -> None:
     for i in range(0, len(points), CHUNK):
         x = points[i : i + CHUNK]
         with np.errstate(invalid="ignore"):
-            true = np.sqrt(x.astype(np.float64)).astype(np.float32)  # 53 bits: rounding twice does no harm
+            # 53 bits: rounding twice does no harm
+            true = np.sqrt(x.astype(np.float64)).astype(np.float32)
         wrong = ~same_bits(np.asarray(run(td.asarray(x))), true)
         assert not wrong.any(), x[wrong]

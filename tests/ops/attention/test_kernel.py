@@ -1,4 +1,5 @@
-"""Attention, compiled: what NumPy says, and the same bits however tokens, blocks and threads are put together."""
+"""Attention, compiled: what NumPy says, and the same bits however tokens, blocks and threads are
+put together."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Kind:
 def graph_of(kind: Kind, count: Size) -> Graph:
     numbers = [ArrayType(i32, ()), ArrayType(i32, (count,)), ArrayType(i32, (count,))]
     k, v, *scales = (
-        ArrayType(as_dtype(a.dtype), a.shape) for a in random_cache(np.random.default_rng(0), kind.dtype, kind.cache)
+        ArrayType(as_dtype(a.dtype), a.shape)
+        for a in random_cache(np.random.default_rng(0), kind.dtype, kind.cache)
     )
     types = [ArrayType(f32, (count, kind.heads, kind.channels)), k, v, *numbers, *scales]
     inputs = [make_parameter(t, i, fresh=True) for i, t in enumerate(types)]
@@ -110,13 +112,14 @@ def result(kind: Kind, data: Data, count: Size = tokens, threads: int = 1) -> Ar
 
 
 def assert_means_the_same(got: Array, kind: Kind, data: Data) -> None:
-    """Within 32 units in the last place of the largest value of the cache, weighed by how steep exp may be."""
+    """Within 32 units in the last place of the largest value of the cache, weighed by how steep exp
+    may be."""
     want = attention(*data.arrays(), **kind.settings)
     largest = np.abs(as_floats(list(data.cache))[1]).max()
     np.testing.assert_allclose(got, want, rtol=0, atol=32 * 2.0**-23 * largest)
 
 
-# -- against NumPy ----------------------------------------------------------------------------------------------------
+# -- against NumPy ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", [0, 1, 17, 200, 256, 300, 1000])
@@ -158,11 +161,15 @@ def test_through_jit() -> None:
 @pytest.mark.parametrize("dtype", [f16, i8], ids=str)
 def test_bisect_finds_every_station_in_order(dtype: DType) -> None:
     kind = Kind(2, channels=32, dtype=dtype)
-    story = str(td.bisect(lambda *args: attention(*args, **kind.settings))(*data_of(kind, [300]).arrays()))
+    story = str(
+        td.bisect(lambda *args: attention(*args, **kind.settings))(*data_of(kind, [300]).arrays())
+    )
     assert "every station gives the same answer" in story, story
 
 
-@pytest.mark.parametrize("kind", [Kind(2, window=100, slots=2), Kind(1, channels=32, dtype=i8)], ids=["mixed", "i8"])
+@pytest.mark.parametrize(
+    "kind", [Kind(2, window=100, slots=2), Kind(1, channels=32, dtype=i8)], ids=["mixed", "i8"]
+)
 def test_machine_code_is_the_evaluator(kind: Kind) -> None:
     data = data_of(kind, [0, 256, 257, 258, 30], np.arange(5) // 4 % kind.slots)
     for count, part in ((tokens, data), (2, data.only(slice(1, 3)))):
@@ -174,13 +181,14 @@ def test_machine_code_is_the_evaluator(kind: Kind) -> None:
         assert difference(result(kind, part, count), want) is None
 
 
-# -- the same bits ----------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", [0, 260])
 @pytest.mark.parametrize("slots", [1, 3])
 def test_a_token_does_not_depend_on_the_tokens_beside_it(slots: int, window: int) -> None:
-    """One call of nine tokens, nine calls of one, and everything between, spread over workgroups or not."""
+    """One call of nine tokens, nine calls of one, and everything between, spread over workgroups or
+    not."""
     kind = Kind(slots=slots, window=window)
     data = data_of(kind, [0, 255, 256, 257, 511, 3, 300, 301, 302], np.arange(9) * 5 % 7 % slots)
     whole = result(kind, data, threads=2)
@@ -235,7 +243,7 @@ def test_storage_changes_nothing_but_the_elements(dtype: DType) -> None:
     assert difference(result(kind, data.only([6]), 1), result(plain, same.only([6]), 1)) is None
 
 
-# -- special values ---------------------------------------------------------------------------------------------------
+# -- special values --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["key", "value"])
@@ -250,7 +258,9 @@ def test_a_broken_key_or_value_reaches_only_those_who_see_it(which: int, broken:
     before, after = result(kind, data), result(kind, worse)
     assert difference(after[:2], before[:2]) is None
     assert not np.isfinite(after[2:, 0, 0]).any() or which == 0
-    np.testing.assert_array_equal(np.isnan(after), np.isnan(attention(*worse.arrays(), **kind.settings)))
+    np.testing.assert_array_equal(
+        np.isnan(after), np.isnan(attention(*worse.arrays(), **kind.settings))
+    )
     for t in (1, 3, 6):
         assert difference(result(kind, worse.only([t]), 1), after[[t]]) is None
 
@@ -260,7 +270,13 @@ def test_a_block_of_scores_at_minus_infinity_counts_nothing(count: Size) -> None
     kind = Kind(1, dtype=f32)
     keys, values = np.full((2, 1, 1, 1, 512, 16), 0.0, np.float32)
     keys[..., :256, 0], values[..., 300:, 1] = -np.inf, 1.0
-    data = Data(np.ones((1, 1, 16), np.float32), (interleaved(keys), values), 0, np.int32([0]), np.int32([511]))
+    data = Data(
+        np.ones((1, 1, 16), np.float32),
+        (interleaved(keys), values),
+        0,
+        np.int32([0]),
+        np.int32([511]),
+    )
     got = result(kind, data, count)
     np.testing.assert_allclose(got[0, 0, :2], [0.0, 212 / 256], rtol=1e-6)
 
@@ -275,7 +291,9 @@ def test_padding_gives_zeros(count: Size) -> None:
 
 
 @pytest.mark.parametrize("count", [5, 1], ids=["whole", "spread"])
-@pytest.mark.parametrize(("name", "value"), [("layer", 1), ("layer", -1), ("slot", 2), ("slot", -1), ("position", 512)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("layer", 1), ("layer", -1), ("slot", 2), ("slot", -1), ("position", 512)]
+)
 def test_tokens_lie_in_the_cache(name: str, value: int, count: int) -> None:
     kind = Kind(slots=2)
     data = data_of(kind, [7] * count)
@@ -285,7 +303,7 @@ def test_tokens_lie_in_the_cache(name: str, value: int, count: int) -> None:
         jitted(kind)(*arrays)
 
 
-# -- the code ---------------------------------------------------------------------------------------------------------
+# -- the code --------------------------------------------------------------------------------------
 
 
 def test_tiles_are_full() -> None:
@@ -298,7 +316,11 @@ def test_tiles_are_full() -> None:
 
 
 def launches(target: Target, kind: Kind, count: Size) -> list[Launch]:
-    return [step for step in Lowerer(target).lower(graph_of(kind, count)).steps if isinstance(step, Launch)]
+    return [
+        step
+        for step in Lowerer(target).lower(graph_of(kind, count)).steps
+        if isinstance(step, Launch)
+    ]
 
 
 def test_blocks_nobody_sees_are_left_alone() -> None:
@@ -325,12 +347,16 @@ def test_inner_loops_do_not_spill(target: Target, count: Size) -> None:
     for loop in loops:
         lines = loop.splitlines()
         last = max(i for i, line in enumerate(lines) if "vfmadd" in line)
-        assert [line for line in lines[:last] if "mm" in line and re.search(r"\(%r[sb]p\)", line)] == []
+        assert [
+            line for line in lines[:last] if "mm" in line and re.search(r"\(%r[sb]p\)", line)
+        ] == []
 
 
 @pytest.mark.parametrize("dtype", [f16, f32, i8], ids=str)
 @pytest.mark.parametrize("window", [0, 5])
-def test_keys_that_a_token_does_not_see_have_no_effect_be_they_nan(dtype: DType, window: int) -> None:
+def test_keys_that_a_token_does_not_see_have_no_effect_be_they_nan(
+    dtype: DType, window: int
+) -> None:
     """One that some tokens of a chunk see, and places that nobody has written yet."""
     kind = Kind(dtype=dtype, window=window, channels=32, heads=4, groups=2)
     data = data_of(kind, range(300, 320))

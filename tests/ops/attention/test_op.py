@@ -28,13 +28,17 @@ def padded(rows: list[list[float]], count: int, dtype: DType) -> Array:
     return made
 
 
-def two_channels(q: list[list[float]], k: list[list[float]], v: list[list[float]], **given: Any) -> Array:
+def two_channels(
+    q: list[list[float]], k: list[list[float]], v: list[list[float]], **given: Any
+) -> Array:
     """Attention of one head whose other channels are zero."""
     keys, values = (padded(rows, 256, f32).reshape(1, 1, 1, 256, D) for rows in (k, v))
     queries = padded(q, len(q), f32).reshape(len(q), -1, D)
     place = np.int32(given.pop("position", range(len(q))))
     slots = np.zeros(len(q), np.int32)
-    return attention(queries, interleaved(keys), values, np.int32(0), slots, place, **given)[:, 0, :2]
+    return attention(queries, interleaved(keys), values, np.int32(0), slots, place, **given)[
+        :, 0, :2
+    ]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,9 @@ def test_elements_are_what_their_storage_says(dtype: DType) -> None:
     q = rng.standard_normal((3, 2, 32)).astype(np.float32)
     numbers = np.int32(1), np.int32([0, 1, 1]), np.int32([255, 0, 31])
     got = attention(q, *cache[:2], *numbers, *cache[2:], scale=0.2)
-    np.testing.assert_allclose(got, attention(q, *as_floats(cache), *numbers, scale=0.2), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        got, attention(q, *as_floats(cache), *numbers, scale=0.2), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_padding_gives_zeros() -> None:
@@ -89,7 +95,9 @@ def test_padding_gives_zeros() -> None:
 
 def test_a_key_that_is_not_seen_does_not_matter() -> None:
     broken = [*V[:2], [np.nan, np.inf]]
-    np.testing.assert_array_equal(two_channels(Q, K, V, scale=HALF)[:2], two_channels(Q, K, broken, scale=HALF)[:2])
+    np.testing.assert_array_equal(
+        two_channels(Q, K, V, scale=HALF)[:2], two_channels(Q, K, broken, scale=HALF)[:2]
+    )
     assert np.isnan(two_channels(Q, K, broken, scale=HALF)[2, 0])
 
 
@@ -107,18 +115,31 @@ def test_tokens_lie_in_the_cache(layer: int, slot: int, position: int, text: str
     k, v = random_cache(np.random.default_rng(2), f16, (1, 2, 1, 256, D))
     with pytest.raises(BoundsError, match=f"^attention: {text}"):
         attention(
-            np.ones((1, 1, D), np.float32), k, v, np.int32(layer), np.int32([slot]), np.int32([position]), scale=1
+            np.ones((1, 1, D), np.float32),
+            k,
+            v,
+            np.int32(layer),
+            np.int32([slot]),
+            np.int32([position]),
+            scale=1,
         )
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 def types(
-    tokens: Size = 5, heads: int = 6, channels: int = 32, keys: int = 512, dtype: DType = f16, groups: int = 2
+    tokens: Size = 5,
+    heads: int = 6,
+    channels: int = 32,
+    keys: int = 512,
+    dtype: DType = f16,
+    groups: int = 2,
 ) -> list[ArrayType]:
     outer = (1, 3, groups)
-    k, v = (ArrayType(dtype, (*outer, *rest)) for rest in ((keys // 16, channels, 16), (keys, channels)))
+    k, v = (
+        ArrayType(dtype, (*outer, *rest)) for rest in ((keys // 16, channels, 16), (keys, channels))
+    )
     numbers = [ArrayType(i32, ()), ArrayType(i32, (tokens,)), ArrayType(i32, (tokens,))]
     return [ArrayType(f32, (tokens, heads, channels)), k, v, *numbers]
 
@@ -145,10 +166,25 @@ def replaced(place: int, kind: ArrayType) -> list[ArrayType]:
         (replaced(0, ArrayType(f64, (5, 6, 32))), {}, DtypeError, "takes f32, got f64"),
         (types(dtype=i32), {}, DtypeError, "takes f16, bf16, f32, i8, got i32"),
         (replaced(0, ArrayType(f32, (5, 32))), {}, ShapeError, "expected q [T,H,D]"),
-        (types(keys=528), {}, ShapeError, "keys come in 256s and channels in 16s, got f16[1,3,2,528,32]"),
+        (
+            types(keys=528),
+            {},
+            ShapeError,
+            "keys come in 256s and channels in 16s, got f16[1,3,2,528,32]",
+        ),
         (types(channels=24), {}, ShapeError, "keys come in 256s and channels in 16s"),
-        (replaced(1, ArrayType(f16, (1, 3, 2, 32, 16, 32))), {}, ShapeError, "k and v are not one cache"),
-        (replaced(1, ArrayType(f32, (1, 3, 2, 32, 32, 16))), {}, ShapeError, "k and v are not one cache"),
+        (
+            replaced(1, ArrayType(f16, (1, 3, 2, 32, 16, 32))),
+            {},
+            ShapeError,
+            "k and v are not one cache",
+        ),
+        (
+            replaced(1, ArrayType(f32, (1, 3, 2, 32, 32, 16))),
+            {},
+            ShapeError,
+            "k and v are not one cache",
+        ),
         (types(heads=5), {}, ShapeError, "q f32[5,5,32] does not fit v f16[1,3,2,512,32]"),
         (replaced(4, ArrayType(i32, (4,))), {}, ShapeError, "a slot and a position for each token"),
         (replaced(5, ArrayType(f32, (5,))), {}, DtypeError, "takes i32, i64, got f32"),

@@ -59,10 +59,11 @@ def worst(op: Op, x: Array, **params: Any) -> float:
     return float(line_errors(result(op, x, **params), exact(op, x, params), params["axis"]).max())
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 LENGTHS = (1, 2, 3, 5, 12, 16, 17, 31, 97, 128, 1000)  # of spec 4.1
-MORE = (255, 256, 257, 343, 2187, 2197, 4096, 4099, 65536)  # around the split, without one, prime, in launches
+# around the split, without one, prime, in launches
+MORE = (255, 256, 257, 343, 2187, 2197, 4096, 4099, 65536)
 
 
 @pytest.mark.parametrize("n", LENGTHS)
@@ -90,19 +91,27 @@ def test_real_transforms_of_even_and_odd_lengths(n: int, dtype: DType) -> None:
 
 @pytest.mark.parametrize(("n", "inner"), [(12, 2), (12, 8), (12, 19), (29, 2), (29, 19), (256, 9)])
 def test_machine_code_is_the_evaluator_along_any_axis(n: int, inner: int) -> None:
-    conforms(fft, Case((numbers((2, n, inner), c64),), {"axis": 1, "inverse": True, "norm": "forward"}))
+    conforms(
+        fft, Case((numbers((2, n, inner), c64),), {"axis": 1, "inverse": True, "norm": "forward"})
+    )
     conforms(rfft, Case((numbers((1, n, inner), c64.real),), {"axis": 1, "norm": "ortho"}))
-    conforms(irfft, Case((numbers((1, n // 2 + 1, inner), c64),), {"axis": 1, "n": n, "norm": "none"}))
+    conforms(
+        irfft, Case((numbers((1, n // 2 + 1, inner), c64),), {"axis": 1, "n": n, "norm": "none"})
+    )
 
 
-@pytest.mark.parametrize(("n", "dtype"), [(7, c64), (64, c128), (137, c64), (512, c64), (441, c64)], ids=str)
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(7, c64), (64, c128), (137, c64), (512, c64), (441, c64)], ids=str
+)
 def test_machine_code_is_the_evaluator_along_the_last_axis(n: int, dtype: DType) -> None:
     conforms(fft, Case((numbers((3, n), dtype),), FORWARD))
     conforms(rfft, Case((numbers((3, n), dtype.real),), {"axis": 1, "norm": "backward"}))
-    conforms(irfft, Case((numbers((3, n // 2 + 1), dtype),), {"axis": 1, "n": n, "norm": "backward"}))
+    conforms(
+        irfft, Case((numbers((3, n // 2 + 1), dtype),), {"axis": 1, "n": n, "norm": "backward"})
+    )
 
 
-# -- the same bits ----------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [15, 343, 512, 641])
@@ -121,7 +130,9 @@ def test_a_line_does_not_depend_on_where_its_axis_is(n: int, inner: int) -> None
     assert difference(np.ascontiguousarray(across.T), result(fft, x, **FORWARD)) is None
 
 
-@pytest.mark.parametrize(("op", "n"), [(fft, 256), (fft, 137), (rfft, 576), (rfft, 274), (rfft, 441)])
+@pytest.mark.parametrize(
+    ("op", "n"), [(fft, 256), (fft, 137), (rfft, 576), (rfft, 274), (rfft, 441)]
+)
 def test_many_launches_are_one(op: Op, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = numbers((2, n), c64 if op is fft else c64.real)
     params: dict[str, Any] = FORWARD if op is fft else {"axis": 1, "norm": "none"}
@@ -134,7 +145,9 @@ def test_many_launches_back_to_reals_are_one(n: int, monkeypatch: pytest.MonkeyP
     assert_launches_are_one(irfft, numbers((2, n // 2 + 1), c64), params, monkeypatch)
 
 
-def assert_launches_are_one(op: Op, x: Array, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_launches_are_one(
+    op: Op, x: Array, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = compiled(op, x, **params)
     monkeypatch.setattr(lowering, "KEPT_BYTES", 0)
     many = compiled(op, x, **params)
@@ -164,7 +177,7 @@ def test_every_level_compiles(target: Target) -> None:
             assert compile_object(emit_module({"transform": step.program}, target), target)
 
 
-# -- the plan ---------------------------------------------------------------------------------------------------------
+# -- the plan --------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 20_000))
@@ -220,7 +233,8 @@ def test_a_split_is_the_cheapest_of_all_pairs(n: int) -> None:
 
 
 def test_long_lengths_are_planned_and_their_roots_are_those_of_short_blocks() -> None:
-    """A prime of seven digits took ten seconds when every number below each candidate was tried as its factor."""
+    """A prime of seven digits took ten seconds when every number below each candidate was tried as
+    its factor."""
     assert convolution_length(1_000_003) >= 2_000_005
     exponents = np.arange(3 * AT_ONCE + 5)
     one_by_one = np.concatenate([roots(40_000, part) for part in np.array_split(exponents, 50)])

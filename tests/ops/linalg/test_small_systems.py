@@ -1,4 +1,5 @@
-"""Systems of equations and factors, compiled: the kernel evaluator's bits, and right by the equations they solve."""
+"""Systems of equations and factors, compiled: the kernel evaluator's bits, and right by the
+equations they solve."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ SHAPES = pytest.mark.parametrize(("rows", "batch"), SIZES, ids=str)
 
 
 def compiled(name: str, *args: np.ndarray, **params: Any) -> tuple[Compiled, Arrays]:
-    """The results of machine code, after a comparison with the evaluator to the bit, for 1 and 2 threads."""
+    """The results of machine code, after a comparison with the evaluator to the bit, for 1 and 2
+    threads."""
     program = compile_graph(graph_of(REGISTRY[name], Case(args, params)))
     for kernel in programs_of(program.lowered):
         verify(kernel)
@@ -39,8 +41,12 @@ def results(name: str, *args: np.ndarray, **params: Any) -> Arrays:
     return compiled(name, *args, **params)[1]
 
 
-def well_posed(rng: np.random.Generator, batch: tuple[int, ...], rows: int, dtype: Any) -> np.ndarray:
-    return (rng.standard_normal((*batch, rows, rows)) + 3 * np.eye(rows)[rng.permutation(rows)]).astype(dtype)
+def well_posed(
+    rng: np.random.Generator, batch: tuple[int, ...], rows: int, dtype: Any
+) -> np.ndarray:
+    return (
+        rng.standard_normal((*batch, rows, rows)) + 3 * np.eye(rows)[rng.permutation(rows)]
+    ).astype(dtype)
 
 
 def turned(a: np.ndarray) -> np.ndarray:
@@ -49,7 +55,10 @@ def turned(a: np.ndarray) -> np.ndarray:
 
 def close(got: np.ndarray, want: np.ndarray, factor: float = 1) -> None:
     np.testing.assert_allclose(
-        got, want, atol=factor * EPS[got.real.dtype.type] * max(1, np.abs(want).max(initial=0)), rtol=0
+        got,
+        want,
+        atol=factor * EPS[got.real.dtype.type] * max(1, np.abs(want).max(initial=0)),
+        rtol=0,
     )
 
 
@@ -74,7 +83,11 @@ def test_factors_and_solutions(rows: int, batch: tuple[int, ...], dtype: Any) ->
 def test_triangles(rows: int, batch: tuple[int, ...], dtype: Any) -> None:
     rng = np.random.default_rng(rows)
     a = (rng.standard_normal((*batch, rows, rows)) / 4 + 2 * np.eye(rows)).astype(dtype)
-    for columns, lower, unit, transposed in ((1, True, False, True), (2, False, True, False), (20, True, True, False)):
+    for columns, lower, unit, transposed in (
+        (1, True, False, True),
+        (2, False, True, False),
+        (20, True, True, False),
+    ):
         b = rng.standard_normal((*batch, rows, columns)).astype(dtype)
         settings = {"lower": lower, "unit": unit, "transposed": transposed}
         (x,) = results("triangular_solve", a, b, **settings)
@@ -109,12 +122,20 @@ def test_orthogonal_factors(shape: tuple[int, ...], dtype: Any) -> None:
     for complete in (False, True):
         q, r = results("qr", a, complete=complete)
         close(q @ r, a, 10)
-        close(turned(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], q.shape[-1], q.shape[-1])), 10)
+        close(
+            turned(q) @ q,
+            np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], q.shape[-1], q.shape[-1])),
+            10,
+        )
         assert (np.tril(r, -1) == 0).all()
         u, s, vh = results("svd", a, full=complete)
         least = s.shape[-1]
         close((u[..., :least] * s[..., None, :]) @ vh[..., :least, :], a, 20)
-        close(turned(u) @ u, np.broadcast_to(np.eye(u.shape[-1]), (*shape[:-2], u.shape[-1], u.shape[-1])), 10)
+        close(
+            turned(u) @ u,
+            np.broadcast_to(np.eye(u.shape[-1]), (*shape[:-2], u.shape[-1], u.shape[-1])),
+            10,
+        )
     close(results("svdvals", a)[0], np.linalg.svd(a, compute_uv=False), 10)
     whole = a @ turned(a)
     values, vectors = results("eigh", whole)
@@ -134,7 +155,7 @@ def test_values_and_vectors_of_any_matrix(shape: tuple[int, ...], dtype: Any) ->
     np.testing.assert_array_equal(results("eigvals", a)[0], REGISTRY["eigvals"](a))
 
 
-# -- what the code is made of -----------------------------------------------------------------------------------------
+# -- what the code is made of ----------------------------------------------------------------------
 
 
 def calls(block: tuple[Instr, ...]) -> int:
@@ -151,7 +172,10 @@ def test_small_systems_need_no_lapack(rows: int, wanted: int) -> None:
 
 def test_the_largest_of_the_small_systems() -> None:
     rng = np.random.default_rng(16)
-    a, b = well_posed(rng, (17,), 16, np.float32), rng.standard_normal((17, 16, 1)).astype(np.float32)
+    a, b = (
+        well_posed(rng, (17,), 16, np.float32),
+        rng.standard_normal((17, 16, 1)).astype(np.float32),
+    )
     factors, pivots = results("lu", a)
     (x,) = results("linear_solve", a, factors, pivots, b)
     close(a @ x, b, 20)

@@ -31,7 +31,9 @@ def test_products_and_their_bits(format: str, outputs: int, columns: int) -> Non
     run, weight = any_rows(), td.asarray(w)
     got = np.asarray(run(td.asarray(x), weight))
     eager = row_matmul(x, w)
-    np.testing.assert_allclose(got, eager, atol=columns * 2.0**-24 * np.abs(x).max() * np.abs(w.astype(float)).max())
+    np.testing.assert_allclose(
+        got, eager, atol=columns * 2.0**-24 * np.abs(x).max() * np.abs(w.astype(float)).max()
+    )
     for rows in (1, 2, 5):
         np.testing.assert_array_equal(np.asarray(run(td.asarray(x[:rows]), weight)), got[:rows])
     alone = td.jit(lambda x, w: row_matmul(x, w))(td.asarray(x[3:4]), weight)
@@ -39,7 +41,8 @@ def test_products_and_their_bits(format: str, outputs: int, columns: int) -> Non
 
 
 def test_the_order_of_a_sum() -> None:
-    """Sixteen chains of fma, joined by halving: numbers chosen so that any other order rounds differently."""
+    """Sixteen chains of fma, joined by halving: numbers chosen so that any other order rounds
+    differently."""
     x, w = numbers(1, 80), numbers(1, 80, seed=1)
     sums = np.zeros(16, np.float32)
     for c in range(0, 80, 16):
@@ -48,7 +51,10 @@ def test_the_order_of_a_sum() -> None:
     while len(sums) > 1:
         half = len(sums) // 2
         sums = sums[:half] + sums[half:]
-    assert np.asarray(td.jit(lambda x, w: row_matmul(x, w))(td.asarray(x), td.asarray(w)))[0, 0] == sums[0]
+    assert (
+        np.asarray(td.jit(lambda x, w: row_matmul(x, w))(td.asarray(x), td.asarray(w)))[0, 0]
+        == sums[0]
+    )
 
 
 def test_infinities_and_nan_arrive() -> None:

@@ -1,4 +1,5 @@
-"""Register tiles: every accumulator of a product's inner loop stays in a register, on every target."""
+"""Register tiles: every accumulator of a product's inner loop stays in a register, on every
+target."""
 
 from __future__ import annotations
 
@@ -35,16 +36,20 @@ def family(target: Target) -> str:
 
 
 def inner_loop(graph: Graph, target: Target, instruction: str) -> list[str]:
-    """The basic block of a graph's kernels with the most of these instructions, up to the last of them."""
+    """The basic block of a graph's kernels with the most of these instructions, up to the last of
+    them."""
     programs = dict.fromkeys(programs_of(Lowerer(target).lower_program(graph)))
-    text = assembly(emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target)
+    text = assembly(
+        emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target
+    )
     blocks = re.split(r"^\.LBB\w+:.*$", text, flags=re.M)
     lines = max(blocks, key=lambda block: block.count(instruction)).splitlines()
     return lines[: max(i for i, line in enumerate(lines) if instruction in line) + 1]
 
 
 def spills(target: Target, lines: list[str]) -> list[str]:
-    touched = [line for line in lines if not line.lstrip().startswith("lea")]  # which computes, and reads nothing
+    # which computes, and reads nothing
+    touched = [line for line in lines if not line.lstrip().startswith("lea")]
     return [line for line in touched if re.search(STACK[family(target)], line)]
 
 
@@ -63,7 +68,8 @@ def test_the_inner_loop_does_not_spill(target: Target, dtype: DType) -> None:
 @pytest.mark.parametrize("format", ["q4_0", "q8_0", "q4_k"])
 @pytest.mark.parametrize("target", [DOTPROD, I8MM], ids=lambda target: target.name)
 def test_the_inner_loop_of_a_low_bit_product_does_not_spill(target: Target, format: str) -> None:
-    """A block of 32 weights, for each token of a tile: eight dot products in each of four registers."""
+    """A block of 32 weights, for each token of a tile: eight dot products in each of four
+    registers."""
     numbers = np.random.default_rng(0).standard_normal((SIZE, SIZE), np.float32)
     weight = td.quant.quantize(numbers, format)
     graph = td.trace(lambda x: lowbit_matmul(quantize_rows(x), weight))(td.Spec((TOKENS, SIZE)))

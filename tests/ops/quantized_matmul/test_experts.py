@@ -1,4 +1,5 @@
-"""Mixtures of experts: compiled routing and products against their meaning, for few and many tokens."""
+"""Mixtures of experts: compiled routing and products against their meaning, for few and many
+tokens."""
 
 from __future__ import annotations
 
@@ -24,14 +25,24 @@ TOKENS = {0: td.Dim("tokens", max=256)}
 
 def stacked(format: str, outputs: int = OUTPUTS, columns: int = COLUMNS) -> Any:
     """The matrices of all experts, as an array of the package."""
-    numbers = np.random.RandomState(1).standard_normal((EXPERTS * outputs, columns)).astype(np.float32)
+    numbers = (
+        np.random.RandomState(1).standard_normal((EXPERTS * outputs, columns)).astype(np.float32)
+    )
     if format not in LANES:
-        return td.asarray(numbers.astype({"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}[format]))
+        return td.asarray(
+            numbers.astype(
+                {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}[format]
+            )
+        )
     packed = quant.pack(numbers, format).reshape(len(numbers), -1)
-    return td.Array.from_bytes(LANES[format].interleave(packed), ArrayType(DTYPES[format], numbers.shape))
+    return td.Array.from_bytes(
+        LANES[format].interleave(packed), ArrayType(DTYPES[format], numbers.shape)
+    )
 
 
-def inputs(tokens: int, used: int, columns: int = COLUMNS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def inputs(
+    tokens: int, used: int, columns: int = COLUMNS, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.RandomState(seed)
     x = rng.standard_normal((tokens, columns)).astype(np.float32)
     return x, rng.randint(-1, EXPERTS, (tokens, used)).astype(np.int32)
@@ -45,14 +56,18 @@ def product(w: Any, dims: Any = None) -> Any:
     return td.jit(run, dims={"x": TOKENS, "expert": TOKENS} if dims else None)
 
 
-# -- routing ----------------------------------------------------------------------------------------------------------
+# -- routing ---------------------------------------------------------------------------------------
 
 
 @given(st.data())
 def test_the_likeliest_experts_come_first(data: st.DataObject) -> None:
     experts = data.draw(st.sampled_from([1, 3, 8, 16, 17, 128]))
     used = data.draw(st.integers(1, min(experts, 8)))
-    values = data.draw(st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5]), min_size=experts * 3, max_size=experts * 3))
+    values = data.draw(
+        st.lists(
+            st.sampled_from([0.0, 0.125, 0.25, 0.5]), min_size=experts * 3, max_size=experts * 3
+        )
+    )
     likelihood = np.array(values, np.float32).reshape(3, experts)
     got = td.jit(lambda x: top_experts(x, used=used))(td.asarray(likelihood))
     np.testing.assert_array_equal(np.asarray(got), top_experts(likelihood, used=used))
@@ -63,12 +78,14 @@ def test_a_likelihood_that_is_none_is_an_error(bad: float) -> None:
     likelihood = np.full((2, 20), 0.05, np.float32)
     likelihood[1, 18] = bad
     for run in (top_experts, td.jit(top_experts, static_argnames="used")):
-        with pytest.raises(RoutingError, match="expert 18 is NaN or negative for token 1") as caught:
+        with pytest.raises(
+            RoutingError, match="expert 18 is NaN or negative for token 1"
+        ) as caught:
             run(td.asarray(likelihood), used=2)
         assert (caught.value.token, caught.value.expert) == (1, 18)
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("format", ["f32", "f16", "bf16", *LANES])
@@ -95,7 +112,9 @@ def test_the_order_is_that_of_a_product_with_one_matrix(format: str) -> None:
     whole = np.asarray(td.jit(lambda x: lowbit_matmul(quantize_rows(x), w))(td.asarray(x)))
     for expert in range(EXPERTS):
         got = product(w, TOKENS)(td.asarray(x), td.asarray(np.full((40, 1), expert, np.int32)))
-        np.testing.assert_array_equal(np.asarray(got)[:, 0], whole[:, expert * OUTPUTS : (expert + 1) * OUTPUTS])
+        np.testing.assert_array_equal(
+            np.asarray(got)[:, 0], whole[:, expert * OUTPUTS : (expert + 1) * OUTPUTS]
+        )
 
 
 @pytest.mark.parametrize(("outputs", "columns"), [(1, 1), (7, 33), (48, 15), (17, 64)])

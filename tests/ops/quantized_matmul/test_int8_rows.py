@@ -1,4 +1,5 @@
-"""Low-bit products: every format against NumPy on the same numbers, equal bits for any batch, threads and target."""
+"""Low-bit products: every format against NumPy on the same numbers, equal bits for any batch,
+threads and target."""
 
 from __future__ import annotations
 
@@ -67,15 +68,21 @@ def test_bits_do_not_depend_on_the_batch(name: str) -> None:
     together = np.asarray(product(x, w))
     for count in (1, 2, 3, 4, 5, 8):
         parts = [np.asarray(product(x[i : i + count], w)) for i in range(0, 19, count)]
-        np.testing.assert_array_equal(np.concatenate(parts).view(np.uint32), together.view(np.uint32))
+        np.testing.assert_array_equal(
+            np.concatenate(parts).view(np.uint32), together.view(np.uint32)
+        )
 
 
 def test_any_number_of_rows_is_one_program() -> None:
     w, _ = weight("q4_k", (32, 256))
-    many = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=64)}, None))
+    many = td.jit(
+        lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=64)}, None)
+    )
     x = np.random.default_rng(3).standard_normal((33, 256), dtype=np.float32)
     for count in (1, 3, 4, 7, 33):
-        np.testing.assert_array_equal(np.asarray(many(x[:count], w)), np.asarray(product(x[:count], w)))
+        np.testing.assert_array_equal(
+            np.asarray(many(x[:count], w)), np.asarray(product(x[:count], w))
+        )
     assert many.compiles == 1
 
 
@@ -97,7 +104,11 @@ def test_eight_bits_keep_the_largest_and_know_nan() -> None:
     x[1, :32], x[2, 3], x[3, 40], x[4, :32] = 0, np.nan, np.inf, x[4, :32] * np.float32(1e-40)
     for rows in (quantized(x), quantize_rows(td.asarray(x))):
         codes, scales, sums = row_parts(np.asarray(rows.view), 96)
-        assert np.isnan(scales[2, 0]) and np.isnan(scales[3, 1]) and np.isfinite(scales[[0, 1, 4, 5]]).all()
+        assert (
+            np.isnan(scales[2, 0])
+            and np.isnan(scales[3, 1])
+            and np.isfinite(scales[[0, 1, 4, 5]]).all()
+        )
         back = codes * scales[..., None]
         kept = np.abs(back - x.reshape(6, 3, 32))[[0, 1, 4, 5]]
         tops = np.abs(x.reshape(6, 3, 32)).max(-1, keepdims=True)[[0, 1, 4, 5]]
@@ -123,7 +134,8 @@ def test_rows_out_of_range_and_wrong_operands_are_errors() -> None:
 
 # How four products of bytes show in assembly, by what the target has for them.
 DOTS = {
-    "vnni512": "vpdpbusd", "vnni256": "vpdpbusd", "maddubs": "vpmaddubsw", "portable": "pm", "sdot": "sdot",
+    "vnni512": "vpdpbusd", "vnni256": "vpdpbusd", "maddubs": "vpmaddubsw", "portable": "pm",
+    "sdot": "sdot",
     "usdot": "usdot",
 }  # fmt: skip
 
@@ -131,11 +143,16 @@ DOTS = {
 @pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
 @pytest.mark.parametrize("name", LANES)
 def test_products_compile_for_every_machine(name: str, target: Target) -> None:
-    """Also for those that cannot run here; with VNNI or dot products every four products are one instruction."""
+    """Also for those that cannot run here; with VNNI or dot products every four products are one
+    instruction."""
     w, _ = weight(name, (16, 256))
-    graph = td.trace(lambda x, w: lowbit_matmul(quantize_rows(x), w))(np.zeros((9, 256), np.float32), w)
+    graph = td.trace(lambda x, w: lowbit_matmul(quantize_rows(x), w))(
+        np.zeros((9, 256), np.float32), w
+    )
     programs = programs_of(Lowerer(target).lower(optimise(graph)))
-    text = assembly(emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target)
+    text = assembly(
+        emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target
+    )
     tiles = target.lowbit_tokens + 1  # a tile of tokens, and one alone
     is_arm = target.triple.startswith("aarch64")
     instruction = "ml" if is_arm and target.dot4 == "portable" else DOTS[target.dot4]
@@ -147,7 +164,8 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
 
 @pytest.mark.parametrize("name", ["q4_k", "q6_k", "q8_0"])
 def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
-    """Rows in two terms are nearly exact, bit for bit the same eager, compiled, alone and together."""
+    """Rows in two terms are nearly exact, bit for bit the same eager, compiled, alone and
+    together."""
     fine = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x, terms=2), w, terms=2))
     w, numbers = weight(name, (40, 512))
     x = np.random.default_rng(6).standard_normal((7, 512), dtype=np.float32)
@@ -160,7 +178,9 @@ def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
     want = x.astype(np.float64) @ numbers.T.astype(np.float64)
     bound = np.abs(x) @ np.abs(numbers.T)
     assert (np.abs(together - want) < 5e-5 * bound).all()
-    assert (np.abs(np.asarray(product(x, w)) - want) / bound).max() > 20 * (np.abs(together - want) / bound).max()
+    assert (np.abs(np.asarray(product(x, w)) - want) / bound).max() > 20 * (
+        np.abs(together - want) / bound
+    ).max()
     alone = np.concatenate([np.asarray(fine(x[i : i + 1], w)) for i in range(7)])
     np.testing.assert_array_equal(alone.view(np.uint32), together.view(np.uint32))
     with pytest.raises(td.errors.ShapeError, match="in 2 terms"):
@@ -169,15 +189,19 @@ def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["q4_1", "q4_k", "q6_k", "q8_0"])
 def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
-    """Several chunks of rows, several panels of columns, a tile that is cut short: as each row alone, and as the
-    kernel evaluator."""
+    """Several chunks of rows, several panels of columns, a tile that is cut short: as each row
+    alone, and as the kernel evaluator."""
     w, _ = weight(name, (24, 1280))
     x = np.random.default_rng(7).standard_normal((263, 1280), dtype=np.float32)
-    many = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=512)}, None))
+    many = td.jit(
+        lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=512)}, None)
+    )
     together = np.asarray(product(x, w)).view(np.uint32)
     np.testing.assert_array_equal(np.asarray(many(x, w)).view(np.uint32), together)
     for row in (0, 127, 128, 131, 132, 262):
-        np.testing.assert_array_equal(np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row])
+        np.testing.assert_array_equal(
+            np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row]
+        )
     graph = optimise(td.trace(lambda x: lowbit_matmul(quantize_rows(x), w))(x[:17]))
     (want,) = interpret(Lowerer(current_target()).lower(graph), [x[:17]], {})
     np.testing.assert_array_equal(want.view(np.uint32), together[:17])

@@ -1,4 +1,5 @@
-"""Choosing tokens: the vectors of the specification, the right shares, ties, masks, errors, the same draw anywhere."""
+"""Choosing tokens: the vectors of the specification, the right shares, ties, masks, errors, the
+same draw anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tetrad.kernel.math.philox import philox_words
 from tetrad.ops.sampling.op import sample, top_tokens
 
 OFF = {
-    "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repeat": 1.0, "presence": 0.0, "frequency": 0.0,
+    "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "repeat": 1.0, "presence": 0.0,
+    "frequency": 0.0,
     "top_n_sigma": 0.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
     "dynamic_range": 0.0, "dynamic_exponent": 1.0,
 }  # fmt: skip
@@ -29,12 +31,18 @@ def compiled_warm_first(*args: td.Array) -> td.Array:
     return sample(*args, warm_first=True)
 
 
-def operands(logits: Any, top_k: int = 0, seed: int = 42, first: int = 0, **settings: float) -> list[np.ndarray]:
+def operands(
+    logits: Any, top_k: int = 0, seed: int = 42, first: int = 0, **settings: float
+) -> list[np.ndarray]:
     """Rows of one request: draw number `first`, `first` + 1, ..."""
     values = np.atleast_2d(np.asarray(logits, np.float32))
     rows = len(values)
     numbers = [[top_k, seed & 0xFFFFFFFF, seed >> 32, first + row, 0] for row in range(rows)]
-    nothing = np.full((rows, 1, 2), -1, np.int32), np.full((rows, 1), -1, np.int32), np.zeros((rows, 1, 2), np.float32)
+    nothing = (
+        np.full((rows, 1, 2), -1, np.int32),
+        np.full((rows, 1), -1, np.int32),
+        np.zeros((rows, 1, 2), np.float32),
+    )
     chain = np.tile(np.float32(list((OFF | settings).values())), (rows, 1))
     return [values, chain, np.array(numbers, np.uint32), *nothing]
 
@@ -46,7 +54,7 @@ def both(args: list[np.ndarray]) -> list[int]:
     return found
 
 
-# -- random words -----------------------------------------------------------------------------------------------------
+# -- random words ----------------------------------------------------------------------------------
 
 WORDS = {
     0: "6627E8D5 E169C58D BC57AC4C 9B00DBD8",
@@ -64,7 +72,12 @@ def test_philox_vectors(seed: int, words: str) -> None:
 
 
 def test_the_next_block() -> None:
-    assert [f"{w:08X}" for w in philox_words(42, 1)] == ["FCDB2127", "53BA6CFD", "838F5A6E", "744E06FB"]
+    assert [f"{w:08X}" for w in philox_words(42, 1)] == [
+        "FCDB2127",
+        "53BA6CFD",
+        "838F5A6E",
+        "744E06FB",
+    ]
 
 
 @pytest.mark.parametrize("seed", [1, 42, 0x123456789ABCDEF0, 2**64 - 1])
@@ -78,15 +91,30 @@ def test_compiled_draws_are_the_words_of_the_stream(seed: int, first: int) -> No
     assert np.asarray(compiled(*args)).tolist() == [word >> 20 for word in words]
 
 
-# -- the vectors of the specification ---------------------------------------------------------------------------------
+# -- the vectors of the specification --------------------------------------------------------------
 
 ROWS = np.tile(np.float32([1, 2, 3, 4]), (12, 1))
 VECTORS = [
-    ({"top_k": 0, "top_p": 1.0, "temperature": 1.0, "seed": 42}, [3, 3, 1, 2, 3, 2, 3, 3, 3, 3, 3, 3]),
-    ({"top_k": 2, "top_p": 1.0, "temperature": 1.0, "seed": 42}, [3, 3, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3]),
-    ({"top_k": 0, "top_p": 0.9, "temperature": 1.0, "seed": 42}, [3, 3, 1, 3, 3, 2, 3, 3, 3, 3, 3, 3]),
-    ({"top_k": 3, "top_p": 0.8, "temperature": 2.0, "seed": 42}, [3, 3, 2, 2, 3, 2, 3, 3, 3, 3, 3, 3]),
-    ({"top_k": 0, "top_p": 1.0, "temperature": 0.5, "seed": 7}, [3, 3, 2, 2, 3, 3, 3, 3, 1, 1, 3, 3]),
+    (
+        {"top_k": 0, "top_p": 1.0, "temperature": 1.0, "seed": 42},
+        [3, 3, 1, 2, 3, 2, 3, 3, 3, 3, 3, 3],
+    ),
+    (
+        {"top_k": 2, "top_p": 1.0, "temperature": 1.0, "seed": 42},
+        [3, 3, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3],
+    ),
+    (
+        {"top_k": 0, "top_p": 0.9, "temperature": 1.0, "seed": 42},
+        [3, 3, 1, 3, 3, 2, 3, 3, 3, 3, 3, 3],
+    ),
+    (
+        {"top_k": 3, "top_p": 0.8, "temperature": 2.0, "seed": 42},
+        [3, 3, 2, 2, 3, 2, 3, 3, 3, 3, 3, 3],
+    ),
+    (
+        {"top_k": 0, "top_p": 1.0, "temperature": 0.5, "seed": 7},
+        [3, 3, 2, 2, 3, 3, 3, 3, 1, 1, 3, 3],
+    ),
 ]
 
 
@@ -94,16 +122,21 @@ VECTORS = [
 def test_specified_draws(settings: dict[str, Any], tokens: list[int]) -> None:
     args = operands(ROWS, **settings)
     assert both(args) == tokens
-    assert sample(*args, warm_first=True).tolist() == tokens == np.asarray(compiled_warm_first(*args)).tolist()
+    assert (
+        sample(*args, warm_first=True).tolist()
+        == tokens
+        == np.asarray(compiled_warm_first(*args)).tolist()
+    )
 
 
 def test_single_vectors() -> None:
     assert both(operands([0.1, 0.2, 0.3, 0.4, 0.5, 9, 0.7, 0.8], temperature=1e-3)) == [5]
     assert both(operands([0.1, 5, 0.3, 0.4], top_k=1, seed=7)) == [1]
-    assert set(both(operands(np.tile([5, 5, 5, 1], (60, 1)), top_k=2))) == {0, 1, 2}  # equals of the second survive
+    # equals of the second survive
+    assert set(both(operands(np.tile([5, 5, 5, 1], (60, 1)), top_k=2))) == {0, 1, 2}
 
 
-# -- shares -----------------------------------------------------------------------------------------------------------
+# -- shares ----------------------------------------------------------------------------------------
 
 DRAWS = 20_000
 
@@ -114,7 +147,8 @@ def shares(logits: np.ndarray, top_k: int = 0, **settings: float) -> np.ndarray:
 
 
 def deviation(found: np.ndarray, expected: np.ndarray) -> float:
-    """How many standard deviations chi squared is above what it should be (Wilson and Hilferty's approximation)."""
+    """How many standard deviations chi squared is above what it should be (Wilson and Hilferty's
+    approximation)."""
     freedom = len(found) - 1
     chi_squared = float(((found - expected) ** 2 / expected).sum())
     spread = 2 / (9 * freedom)
@@ -122,7 +156,9 @@ def deviation(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("vocab", [12, 2500])
-@pytest.mark.parametrize("settings", [{}, {"temperature": 2.0}, {"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.2}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"temperature": 2.0}, {"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.2}], ids=str
+)
 def test_tokens_come_as_often_as_their_share(vocab: int, settings: dict[str, Any]) -> None:
     logits = np.full(vocab, -60, np.float32)
     logits[:: vocab // 12][:12] = np.log(np.arange(1, 13))
@@ -135,7 +171,7 @@ def test_tokens_come_as_often_as_their_share(vocab: int, settings: dict[str, Any
     assert deviation(found[possible], expected) < 4
 
 
-# -- the filters of taste, against their definitions, in f64 ----------------------------------------------------------
+# -- the filters of taste, against their definitions, in f64 ---------------------------------------
 
 
 def probabilities(logits: np.ndarray, kept: list[int]) -> dict[int, float]:
@@ -171,7 +207,12 @@ def largest(logits: np.ndarray, kept: list[int], k: int) -> list[int]:
     return sorted(sorted(kept, key=lambda i: -logits[i])[:k])
 
 
-FILTERS = {"top_n_sigma": by_sigma, "top_k": largest, "typical_p": typical, "xtc_threshold": without_top_choices}
+FILTERS = {
+    "top_n_sigma": by_sigma,
+    "top_k": largest,
+    "typical_p": typical,
+    "xtc_threshold": without_top_choices,
+}
 
 
 @pytest.mark.parametrize("vocab", [7, 40, 1500])
@@ -199,7 +240,9 @@ def test_what_the_filters_leave(vocab: int, settings: dict[str, float]) -> None:
     chain = settings | {"xtc_probability": float("xtc_threshold" in settings)}
     few = operands(logits, temperature=0.005, **chain)  # type: ignore[arg-type]
     assert both(few) == [max(kept, key=lambda i: logits[i])]
-    found = np.asarray(compiled(*operands(np.tile(logits, (60 * len(kept), 1)), temperature=50.0, **chain)))  # type: ignore[arg-type]
+    found = np.asarray(
+        compiled(*operands(np.tile(logits, (60 * len(kept), 1)), temperature=50.0, **chain))
+    )  # type: ignore[arg-type]
     assert set(found.tolist()) <= set(kept) and len(set(found.tolist())) > 0.9 * len(kept)
 
 
@@ -208,7 +251,8 @@ def test_xtc_takes_part_as_often_as_its_probability() -> None:
     found = shares(logits, xtc_probability=0.25, xtc_threshold=0.2)
     expected = DRAWS * (0.75 * np.array([0.6, 0.3, 0.1]) + 0.25 * np.array([0, 0.75, 0.25]))
     assert deviation(found, expected) < 4
-    assert shares(logits, xtc_probability=1.0, xtc_threshold=0.51)[0] > 0.55 * DRAWS  # above 0.5 it is off
+    # above 0.5 it is off
+    assert shares(logits, xtc_probability=1.0, xtc_threshold=0.51)[0] > 0.55 * DRAWS
 
 
 def test_filters_of_taste_that_are_off_change_no_draw() -> None:
@@ -239,7 +283,9 @@ def followed(logits: np.ndarray, temperature: float, reach: float, exponent: flo
 @pytest.mark.parametrize("run", [compiled, compiled_warm_first])
 def test_the_temperature_follows_the_entropy(run: Any, reach: float, exponent: float) -> None:
     logits = np.log(np.float32([0.5, 0.2, 0.15, 0.1, 0.05]))
-    args = operands(np.tile(logits, (DRAWS, 1)), seed=3, dynamic_range=reach, dynamic_exponent=exponent)
+    args = operands(
+        np.tile(logits, (DRAWS, 1)), seed=3, dynamic_range=reach, dynamic_exponent=exponent
+    )
     weights = np.exp(logits.astype(np.float64) / followed(logits, 1.0, reach, exponent))
     found = np.bincount(np.asarray(run(*args)), minlength=5)
     assert deviation(found, weights / weights.sum() * DRAWS) < 4
@@ -251,11 +297,16 @@ def test_the_entropy_is_that_of_what_the_filters_leave() -> None:
     weights = np.exp(logits[:2].astype(np.float64) / kept)
     found = shares(logits, top_k=2, dynamic_range=0.9)
     assert deviation(found[:2], weights / weights.sum() * DRAWS) < 4 and not found[2:].any()
-    args = operands([[2.0, 1.0, -np.inf], [-np.inf, -np.inf, 1.0]], top_k=1, dynamic_range=0.9, dynamic_exponent=0.0)
+    args = operands(
+        [[2.0, 1.0, -np.inf], [-np.inf, -np.inf, 1.0]],
+        top_k=1,
+        dynamic_range=0.9,
+        dynamic_exponent=0.0,
+    )
     assert both(args) == [0, 2]  # of one token there is no entropy to follow
 
 
-# -- the chain --------------------------------------------------------------------------------------------------------
+# -- the chain -------------------------------------------------------------------------------------
 
 
 def test_temperature_zero_takes_the_first_of_the_largest() -> None:
@@ -266,8 +317,18 @@ def test_temperature_zero_takes_the_first_of_the_largest() -> None:
 
 def test_top_p_keeps_the_entry_that_reaches_it_and_at_least_one() -> None:
     logits = np.log(np.float32([0.5, 0.25, 0.125, 0.125]))
-    tokens = {p: set(both(operands(np.tile(logits, (50, 1)), top_p=p))) for p in (-1.0, 0.0, 0.49, 0.51, 0.76, 0.9)}
-    assert tokens == {-1.0: {0}, 0.0: {0}, 0.49: {0}, 0.51: {0, 1}, 0.76: {0, 1, 2}, 0.9: {0, 1, 2, 3}}
+    tokens = {
+        p: set(both(operands(np.tile(logits, (50, 1)), top_p=p)))
+        for p in (-1.0, 0.0, 0.49, 0.51, 0.76, 0.9)
+    }
+    assert tokens == {
+        -1.0: {0},
+        0.0: {0},
+        0.49: {0},
+        0.51: {0, 1},
+        0.76: {0, 1, 2},
+        0.9: {0, 1, 2, 3},
+    }
 
 
 def test_of_equals_at_the_edge_top_p_keeps_the_first() -> None:
@@ -278,7 +339,11 @@ def test_filters_look_at_logits_before_the_temperature() -> None:
     logits = np.tile(np.log(np.float32([0.6, 0.3, 0.1])), (60, 1))
     args = operands(logits, top_p=0.85, temperature=4.0)
     assert set(both(args)) == {0, 1}
-    assert set(np.asarray(compiled_warm_first(*args)).tolist()) == {0, 1, 2} == set(sample(*args, warm_first=True))
+    assert (
+        set(np.asarray(compiled_warm_first(*args)).tolist())
+        == {0, 1, 2}
+        == set(sample(*args, warm_first=True))
+    )
 
 
 def test_min_p_counts_from_the_most_likely() -> None:
@@ -288,7 +353,8 @@ def test_min_p_counts_from_the_most_likely() -> None:
 
 
 def test_penalties() -> None:
-    """Of tokens seen, positive logits are divided, others multiplied; count * frequency + presence is taken off."""
+    """Of tokens seen, positive logits are divided, others multiplied; count * frequency + presence
+    is taken off."""
     args = operands([[3.0, -1.0, 2.0], [3.0, -1.0, -1.5]], temperature=0.0, repeat=2.0)
     args[3] = np.array([[[0, 1], [-1, 9]], [[0, 0], [1, 2]]], np.int32)
     assert both(args) == [2, 0]
@@ -300,14 +366,23 @@ def test_penalties() -> None:
 
 def test_bias() -> None:
     args = operands([1.0, 2.0, 3.0], temperature=0.0)
-    args[4], args[5] = np.array([[0, 2]], np.int32), np.array([[[1.5, 0], [-np.inf, 0]]], np.float32)
+    args[4], args[5] = (
+        np.array([[0, 2]], np.int32),
+        np.array([[[1.5, 0], [-np.inf, 0]]], np.float32),
+    )
     assert both(args) == [0]
 
 
 def test_bias_comes_before_the_penalties_or_after_them() -> None:
     args = operands([4.0, 3.5], temperature=0.0, repeat=2.0)
     args[3], args[4] = np.array([[[0, 1]]], np.int32), np.array([[0]], np.int32)
-    for bias, token in (((2.5, 0.0), 1), ((3.5, 0.0), 0), ((0.0, 1.0), 1), ((0.0, 2.0), 0), ((4.0, -1.0), 1)):
+    for bias, token in (
+        ((2.5, 0.0), 1),
+        ((3.5, 0.0), 0),
+        ((0.0, 1.0), 1),
+        ((0.0, 2.0), 0),
+        ((4.0, -1.0), 1),
+    ):
         args[5] = np.array([[bias]], np.float32)
         assert both(args) == [token], bias
 
@@ -326,7 +401,9 @@ def test_masked_tokens_never_come(vocab: int) -> None:
 
 def test_a_row_does_not_depend_on_the_rows_beside_it_nor_on_threads() -> None:
     rng = np.random.default_rng(1)
-    args = operands(rng.standard_normal((16, 3000)) * 4, top_k=40, top_p=0.9, min_p=0.01, temperature=0.7)
+    args = operands(
+        rng.standard_normal((16, 3000)) * 4, top_k=40, top_p=0.9, min_p=0.01, temperature=0.7
+    )
     together = np.asarray(compiled(*args))
     order = rng.permutation(16)
     assert np.array_equal(np.asarray(compiled(*[a[order] for a in args])), together[order])
@@ -334,7 +411,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it_nor_on_threads() -> None:
         assert np.asarray(compiled(*[a[row : row + 1] for a in args]))[0] == together[row]
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run", [sample, compiled])
@@ -344,7 +421,10 @@ def test_a_row_does_not_depend_on_the_rows_beside_it_nor_on_threads() -> None:
         (lambda a: a[0].__setitem__((1, 2), np.nan), "row 1: the logits hold NaN or infinity"),
         (lambda a: a[0].__setitem__((0, 0), np.inf), "row 0: the logits hold NaN or infinity"),
         (lambda a: a[0].__setitem__(1, -np.inf), "row 1: no token is left to choose"),
-        (lambda a: a[1].__setitem__((1, 0), -1), "row 1: temperature, top_p or min_p is negative or not a number"),
+        (
+            lambda a: a[1].__setitem__((1, 0), -1),
+            "row 1: temperature, top_p or min_p is negative or not a number",
+        ),
         (lambda a: a[1].__setitem__((0, 0), np.nan), "row 0: temperature"),
         (lambda a: a[1].__setitem__((0, 1), np.nan), "row 0: temperature, top_p"),
         (lambda a: a[3].__setitem__((0, 0), (99, 1)), "token 99 of the bias or of the tokens seen"),

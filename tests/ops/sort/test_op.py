@@ -1,4 +1,5 @@
-"""ops.sort and the functions on it: against NumPy, with NaN, zeros of both signs and equals, in short and long rows."""
+"""ops.sort and the functions on it: against NumPy, with NaN, zeros of both signs and equals, in
+short and long rows."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tetrad.core.op import REGISTRY, Case
 from tetrad.ops.cases import random_array
 from tetrad.ops.rules import ALL
 
-AWKWARD = np.float32([0.0, -0.0, np.nan, 1.5, -0.0, np.inf, -np.inf, 0.0, -1.5, np.nan, 1.5, 1e-45, -1e-45])
+AWKWARD = np.float32(
+    [0.0, -0.0, np.nan, 1.5, -0.0, np.inf, -np.inf, 0.0, -1.5, np.nan, 1.5, 1e-45, -1e-45]
+)
 
 
 def awkward(size: int, dtype: td.DType, seed: int = 0) -> np.ndarray:
@@ -32,7 +35,10 @@ def awkward(size: int, dtype: td.DType, seed: int = 0) -> np.ndarray:
 
 def brute(x: np.ndarray, descending: bool) -> list[int]:
     """Positions in order, by Python's own stable sort and the rules as they are written."""
-    numbers = [(0.0, 1) if v != v else (float(v), 0) if x.dtype.kind not in "iub" else (int(v), 0) for v in x]
+    numbers = [
+        (0.0, 1) if v != v else (float(v), 0) if x.dtype.kind not in "iub" else (int(v), 0)
+        for v in x
+    ]
     backwards = sorted(range(len(x) - 1, -1, -1), key=lambda i: numbers[i][::-1])[::-1]
     return backwards if descending else sorted(range(len(x)), key=lambda i: numbers[i][::-1])
 
@@ -43,7 +49,9 @@ def same(got: Any, want: np.ndarray) -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_compiled_and_eager_sorts_are_the_rules_as_written(dtype: td.DType, descending: bool) -> None:
+def test_compiled_and_eager_sorts_are_the_rules_as_written(
+    dtype: td.DType, descending: bool
+) -> None:
     def both(a: td.Array) -> tuple[td.Array, td.Array]:
         return td.sort(a, descending=descending), td.argsort(a, descending=descending)
 
@@ -83,7 +91,10 @@ def test_many_rows_of_middle_length(dtype: type, shape: tuple[int, int]) -> None
 def test_a_long_row() -> None:
     x = np.random.default_rng(1).standard_normal(200_000).astype(np.float32)
     same(td.jit(td.sort)(td.asarray(x)), np.sort(x))
-    same(td.jit(lambda a: td.argsort(a, descending=True))(td.asarray(x)), np.argsort(-x, kind="stable"))
+    same(
+        td.jit(lambda a: td.argsort(a, descending=True))(td.asarray(x)),
+        np.argsort(-x, kind="stable"),
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 6), (3, 40, 2), (0, 3), (3, 0), (2, 0, 2)])
@@ -121,7 +132,7 @@ def test_a_size_known_at_the_call() -> None:
         same(places, np.argsort(-x, kind="stable")[:1])
 
 
-# -- the greatest few -------------------------------------------------------------------------------------------------
+# -- the greatest few ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -153,7 +164,9 @@ def test_topk_along_an_axis_and_under_the_other_name() -> None:
 
 
 def test_errors_say_what_is_wrong() -> None:
-    with pytest.raises(ShapeError, match="topk: k = 4 is out of range for the last axis of f32\\[3\\]"):
+    with pytest.raises(
+        ShapeError, match="topk: k = 4 is out of range for the last axis of f32\\[3\\]"
+    ):
         td.topk(td.ones(3), 4)
     with pytest.raises(ShapeError, match="sort: an array without axes has no order"):
         td.sort(td.asarray(1.0))
@@ -161,12 +174,17 @@ def test_errors_say_what_is_wrong() -> None:
         td.argsort(td.ones((2, 2)), axis=2)
 
 
-# -- derivatives and batches ------------------------------------------------------------------------------------------
+# -- derivatives and batches -----------------------------------------------------------------------
 
 
 def test_changes_go_where_elements_go() -> None:
-    x, t = (np.random.default_rng(6).permutation(24).reshape(2, 3, 4).astype(np.float32) for _ in range(2))
-    _, tangent = td.jvp(lambda a: td.sort(a, axis=1, descending=True), (td.asarray(x),), (td.asarray(t),))
+    x, t = (
+        np.random.default_rng(6).permutation(24).reshape(2, 3, 4).astype(np.float32)
+        for _ in range(2)
+    )
+    _, tangent = td.jvp(
+        lambda a: td.sort(a, axis=1, descending=True), (td.asarray(x),), (td.asarray(t),)
+    )
     same(tangent, np.take_along_axis(t, np.argsort(-x, axis=1), 1))
     weights = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     slope = td.grad(lambda a: td.sum(td.sort(a) * weights))(td.asarray(x))
@@ -178,23 +196,31 @@ def test_changes_go_where_elements_go() -> None:
 def test_vmap_sorts_each_row() -> None:
     x = np.random.default_rng(7).integers(0, 5, (3, 4, 40)).astype(np.int32)
     same(td.vmap(td.sort)(td.asarray(x)), np.sort(x))
-    same(td.jit(td.vmap(lambda a: td.argsort(a, axis=0)))(td.asarray(x)), np.argsort(x, axis=1, kind="stable"))
+    same(
+        td.jit(td.vmap(lambda a: td.argsort(a, axis=0)))(td.asarray(x)),
+        np.argsort(x, axis=1, kind="stable"),
+    )
     values, _ = td.vmap(lambda a: td.topk(a, 3), in_axes=1)(td.asarray(x))
     same(values, -np.sort(-x)[..., :3].transpose(1, 0, 2))
 
 
-# -- searching and sets -----------------------------------------------------------------------------------------------
+# -- searching and sets ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 100])
 def test_searchsorted(size: int, side: str) -> None:
     rng = np.random.default_rng(size)
-    line = np.sort(np.append(rng.integers(-5, 5, max(size - 1, 0)).astype(np.float32), [np.nan] * min(size, 1)))
+    line = np.sort(
+        np.append(rng.integers(-5, 5, max(size - 1, 0)).astype(np.float32), [np.nan] * min(size, 1))
+    )
     wanted = np.append(rng.integers(-6, 7, (3, 5)).astype(np.float32), [np.inf, -np.inf, np.nan])
     want = np.searchsorted(line, wanted, side=side)
     same(td.searchsorted(line, wanted, side=side), want)
-    same(td.jit(lambda a, b: td.searchsorted(a, b, side=side))(td.asarray(line), td.asarray(wanted)), want)
+    same(
+        td.jit(lambda a, b: td.searchsorted(a, b, side=side))(td.asarray(line), td.asarray(wanted)),
+        want,
+    )
 
 
 def test_searchsorted_in_an_order() -> None:

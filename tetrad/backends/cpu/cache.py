@@ -1,8 +1,10 @@
-"""Runtime, compile cache: compiled objects kept on disk, one file per entry, so that a second start compiles nothing.
+"""Runtime, compile cache: compiled objects kept on disk, one file per entry, so that a second start
+compiles nothing.
 
-Receives keys (hashes of everything that shaped the code) and object bytes; returns bytes only after a strong checksum
-over all of them, because one flipped bit in an object crashes the process or, worse, changes results. The worst that a
-damaged, shared, full or forbidden directory can do is a recompilation.
+Receives keys (hashes of everything that shaped the code) and object bytes; returns bytes only after
+a strong checksum over all of them, because one flipped bit in an object crashes the process or,
+worse, changes results. The worst that a damaged, shared, full or forbidden directory can do is a
+recompilation.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ FORMAT = 1
 LIMIT_BYTES = 512 << 20
 ORPHAN_SECONDS = 3600  # a temporary file this old belongs to a writer that died
 
-# magic, format, bytes of the body, key; behind it the SHA-256 of this prefix and the body, then the body
+# magic, format, bytes of the body, key; behind it the SHA-256 of this prefix and the body, then the
+# body
 PREFIX = struct.Struct("<8sIQ64s")
 HEADER_BYTES = PREFIX.size + hashlib.sha256().digest_size
 
@@ -36,15 +39,18 @@ KEY = Pattern(r"[0-9a-f]{64}")
 ENTRY = Pattern(r"[0-9a-f]{64}\.obj")
 TEMPORARY = Pattern(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
-# Where the system has no such flag (Windows), it has no openat either, and the cache says so and stays off.
+# Where the system has no such flag (Windows), it has no openat either, and the cache says so and
+# stays off.
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _FLAGS
-_OPEN_ENTRY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _FLAGS  # a fifo in place of an entry must not hang us
+# a fifo in place of an entry must not hang us
+_OPEN_ENTRY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _FLAGS
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
 
 
 class System(Protocol):
-    """The part of the `os` module the cache uses; tests hand in one that fails or dies at any call."""
+    """The part of the `os` module the cache uses; tests hand in one that fails or dies at any
+    call."""
 
     def makedirs(self, name: str, mode: int = ..., exist_ok: bool = ...) -> None: ...
     def open(self, path: Any, flags: int, mode: int = ..., *, dir_fd: int | None = ...) -> int: ...
@@ -53,16 +59,21 @@ class System(Protocol):
     def write(self, fd: int, data: Any, /) -> int: ...
     def fsync(self, fd: int) -> None: ...
     def fstat(self, fd: int) -> os.stat_result: ...
-    def stat(self, path: str, *, dir_fd: int | None = ..., follow_symlinks: bool = ...) -> os.stat_result: ...
+    def stat(
+        self, path: str, *, dir_fd: int | None = ..., follow_symlinks: bool = ...
+    ) -> os.stat_result: ...
     def utime(self, path: int) -> None: ...
-    def rename(self, src: str, dst: str, *, src_dir_fd: int | None = ..., dst_dir_fd: int | None = ...) -> None: ...
+    def rename(
+        self, src: str, dst: str, *, src_dir_fd: int | None = ..., dst_dir_fd: int | None = ...
+    ) -> None: ...
     def unlink(self, path: str, *, dir_fd: int | None = ...) -> None: ...
     def listdir(self, path: int) -> list[str]: ...
 
 
 @record
 class Stats:
-    """What lies on disk, and what this cache object has seen; `trouble` says why it stopped reading or writing."""
+    """What lies on disk, and what this cache object has seen; `trouble` says why it stopped reading
+    or writing."""
 
     entries: int
     bytes: int
@@ -118,35 +129,46 @@ def default_directory() -> str | None:
 
 
 class ObjectCache:
-    """Entries in one private directory, least recently used deleted first; without a directory every look-up misses.
+    """Entries in one private directory, least recently used deleted first; without a directory
+    every look-up misses.
 
-    Any number of processes may share the directory. No call but `clear` raises because of what the disk does.
+    Any number of processes may share the directory. No call but `clear` raises because of what the
+    disk does.
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str] | None, limit_bytes: int = LIMIT_BYTES, system: System = os
+        self,
+        directory: str | os.PathLike[str] | None,
+        limit_bytes: int = LIMIT_BYTES,
+        system: System = os,
     ) -> None:
         self._directory = None if directory is None else os.path.abspath(directory)
         self._limit, self._os = limit_bytes, system
         self._reads = self._writes = directory is not None
         self._hits = self._misses = self._damaged = 0
         self._trouble = ""
-        self._total: int | None = None  # bytes of all entries, as far as this process knows; None before the first scan
+        # bytes of all entries, as far as this process knows; None before the first scan
+        self._total: int | None = None
         self._written = 0  # bytes since the last scan
 
     @classmethod
     def from_flags(cls) -> ObjectCache:
-        """The cache that TETRAD_CACHE_DIR names, in the user's cache directory unless it says otherwise."""
+        """The cache that TETRAD_CACHE_DIR names, in the user's cache directory unless it says
+        otherwise."""
         name = flag("TETRAD_CACHE_DIR")
         if name == "off":
             return cls(None)
         directory = os.path.expanduser(name) if name else default_directory()
         if directory is None:
-            NOTICE.say("compiled code is not cached: no home directory; set TETRAD_CACHE_DIR to a directory, or to off")
+            NOTICE.say(
+                "compiled code is not cached: no home directory; set TETRAD_CACHE_DIR to a "
+                "directory, or to off"
+            )
         return cls(directory)
 
     def get(self, key: str) -> bytes | None:
-        """The body stored under the key, verified; None when there is none or when it is damaged in any way."""
+        """The body stored under the key, verified; None when there is none or when it is damaged in
+        any way."""
         name = _entry_name(key)
         body = None
         if self._reads:
@@ -160,7 +182,8 @@ class ObjectCache:
         return body
 
     def put(self, key: str, body: bytes) -> None:
-        """Stores the body under the key, replacing what was there; readers see the old entry or the new, whole."""
+        """Stores the body under the key, replacing what was there; readers see the old entry or the
+        new, whole."""
         name = _entry_name(key)
         size = HEADER_BYTES + len(body)
         if not self._writes or size > self._floor:
@@ -168,7 +191,8 @@ class ObjectCache:
         try:
             with self._opened() as directory:
                 self._make_room(directory, size)
-                with suppress(FileNotFoundError):  # somebody clears the directory: the entry is lost, nothing is wrong
+                # somebody clears the directory: the entry is lost, nothing is wrong
+                with suppress(FileNotFoundError):
                     self._publish(directory, name, _seal(key, body), body)
         except OSError as error:
             self._stop_writing(error)
@@ -185,7 +209,8 @@ class ObjectCache:
         return Stats(len(entries), size, self._hits, self._misses, self._damaged, self._trouble)
 
     def clear(self) -> None:
-        """Deletes every entry and every temporary file of ours, and nothing else; raises OSError when it cannot."""
+        """Deletes every entry and every temporary file of ours, and nothing else; raises OSError
+        when it cannot."""
         if self._directory is None:
             return
         with self._opened() as directory:
@@ -194,11 +219,12 @@ class ObjectCache:
                     self._unlink(directory, name)
         self._total = 0
 
-    # --- the directory -----------------------------------------------------------------------------------------------
+    # --- the directory ----------------------------------------------------------------------------
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """The directory, open and found private. All files are named relative to it, so it cannot be swapped later."""
+        """The directory, open and found private. All files are named relative to it, so it cannot
+        be swapped later."""
         descriptor = self._open_directory()
         try:
             refuse_unless_private(self._os.fstat(descriptor), str(self._directory), "chmod 700")
@@ -223,14 +249,16 @@ class ObjectCache:
         self._trouble = self._trouble or f"{self._directory}: {error.strerror or error}"
         NOTICE.say(f"compiled code is not cached: {self._trouble}")
 
-    # --- one entry ---------------------------------------------------------------------------------------------------
+    # --- one entry --------------------------------------------------------------------------------
 
     def _read_entry(self, directory: int, name: str, key: str) -> bytes | None:
         try:
             body = self._verified(directory, name, key)
         except FileNotFoundError:
             return None
-        except OSError:  # unreadable, a link, or a file that others own or can write: not an entry we wrote
+        except (
+            OSError
+        ):  # unreadable, a link, or a file that others own or can write: not an entry we wrote
             body = None
         if body is None:
             self._damaged += 1
@@ -263,7 +291,8 @@ class ObjectCache:
         return data
 
     def _publish(self, directory: int, name: str, head: bytes, body: bytes) -> None:
-        """Writes beside the entry, makes it durable, then renames: no reader and no crash sees a part of it."""
+        """Writes beside the entry, makes it durable, then renames: no reader and no crash sees a
+        part of it."""
         temporary = f"{name.removesuffix('.obj')}.{os.urandom(8).hex()}.tmp"
         descriptor = self._os.open(temporary, _CREATE, 0o600, dir_fd=directory)
         try:
@@ -284,22 +313,29 @@ class ObjectCache:
         while rest:
             rest = rest[self._os.write(descriptor, rest) :]
 
-    # --- the limit ---------------------------------------------------------------------------------------------------
+    # --- the limit --------------------------------------------------------------------------------
 
     @property
     def _floor(self) -> int:
-        """What is left after entries were deleted for room; a single entry larger than this is not worth keeping."""
+        """What is left after entries were deleted for room; a single entry larger than this is not
+        worth keeping."""
         return self._limit * 3 // 4
 
     def _make_room(self, directory: int, size: int) -> None:
-        """Looks at the disk again after every eighth of the limit, not only when it is full: others write too."""
-        if self._total is None or self._total + size > self._limit or self._written > self._limit // 8:
+        """Looks at the disk again after every eighth of the limit, not only when it is full: others
+        write too."""
+        if (
+            self._total is None
+            or self._total + size > self._limit
+            or self._written > self._limit // 8
+        ):
             self._total, self._written = self._sweep(directory, size), 0
         self._total += size
         self._written += size
 
     def _sweep(self, directory: int, wanted: int) -> int:
-        """Removes what dead writers left and, when over the limit, the least recently used; returns the bytes kept."""
+        """Removes what dead writers left and, when over the limit, the least recently used; returns
+        the bytes kept."""
         entries = self._entries(directory, remove_orphans=True)
         total = sum(entry.size for entry in entries)
         if total + wanted <= self._limit:
@@ -315,7 +351,8 @@ class ObjectCache:
         found = []
         for name in self._os.listdir(directory):
             if not ENTRY.fullmatch(name) and not TEMPORARY.fullmatch(name):
-                continue  # never touch a file that is not ours: the user may have named any directory
+                # never touch a file that is not ours: the user may have named any directory
+                continue
             with suppress(FileNotFoundError):  # deleted by another process since it was listed
                 status = self._os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if name.endswith(".obj"):
@@ -330,7 +367,8 @@ class ObjectCache:
 
 
 def refuse_unless_private(status: os.stat_result, name: str, remedy: str) -> None:
-    """Objects are executable: whoever can write one, or the directory they are in, can run code as its reader."""
+    """Objects are executable: whoever can write one, or the directory they are in, can run code as
+    its reader."""
     if status.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "belongs to another user", name)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

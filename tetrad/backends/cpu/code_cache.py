@@ -1,7 +1,9 @@
-"""The driver, objects: machine code of this process and where it lies on disk. Needs neither LLVM nor the compiler.
+"""The driver, objects: machine code of this process and where it lies on disk. Needs neither LLVM
+nor the compiler.
 
-Receives object files from `backends.cpu.compile` or names of cache entries from `compiler.program_cache`; gives
-addresses. Also starts the native schedule loop, which every program needs.
+Receives object files from `backends.cpu.compile` or names of cache entries from
+`compiler.program_cache`; gives addresses. Also starts the native schedule loop, which every program
+needs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from tetrad.core.machine import Target
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE_MAKERS = ("backends",)
-LOCKED = ctypes.PyDLL(None, use_errno=True)  # the system's functions, which here do not let other Python threads go on
+# the system's functions, which here do not let other Python threads go on
+LOCKED = ctypes.PyDLL(None, use_errno=True)
 
 
 class Objects:
@@ -41,7 +44,8 @@ class Objects:
         self.lock = process_lock()
 
     def add(self, entry: str, image: bytes, symbols: Iterable[str]) -> None:
-        """Load an object file, the caller vouches for its bytes; `entry` is its name in the disk cache."""
+        """Load an object file, the caller vouches for its bytes; `entry` is its name in the disk
+        cache."""
         library = load_object(image, tuple(symbols))
         with self.lock:
             self.libraries.append(library)
@@ -69,16 +73,24 @@ def disk_cache() -> ObjectCache:
 
 
 def made_by(folders: tuple[str, ...]) -> tuple[str, ...] | None:
-    """All that has a hand in a program besides its graph; None where nobody says what the processor is."""
+    """All that has a hand in a program besides its graph; None where nobody says what the processor
+    is."""
     processor = processor_identity()
     if processor is None:
         return None
-    return build_identity(folders), code_key(), processor, libraries(), f"{available_threads()} threads"
+    return (
+        build_identity(folders),
+        code_key(),
+        processor,
+        libraries(),
+        f"{available_threads()} threads",
+    )
 
 
 @cache
 def libraries() -> str:
-    """Those that compute folded constants. What says the version of the second is read: loading it takes longer."""
+    """Those that compute folded constants. What says the version of the second is read: loading it
+    takes longer."""
     found = importlib.util.find_spec("ml_dtypes")
     with open(found.origin if found and found.origin else os.devnull, "rb") as file:
         return f"numpy {np.__version__}, ml_dtypes {hashlib.sha256(file.read()).hexdigest()}"
@@ -104,8 +116,8 @@ def folder_digest(folder: str) -> str:
 
 
 def content(path: str) -> bytes:
-    """Of a small file, read with Python's lock held: to wait for it after each of a thousand calls of the system, while
-    another thread traces or lowers, would take five times as long."""
+    """Of a small file, read with Python's lock held: to wait for it after each of a thousand calls
+    of the system, while another thread traces or lowers, would take five times as long."""
     source = LOCKED.open(os.fsencode(path), os.O_RDONLY | os.O_CLOEXEC)
     if source < 0:
         raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
@@ -122,11 +134,15 @@ def sources(folder: str, deep: bool) -> list[str]:
     """The Python files in a folder, and with `deep` in those inside it, in a fixed order."""
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
-    inner = [sources(e.path, deep) for e in entries if deep and e.is_dir() and e.name != "__pycache__"]
-    return [e.path for e in entries if e.name.endswith(".py")] + [path for paths in inner for path in paths]
+    inner = [
+        sources(e.path, deep) for e in entries if deep and e.is_dir() and e.name != "__pycache__"
+    ]
+    return [e.path for e in entries if e.name.endswith(".py")] + [
+        path for paths in inner for path in paths
+    ]
 
 
-# -- the native schedule loop -----------------------------------------------------------------------------------------
+# -- the native schedule loop ----------------------------------------------------------------------
 
 
 def load_runtime() -> None:
@@ -148,5 +164,6 @@ def host() -> Target:
 
 @cache
 def loading_runtime() -> Job:
-    """The native schedule loop, loaded (at first: compiled) beside the Python work of the first compilation."""
+    """The native schedule loop, loaded (at first: compiled) beside the Python work of the first
+    compilation."""
     return JOBS.submit(load_runtime)

@@ -1,7 +1,9 @@
-"""The driver, kernels: kernel programs in, addresses of machine code out; compiled once, kept on disk.
+"""The driver, kernels: kernel programs in, addresses of machine code out; compiled once, kept on
+disk.
 
-Equal programs (by fingerprint) share code within the process; the code of each is an object file in the disk cache,
-keyed by everything it depends on. Jobs make it in threads of their own, while the next program is still lowered.
+Equal programs (by fingerprint) share code within the process; the code of each is an object file in
+the disk cache, keyed by everything it depends on. Jobs make it in threads of their own, while the
+next program is still lowered.
 """
 
 from __future__ import annotations
@@ -33,20 +35,28 @@ class Kernels:
         self.begun: dict[str, Job] = {}
 
     def begin(self, program: Program, target: Target) -> None:
-        """Start to compile a program that will be loaded later, if it is new; the caller goes on."""
+        """Start to compile a program that will be loaded later, if it is new; the caller goes
+        on."""
         if not missing_features(target):
             check = default_check()
             self.job(symbol_for(program, target, check), program, target, check)
 
-    def load(self, programs: Iterable[Program], target: Target, check: str | None = None) -> dict[Program, int]:
-        """An address for each program, compiling those that are new to the process and to the disk."""
+    def load(
+        self, programs: Iterable[Program], target: Target, check: str | None = None
+    ) -> dict[Program, int]:
+        """An address for each program, compiling those that are new to the process and to the
+        disk."""
         check = default_check() if check is None else check
         symbols = {program: symbol_for(program, target, check) for program in programs}
-        distinct = {symbol: program for program, symbol in sorted(symbols.items(), key=lambda pair: pair[1])}
+        distinct = {
+            symbol: program for program, symbol in sorted(symbols.items(), key=lambda pair: pair[1])
+        }
         if not distinct.keys() <= self.objects.addresses.keys():
             refuse_foreign(target)
             show_llvm(lambda: emit_module(self.new(distinct), target, check), target)
-        jobs = {symbol: self.job(symbol, program, target, check) for symbol, program in distinct.items()}
+        jobs = {
+            symbol: self.job(symbol, program, target, check) for symbol, program in distinct.items()
+        }
         try:
             made = [job.result() for job in jobs.values() if job is not None]
         finally:
@@ -56,10 +66,15 @@ class Kernels:
         return {program: self.objects.addresses[symbol] for program, symbol in symbols.items()}
 
     def new(self, programs: Mapping[str, Program]) -> dict[str, Program]:
-        return {symbol: program for symbol, program in programs.items() if symbol not in self.objects.addresses}
+        return {
+            symbol: program
+            for symbol, program in programs.items()
+            if symbol not in self.objects.addresses
+        }
 
     def job(self, symbol: str, program: Program, target: Target, check: str) -> Job | None:
-        """Whoever makes the code of a symbol, or has made it for this load; None if the process had it."""
+        """Whoever makes the code of a symbol, or has made it for this load; None if the process had
+        it."""
         with self.objects.lock:
             if symbol not in self.begun and symbol not in self.objects.addresses:
                 self.begun[symbol] = JOBS.submit(lambda: self.build(symbol, program, target, check))
@@ -83,7 +98,11 @@ class Kernels:
 
     def tell(self, made: Sequence[show.Spent], shared: int) -> None:
         compiled = sum("llvm" in spent.seconds for spent in made)
-        for origin, number in (("process", shared), ("compiled", compiled), ("disk", len(made) - compiled)):
+        for origin, number in (
+            ("process", shared),
+            ("compiled", compiled),
+            ("disk", len(made) - compiled),
+        ):
             if number:
                 show.count(origin, number)
         for stage in ("emit", "llvm", "load"):

@@ -1,9 +1,10 @@
 """Code generation, ELF: an object file in, addresses of its functions out, without LLVM.
 
-LLVM's own linker would do the same, but loading LLVM takes longer than all the rest of a program that was compiled
-before. Objects come from `backends.cpu.llvm` and hold little: code, constants, some zeroed data, calls of a few C
-functions. What is not `understood` here is left to LLVM. The layout is that of the System V ABI; which relocations
-there are, the processor says (`backends.cpu.isa`).
+LLVM's own linker would do the same, but loading LLVM takes longer than all the rest of a program
+that was compiled before. Objects come from `backends.cpu.llvm` and hold little: code, constants,
+some zeroed data, calls of a few C functions. What is not `understood` here is left to LLVM. The
+layout is that of the System V ABI; which relocations there are, the processor says
+(`backends.cpu.isa`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ UNDEFINED = 0
 STUB = 32  # bytes of a jump and its address, at most, in any family of processors
 
 
-SECTION, SYMBOL, RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
+SECTION, SYMBOL, RELOCATION = (
+    struct.Struct("<IIQQQQIIQQ"),
+    struct.Struct("<IBBHQQ"),
+    struct.Struct("<QQq"),
+)
 
 Symbol = tuple[str, int, int]  # name, section, value
 Relocation = tuple[int, int, int, int, int]  # section, offset in it, symbol, type, addend
@@ -75,7 +80,8 @@ def understood(image: bytes) -> Object | None:
 
 
 def load(found: Object, externs: Mapping[str, int]) -> dict[str, int]:
-    """Map the object and return the address of each symbol it defines. It stays for the life of the process."""
+    """Map the object and return the address of each symbol it defines. It stays for the life of the
+    process."""
     image, sections, processor = found.image, found.sections, host_isa().relocations
     symbols = symbols_of(image, sections)
     calls = [name for name, section, _ in symbols if section == UNDEFINED and name]
@@ -92,12 +98,19 @@ def load(found: Object, externs: Mapping[str, int]) -> dict[str, int]:
         jump = processor.stub(externs[name])
         made[address - base : address - base + len(jump)] = jump
     starts = {number: base + place for number, place in places.items()}
-    targets = [jumps.get(name, 0) if s == UNDEFINED else starts.get(s, 0) + value for name, s, value in symbols]
+    targets = [
+        jumps.get(name, 0) if s == UNDEFINED else starts.get(s, 0) + value
+        for name, s, value in symbols
+    ]
     for section, offset, symbol, type, addend in found.relocations:
         processor.fill(made, places[section] + offset, type, targets[symbol] + addend, base)
     ctypes.memmove(base, bytes(made), total)
     protect(base, written)
-    return {name: address for (name, s, _), address in zip(symbols, targets, strict=True) if name and s in places}
+    return {
+        name: address
+        for (name, s, _), address in zip(symbols, targets, strict=True)
+        if name and s in places
+    }
 
 
 def sections_of(image: bytes) -> list[Section]:
@@ -126,7 +139,8 @@ def relocations_of(image: bytes, sections: list[Section]) -> list[Relocation]:
 
 
 def layout(sections: list[Section], calls: int) -> tuple[dict[int, int], int, int, int]:
-    """Offset of each section that is loaded; of the stubs; of the first page that may be written; the total."""
+    """Offset of each section that is loaded; of the stubs; of the first page that may be written;
+    the total."""
     places: dict[int, int] = {}
     end = 0
     for number, s in enumerate(sections):
@@ -164,4 +178,6 @@ def mapped(size: int) -> int:
 
 def protect(address: int, size: int) -> None:
     if size and _mprotect(address, size, mmap.PROT_READ | mmap.PROT_EXEC):
-        raise CompileError(f"this system does not let memory become executable (error {ctypes.get_errno()})")
+        raise CompileError(
+            f"this system does not let memory become executable (error {ctypes.get_errno()})"
+        )

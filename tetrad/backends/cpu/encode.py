@@ -1,7 +1,8 @@
-"""The driver, schedule: lowered steps and the values of the Dims in, a native table with every offset filled in out.
+"""The driver, schedule: lowered steps and the values of the Dims in, a native table with every
+offset filled in out.
 
-Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a Dim makes a new
-table and compiles nothing. Bases of a table: its inputs, its outputs, its arena.
+Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a
+Dim makes a new table and compiles nothing. Bases of a table: its inputs, its outputs, its arena.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ import numpy as np
 
 from tetrad.backends.cpu.encode_loops import NUMBER, control_entry, inner_tables, times
 from tetrad.backends.cpu.memory import ALIGNMENT, Storage
-from tetrad.backends.cpu.table import BranchEntry, CallEntry, Entry, KernelEntry, LoopEntry, Table, Word
+from tetrad.backends.cpu.table import (
+    BranchEntry,
+    CallEntry,
+    Entry,
+    KernelEntry,
+    LoopEntry,
+    Table,
+    Word,
+)
 from tetrad.core.record import record, replace
 from tetrad.core.sizes import MAX_ELEMENTS, bind
 from tetrad.core.types import ArrayType
@@ -23,10 +32,13 @@ from tetrad.schedule.nodes import Control, Invoke, Launch, Lowered, Repeat, Slot
 from tetrad.schedule.plan import Life, Plan, plan
 
 Dims = Mapping[str, int]
-BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0  # of one thread, roughly: what decides whether a call is worth waking workers
+# of one thread, roughly: what decides whether a call is worth waking workers
+BYTES_PER_NS, FLOPS_PER_NS = 8.0, 16.0
 HEAVY_NS = 25_000
 SLICE_NS = 5_000_000  # between two looks at the stop word
-SERIAL_NS = 100  # up to here one worker is done before others have met; nor do bodies of loops need them for so little
+# up to here one worker is done before others have met; nor do bodies of loops need them for so
+# little
+SERIAL_NS = 100
 SHARED_NS = 20_000  # from here on it pays to let quick workers take over from slow ones
 
 
@@ -65,7 +77,8 @@ def address_of(constants: Constants, outputs: Sequence[Slot], i: int) -> int:
 
 
 def held_in_place(array: np.ndarray) -> Storage:
-    """The bytes of a constant where they lie, or a copy if that is not where kernels may expect them."""
+    """The bytes of a constant where they lie, or a copy if that is not where kernels may expect
+    them."""
     in_place = Storage.from_numpy(array)
     if in_place.ptr % ALIGNMENT == 0:
         return in_place
@@ -120,7 +133,15 @@ class Scheduler:
                 entries.append(entry)
         table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
         return Scheduled(
-            table, placed.total, placed, tuple(lives), traps, launches, cost.nanoseconds, cost.bytes, cost.flops
+            table,
+            placed.total,
+            placed,
+            tuple(lives),
+            traps,
+            launches,
+            cost.nanoseconds,
+            cost.bytes,
+            cost.flops,
         )
 
     def inner(self, lowered: Lowered, dims: Dims) -> dict[Step, list[Scheduled]]:
@@ -133,7 +154,9 @@ class Scheduler:
         temps, lives = lifetimes(lowered, dims, self.inner(lowered, dims))
         return Places(lowered, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
 
-    def kernel_entry(self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int) -> Entry | None:
+    def kernel_entry(
+        self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int
+    ) -> Entry | None:
         groups = bind(launch.groups, dims)
         if groups == 0:
             return None
@@ -153,10 +176,12 @@ class Scheduler:
 
 
 def nbytes_at(kind: ArrayType, dims: Dims) -> int:
-    """The bytes of an array; sizes become numbers first, for multiplying formulas takes far longer."""
+    """The bytes of an array; sizes become numbers first, for multiplying formulas takes far
+    longer."""
     shape = [n if type(n) is int else bind(n, dims) for n in kind.shape]
     elements = math.prod(shape)
-    if kind.dtype.is_quantized or elements > MAX_ELEMENTS:  # the latter is an error, the type says which
+    # the latter is an error, the type says which
+    if kind.dtype.is_quantized or elements > MAX_ELEMENTS:
         return bind(kind.with_shape(tuple(shape)).nbytes, dims)
     return elements * kind.dtype.np.itemsize
 
@@ -173,7 +198,8 @@ class Where(Protocol):
 
 
 class Places:
-    """Slot -> word: inputs and outputs by their own base, temps in the arena, constants absolute."""
+    """Slot -> word: inputs and outputs by their own base, temps in the arena, constants
+    absolute."""
 
     def __init__(self, lowered: Lowered, offsets: Mapping[Slot, int], constants: Constants) -> None:
         self.inputs, self.outputs = len(lowered.inputs), len(lowered.outputs)
@@ -193,8 +219,11 @@ class Places:
         return Word(self.arena, self.offsets[slot])
 
 
-def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]]) -> tuple[list[Slot], list[Life]]:
-    """When each intermediate is written first and read last; sub-programs need room for their arena while they run."""
+def lifetimes(
+    lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]]
+) -> tuple[list[Slot], list[Life]]:
+    """When each intermediate is written first and read last; sub-programs need room for their arena
+    while they run."""
     first: dict[Slot, int] = {}
     last: dict[Slot, int] = {}
     for i, step in enumerate(lowered.steps):
@@ -213,15 +242,26 @@ def lifetimes(lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]
         step = lowered.steps[first[slot]]
         if isinstance(step, Control) and slot is step.arena:
             nbytes = max(part.arena_bytes for part in inner[step])
-        lives.append(Life(slot.name, nbytes, first[slot], last[slot], reusable(step, slot, first, last, number)))
+        lives.append(
+            Life(
+                slot.name,
+                nbytes,
+                first[slot],
+                last[slot],
+                reusable(step, slot, first, last, number),
+            )
+        )
     return temps, lives
 
 
 Numbers = Mapping[Slot, int]
 
 
-def reusable(step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers) -> tuple[int, ...]:
-    """The temps whose storage `slot` may take over: read last by the step that writes it, whose kernel allows it."""
+def reusable(
+    step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers
+) -> tuple[int, ...]:
+    """The temps whose storage `slot` may take over: read last by the step that writes it, whose
+    kernel allows it."""
     if isinstance(step, Control):
         return ()
     pairs = [source for result, source in step.inplace if result is slot and source in number]
@@ -258,7 +298,8 @@ class Cost:
 
 
 def launch_bytes(launch: Launch, dims: Dims) -> int:
-    """What a launch reads and writes; of slots it touches in part, about as much as of the largest of the others."""
+    """What a launch reads and writes; of slots it touches in part, about as much as of the largest
+    of the others."""
     sizes = [nbytes_at(slot.type, dims) for slot in launch.slots]
     if not launch.partly and not launch.updates:
         return sum(sizes)
@@ -272,14 +313,20 @@ def nanoseconds(moved: int, flops: int) -> float:
     return max(moved / BYTES_PER_NS, flops / FLOPS_PER_NS)
 
 
-# -- showing ----------------------------------------------------------------------------------------------------------
+# -- showing ---------------------------------------------------------------------------------------
 
 
 def describe(scheduled: Scheduled, lowered: Lowered, dims: Dims) -> str:
-    """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs once, first."""
-    parts = [describe_table(table, part, dims) for part, table in tables_of(scheduled.table, lowered, dims).items()]
+    """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs
+    once, first."""
+    parts = [
+        describe_table(table, part, dims)
+        for part, table in tables_of(scheduled.table, lowered, dims).items()
+    ]
     room = f"  arena {scheduled.arena_bytes} bytes for {len(scheduled.lives)} intermediates"
-    return "\n".join([*parts, f"{room}; {scheduled.bytes_moved} bytes moved, {scheduled.flops} operations"])
+    return "\n".join(
+        [*parts, f"{room}; {scheduled.bytes_moved} bytes moved, {scheduled.flops} operations"]
+    )
 
 
 def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table]:
@@ -294,11 +341,16 @@ def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table
 
 def running(lowered: Lowered, dims: Dims) -> list[Step]:
     """The steps that have an entry: a launch without workgroups has none."""
-    return [step for step in lowered.steps if isinstance(step, Control) or bind(step.groups, dims) != 0]
+    return [
+        step for step in lowered.steps if isinstance(step, Control) or bind(step.groups, dims) != 0
+    ]
 
 
 def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
-    head = f"schedule {lowered.graph.name}: {len(table.entries)} entries, scratch {table.scratch_bytes} bytes, "
+    head = (
+        f"schedule {lowered.graph.name}: {len(table.entries)} entries, scratch "
+        f"{table.scratch_bytes} bytes, "
+    )
     lines = [head + ("all threads" if table.heavy else "the calling thread")]
     for i, (step, entry) in enumerate(zip(running(lowered, dims), table.entries, strict=True)):
         lines.append(f"  {i:3} {describe_entry(step, entry, lowered)}")
@@ -309,7 +361,9 @@ def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
     if isinstance(step, Invoke) and isinstance(entry, CallEntry):
         return f"call {entry.name}({', '.join(word_text(w, lowered) for w in entry.bases)})"
     if isinstance(step, Repeat) and isinstance(entry, LoopEntry):
-        bases = [word_text(b.word, lowered) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases]
+        bases = [
+            word_text(b.word, lowered) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases
+        ]
         return f"{step.name} [{entry.trips.value} times{' alone' * entry.alone}] {' '.join(bases)}"
     if isinstance(step, Control):
         given = entry.bases if isinstance(entry, CallEntry) else called_bases(entry)
@@ -320,8 +374,15 @@ def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
     scratch = [b.name for b in step.program.buffers if b.is_scratch]
     counts = [f"count.{name}" for name in storage]
     labels = [*storage, *scratch, *step.program.args, "grid.x", "grid.y", *counts, "tag"]
-    held = {w: slot.name for w, slot in zip(entry.words, step.slots, strict=False) if slot.kind == "constant"}
-    words = [f"{label}={held.get(w) or word_text(w, lowered)}" for label, w in zip(labels, entry.words, strict=True)]
+    held = {
+        w: slot.name
+        for w, slot in zip(entry.words, step.slots, strict=False)
+        if slot.kind == "constant"
+    }
+    words = [
+        f"{label}={held.get(w) or word_text(w, lowered)}"
+        for label, w in zip(labels, entry.words, strict=True)
+    ]
     slices, how = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
     how = " shared" if entry.shared and not entry.serial else how
     return f"{entry.name} [groups {entry.groups}{slices}{how}] {' '.join(words)}"

@@ -1,7 +1,8 @@
 """The driver, loops: lowered steps that hold other steps in, entries of a native table out.
 
-The body of a loop is a table of its own, as that of a call is: its bases are its inputs, its outputs and its arena. A
-loop moves them from iteration to iteration: rows of xs and ys by their size, carries to what was written last.
+The body of a loop is a table of its own, as that of a call is: its bases are its inputs, its
+outputs and its arena. A loop moves them from iteration to iteration: rows of xs and ys by their
+size, carries to what was written last.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tetrad.schedule.nodes import Choose, Control, Invoke, Lowered, Repeat, Slot
 
 Dims = Mapping[str, int]
 NUMBER = -1  # base of a word that is a plain number
-ALONE_NS = 10_000  # an iteration estimated shorter than this is not worth two barriers for each of its kernels
+# an iteration estimated shorter than this is not worth two barriers for each of its kernels
+ALONE_NS = 10_000
 GUESSED_TRIPS = 1000  # of a while loop, when its cost is estimated
 
 
@@ -68,8 +70,13 @@ def control_entry(step: Control, inner: Sequence[Inner], where: Placing, dims: D
             return while_entry(step, inner, where, dims)
         case Choose():
             given = tuple(where.word(s) for s in (*step.inputs, *step.outputs, step.arena))
-            calls = (CallEntry(i.table, given, name=b.graph.name) for i, b in zip(inner, step.branches, strict=True))
-            return BranchEntry(where.word(step.index), tuple(Table((call,)) for call in calls), name=step.name)
+            calls = (
+                CallEntry(i.table, given, name=b.graph.name)
+                for i, b in zip(inner, step.branches, strict=True)
+            )
+            return BranchEntry(
+                where.word(step.index), tuple(Table((call,)) for call in calls), name=step.name
+            )
 
 
 def times(step: Control, dims: Dims) -> int:
@@ -79,7 +86,7 @@ def times(step: Control, dims: Dims) -> int:
     return GUESSED_TRIPS if isinstance(step, While) else 1
 
 
-# -- scan -------------------------------------------------------------------------------------------------------------
+# -- scan ------------------------------------------------------------------------------------------
 
 
 def repeat_entry(step: Repeat, inner: Inner, where: Placing, dims: Dims) -> LoopEntry:
@@ -87,7 +94,10 @@ def repeat_entry(step: Repeat, inner: Inner, where: Placing, dims: Dims) -> Loop
     walk = Walk(count, step.reverse, dims)
     fixed = step.consts + step.carries
     kinds = [slot.type for slot in (*step.body.inputs[fixed:], *step.body.outputs[step.carries :])]
-    rows = [walk.rows(where.word(s), k) for s, k in zip((*step.inputs[fixed:], *ys_of(step)), kinds, strict=True)]
+    rows = [
+        walk.rows(where.word(s), k)
+        for s, k in zip((*step.inputs[fixed:], *ys_of(step)), kinds, strict=True)
+    ]
     xs, ys = rows[: len(step.inputs) - fixed], rows[len(step.inputs) - fixed :]
     written = [written_base(step, i, ys, where, count) for i in range(step.carries)]
     given = [Base(where.word(slot)) for slot in step.inputs[:fixed]]
@@ -96,7 +106,9 @@ def repeat_entry(step: Repeat, inner: Inner, where: Placing, dims: Dims) -> Loop
     carries = [carry_of(step, i, where, walk) for i in moving]
     alone = inner.nanoseconds < ALONE_NS
     trips = Word(NUMBER, count)
-    return LoopEntry(inner.table, trips, name=step.name, bases=bases, carries=tuple(carries), alone=alone)
+    return LoopEntry(
+        inner.table, trips, name=step.name, bases=bases, carries=tuple(carries), alone=alone
+    )
 
 
 def carry_of(step: Repeat, i: int, where: Placing, walk: Walk) -> Carry:
@@ -115,7 +127,8 @@ def spare_word(step: Repeat | While, i: int, where: Placing) -> Word | None:
 
 
 def written_base(step: Repeat, i: int, ys: Sequence[Base], where: Placing, count: int) -> Base:
-    """Where the first iteration writes a carry: such that the last one writes it where it belongs."""
+    """Where the first iteration writes a carry: such that the last one writes it where it
+    belongs."""
     if step.rows[i] >= 0:
         return ys[step.rows[i] - step.carries]
     spare = spare_word(step, i, where)
@@ -132,7 +145,9 @@ class Walk:
     dims: Dims
 
     def nbytes(self, kind: ArrayType) -> int:
-        return bind(kind.with_shape(tuple([bind(n, self.dims) for n in kind.shape])).nbytes, self.dims)
+        return bind(
+            kind.with_shape(tuple([bind(n, self.dims) for n in kind.shape])).nbytes, self.dims
+        )
 
     def rows(self, start: Word, row: ArrayType) -> Base:
         size = self.nbytes(row)
@@ -141,43 +156,74 @@ class Walk:
         return Base(Word(start.base, start.value + max(self.count - 1, 0) * size), -size)
 
 
-# -- while ------------------------------------------------------------------------------------------------------------
+# -- while -----------------------------------------------------------------------------------------
 
 
 def while_entry(step: While, inner: Sequence[Inner], where: Placing, dims: Dims) -> CallEntry:
-    """Ask, then run and ask again as long as the answer is yes; a table of its own, for one entry of the caller's."""
+    """Ask, then run and ask again as long as the answer is yes; a table of its own, for one entry
+    of the caller's."""
     condition, body = inner
-    given = (*step.inputs, *step.outputs, *(s or step.flag for s in step.spares), step.flag, step.arena)
+    given = (
+        *step.inputs,
+        *step.outputs,
+        *(s or step.flag for s in step.spares),
+        step.flag,
+        step.arena,
+    )
     places = {slot: Word(i, 0) for i, slot in reversed(list(enumerate(given)))}
-    asked, fixed = step.inputs[: step.condition_consts], step.inputs[step.condition_consts :][: step.body_consts]
+    asked, fixed = (
+        step.inputs[: step.condition_consts],
+        step.inputs[step.condition_consts :][: step.body_consts],
+    )
     carried = step.inputs[step.condition_consts + step.body_consts :]
     rest = (places[step.flag], places[step.arena])
-    ask = CallEntry(condition.table, (*[places[s] for s in (*asked, *carried)], *rest), name=step.condition.graph.name)
+    ask = CallEntry(
+        condition.table,
+        (*[places[s] for s in (*asked, *carried)], *rest),
+        name=step.condition.graph.name,
+    )
     read = len(asked) + len(fixed)
     written, end = read + len(carried), read + 2 * len(carried)
-    bases = [Base(places[s]) for s in (*asked, *fixed, *carried, *step.outputs, step.flag, step.arena)]
+    bases = [
+        Base(places[s]) for s in (*asked, *fixed, *carried, *step.outputs, step.flag, step.arena)
+    ]
     own = [Word(i, 0) for i in range(len(bases))]
     run = (*own[len(asked) : end], own[end + 1])
     again = (*own[: len(asked)], *own[written:])
     asks_again = CallEntry(condition.table, again, name=step.condition.graph.name)
     turn = Table((CallEntry(body.table, run, name=step.body.graph.name), asks_again))
     carries = [
-        Carry(read + i, written + i, places[home], places[spare], Walk(0, False, dims).nbytes(home.type))
+        Carry(
+            read + i,
+            written + i,
+            places[home],
+            places[spare],
+            Walk(0, False, dims).nbytes(home.type),
+        )
         for i, (home, spare) in enumerate(zip(step.outputs, step.spares, strict=True))
         if spare is not None
     ]
     alone = condition.nanoseconds + body.nanoseconds < ALONE_NS
     until = places[step.flag]
     trips = Word(NUMBER, FOREVER)
-    loop = LoopEntry(turn, trips, until=until, name=step.name, bases=tuple(bases), carries=tuple(carries), alone=alone)
+    loop = LoopEntry(
+        turn,
+        trips,
+        until=until,
+        name=step.name,
+        bases=tuple(bases),
+        carries=tuple(carries),
+        alone=alone,
+    )
     return CallEntry(Table((ask, loop)), tuple(where.word(s) for s in given), name=step.name)
 
 
-# -- looking inside ---------------------------------------------------------------------------------------------------
+# -- looking inside --------------------------------------------------------------------------------
 
 
 def inner_tables(step: Control, entry: Entry) -> Iterator[tuple[Lowered, Table]]:
-    """The sub-graphs of a step with their tables, each time they appear in the entry, in the order of profile slots."""
+    """The sub-graphs of a step with their tables, each time they appear in the entry, in the order
+    of profile slots."""
     match step, entry:
         case Invoke(), CallEntry():
             yield step.body, entry.table

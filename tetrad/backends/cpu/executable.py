@@ -1,6 +1,8 @@
-"""The driver, ready programs: a table and how its outputs get their memory in, arrays in memory out, call after call.
+"""The driver, ready programs: a table and how its outputs get their memory in, arrays in memory
+out, call after call.
 
-Knows nothing of how the table was made: the driver schedules one, `compiler.program_cache` reads one from disk.
+Knows nothing of how the table was made: the driver schedules one, `compiler.program_cache` reads
+one from disk.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from tetrad.core.flags import flag
 from tetrad.core.lapack import one_thread
 from tetrad.schedule.outputs import OutputPlan
 
-MOST_PREPARED = 256  # sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
+# sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
+MOST_PREPARED = 256
 TURNS = count()  # numbers calls of a size after another, so that it is known which came last
 
 
 class Ready:
-    """A program at given sizes. Safe to call from several threads: every call has its own arena, of those that the
-    program has for all sizes."""
+    """A program at given sizes. Safe to call from several threads: every call has its own arena, of
+    those that the program has for all sizes."""
 
     def __init__(
         self,
@@ -40,7 +43,8 @@ class Ready:
     ) -> None:
         self.name, self.table, self.arena_bytes, self.plan = name, table, arena_bytes, plan
         self.copied = copied_inputs  # changed in place, but the caller's: the program gets copies
-        self.constant, self.explained = constant, explained  # the address of an output that is one; what a trap means
+        # the address of an output that is one; what a trap means
+        self.constant, self.explained = constant, explained
         self.timing = flag("TETRAD_TIME") == "1"
         self.start = run_beside_lapack if table.calls_out else run
         self.simple = all(kind == "fresh" for kind, _ in plan)
@@ -50,10 +54,18 @@ class Ready:
         self.turn = next(TURNS)
         self.sizes: tuple[int, ...] = ()  # of the Dims, for whom it was made
 
-    def run(self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False) -> list[Storage]:
+    def run(
+        self, storages: Sequence[Storage], threads: int | None = None, profile: bool = False
+    ) -> list[Storage]:
         if self.copied:
-            storages = [copied(s.ptr, s.nbytes) if i in self.copied else s for i, s in enumerate(storages)]
-        outputs = [home.take(n) for home, n in self.shelves] if self.simple else self.outputs_for(storages)
+            storages = [
+                copied(s.ptr, s.nbytes) if i in self.copied else s for i, s in enumerate(storages)
+            ]
+        outputs = (
+            [home.take(n) for home, n in self.shelves]
+            if self.simple
+            else self.outputs_for(storages)
+        )
         bases = [s.ptr for s in storages]
         for made in outputs:
             bases.append(made.ptr)
@@ -79,7 +91,8 @@ class Ready:
         return outputs
 
     def outputs_for(self, storages: Sequence[Storage]) -> list[Storage]:
-        """Memory of each output: fresh, taken over from a donated input, or a copy of what it equals."""
+        """Memory of each output: fresh, taken over from a donated input, or a copy of what it
+        equals."""
         made: list[Storage] = []
         for i, (kind, detail) in enumerate(self.plan):
             if kind == "fresh":
@@ -104,7 +117,9 @@ def least_used(prepared: Mapping[tuple[int, ...], Prepared]) -> tuple[int, ...]:
     return min(prepared, key=lambda sizes: prepared[sizes].turn)
 
 
-def run_beside_lapack(table: Table, bases: Sequence[int], threads: int | None, profile: bool) -> Outcome | None:
+def run_beside_lapack(
+    table: Table, bases: Sequence[int], threads: int | None, profile: bool
+) -> Outcome | None:
     """As `run`; LAPACK starts no threads of its own beside ours."""
     with one_thread():
         return run(table, bases, threads, profile)

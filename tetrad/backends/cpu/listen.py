@@ -1,7 +1,9 @@
-"""Runtime, listening: which signals a long run in native code has to hear, and what their handlers raised.
+"""Runtime, listening: which signals a long run in native code has to hear, and what their handlers
+raised.
 
-Python runs handlers in the main thread alone, between two of its instructions; in native code there are none. So a run
-is told which signals have handlers, and has Python run them as they come (`backends.cpu.native.signals`).
+Python runs handlers in the main thread alone, between two of its instructions; in native code there
+are none. So a run is told which signals have handlers, and has Python run them as they come
+(`backends.cpu.native.signals`).
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ import signal
 from threading import get_ident, main_thread
 from typing import Any
 
-# Raised by an instruction or by the process itself: no handler of Python's can do anything about them.
+# Raised by an instruction or by the process itself: no handler of Python's can do anything about
+# them.
 OWN = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP")
 FAULTS = frozenset(getattr(signal, name) for name in OWN if hasattr(signal, name))
-STANDARD = 32  # signals below this number; to ask for real-time ones too would take as long again, at every run
+# signals below this number; to ask for real-time ones too would take as long again, at every run
+STANDARD = 32
 HEARD = tuple(sorted(int(n) for n in signal.valid_signals() - FAULTS if n < STANDARD))
-UNHEARD_BY_WORKERS = frozenset(HEARD) - {getattr(signal, "SIGPROF", 0)}  # profilers want to know who is running
+# profilers want to know who is running
+UNHEARD_BY_WORKERS = frozenset(HEARD) - {getattr(signal, "SIGPROF", 0)}
 
 PYTHON = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
 
 
 class Ear:
-    """The signals with handlers written in Python, as bits; asked at every long run, so it remembers the answer."""
+    """The signals with handlers written in Python, as bits; asked at every long run, so it
+    remembers the answer."""
 
     def __init__(self) -> None:
         self.handlers: list[Any] = []
@@ -36,7 +42,9 @@ class Ear:
         found = [*map(_signal.getsignal, HEARD)]
         if found != self.handlers:
             self.handlers = found
-            self.signals = sum(1 << n for n, handler in zip(HEARD, found, strict=True) if callable(handler))
+            self.signals = sum(
+                1 << n for n, handler in zip(HEARD, found, strict=True) if callable(handler)
+            )
         return self.signals
 
 

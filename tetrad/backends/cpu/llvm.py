@@ -1,7 +1,8 @@
 """Code generation, LLVM: module text in, object file out, and object files made callable.
 
-Talks to LLVM (`backends.llvm.binding`) only when something has to be compiled. The pass pipeline is short on purpose
-and LLVM's vectorisers never run: in the LLVM of llvmlite 0.45 to 0.50 they miscompile (a regression test tells).
+Talks to LLVM (`backends.llvm.binding`) only when something has to be compiled. The pass pipeline is
+short on purpose and LLVM's vectorisers never run: in the LLVM of llvmlite 0.45 to 0.50 they
+miscompile (a regression test tells).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tetrad.core.pattern import Pattern
 
 PASSES = ("SROA", "InstCombine", "SimplifyCFG")
 LIBM = (
-    "fma", "fmaf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round", "roundevenf", "roundeven",
+    "fma", "fmaf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round",
+    "roundevenf", "roundeven",
 )  # fmt: skip
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
@@ -37,7 +39,8 @@ REPORT = "please report this with TETRAD_SHOW=llvm"
 
 _lock = process_lock()  # of loading; compiling needs none
 _libraries = itertools.count()
-_idle: dict[tuple[Target, bool], list[int]] = {}  # machines nobody uses now, as many as ever worked at once
+# machines nobody uses now, as many as ever worked at once
+_idle: dict[tuple[Target, bool], list[int]] = {}
 
 
 def compile_object(text: str, target: Target, optimise: bool = True) -> bytes:
@@ -73,7 +76,11 @@ def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> byte
 
 def undeclared_externs(text: str) -> list[str]:
     """An unresolved symbol yields a bogus address, so only names on the list may be declared."""
-    return [name for name in DECLARED.findall(text) if not name.startswith("llvm.") and name not in KNOWN_EXTERNS]
+    return [
+        name
+        for name in DECLARED.findall(text)
+        if not name.startswith("llvm.") and name not in KNOWN_EXTERNS
+    ]
 
 
 def parsed(text: str, context: int) -> int:
@@ -90,8 +97,9 @@ def parsed(text: str, context: int) -> int:
 
 @contextmanager
 def machine(target: Target, optimise: bool) -> Iterator[int]:
-    """What emits code for a target: for this block alone, then for another. It holds what LLVM knows of a processor,
-    which takes a millisecond to write down. After an error it is not used again."""
+    """What emits code for a target: for this block alone, then for another. It holds what LLVM
+    knows of a processor, which takes a millisecond to write down. After an error it is not used
+    again."""
     idle = _idle.setdefault((target, optimise), [])
     try:
         made = idle.pop()
@@ -106,15 +114,17 @@ def machine(target: Target, optimise: bool) -> Iterator[int]:
 
 
 def new_machine(target: Target, optimise: bool) -> int:
-    """Level 1 of code generation takes a fifth less time than level 3, for code that is as quick: what matters (what
-    lies in registers, the order of instructions) our kernels have settled."""
+    """Level 1 of code generation takes a fifth less time than level 3, for code that is as quick:
+    what matters (what lies in registers, the order of instructions) our kernels have settled."""
     if isa_of(target) is not host_isa():
         know_other_processors()
     found, message = llvm().told("GetTargetFromTriple", target.triple.encode())
     if not found:
         raise CompileError(f"LLVM knows no target {target.triple}: {message}")
     words = (target.triple.encode(), target.cpu.encode(), target.features.encode())
-    made = llvm().CreateTargetMachine(found, *words, 1 if optimise else 0, b"pic", b"small", 0, 1, b"")
+    made = llvm().CreateTargetMachine(
+        found, *words, 1 if optimise else 0, b"pic", b"small", 0, 1, b""
+    )
     if not made:
         raise CompileError(f"LLVM cannot generate code for {target.name}")
     return int(made)
@@ -165,8 +175,9 @@ def linked(image: bytes, symbols: tuple[str, ...]) -> Library:
 
 @cache
 def linker() -> Any:
-    """JITLink puts all of an object side by side. LLVM's older linker does not: it ends the process where one part lies
-    too far from another for an instruction of AArch64 (`overflow check failed for relocation`)."""
+    """JITLink puts all of an object side by side. LLVM's older linker does not: it ends the process
+    where one part lies too far from another for an instruction of AArch64 (`overflow check failed
+    for relocation`)."""
     llvm()  # knows the processor from then on
     return lazy.module("llvmlite.binding").create_lljit_compiler(use_jit_link=True)
 
@@ -176,4 +187,8 @@ def extern_addresses() -> dict[str, int]:
     """Where the C functions are; the interpreter itself is linked with both libraries."""
     process = ctypes.CDLL(None)
     found = {name: getattr(process, name, None) for name in (*LIBM, *LIBC)}
-    return {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in found.items() if f is not None}
+    return {
+        name: ctypes.cast(f, ctypes.c_void_p).value or 0
+        for name, f in found.items()
+        if f is not None
+    }

@@ -1,11 +1,12 @@
 """Runtime, memory: aligned blocks that arrays, arenas and packed weights live in.
 
-Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive. Freed blocks are kept
-for the next request of the same size class (fresh pages cost more than most kernels); before a fresh block is made,
-others go back, so that many sizes take no more memory than the largest. `Arenas` are the working memory of one program.
+Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive.
+Freed blocks are kept for the next request of the same size class (fresh pages cost more than most
+kernels); before a fresh block is made, others go back, so that many sizes take no more memory than
+the largest. `Arenas` are the working memory of one program.
 
-Blocks of some large pages lie in those where the system has them: fewer misses of the address cache. Smaller ones do
-not: to find memory for a large page may take the system milliseconds.
+Blocks of some large pages lie in those where the system has them: fewer misses of the address
+cache. Smaller ones do not: to find memory for a large page may take the system milliseconds.
 """
 
 from __future__ import annotations
@@ -25,18 +26,30 @@ ALIGNMENT = 64
 LARGE_PAGE, LARGE_BLOCK = 2 << 20, 8 << 20
 MADV_HUGEPAGE = 14  # of Linux
 KEEP_BYTES = 512 << 20  # free blocks kept for reuse, at most
-SPARE_BYTES = 24 << 20  # of them, those that stay when a fresh block is made, or as many as were ever in use at once
+# of them, those that stay when a fresh block is made, or as many as were ever in use at once
+SPARE_BYTES = 24 << 20
 FINE = 65536  # size classes are powers of two up to here, then multiples
 RECOUNT = 64  # fresh blocks after which kept bytes are counted anew
 MOST_IDLE = 4  # arenas that a program keeps between calls; it has more while more calls run at once
 
-MAPPED = 1 << 20  # blocks from here on are mapped: freed among others, the C library would not give them back
+# blocks from here on are mapped: freed among others, the C library would not give them back
+MAPPED = 1 << 20
 MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None)
-_libc.aligned_alloc.argtypes, _libc.aligned_alloc.restype = [ctypes.c_size_t, ctypes.c_size_t], ctypes.c_void_p
+_libc.aligned_alloc.argtypes, _libc.aligned_alloc.restype = (
+    [ctypes.c_size_t, ctypes.c_size_t],
+    ctypes.c_void_p,
+)
 _libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 _libc.mmap.restype = ctypes.c_void_p
 _libc.munmap.argtypes, _libc.munmap.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
 
@@ -126,12 +139,14 @@ def new_block(size: int) -> int:
 
 
 def spare_bytes() -> int:
-    """Functions called in turn, each with large results of a size of its own, find their blocks again."""
+    """Functions called in turn, each with large results of a size of its own, find their blocks
+    again."""
     return min(max(SPARE_BYTES, _most[0]), KEEP_BYTES)
 
 
 def give_back_most() -> None:
-    """A program goes, and with it who asked for blocks of its sizes: those that nobody uses go, too."""
+    """A program goes, and with it who asked for blocks of its sizes: those that nobody uses go,
+    too."""
     _most[0] = _held[0] - _kept[0]
     if _kept[0] > SPARE_BYTES:
         for one in list(_shelves.values()):
@@ -139,9 +154,11 @@ def give_back_most() -> None:
 
 
 def make_room(nbytes: int) -> None:
-    """Return up to so many kept bytes to the system, beyond those to spare: first of classes not used of late.
+    """Return up to so many kept bytes to the system, beyond those to spare: first of classes not
+    used of late.
 
-    So the memory held is bounded by what was in use at once, at most, and not by how many sizes there were.
+    So the memory held is bounded by what was in use at once, at most, and not by how many sizes
+    there were.
     """
     shelves = list(_shelves.values())
     _kept[0] = sum(len(one.free) * one.size for one in shelves)  # counted anew: threads race for it
@@ -203,7 +220,9 @@ class Storage:
         """The bytes of a contiguous array, in place."""
         return Storage(array.__array_interface__["data"][0], array.nbytes, array)
 
-    def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...], writable: bool = True) -> np.ndarray:
+    def as_numpy(
+        self, dtype: np.dtype, shape: tuple[int, ...], writable: bool = True
+    ) -> np.ndarray:
         """A view that keeps this storage alive. One that is not writable cannot be made so."""
         if 0 in shape:
             return np.empty(shape, dtype)
@@ -216,7 +235,8 @@ class _Owned(Storage):
 
     __slots__ = ()
 
-    # Bound, not looked up: quicker, and still there when the process ends and its modules are emptied.
+    # Bound, not looked up: quicker, and still there when the process ends and its modules are
+    # emptied.
     def __del__(self, kept: list[int] = _kept, held: list[int] = _held) -> None:
         home = self.owner
         if kept[0] > (KEEP_BYTES or 0):
@@ -238,10 +258,11 @@ class _Alone(Storage):
 
 
 class Arenas:
-    """The working memory of one program: an arena for each call that runs, as large as the largest call so far needs.
+    """The working memory of one program: an arena for each call that runs, as large as the largest
+    call so far needs.
 
-    List append and pop are atomic, so no lock is taken: calls at once never have the same arena. A call that raises
-    does not bring its arena back. They all go back to the system with the program.
+    List append and pop are atomic, so no lock is taken: calls at once never have the same arena. A
+    call that raises does not bring its arena back. They all go back to the system with the program.
     """
 
     __slots__ = ("idle", "size")
@@ -255,7 +276,8 @@ class Arenas:
             give_back_most()
 
     def take(self, nbytes: int) -> Storage:
-        """An arena for a call that needs so many bytes; one that is too small goes back to the system first."""
+        """An arena for a call that needs so many bytes; one that is too small goes back to the
+        system first."""
         while self.idle:
             try:
                 arena = self.idle.pop()
@@ -264,13 +286,15 @@ class Arenas:
             if arena.nbytes >= nbytes:
                 return arena
             del arena
-        if nbytes > self.size:  # with some room: growing sizes make few arenas, and what no call touches costs nothing
+        # with some room: growing sizes make few arenas, and what no call touches costs nothing
+        if nbytes > self.size:
             self.size = size_class(nbytes + nbytes // 8 if self.size else nbytes)
         return _Alone(new_block(self.size), self.size, None)
 
 
 class _View:
-    """Hands NumPy the bytes of a storage; NumPy keeps this object, this object keeps the storage."""
+    """Hands NumPy the bytes of a storage; NumPy keeps this object, this object keeps the
+    storage."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -286,4 +310,9 @@ class _Frozen(Lasting):
 
 
 def interface(storage: Storage, read_only: bool) -> dict[str, Any]:
-    return {"data": (storage.ptr, read_only), "shape": (storage.nbytes,), "typestr": "|u1", "version": 3}
+    return {
+        "data": (storage.ptr, read_only),
+        "shape": (storage.nbytes,),
+        "typestr": "|u1",
+        "version": 3,
+    }

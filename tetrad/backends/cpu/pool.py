@@ -1,8 +1,9 @@
 """The runtime, the pool: runs tables, alone or with all workers, without Python in between.
 
-Receives a `Table` and the addresses of its bases, returns None or raises. The caller is worker 0; the other workers are
-daemon threads that entered native code once and wait there, spinning for a moment, then asleep. There is one pool, made
-when first needed; a caller who finds it busy runs alone, and gets the same bytes.
+Receives a `Table` and the addresses of its bases, returns None or raises. The caller is worker 0;
+the other workers are daemon threads that entered native code once and wait there, spinning for a
+moment, then asleep. There is one pool, made when first needed; a caller who finds it busy runs
+alone, and gets the same bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ EXIT_SECONDS = 1.0  # for all workers to be gone
 FIRST_BASES = 64  # room of a new context
 STOPPED = -1
 FETCHED = POOL["FETCHED"]
-PROFILE, SCRATCH, STRIDE, STOP = CONTEXT["PROFILE"], CONTEXT["SCRATCH"], CONTEXT["STRIDE"], CONTEXT["STOP"]
+PROFILE, SCRATCH, STRIDE, STOP = (
+    CONTEXT["PROFILE"],
+    CONTEXT["SCRATCH"],
+    CONTEXT["STRIDE"],
+    CONTEXT["STOP"],
+)
 SIGNALS = CONTEXT["SIGNALS"]
 
 
@@ -64,7 +70,8 @@ class Trapped(TetradError, RuntimeError):
 
 @record
 class Outcome:
-    """What a profiled run tells: nanoseconds of each entry (`Table.names` has their names), and the workers it had."""
+    """What a profiled run tells: nanoseconds of each entry (`Table.names` has their names), and the
+    workers it had."""
 
     entry_ns: tuple[int, ...]
     threads: int
@@ -74,7 +81,9 @@ class Native:
     """The native functions, callable."""
 
     def __init__(self, library: Library) -> None:
-        def function(name: str, result: type | None, *arguments: type, keep_gil: bool = False) -> Callable[..., int]:
+        def function(
+            name: str, result: type | None, *arguments: type, keep_gil: bool = False
+        ) -> Callable[..., int]:
             make = ctypes.PYFUNCTYPE if keep_gil else ctypes.CFUNCTYPE
             return make(result, *arguments)(library.address[name])
 
@@ -115,7 +124,8 @@ class Context:
     """The memory of one run at a time: status, barrier, inputs, the scratch of every worker."""
 
     __slots__ = (
-        "__weakref__", "address", "base_room", "block", "inputs", "pool", "run", "scratch", "scratch_room", "threads",
+        "__weakref__", "address", "base_room", "block", "inputs", "pool", "run", "scratch",
+        "scratch_room", "threads",
     )  # fmt: skip
 
     def __init__(self, pool: Pool, base_room: int) -> None:
@@ -128,7 +138,8 @@ class Context:
         self.scratch: Storage | None = None
 
     def reserve_scratch(self, size: int, threads: int) -> None:
-        """At least `size` bytes for each worker; a worker's area shares no cache line with another's."""
+        """At least `size` bytes for each worker; a worker's area shares no cache line with
+        another's."""
         self.scratch_room, self.threads = max(size, self.scratch_room), max(threads, self.threads)
         stride = -(-self.scratch_room // LINE) * LINE
         whole = (stride + LINE) * self.threads  # behind it a line for each worker's claims
@@ -184,19 +195,24 @@ class Pool:
 
     def start_worker(self) -> bool:
         name = f"tetrad-{len(self.workers) + 1}"
-        worker = threading.Thread(target=serve, args=(self.native, self.block), name=name, daemon=True)
+        worker = threading.Thread(
+            target=serve, args=(self.native, self.block), name=name, daemon=True
+        )
         try:
             worker.start()
         except RuntimeError as error:
             self.limit = len(self.workers) + 1
-            warnings.warn(f"tetrad runs with {self.limit} threads: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"tetrad runs with {self.limit} threads: {error}", RuntimeWarning, stacklevel=2
+            )
             return False
         self.workers.append(worker)
         self.avoided = -1
         return True
 
     def tell_processors(self) -> None:
-        """Native code brings workers to other processors; where they may be at all, it reads in the block."""
+        """Native code brings workers to other processors; where they may be at all, it reads in the
+        block."""
         for number in self.processors:
             word, bit = divmod(number, 64)
             if word < PROCESSOR_WORDS:
@@ -205,13 +221,18 @@ class Pool:
     def make_way(self) -> None:
         """Keep the workers off the processor the caller runs on.
 
-        A sleeping worker is often woken on its waker's processor, and the scheduler takes milliseconds to part them:
-        longer than most runs. Nothing is done where processors are too few, or the system cannot say.
+        A sleeping worker is often woken on its waker's processor, and the scheduler takes
+        milliseconds to part them: longer than most runs. Nothing is done where processors are too
+        few, or the system cannot say.
         """
         here = processor()
         if self.block.words[FETCHED]:
             self.block.words[FETCHED], self.avoided = 0, -1
-        if here == self.avoided or len(self.processors) <= len(self.workers) or here not in self.processors:
+        if (
+            here == self.avoided
+            or len(self.processors) <= len(self.workers)
+            or here not in self.processors
+        ):
             return
         self.avoided = here
         for number in (worker.native_id for worker in self.workers):
@@ -220,7 +241,8 @@ class Pool:
                     os.sched_setaffinity(number, self.processors - {here})
 
     def close(self, seconds: float = EXIT_SECONDS) -> None:
-        """Send the workers home. Runs still going in other threads are stopped; later ones run alone."""
+        """Send the workers home. Runs still going in other threads are stopped; later ones run
+        alone."""
         deadline = time.monotonic() + seconds
         self.is_closed = True
         with self.lock:
@@ -243,9 +265,11 @@ processor = find_processor()  # where the calling thread runs now, or -1
 
 
 def serve(native: Native, block: Block) -> None:
-    """A worker's thread; holding `block` here keeps it alive for as long as native code looks at it."""
+    """A worker's thread; holding `block` here keeps it alive for as long as native code looks at
+    it."""
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, UNHEARD_BY_WORKERS)  # they are for the threads that run Python
+        # they are for the threads that run Python
+        signal.pthread_sigmask(signal.SIG_BLOCK, UNHEARD_BY_WORKERS)
     native.work(block.address)
 
 
@@ -266,7 +290,8 @@ class State:
             return self.pool
 
     def forked(self) -> None:
-        """In a child process: the workers stayed in the parent, and whatever ran there will never end here."""
+        """In a child process: the workers stayed in the parent, and whatever ran there will never
+        end here."""
         self.lock = threading.Lock()
         self.pool = None
         if self.native is not None:
@@ -284,30 +309,38 @@ if hasattr(os, "register_at_fork"):
 
 
 def compile_loop(target: Target) -> bytes:
-    """The object file of the native loop. Its text is loaded only here: a process that finds the file needs no text.
+    """The object file of the native loop. Its text is loaded only here: a process that finds the
+    file needs no text.
 
-    Not optimised: that would take four times as long, in the first process of all, to save 15 ns an entry.
+    Not optimised: that would take four times as long, in the first process of all, to save 15 ns an
+    entry.
     """
     text: str = lazy.module("tetrad.backends.cpu.native.text").native_text(target)
     return compile_object(text, target, optimise=False)
 
 
 def use_library(library: Library) -> None:
-    """Native code from elsewhere (a compile cache) with the SYMBOLS of `backends.cpu.native`; before the first run."""
+    """Native code from elsewhere (a compile cache) with the SYMBOLS of `backends.cpu.native`;
+    before the first run."""
     with state.lock:
         if state.native is None:
             state.native = Native(library)
 
 
 def run(
-    table: Table, bases: Sequence[int], threads: int | None = None, profile: bool = False, apart: bool = True
+    table: Table,
+    bases: Sequence[int],
+    threads: int | None = None,
+    profile: bool = False,
+    apart: bool = True,
 ) -> Outcome | None:
     """Execute the table; `bases` are the addresses its words refer to.
 
-    `threads` None: what the machine allows, if the table is worth it; a number is taken at its word. Raises `Trapped`
-    when a kernel trapped, and what a handler of signals raised meanwhile (KeyboardInterrupt after Ctrl-C); then what it
-    was writing is in no defined state. With `profile` all workers wait for each other after every entry: its time is
-    that of all of them. Without `apart` only where they would anyway: then it is that of worker 0.
+    `threads` None: what the machine allows, if the table is worth it; a number is taken at its
+    word. Raises `Trapped` when a kernel trapped, and what a handler of signals raised meanwhile
+    (KeyboardInterrupt after Ctrl-C); then what it was writing is in no defined state. With
+    `profile` all workers wait for each other after every entry: its time is that of all of them.
+    Without `apart` only where they would anyway: then it is that of worker 0.
     """
     if threads is not None or profile or table.heavy:
         return run_heavy(table, bases, threads, profile, apart)
@@ -327,7 +360,8 @@ def run(
 def run_heavy(
     table: Table, bases: Sequence[int], threads: int | None, profile: bool, apart: bool = True
 ) -> Outcome | None:
-    """The same for tables that take longer than a call: with workers, without the GIL, with an ear for signals."""
+    """The same for tables that take longer than a call: with workers, without the GIL, with an ear
+    for signals."""
     pool = state.pool or state.make_pool()
     wanted = wanted_threads(pool, table, threads)
     if wanted > 1:
@@ -359,7 +393,8 @@ def wanted_threads(pool: Pool, table: Table, threads: int | None) -> int:
 
 
 def hook_of(table: Table) -> int:
-    """Handlers run where the signal comes, unless that may be inside another library, which holds locks of its own."""
+    """Handlers run where the signal comes, unless that may be inside another library, which holds
+    locks of its own."""
     return HOOK if table.calls_out else HOOK | ANYTIME
 
 

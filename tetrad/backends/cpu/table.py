@@ -1,7 +1,9 @@
-"""The runtime, tables: a schedule with all sizes known, as immutable entries and as the image native code executes.
+"""The runtime, tables: a schedule with all sizes known, as immutable entries and as the image
+native code executes.
 
-Receives entries (kernel, call, loop, branch, foreign), returns a `Table` whose `address` the pool runs. A word of an
-entry is a number, or an address relative to one of the bases (arena, weights, inputs) given at each run.
+Receives entries (kernel, call, loop, branch, foreign), returns a `Table` whose `address` the pool
+runs. A word of an entry is a number, or an address relative to one of the bases (arena, weights,
+inputs) given at each run.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ class Word(NamedTuple):
 class KernelEntry:
     """Workgroups 0..groups-1 of a kernel, split over the workers in contiguous ranges.
 
-    `slice`: workgroups between two looks at the stop word, 0 = none in between. `barrier` False: the next entry does
-    not depend on this one. `serial`: so small that worker 0 runs it alone. `calls_out`: it calls LAPACK. `shared`: so
-    large that a worker who is done takes over what others have not begun.
+    `slice`: workgroups between two looks at the stop word, 0 = none in between. `barrier` False:
+    the next entry does not depend on this one. `serial`: so small that worker 0 runs it alone.
+    `calls_out`: it calls LAPACK. `shared`: so large that a worker who is done takes over what
+    others have not begun.
     """
 
     function: int
@@ -61,7 +64,8 @@ class CallEntry:
 
 
 class Base(NamedTuple):
-    """A base of a loop's body: where it is in the first iteration, and how far it moves after each."""
+    """A base of a loop's body: where it is in the first iteration, and how far it moves after
+    each."""
 
     word: Word
     stride: int = 0
@@ -70,8 +74,9 @@ class Base(NamedTuple):
 class Carry(NamedTuple):
     """What one iteration writes and the next one reads.
 
-    `read` and `written` are bases of the body. The written one alternates between `home` and `spare`; without a spare
-    it moves by its stride, from row to row. After the loop the value lies at home, copied there if need be.
+    `read` and `written` are bases of the body. The written one alternates between `home` and
+    `spare`; without a spare it moves by its stride, from row to row. After the loop the value lies
+    at home, copied there if need be.
     """
 
     read: int
@@ -85,9 +90,10 @@ class Carry(NamedTuple):
 class LoopEntry:
     """The body, `trips` times: a number, or (base >= 0) an i64 in memory, read once.
 
-    `counter`: address where the number of the iteration is stored as i64 before it begins. `until`: address of a byte
-    looked at before each iteration; the loop ends when it is 0 (trips FOREVER makes it a while loop). `bases`: what the
-    body sees in place of the table's own. `alone`: so short an iteration that worker 0 runs all of them.
+    `counter`: address where the number of the iteration is stored as i64 before it begins. `until`:
+    address of a byte looked at before each iteration; the loop ends when it is 0 (trips FOREVER
+    makes it a while loop). `bases`: what the body sees in place of the table's own. `alone`: so
+    short an iteration that worker 0 runs all of them.
     """
 
     body: Table | tuple[Entry, ...]
@@ -137,29 +143,37 @@ class Encoded(NamedTuple):
 class Table:
     """A schedule and its native image; immutable.
 
-    `scratch_bytes` is what a worker needs here; inner tables are counted by themselves. `heavy` None: estimated from
-    the number of workgroups. A table that is not heavy runs on the calling thread alone, keeps the GIL and is too short
-    to be stopped by Ctrl-C.
+    `scratch_bytes` is what a worker needs here; inner tables are counted by themselves. `heavy`
+    None: estimated from the number of workgroups. A table that is not heavy runs on the calling
+    thread alone, keeps the GIL and is too short to be stopped by Ctrl-C.
     """
 
     __slots__ = (
-        "_image", "address", "base_count", "calls_out", "entries", "heavy", "inner", "meets", "names", "pack",
+        "_image", "address", "base_count", "calls_out", "entries", "heavy", "inner", "meets",
+        "names", "pack",
         "scratch_bytes", "slots", "stack_bytes", "width", "work",
     )  # fmt: skip
 
-    def __init__(self, entries: Iterable[Entry], scratch_bytes: int = 0, heavy: bool | None = None) -> None:
+    def __init__(
+        self, entries: Iterable[Entry], scratch_bytes: int = 0, heavy: bool | None = None
+    ) -> None:
         self.entries = tuple(entries)
         encoded = [encode(entry) for entry in self.entries]
         self._image = array("q", image_words(self.entries, encoded))
         self.address = self._image.buffer_info()[0]
-        self.inner = tuple(table for e in encoded for table in e.inner)  # kept alive: the image holds their addresses
+        # kept alive: the image holds their addresses
+        self.inner = tuple(table for e in encoded for table in e.inner)
         self.base_count = max((e.bases for e in encoded), default=0)
-        self.pack: Callable[..., None] = struct.Struct(f"={2 + self.base_count}q").pack_into  # table, options, *bases
+        # table, options, *bases
+        self.pack: Callable[..., None] = struct.Struct(f"={2 + self.base_count}q").pack_into
         self.scratch_bytes: int = max(scratch_bytes, *(t.scratch_bytes for t in self.inner), 0)
         self.stack_bytes = FRAME_BYTES + max((stack_of(e) for e in encoded), default=0)
         self.slots = sum(slots_of(e) for e in encoded)  # entries, inner ones included
-        self.names = tuple(chain.from_iterable(map(names_of, self.entries, encoded)))  # one for each slot
-        self.width: int = max(chain(map(width_of, self.entries), map(inner_width, self.entries, encoded)), default=0)
+        # one for each slot
+        self.names = tuple(chain.from_iterable(map(names_of, self.entries, encoded)))
+        self.width: int = max(
+            chain(map(width_of, self.entries), map(inner_width, self.entries, encoded)), default=0
+        )
         self.meets = any(map(stands_alone, self.entries))  # does every execution pass a barrier?
         self.calls_out = any(getattr(e, "calls_out", False) for e in (*self.entries, *self.inner))
         self.work = sum(e.work for e in encoded)
@@ -181,9 +195,11 @@ def image_words(entries: tuple[Entry, ...], encoded: list[Encoded]) -> Iterator[
 
 
 def needs_barrier(entries: tuple[Entry, ...], i: int) -> bool:
-    """Is there a barrier after entry i? Always at the end of a table and before control flow, which reads memory.
+    """Is there a barrier after entry i? Always at the end of a table and before control flow, which
+    reads memory.
 
-    Not after control flow: what is inside ends with one. Not between two entries that worker 0 runs anyway.
+    Not after control flow: what is inside ends with one. Not between two entries that worker 0 runs
+    anyway.
     """
     entry = entries[i]
     if not stands_alone(entry):
@@ -201,7 +217,11 @@ def stands_alone(entry: Entry) -> bool:
 
 def runs_alone(entry: Entry) -> bool:
     """Does worker 0 run it while the others wait?"""
-    return isinstance(entry, ForeignEntry) or getattr(entry, "serial", False) or getattr(entry, "alone", False)
+    return (
+        isinstance(entry, ForeignEntry)
+        or getattr(entry, "serial", False)
+        or getattr(entry, "alone", False)
+    )
 
 
 def encode(entry: Entry) -> Encoded:
@@ -224,16 +244,32 @@ def encode(entry: Entry) -> Encoded:
 def encode_kernel(entry: KernelEntry) -> Encoded:
     check_function(entry.function, entry.name)
     if entry.groups < 0 or entry.slice < 0:
-        raise CompileError(f"schedule: kernel {entry.name!r} has {entry.groups} workgroups in slices of {entry.slice}")
-    payload = [entry.function, entry.groups, entry.slice, len(entry.words), *chain.from_iterable(entry.words)]
-    flags, bases = SERIAL if entry.serial else SHARED if entry.shared else 0, bases_used(entry.words)
-    return Encoded("KERNEL", flags, payload, bases=bases, stack=8 * len(entry.words), work=entry.groups)
+        raise CompileError(
+            f"schedule: kernel {entry.name!r} has {entry.groups} workgroups in slices of "
+            f"{entry.slice}"
+        )
+    payload = [
+        entry.function,
+        entry.groups,
+        entry.slice,
+        len(entry.words),
+        *chain.from_iterable(entry.words),
+    ]
+    flags, bases = (
+        SERIAL if entry.serial else SHARED if entry.shared else 0,
+        bases_used(entry.words),
+    )
+    return Encoded(
+        "KERNEL", flags, payload, bases=bases, stack=8 * len(entry.words), work=entry.groups
+    )
 
 
 def encode_call(entry: CallEntry) -> Encoded:
     table, count = entry.table, len(entry.bases)
     if count < table.base_count:
-        raise CompileError(f"schedule: call gives {count} bases, its table needs {table.base_count}")
+        raise CompileError(
+            f"schedule: call gives {count} bases, its table needs {table.base_count}"
+        )
     payload = [table.address, count, *chain.from_iterable(entry.bases)]
     return Encoded("CALL", 0, payload, (table,), bases_used(entry.bases), 8 * count, table.work)
 
@@ -250,14 +286,30 @@ def encode_loop(entry: LoopEntry) -> Encoded:
     trips = entry.trips.value if entry.trips.base < 0 else HEAVY_GROUPS
     own, carries = len(entry.bases), [carry_words(carry) for carry in entry.carries]
     listed = (n for base in entry.bases for n in (*base.word, base.stride))
-    payload = [body.address, *chain.from_iterable(words), own, len(carries), *listed, *chain.from_iterable(carries)]
+    payload = [
+        body.address,
+        *chain.from_iterable(words),
+        own,
+        len(carries),
+        *listed,
+        *chain.from_iterable(carries),
+    ]
     work = float(trips) * max(1, body.work)
-    return Encoded("LOOP", flags, payload, (body,), loop_bases(entry, body, words), 8 * own + LOOP_BYTES, work)
+    return Encoded(
+        "LOOP", flags, payload, (body,), loop_bases(entry, body, words), 8 * own + LOOP_BYTES, work
+    )
 
 
 def carry_words(carry: Carry) -> tuple[int, ...]:
     swaps = carry.spare is not None
-    return (carry.read, carry.written, *carry.home, *(carry.spare or Word(-1, 0)), int(swaps), carry.nbytes)
+    return (
+        carry.read,
+        carry.written,
+        *carry.home,
+        *(carry.spare or Word(-1, 0)),
+        int(swaps),
+        carry.nbytes,
+    )
 
 
 def loop_bases(entry: LoopEntry, body: Table, words: list[Word]) -> int:
@@ -265,8 +317,12 @@ def loop_bases(entry: LoopEntry, body: Table, words: list[Word]) -> int:
     if not entry.bases:
         return max(bases_used(words), body.base_count)
     if len(entry.bases) < body.base_count:
-        raise CompileError(f"schedule: loop gives {len(entry.bases)} bases, its body needs {body.base_count}")
-    moved = [word for carry in entry.carries for word in (carry.home, carry.spare) if word is not None]
+        raise CompileError(
+            f"schedule: loop gives {len(entry.bases)} bases, its body needs {body.base_count}"
+        )
+    moved = [
+        word for carry in entry.carries for word in (carry.home, carry.spare) if word is not None
+    ]
     return bases_used([*words, *moved, *(base.word for base in entry.bases)])
 
 
@@ -277,10 +333,14 @@ def encode_branch(entry: BranchEntry) -> Encoded:
     for table in entry.tables:
         firsts.append(slot)
         slot += table.slots
-    choices = chain.from_iterable((t.address, first) for t, first in zip(entry.tables, firsts, strict=True))
+    choices = chain.from_iterable(
+        (t.address, first) for t, first in zip(entry.tables, firsts, strict=True)
+    )
     payload = [len(entry.tables), *entry.index, *choices]
     bases = max(bases_used((entry.index,)), *(t.base_count for t in entry.tables))
-    return Encoded("BRANCH", 0, payload, entry.tables, bases, work=max(t.work for t in entry.tables))
+    return Encoded(
+        "BRANCH", 0, payload, entry.tables, bases, work=max(t.work for t in entry.tables)
+    )
 
 
 def as_table(body: Table | tuple[Entry, ...]) -> Table:
@@ -294,7 +354,9 @@ def check_function(address: int, name: str) -> None:
 
 def check_stack(needed: int) -> None:
     if needed > STACK_BYTES:
-        message = f"schedule: nested entries need {needed} bytes of stack, {STACK_BYTES} are allowed"
+        message = (
+            f"schedule: nested entries need {needed} bytes of stack, {STACK_BYTES} are allowed"
+        )
         raise CompileError(message, hint="nest jitted functions, loops and branches less deeply")
 
 
@@ -318,8 +380,11 @@ def width_of(entry: Entry) -> int:
 
 
 def inner_width(entry: Entry, e: Encoded) -> int:
-    """The most workgroups side by side in the tables of an entry; one worker has no use for others."""
-    return 0 if getattr(entry, "alone", False) else max((table.width for table in e.inner), default=0)
+    """The most workgroups side by side in the tables of an entry; one worker has no use for
+    others."""
+    return (
+        0 if getattr(entry, "alone", False) else max((table.width for table in e.inner), default=0)
+    )
 
 
 def names_of(entry: Entry, e: Encoded) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Code generation, binding: the functions of llvmlite's shared library that we call, by ctypes.
 
-Goes around `llvmlite.binding`, which lets one thread at a time into LLVM, whatever it works on, and takes six times as
-long to import as the library takes to load. Threads may call these side by side, each on a context of its own.
+Goes around `llvmlite.binding`, which lets one thread at a time into LLVM, whatever it works on, and
+takes six times as long to import as the library takes to load. Threads may call these side by side,
+each on a context of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from tetrad.core.errors import BackendError
 
 _TEXT_OUT = POINTER(c_char_p)
 
-# The work is done here: other Python threads go on meanwhile. To let go of Python's lock in short functions too would
-# take longer than they do: where another thread is busy, 5 ms pass until it is given back.
+# The work is done here: other Python threads go on meanwhile. To let go of Python's lock in short
+# functions too would take longer than they do: where another thread is busy, 5 ms pass until it is
+# given back.
 LONG = ("ParseAssembly", "VerifyModule", "RunNewModulePassManager", "TargetMachineEmitToMemory")
 
 # name: (result, arguments)
@@ -40,8 +42,12 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "VerifyModule": (c_bool, (c_void_p, _TEXT_OUT)),
     "DisposeModule": (None, (c_void_p,)),
     "GetTargetFromTriple": (c_void_p, (c_char_p, _TEXT_OUT)),
-    # target, triple, cpu, features, level, relocation, code model, print, for a JIT, name of the ABI
-    "CreateTargetMachine": (c_void_p, (c_void_p, *[c_char_p] * 3, c_int, *[c_char_p] * 2, c_int, c_int, c_char_p)),
+    # target, triple, cpu, features, level, relocation, code model, print, for a JIT, name of the
+    # ABI
+    "CreateTargetMachine": (
+        c_void_p,
+        (c_void_p, *[c_char_p] * 3, c_int, *[c_char_p] * 2, c_int, c_int, c_char_p),
+    ),
     "DisposeTargetMachine": (None, (c_void_p,)),
     "CreateNewModulePassManager": (c_void_p, ()),
     "module_AddSROAPass": (None, (c_void_p,)),
@@ -72,19 +78,26 @@ class Binding:
         for name, (result, arguments) in FUNCTIONS.items():
             function = getattr(free if name in LONG else locked, f"LLVMPY_{name}", None)
             if function is None:
-                message = f"llvmlite {llvmlite.__version__} has no function {name}, which code generation needs"
+                message = (
+                    f"llvmlite {llvmlite.__version__} has no function {name}, which code "
+                    "generation needs"
+                )
                 raise BackendError(message, hint="install the llvmlite that pyproject.toml names")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:  # for type checkers: __init__ has set them all
+    # for type checkers: __init__ has set them all
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AttributeError(name)
 
     def told(self, name: str, *operands: Any) -> tuple[Any, str]:
-        """The result of a function whose last argument is a place for a message, and the message."""
+        """The result of a function whose last argument is a place for a message, and the
+        message."""
         message = c_char_p()
         try:
-            return getattr(self, name)(*operands, ctypes.byref(message)), (message.value or b"").decode()
+            return getattr(self, name)(*operands, ctypes.byref(message)), (
+                message.value or b""
+            ).decode()
         finally:
             self.DisposeString(message)
 
@@ -98,9 +111,11 @@ class Binding:
 
 
 def opened(path: str) -> int | None:
-    """The handle of a library that the system has loaded; None if it could not, ctypes then says why.
+    """The handle of a library that the system has loaded; None if it could not, ctypes then says
+    why.
 
-    For LLVM that takes 10 ms. Other Python threads go on meanwhile, which ctypes, asked to load it, would not let them.
+    For LLVM that takes 10 ms. Other Python threads go on meanwhile, which ctypes, asked to load it,
+    would not let them.
     """
     load = ctypes.CDLL(None).dlopen
     load.restype, load.argtypes = c_void_p, (c_char_p, c_int)
@@ -127,6 +142,7 @@ def loaded() -> Binding:
 
 @cache
 def know_other_processors() -> None:
-    """LLVM knows only the running one until it is told of the others, which takes longer than starting it."""
+    """LLVM knows only the running one until it is told of the others, which takes longer than
+    starting it."""
     for what in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
         getattr(llvm(), f"InitializeAll{what}")()

@@ -1,7 +1,7 @@
 """Code generation, conversions: casts between element types.
 
-Receives LLVM operands and kernel types, returns LLVM operands. What the target lacks (half precision) is written in
-integer arithmetic here, so the rules need not ask.
+Receives LLVM operands and kernel types, returns LLVM operands. What the target lacks (half
+precision) is written in integer arithmetic here, so the rules need not ask.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, u32
 
 
 def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
-    """x of one element type as another: integers wrap, floats saturate into integers, anything but zero is true."""
+    """x of one element type as another: integers wrap, floats saturate into integers, anything but
+    zero is true."""
     if source is goal:
         return x
     if bf16 in (source, goal) or (f16 in (source, goal) and not cg.target.has_f16_conversion):
@@ -22,7 +23,9 @@ def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
         test = "fcmp une" if source.is_float else "icmp ne"
         return cg.new(f"{test} {from_type} {x}, {zero}")
     if source.is_float and goal.is_float:
-        return cg.new(f"{'fpext' if goal.bits > source.bits else 'fptrunc'} {from_type} {x} to {to_type}")
+        return cg.new(
+            f"{'fpext' if goal.bits > source.bits else 'fptrunc'} {from_type} {x} to {to_type}"
+        )
     if source.is_float:
         name = f"llvm.fpto{'s' if goal.is_signed else 'u'}i.sat.{cg.suffix(to_type)}.{cg.suffix(from_type)}"
         return cg.call(to_type, name, (from_type, x))
@@ -35,7 +38,8 @@ def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
 
 
 def small_float_cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
-    """bf16 always, f16 without hardware: through f32, whose bits are moved by integer arithmetic."""
+    """bf16 always, f16 without hardware: through f32, whose bits are moved by integer
+    arithmetic."""
     if source in (bf16, f16):
         wide = bf16_to_f32(cg, x, varying) if source is bf16 else f16_to_f32(cg, x, varying)
         return wide if goal is f32 else cast(cg, wide, f32, goal, varying)
@@ -48,8 +52,12 @@ class Words:
 
     def __init__(self, cg: Codegen, varying: bool) -> None:
         self.cg, self.varying = cg, varying
-        self.i32, self.i16 = (f"<{cg.lanes} x i32>", f"<{cg.lanes} x i16>") if varying else ("i32", "i16")
-        self.f32, self.half = (f"<{cg.lanes} x float>", f"<{cg.lanes} x half>") if varying else ("float", "half")
+        self.i32, self.i16 = (
+            (f"<{cg.lanes} x i32>", f"<{cg.lanes} x i16>") if varying else ("i32", "i16")
+        )
+        self.f32, self.half = (
+            (f"<{cg.lanes} x float>", f"<{cg.lanes} x half>") if varying else ("float", "half")
+        )
         self.i1 = cg.mask_type if varying else "i1"
 
     def const(self, value: int) -> str:
@@ -59,7 +67,9 @@ class Words:
         return self.cg.new(f"{name} {self.i32} {a}, {b if isinstance(b, str) else self.const(b)}")
 
     def test(self, name: str, a: str, b: str | int) -> str:
-        return self.cg.new(f"icmp {name} {self.i32} {a}, {b if isinstance(b, str) else self.const(b)}")
+        return self.cg.new(
+            f"icmp {name} {self.i32} {a}, {b if isinstance(b, str) else self.const(b)}"
+        )
 
     def select(self, cond: str, a: str, b: str) -> str:
         return self.cg.new(f"select {self.i1} {cond}, {self.i32} {a}, {self.i32} {b}")
@@ -77,7 +87,8 @@ def bf16_to_f32(cg: Codegen, x: str, varying: bool) -> str:
 
 
 def f32_to_bf16(cg: Codegen, x: str, varying: bool) -> str:
-    """Round to nearest even by adding 0x7FFF plus the lowest kept bit; a NaN keeps its top bits and stays quiet."""
+    """Round to nearest even by adding 0x7FFF plus the lowest kept bit; a NaN keeps its top bits and
+    stays quiet."""
     w = Words(cg, varying)
     bits = w.bits(x)
     odd = w.op("and", w.op("lshr", bits, 16), 1)
@@ -88,7 +99,8 @@ def f32_to_bf16(cg: Codegen, x: str, varying: bool) -> str:
 
 
 def f16_to_f32(cg: Codegen, x: str, varying: bool) -> str:
-    """Move exponent and mantissa to their f32 places; multiplying by 2**112 fixes the bias and subnormals exactly."""
+    """Move exponent and mantissa to their f32 places; multiplying by 2**112 fixes the bias and
+    subnormals exactly."""
     w = Words(cg, varying)
     half = cg.new(f"zext {w.i16} {cg.new(f'bitcast {w.half} {x} to {w.i16}')} to {w.i32}")
     magnitude = w.op("shl", w.op("and", half, 0x7FFF), 13)
@@ -100,7 +112,8 @@ def f16_to_f32(cg: Codegen, x: str, varying: bool) -> str:
 
 
 def f32_to_f16(cg: Codegen, x: str, varying: bool) -> str:
-    """Normal results round in integers; subnormal ones round in the addition of 0.5, whose last place is 2**-24."""
+    """Normal results round in integers; subnormal ones round in the addition of 0.5, whose last
+    place is 2**-24."""
     w = Words(cg, varying)
     bits = w.bits(x)
     sign = w.op("lshr", w.op("and", bits, 0x80000000), 16)

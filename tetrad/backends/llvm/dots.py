@@ -1,4 +1,5 @@
-"""Code generation, byte dot products in plain integer arithmetic, for processors and values without an instruction."""
+"""Code generation, byte dot products in plain integer arithmetic, for processors and values without
+an instruction."""
 
 from __future__ import annotations
 

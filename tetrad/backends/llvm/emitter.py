@@ -1,9 +1,10 @@
-"""Code generation, the emitter's workbench: a kernel program becomes LLVM text, one rule per instruction.
+"""Code generation, the emitter's workbench: a kernel program becomes LLVM text, one rule per
+instruction.
 
-The CPU runs an invocation as a vector lane. Every value has one of three forms: *uniform* (a scalar, the same in all
-lanes), *varying* (`<L x T>`), or *affine* (an index known as lane 0's scalar plus a constant stride). This file keeps
-scopes, forms and masks; `backends.llvm.rules` holds the rules, `backends.llvm.convert` the casts. What comes out is
-text for `backends.cpu.llvm`.
+The CPU runs an invocation as a vector lane. Every value has one of three forms: *uniform* (a
+scalar, the same in all lanes), *varying* (`<L x T>`), or *affine* (an index known as lane 0's
+scalar plus a constant stride). This file keeps scopes, forms and masks; `backends.llvm.rules` holds
+the rules, `backends.llvm.convert` the casts. What comes out is text for `backends.cpu.llvm`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tetrad.core.record import field, record
 from tetrad.kernel import nodes as n
 
 LLVM_TYPES = {
-    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "i8": "i8", "i16": "i16",
+    "i32": "i32", "i64": "i64",
     "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "bool": "i1", "index": "i64",
 }  # fmt: skip
 SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
@@ -29,7 +31,8 @@ SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 
 @record
 class Emitted:
-    """An LLVM operand and its form: stride None = varying vector, 0 = uniform scalar, else affine (lane 0's scalar)."""
+    """An LLVM operand and its form: stride None = varying vector, 0 = uniform scalar, else affine
+    (lane 0's scalar)."""
 
     text: str
     stride: int | None
@@ -57,7 +60,8 @@ def index_stride(node: n.Binary, left: int | None, right: int | None) -> int | N
 
 @record
 class Chain:
-    """A byte dot product still in 16-bit pairs: acc + the widened pairs, no pair above `most` in magnitude."""
+    """A byte dot product still in 16-bit pairs: acc + the widened pairs, no pair above `most` in
+    magnitude."""
 
     acc: str
     pairs: tuple[str, ...]
@@ -80,9 +84,13 @@ class Rules:
     """Kernel instruction type -> function that emits it."""
 
     def __init__(self, *others: Rules) -> None:
-        self.table: dict[type[n.Instr], Rule] = {kind: rule for rules in others for kind, rule in rules.table.items()}
+        self.table: dict[type[n.Instr], Rule] = {
+            kind: rule for rules in others for kind, rule in rules.table.items()
+        }
 
-    def rule(self, kind: type[n.Instr]) -> Callable[[Callable[..., Emitted | None]], Callable[..., Emitted | None]]:
+    def rule(
+        self, kind: type[n.Instr]
+    ) -> Callable[[Callable[..., Emitted | None]], Callable[..., Emitted | None]]:
         def register(function: Callable[..., Emitted | None]) -> Callable[..., Emitted | None]:
             self.table[kind] = function
             return function
@@ -91,27 +99,35 @@ class Rules:
 
 
 class Codegen:
-    """The state of emitting one program. Lines go to the innermost scope; a broadcast goes to the scope that defined
-    the value, which hoists it out of loops."""
+    """The state of emitting one program. Lines go to the innermost scope; a broadcast goes to the
+    scope that defined the value, which hoists it out of loops."""
 
     def __init__(
-        self, program: n.Program, target: Target, rules: Rules, varying: set[n.Instr], lanes: int, check: str
+        self,
+        program: n.Program,
+        target: Target,
+        rules: Rules,
+        varying: set[n.Instr],
+        lanes: int,
+        check: str,
     ) -> None:
         self.program, self.target, self.rules, self.varying = program, target, rules, varying
         self.isa = isa_of(target)
         self.lanes = lanes
         self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
         self.mask: str | None = None
-        self.full: dict[str | None, str] = {}  # masks that are mostly full -> the scalar that says so
+        # masks that are mostly full -> the scalar that says so
+        self.full: dict[str | None, str] = {}
         self.scopes = [Scope()]
         self.last_dot: n.Instr | None = None  # the byte dot product emitted last
         self.entry: list[str] = []  # allocas
         self.declares: dict[str, str] = {}
         self.uses_nontemporal = False
-        self.divide: Callable[[n.Block], None] | None = None  # how blocks run where a workgroup is several vectors
+        # how blocks run where a workgroup is several vectors
+        self.divide: Callable[[n.Block], None] | None = None
         self._count = 0
 
-    # -- text -----------------------------------------------------------------------------------------------------
+    # -- text --------------------------------------------------------------------------------------
 
     def name(self, stem: str = "t") -> str:
         self._count += 1
@@ -130,17 +146,23 @@ class Codegen:
         return result
 
     def stepped(self, counter: str, step: int) -> str:
-        """The counter of a loop after an iteration, through an empty instruction that LLVM cannot look into.
+        """The counter of a loop after an iteration, through an empty instruction that LLVM cannot
+        look into.
 
-        What it cannot count it does not rewrite: making addresses out of counters took a third of all compile time,
-        for code that is no quicker, since addresses of x86 are sums of a base and a scaled counter anyway.
+        What it cannot count it does not rewrite: making addresses out of counters took a third of
+        all compile time, for code that is no quicker, since addresses of x86 are sums of a base and
+        a scaled counter anyway.
         """
-        return self.new(f'call i64 asm "", "=r,0"(i64 {self.new(f"add nsw i64 {counter}, {step}")})')
+        return self.new(
+            f'call i64 asm "", "=r,0"(i64 {self.new(f"add nsw i64 {counter}, {step}")})'
+        )
 
     def leave_if_stopped(self) -> None:
         """Return from the kernel when the run is to stop: nobody will look at its results."""
         at, on = self.new(f"getelementptr i64, ptr %status, i64 {n.STOP_WORD}"), self.name("on")
-        asked = self.new(f"icmp ne i64 {self.new(f'load atomic i64, ptr {at} monotonic, align 8')}, 0")
+        asked = self.new(
+            f"icmp ne i64 {self.new(f'load atomic i64, ptr {at} monotonic, align 8')}, 0"
+        )
         self.line(f"br i1 {asked}, label %exit, label {on}")
         self.label(on)
 
@@ -165,7 +187,7 @@ class Codegen:
             return f"v{count}{SUFFIXES.get(element, element)}"
         return SUFFIXES.get(kind, kind)
 
-    # -- types and literals ---------------------------------------------------------------------------------------
+    # -- types and literals ------------------------------------------------------------------------
 
     def scalar_type(self, dtype: DType) -> str:
         return LLVM_TYPES[dtype.name]
@@ -195,7 +217,7 @@ class Codegen:
     def constant(self, value: bool | int | float, dtype: DType, varying: bool) -> str:
         return self.splat(value, dtype) if varying else self.literal(value, dtype)
 
-    # -- operands -------------------------------------------------------------------------------------------------
+    # -- operands ----------------------------------------------------------------------------------
 
     def find(self, node: object) -> tuple[Emitted, Scope]:
         for scope in reversed(self.scopes):
@@ -207,7 +229,9 @@ class Codegen:
         return any(node in scope.known for scope in self.scopes)
 
     def find_chain(self, node: n.Instr) -> Chain | None:
-        return next((scope.chains[node] for scope in reversed(self.scopes) if node in scope.chains), None)
+        return next(
+            (scope.chains[node] for scope in reversed(self.scopes) if node in scope.chains), None
+        )
 
     def keep_chain(self, node: n.Instr, acc: str, pairs: tuple[str, ...], most: int) -> None:
         self.scopes[-1].chains[node] = Chain(acc, pairs, most)
@@ -225,11 +249,14 @@ class Codegen:
         """The scalar operand of a uniform value, or lane 0's of an affine one."""
         emitted, _ = self.find(node)
         if emitted.stride is None:
-            raise CompileError(f"{self.program.name}: a varying {node.dtype} where a uniform one is needed")
+            raise CompileError(
+                f"{self.program.name}: a varying {node.dtype} where a uniform one is needed"
+            )
         return emitted.text
 
     def vector(self, node: n.Value) -> str:
-        """The vector operand of a value; uniform and affine ones are widened where they were defined."""
+        """The vector operand of a value; uniform and affine ones are widened where they were
+        defined."""
         if isinstance(node, n.Const):
             return self.splat(node.value, node.dtype)
         emitted, scope = self.find(node)
@@ -245,8 +272,13 @@ class Codegen:
 
     def broadcast(self, scalar: str, dtype: DType, scope: Scope | None = None) -> str:
         kind = self.vector_type(dtype)
-        first = self.new(f"insertelement {kind} poison, {self.scalar_type(dtype)} {scalar}, i64 0", scope)
-        return self.new(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer", scope)
+        first = self.new(
+            f"insertelement {kind} poison, {self.scalar_type(dtype)} {scalar}, i64 0", scope
+        )
+        return self.new(
+            f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer",
+            scope,
+        )
 
     def iota(self, dtype_text: str, step: int = 1) -> str:
         return "<" + ", ".join(f"{dtype_text} {i * step}" for i in range(self.lanes)) + ">"
@@ -255,9 +287,11 @@ class Codegen:
         wide = self.broadcast(emitted.text, dtype, scope)
         if not emitted.stride:
             return wide
-        return self.new(f"add {self.vector_type(dtype)} {wide}, {self.iota('i64', emitted.stride)}", scope)
+        return self.new(
+            f"add {self.vector_type(dtype)} {wide}, {self.iota('i64', emitted.stride)}", scope
+        )
 
-    # -- blocks ---------------------------------------------------------------------------------------------------
+    # -- blocks ------------------------------------------------------------------------------------
 
     def run(self, block: n.Block) -> None:
         if self.divide is not None:
@@ -273,7 +307,8 @@ class Codegen:
 
     @contextmanager
     def child(self) -> Iterator[Scope]:
-        """A nested block: lines are kept apart and spliced in when it ends, so hoisted lines come before it."""
+        """A nested block: lines are kept apart and spliced in when it ends, so hoisted lines come
+        before it."""
         before, scope = self.mask, Scope()
         self.scopes.append(scope)
         yield scope
@@ -295,7 +330,7 @@ class Codegen:
         yield
         self.divide = before
 
-    # -- masks ----------------------------------------------------------------------------------------------------
+    # -- masks -------------------------------------------------------------------------------------
 
     def with_mask(self, cond: str) -> str:
         return cond if self.mask is None else self.new(f"and {self.mask_type} {self.mask}, {cond}")
@@ -308,7 +343,11 @@ class Codegen:
         self.mask = before
 
     def first_lanes(self, count: int) -> str:
-        return "<" + ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes)) + ">"
+        return (
+            "<"
+            + ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes))
+            + ">"
+        )
 
     def every_lane(self) -> str:
         """A full mask that LLVM cannot look into, made once for the kernel."""
@@ -324,17 +363,21 @@ class Codegen:
         bits = self.new(f"bitcast {self.mask_type} {mask} to i{self.lanes}")
         return self.new(f"icmp ne i{self.lanes} {bits}, 0")
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def memory_type(self, dtype: DType) -> str:
         return "i8" if dtype.name == "bool" else LLVM_TYPES[dtype.name]
 
     def pointer(self, buffer: n.Buffer, at: str) -> str:
-        return self.new(f"getelementptr {self.memory_type(buffer.dtype)}, ptr {buffer_name(buffer)}, i64 {at}")
+        return self.new(
+            f"getelementptr {self.memory_type(buffer.dtype)}, ptr {buffer_name(buffer)}, i64 {at}"
+        )
 
     def pointers(self, buffer: n.Buffer, at: str) -> str:
         kind = self.memory_type(buffer.dtype)
-        return self.new(f"getelementptr {kind}, ptr {buffer_name(buffer)}, <{self.lanes} x i64> {at}")
+        return self.new(
+            f"getelementptr {kind}, ptr {buffer_name(buffer)}, <{self.lanes} x i64> {at}"
+        )
 
     def length(self, buffer: n.Buffer) -> str:
         """The operand that holds the number of elements of a buffer."""
@@ -347,10 +390,14 @@ def buffer_name(buffer: n.Buffer) -> str:
 
 
 def operand_name(stem: str, name: str) -> str:
-    """The LLVM operand of a name that users chose: quoted, with everything but plain characters as hex bytes."""
+    """The LLVM operand of a name that users chose: quoted, with everything but plain characters as
+    hex bytes."""
     if name.isidentifier() and name.isascii():
         return f"%{stem}.{name}"
-    plain = (chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:02X}" for byte in name.encode())
+    plain = (
+        chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:02X}"
+        for byte in name.encode()
+    )
     return f'%"{stem}.{"".join(plain)}"'
 
 

@@ -1,7 +1,8 @@
 """Code generation, rules of control flow: locals, loops, branches, traps, calls of other libraries.
 
-Kernel node in, LLVM text out. Basic-block graphs are drawn in docstrings. Where lanes disagree, both ways are taken one
-after the other under masks; a guard for the last workgroup costs the others one scalar compare.
+Kernel node in, LLVM text out. Basic-block graphs are drawn in docstrings. Where lanes disagree,
+both ways are taken one after the other under masks; a guard for the last workgroup costs the others
+one scalar compare.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from tetrad.kernel import nodes as n
 
 rules = Rules()
 
-LONG, LONG_ACCESS = 40, 16  # instructions of a guarded block that is written once; and for each load and store
+# instructions of a guarded block that is written once; and for each load and store
+LONG, LONG_ACCESS = 40, 16
 
 
 @rules.rule(n.Local)
@@ -77,7 +79,9 @@ def emit_for(cg: Codegen, node: n.For) -> None:
 
 def is_long(node: n.For) -> bool:
     """Is it known to run for a while? Whoever presses Ctrl-C should not wait for its end."""
-    start, stop = (bound.value if isinstance(bound, n.Const) else 0 for bound in (node.start, node.stop))
+    start, stop = (
+        bound.value if isinstance(bound, n.Const) else 0 for bound in (node.start, node.stop)
+    )
     return stop - start > HEARING * node.step
 
 
@@ -153,7 +157,8 @@ def guard_if(cg: Codegen, node: n.If) -> None:
 
 
 def guard_once(cg: Codegen, node: n.If) -> None:
-    """The same for much work with few loads and stores: it is written once, and they ask whether all lanes are there.
+    """The same for much work with few loads and stores: it is written once, and they ask whether
+    all lanes are there.
 
     here -[some lanes]-> do -> done
     """
@@ -170,10 +175,13 @@ def guard_once(cg: Codegen, node: n.If) -> None:
 
 
 def is_written_once(cg: Codegen, block: n.Block) -> bool:
-    """Would writing it twice cost more time in LLVM than asking at each load and store costs when it runs?"""
+    """Would writing it twice cost more time in LLVM than asking at each load and store costs when
+    it runs?"""
     accesses = [i.at for i in block if isinstance(i, n.Load | n.Store)]
     neighbours = all(stride_inside(cg, at) in (0, 1, 2) for at in accesses)
-    return cg.divide is None and neighbours and length(block) >= max(LONG, LONG_ACCESS * len(accesses))
+    return (
+        cg.divide is None and neighbours and length(block) >= max(LONG, LONG_ACCESS * len(accesses))
+    )
 
 
 def stride_inside(cg: Codegen, at: n.Value) -> int | None:
@@ -186,7 +194,8 @@ def stride_inside(cg: Codegen, at: n.Value) -> int | None:
 
 
 def length(block: n.Block, is_rare: bool = False) -> float:
-    """Instructions, of nested blocks too. A loop is never worth less code, unless it is in a branch, without memory."""
+    """Instructions, of nested blocks too. A loop is never worth less code, unless it is in a
+    branch, without memory."""
     total = 0.0
     for instr in block:
         match instr:
@@ -207,7 +216,8 @@ def has_access(block: n.Block) -> bool:
 
 
 def divergent_if(cg: Codegen, node: n.If) -> None:
-    """Both sides run one after the other, each under its mask, and are skipped when no lane needs them."""
+    """Both sides run one after the other, each under its mask, and are skipped when no lane needs
+    them."""
     cond = cg.vector(node.cond)
     sides = [(cond, node.then)]
     if node.orelse:
@@ -297,12 +307,14 @@ done:
 
 @rules.rule(n.Foreign)
 def emit_foreign(cg: Codegen, node: n.Foreign) -> None:
-    """Everything by address: integers and characters lie in slots of this frame, each set before the call."""
+    """Everything by address: integers and characters lie in slots of this frame, each set before
+    the call."""
     numbers = iter(node.numbers)
     memory = iter(zip(node.buffers, node.at, strict=True))
     operands = [foreign_operand(cg, letter, numbers, memory) for letter in node.form]
     operands += ["i64 1" for letter in node.form if letter.isupper()]  # the lengths of characters
-    function = cg.new(f"inttoptr i64 {cg.scalar(node.routine)} to ptr")  # code of another library: no buffer of ours
+    # code of another library: no buffer of ours
+    function = cg.new(f"inttoptr i64 {cg.scalar(node.routine)} to ptr")
     cg.line(f"call void {function}({', '.join(operands)})")
 
 
@@ -312,7 +324,9 @@ def foreign_operand(
     if letter == "m":
         buffer, at = next(memory)
         return f"ptr {cg.pointer(buffer, cg.scalar(at))}"
-    kind, value = ("i8", str(ord(letter))) if letter.isupper() else ("i64", cg.scalar(next(numbers)))
+    kind, value = (
+        ("i8", str(ord(letter))) if letter.isupper() else ("i64", cg.scalar(next(numbers)))
+    )
     if letter == "j":
         kind, value = "i32", cg.new(f"trunc i64 {value} to i32")
     slot = cg.alloca(kind)

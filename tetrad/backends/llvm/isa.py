@@ -1,6 +1,8 @@
-"""Code generation, targets: what a family of processors must say of itself. One file for each; `targets` has the table.
+"""Code generation, targets: what a family of processors must say of itself. One file for each;
+`targets` has the table.
 
-Receives nothing; an `Isa` is data and a few small emitters. Those that everybody shares ask it, never which one it is.
+Receives nothing; an `Isa` is data and a few small emitters. Those that everybody shares ask it,
+never which one it is.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ Features = Mapping[str, bool]  # by LLVM's names: does the processor have it?
 
 @record(eq=False)
 class Relocations:
-    """How object files of the family are put into memory: their number in ELF headers, and which fields are filled in.
+    """How object files of the family are put into memory: their number in ELF headers, and which
+    fields are filled in.
 
-    `fill(made, place, type, target, base)` writes at `place` of the bytes that will lie at `base`. A stub is a jump to
-    an address that may be anywhere; all of an object lies in one mapping, so its own parts are never far.
+    `fill(made, place, type, target, base)` writes at `place` of the bytes that will lie at `base`.
+    A stub is a jump to an address that may be anywhere; all of an object lies in one mapping, so
+    its own parts are never far.
     """
 
     machine: int
@@ -36,21 +40,27 @@ class Relocations:
 
 @record(eq=False)
 class Isa:
-    """A family of processors: its levels, how to tell which one runs here, and what its code looks like."""
+    """A family of processors: its levels, how to tell which one runs here, and what its code looks
+    like."""
 
     name: str  # the first word of LLVM's triple
     levels: Mapping[str, Target]
-    detected: Callable[[], Features]  # what can be known of the running processor beyond what LLVM says
+    # what can be known of the running processor beyond what LLVM says
+    detected: Callable[[], Features]
     level_of: Callable[[Features], Target]  # the highest that has no more than these features
     needs: Callable[[Target], tuple[str, ...]]  # features that code for a level relies on
-    preferred: Mapping[str, Mapping[str, object]]  # by the name of a processor: what it likes better than its level
+    # by the name of a processor: what it likes better than its level
+    preferred: Mapping[str, Mapping[str, object]]
     shown: tuple[str, ...]  # features that people want to see
     identity: tuple[str, ...]  # lines of /proc/cpuinfo that together say which processor it is
     relocations: Relocations
-    dot4: Callable[[Codegen, n.Dot4, str, str, str], str | None]  # of vectors acc, u, s; None: no instruction fits
-    lookup: Callable[[Codegen, tuple[int, ...], str], str | None]  # bytes of a table by a vector; None: no instruction
+    # of vectors acc, u, s; None: no instruction fits
+    dot4: Callable[[Codegen, n.Dot4, str, str, str], str | None]
+    # bytes of a table by a vector; None: no instruction
+    lookup: Callable[[Codegen, tuple[int, ...], str], str | None]
     extremum: Callable[[Codegen, str, DType, str, str], str]  # "min" or "max" of vectors of floats
-    stream_fence: str  # intrinsic that orders stores around the cache; "" if there are no such stores
+    # intrinsic that orders stores around the cache; "" if there are no such stores
+    stream_fence: str
     attributes: Callable[[Target], str]  # of every function
     loop: Mapping[str, str]  # text of the native loop: clock, pause, floating-point state
     system_calls: Mapping[str, int]
@@ -65,5 +75,7 @@ def isa_of(target: Target) -> Isa:
 
 def isa_named(name: str) -> Isa:
     if name not in ISAS:
-        raise BackendError(f"no code for processors of type {name}", hint=f"known: {', '.join(ISAS)}")
+        raise BackendError(
+            f"no code for processors of type {name}", hint=f"known: {', '.join(ISAS)}"
+        )
     return ISAS[name]

@@ -1,4 +1,5 @@
-"""Code generation, tables of sixteen bytes in plain integer arithmetic, for processors without a byte shuffle."""
+"""Code generation, tables of sixteen bytes in plain integer arithmetic, for processors without a
+byte shuffle."""
 
 from __future__ import annotations
 
@@ -9,12 +10,16 @@ ONES = 0x01010101
 
 
 def lookup_portable(cg: Codegen, table: tuple[int, ...], x: str, varying: bool) -> str:
-    """Bit by bit, from the lowest: of two neighbours left in the table, the second where the bit is set.
+    """Bit by bit, from the lowest: of two neighbours left in the table, the second where the bit is
+    set.
 
-    Neighbours a and b become a ^ (m & (a ^ b)), m having all bits of a byte set where the bit of x is.
+    Neighbours a and b become a ^ (m & (a ^ b)), m having all bits of a byte set where the bit of x
+    is.
     """
     w = Words(cg, varying)
-    masks = [w.op("mul", w.op("and", w.op("lshr", x, bit) if bit else x, ONES), 255) for bit in range(4)]
+    masks = [
+        w.op("mul", w.op("and", w.op("lshr", x, bit) if bit else x, ONES), 255) for bit in range(4)
+    ]
     pairs = [(table[i] * ONES, (table[i] ^ table[i + 1]) * ONES) for i in range(0, len(table), 2)]
     left = [w.op("xor", w.op("and", masks[0], change), first) for first, change in pairs]
     for mask in masks[1:]:

@@ -1,10 +1,12 @@
-"""Code generation, the module: kernel programs in, one LLVM module (text) out, a function per program.
+"""Code generation, the module: kernel programs in, one LLVM module (text) out, a function per
+program.
 
     void kernel(ptr args, i64 begin, i64 end, ptr scratch, ptr status)
 
-runs workgroups begin..end-1. `args` is an array of 64-bit words in this order: address of each storage buffer, byte
-offset of each scratch buffer in `scratch`, each index argument, grid extents x and y, element count of each storage
-buffer, and a tag that trap codes are marked with. The caller (the native schedule) has resolved all of them.
+runs workgroups begin..end-1. `args` is an array of 64-bit words in this order: address of each
+storage buffer, byte offset of each scratch buffer in `scratch`, each index argument, grid extents x
+and y, element count of each storage buffer, and a tag that trap codes are marked with. The caller
+(the native schedule) has resolved all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from tetrad.core.sizes import Atom, Named, Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying
 
-MAX_VECTOR = 64  # lanes a workgroup may have as one vector; larger ones run in pieces, unless lanes are exchanged
+# lanes a workgroup may have as one vector; larger ones run in pieces, unless lanes are exchanged
+MAX_VECTOR = 64
 PIECE = 16
 CROSS_LANE = (n.Shuffle, n.Broadcast, n.Vote)
 
@@ -37,7 +40,9 @@ def emit_module(programs: dict[str, n.Program], target: Target, check: str = "pl
     return "\n".join(head + functions + tail) + "\n"
 
 
-def emit_function(symbol: str, program: n.Program, target: Target, check: str) -> tuple[Codegen, str]:
+def emit_function(
+    symbol: str, program: n.Program, target: Target, check: str
+) -> tuple[Codegen, str]:
     """entry -> group -> (pieces of the workgroup) -> next -[more]-> group;  -> exit"""
     lanes, pieces = vector_shape(program)
     cg = Codegen(program, target, rules, varying(program), lanes, check)
@@ -46,7 +51,9 @@ def emit_function(symbol: str, program: n.Program, target: Target, check: str) -
         with cg.child() as body:
             emit_group(cg, program, lanes, pieces)
         cg.splice(body)
-    parameters = "ptr noalias %args, i64 %begin, i64 %end, ptr noalias %scratch, ptr noalias %status"
+    parameters = (
+        "ptr noalias %args, i64 %begin, i64 %end, ptr noalias %scratch, ptr noalias %status"
+    )
     lines = [
         f"define void @{symbol}({parameters}) #0 {{",
         "entry:", "  %slot.w = alloca i64", *cg.entry, *outer.lines, "}",
@@ -140,7 +147,8 @@ def emit_group(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None
         cg.line(f"br i1 {again}, label %group, label %exit")
         cg.label("%exit")
         if cg.uses_nontemporal:
-            cg.call("void", cg.isa.stream_fence)  # stores around the cache are not ordered by the barrier
+            # stores around the cache are not ordered by the barrier
+            cg.call("void", cg.isa.stream_fence)
         cg.line("ret void")
     cg.line("store i64 %begin, ptr %slot.w")
     some = cg.new("icmp slt i64 %begin, %end")
@@ -164,7 +172,8 @@ def emit_body(cg: Codegen, program: n.Program, lanes: int, pieces: int) -> None:
 
 
 def group_ids(cg: Codegen, program: n.Program) -> None:
-    """Launches of a schedule are one-dimensional unless the program asks for more; a user's grid may be anything."""
+    """Launches of a schedule are one-dimensional unless the program asks for more; a user's grid
+    may be anything."""
     if cg.check != "mask" and not uses_axis(program, "group"):
         cg.line("%group.0 = add i64 %w, 0")
         return
@@ -189,7 +198,8 @@ def block_uses_axis(block: n.Block, which: str) -> bool:
 
 
 def local_ids(cg: Codegen, program: n.Program, lanes: int, first: str) -> None:
-    """Ids of the vector that begins at invocation `first` (a number, or an operand where the workgroup has several)."""
+    """Ids of the vector that begins at invocation `first` (a number, or an operand where the
+    workgroup has several)."""
     x, y, _ = program.workgroup
     for axis in range(3):
         cg.set(("local", axis), Emitted("0", 0))

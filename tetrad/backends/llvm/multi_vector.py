@@ -1,8 +1,10 @@
-"""Code generation, wide workgroups: a workgroup of several vectors runs each stretch between barriers vector by vector.
+"""Code generation, wide workgroups: a workgroup of several vectors runs each stretch between
+barriers vector by vector.
 
-Receives the workbench of a program and its body; what holds barriers (loops, branches, regions) is emitted once, what
-lies between them in a loop over the vectors. Addresses and guards are computed anew in every stretch that needs them,
-so they keep their stride; other values that outlive their stretch are kept in memory, one vector beside the other.
+Receives the workbench of a program and its body; what holds barriers (loops, branches, regions) is
+emitted once, what lies between them in a loop over the vectors. Addresses and guards are computed
+anew in every stretch that needs them, so they keep their stride; other values that outlive their
+stretch are kept in memory, one vector beside the other.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ PURE = n.Binary | n.Compare | n.Unary | n.Select | n.Cast
 
 
 class Wide:
-    """The walk over the body of a wide workgroup; `enter(first)` defines the ids of the vector beginning there."""
+    """The walk over the body of a wide workgroup; `enter(first)` defines the ids of the vector
+    beginning there."""
 
     def __init__(self, cg: Codegen, program: n.Program, enter: Callable[[str], None]) -> None:
         self.cg, self.program, self.enter = cg, program, enter
@@ -32,7 +35,8 @@ class Wide:
         self.slots = {v: self.slot(v) for v in kept}
 
     def slot(self, value: n.Value) -> str:
-        """Room for a value that outlives its stretch; a local has a copy for each vector, uniform or not."""
+        """Room for a value that outlives its stretch; a local has a copy for each vector, uniform
+        or not."""
         kind = self.cg.type(value.dtype, self.cg.is_varying(value))
         return self.cg.alloca(f"[{self.vectors} x {kind}]" if self.is_each(value) else kind)
 
@@ -76,19 +80,24 @@ class Wide:
                 cg.mask = cg.first_lanes(count)
             vector = cg.new(f"udiv i64 {first}, {cg.lanes}")
             self.bring(self.uses.needs[stretch], vector)
-            self.bring([v for v in flat(stretch) if isinstance(v, n.Local) and v in self.slots], vector)
+            self.bring(
+                [v for v in flat(stretch) if isinstance(v, n.Local) and v in self.slots], vector
+            )
             cg.run(stretch)
             self.keep(stretch, vector)
         cg.splice(scope)
 
     def bring(self, values: list[n.Value], vector: str | None) -> None:
-        """Make values of earlier stretches known here; `vector` None: between stretches, where all is uniform."""
+        """Make values of earlier stretches known here; `vector` None: between stretches, where all
+        is uniform."""
         cg = self.cg
         for value in values:
             if value in self.uses.cheap:
                 self.compute(value, vector)
             elif isinstance(value, n.Local):
-                cg.set(value, Emitted(self.place(value, vector), None if cg.is_varying(value) else 0))
+                cg.set(
+                    value, Emitted(self.place(value, vector), None if cg.is_varying(value) else 0)
+                )
             else:
                 kind = cg.type(value.dtype, cg.is_varying(value))
                 held = cg.new(f"load {kind}, ptr {self.place(value, vector)}")
@@ -104,7 +113,11 @@ class Wide:
     def keep(self, stretch: Stretch, vector: str) -> None:
         """Store what later stretches need; locals are in their place already."""
         for value in flat(stretch):
-            if isinstance(value, n.Value) and value in self.slots and not isinstance(value, n.Local):
+            if (
+                isinstance(value, n.Value)
+                and value in self.slots
+                and not isinstance(value, n.Local)
+            ):
                 varying = self.cg.is_varying(value)
                 kind, operand = self.cg.type(value.dtype, varying), self.cg.operand(value, varying)
                 self.cg.line(f"store {kind} {operand}, ptr {self.place(value, vector)}")
@@ -118,13 +131,17 @@ class Wide:
 
 def refuse_large(program: n.Program, nbytes: int) -> None:
     if nbytes > MOST_KEPT:
-        message = f"{program.name}: keeps {nbytes} bytes of values across barriers, {MOST_KEPT} are allowed"
+        message = (
+            f"{program.name}: keeps {nbytes} bytes of values across barriers, {MOST_KEPT} "
+            "are "
+            "allowed"
+        )
         raise CompileError(message, hint="use a smaller workgroup, or scratch")
 
 
 class Uses:
-    """Which values each stretch takes from outside, which outlive the stretch that defines them, which are cheap:
-    addresses and guards made of ids, arguments and numbers."""
+    """Which values each stretch takes from outside, which outlive the stretch that defines them,
+    which are cheap: addresses and guards made of ids, arguments and numbers."""
 
     def __init__(self, body: n.Block) -> None:
         self.needs: dict[Stretch, list[n.Value]] = {}
@@ -173,7 +190,8 @@ class Uses:
 
 
 def parts(block: n.Block) -> Iterator[Stretch | n.Instr]:
-    """The block cut at its barriers: stretches without any, and the instructions that are or hold one."""
+    """The block cut at its barriers: stretches without any, and the instructions that are or hold
+    one."""
     stretch: list[n.Instr] = []
     for instr in block:
         if not holds_barrier(instr):

@@ -1,4 +1,5 @@
-"""Code generation, targets: vectors of words cut into what one instruction takes, and put together again."""
+"""Code generation, targets: vectors of words cut into what one instruction takes, and put together
+again."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ def pieces(cg: Codegen, width: int, x: str) -> list[str]:
     if width == cg.lanes:
         return [x]
     wide, word = f"<{cg.lanes} x i32>", f"<{width} x i32>"
-    lanes = [", ".join(f"i32 {start + i}" for i in range(width)) for start in range(0, cg.lanes, width)]
+    lanes = [
+        ", ".join(f"i32 {start + i}" for i in range(width)) for start in range(0, cg.lanes, width)
+    ]
     return [cg.new(f"shufflevector {wide} {x}, {wide} poison, {word} <{part}>") for part in lanes]
 
 

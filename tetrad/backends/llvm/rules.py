@@ -1,8 +1,8 @@
 """Code generation, the rules: one function per kernel instruction, kernel node in, LLVM text out.
 
-Here are those of values: arithmetic, and exchange between lanes. Under a mask, inactive lanes never trap the processor:
-divisors are made safe, shift counts are masked. `rules` has all, with those of `backends.llvm.memory` and
-`backends.llvm.flow`.
+Here are those of values: arithmetic, and exchange between lanes. Under a mask, inactive lanes never
+trap the processor: divisors are made safe, shift counts are masked. `rules` has all, with those of
+`backends.llvm.memory` and `backends.llvm.flow`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "
 FLOAT_CALLS = {"min": "llvm.minimum", "max": "llvm.maximum", "copysign": "llvm.copysign"}
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 FLOAT_UNARY = {
-    "abs": "llvm.fabs", "sqrt": "llvm.sqrt", "floor": "llvm.floor", "ceil": "llvm.ceil", "trunc": "llvm.trunc",
+    "abs": "llvm.fabs", "sqrt": "llvm.sqrt", "floor": "llvm.floor", "ceil": "llvm.ceil",
+    "trunc": "llvm.trunc",
     "round_even": "llvm.roundeven", "round": "llvm.round",
 }  # fmt: skip
 
@@ -41,7 +42,7 @@ def emit_id(cg: Codegen, node: n.Id) -> Emitted:
     return cg.find(("local", node.axis))[0]
 
 
-# -- arithmetic -------------------------------------------------------------------------------------------------------
+# -- arithmetic ------------------------------------------------------------------------------------
 
 
 @rules.rule(n.Binary)
@@ -76,29 +77,38 @@ def emit_index_binary(cg: Codegen, node: n.Binary) -> Emitted:
 
 
 def index_divisor(cg: Codegen, node: n.Binary, divisor: str, varying: bool) -> str:
-    """The right operand; a divisor is at least 1 by the rules of the language, except in lanes that are masked off and
-    in programs that nobody has proved."""
+    """The right operand; a divisor is at least 1 by the rules of the language, except in lanes that
+    are masked off and in programs that nobody has proved."""
     is_trusted = cg.check == "plain" and not varying
     if node.op not in ("div", "mod") or isinstance(node.rhs, n.Const) or is_trusted:
         return divisor
-    return cg.elementwise("llvm.umax", cg.type(node.dtype, varying), divisor, cg.constant(1, node.dtype, varying))
+    return cg.elementwise(
+        "llvm.umax", cg.type(node.dtype, varying), divisor, cg.constant(1, node.dtype, varying)
+    )
 
 
-def integer_binary(cg: Codegen, op: str, dtype: DType, kind: str, a: str, b: str, varying: bool) -> str:
+def integer_binary(
+    cg: Codegen, op: str, dtype: DType, kind: str, a: str, b: str, varying: bool
+) -> str:
     if op in INT_OPS:
         return cg.new(f"{INT_OPS[op]} {kind} {a}, {b}")
     if op in ("min", "max"):
         return cg.elementwise(f"llvm.{'s' if dtype.is_signed else 'u'}{op}", kind, a, b)
     if op in ("shl", "shr"):
         count = cg.new(f"and {kind} {b}, {cg.constant(dtype.bits - 1, dtype, varying)}")
-        return cg.new(f"{'shl' if op == 'shl' else 'ashr' if dtype.is_signed else 'lshr'} {kind} {a}, {count}")
+        return cg.new(
+            f"{'shl' if op == 'shl' else 'ashr' if dtype.is_signed else 'lshr'} {kind} {a}, {count}"
+        )
     if dtype.kind == "x":  # operands >= 0, divisor > 0
         return cg.new(f"{'udiv' if op == 'div' else 'urem'} {kind} {a}, {b}")
     return safe_division(cg, op, dtype, kind, a, b, varying)
 
 
-def safe_division(cg: Codegen, op: str, dtype: DType, kind: str, a: str, b: str, varying: bool) -> str:
-    """x/0 = 0, x mod 0 = 0, MIN/-1 = MIN, MIN mod -1 = 0; the processor sees a divisor of 1 in those cases."""
+def safe_division(
+    cg: Codegen, op: str, dtype: DType, kind: str, a: str, b: str, varying: bool
+) -> str:
+    """x/0 = 0, x mod 0 = 0, MIN/-1 = MIN, MIN mod -1 = 0; the processor sees a divisor of 1 in
+    those cases."""
     flag = cg.mask_type if varying else "i1"
     zero = cg.new(f"icmp eq {kind} {b}, {cg.constant(0, dtype, varying)}")
     unsafe = zero
@@ -112,7 +122,9 @@ def safe_division(cg: Codegen, op: str, dtype: DType, kind: str, a: str, b: str,
     if op == "mod":
         return cg.new(f"{letter}rem {kind} {a}, {safe}")
     quotient = cg.new(f"{letter}div {kind} {a}, {safe}")
-    return cg.new(f"select {flag} {zero}, {kind} {cg.constant(0, dtype, varying)}, {kind} {quotient}")
+    return cg.new(
+        f"select {flag} {zero}, {kind} {cg.constant(0, dtype, varying)}, {kind} {quotient}"
+    )
 
 
 @rules.rule(n.Compare)
@@ -133,7 +145,11 @@ def emit_unary(cg: Codegen, node: n.Unary) -> Emitted:
     dtype, kind = node.dtype, cg.type(node.dtype, varying)
     x = cg.operand(node.x, varying)
     if dtype.is_float:
-        text = cg.new(f"fneg {kind} {x}") if node.op == "neg" else cg.elementwise(FLOAT_UNARY[node.op], kind, x)
+        text = (
+            cg.new(f"fneg {kind} {x}")
+            if node.op == "neg"
+            else cg.elementwise(FLOAT_UNARY[node.op], kind, x)
+        )
         return Emitted(text, form(varying))
     return Emitted(integer_unary(cg, node.op, dtype, kind, x, varying), form(varying))
 
@@ -165,7 +181,10 @@ def emit_select(cg: Codegen, node: n.Select) -> Emitted:
 @rules.rule(n.Cast)
 def emit_cast(cg: Codegen, node: n.Cast) -> Emitted:
     varying = cg.is_varying(node)
-    return Emitted(convert.cast(cg, cg.operand(node.x, varying), node.x.dtype, node.dtype, varying), form(varying))
+    return Emitted(
+        convert.cast(cg, cg.operand(node.x, varying), node.x.dtype, node.dtype, varying),
+        form(varying),
+    )
 
 
 @rules.rule(n.Bitcast)
@@ -173,7 +192,9 @@ def emit_bitcast(cg: Codegen, node: n.Bitcast) -> Emitted:
     varying = cg.is_varying(node)
     source, kind = cg.type(node.x.dtype, varying), cg.type(node.dtype, varying)
     x = cg.operand(node.x, varying)
-    return Emitted(x if source == kind else cg.new(f"bitcast {source} {x} to {kind}"), form(varying))
+    return Emitted(
+        x if source == kind else cg.new(f"bitcast {source} {x} to {kind}"), form(varying)
+    )
 
 
 @rules.rule(n.Fma)
@@ -200,27 +221,35 @@ def emit_lookup(cg: Codegen, node: n.Lookup) -> Emitted:
     return Emitted(made or lookups.lookup_portable(cg, node.table, x, varying), form(varying))
 
 
-# -- lanes ------------------------------------------------------------------------------------------------------------
+# -- lanes -----------------------------------------------------------------------------------------
 
 
 @rules.rule(n.Shuffle)
 def emit_shuffle(cg: Codegen, node: n.Shuffle) -> Emitted:
-    """A workgroup that is not a power of two ends inside its vector: what comes from `b` lies further up."""
+    """A workgroup that is not a power of two ends inside its vector: what comes from `b` lies
+    further up."""
     count = len(node.lanes)
     if not cg.is_varying(node):
         return Emitted(cg.scalar(node.b if node.lanes[0] >= count else node.a), 0)
     kind = cg.vector_type(node.dtype)
-    chosen = [i if i < count else i - count + cg.lanes for i in node.lanes] + [0] * (cg.lanes - count)
+    chosen = [i if i < count else i - count + cg.lanes for i in node.lanes] + [0] * (
+        cg.lanes - count
+    )
     lanes = ", ".join(f"i32 {i}" for i in chosen)
     a, b = cg.vector(node.a), cg.vector(node.b)
-    return Emitted(cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{cg.lanes} x i32> <{lanes}>"), None)
+    return Emitted(
+        cg.new(f"shufflevector {kind} {a}, {kind} {b}, <{cg.lanes} x i32> <{lanes}>"), None
+    )
 
 
 @rules.rule(n.Broadcast)
 def emit_broadcast(cg: Codegen, node: n.Broadcast) -> Emitted:
     if not cg.is_varying(node.x):
         return Emitted(cg.scalar(node.x), 0)
-    return Emitted(cg.new(f"extractelement {cg.vector_type(node.dtype)} {cg.vector(node.x)}, i64 {node.lane}"), 0)
+    return Emitted(
+        cg.new(f"extractelement {cg.vector_type(node.dtype)} {cg.vector(node.x)}, i64 {node.lane}"),
+        0,
+    )
 
 
 @rules.rule(n.Vote)

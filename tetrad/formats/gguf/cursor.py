@@ -1,7 +1,8 @@
 """GGUF, the cursor: steps through the header of a file that may lie about everything.
 
-Receives a mapped file; returns scalars, strings and arrays, each after its length was compared with the bytes that are
-left. All sizes are Python integers, so none wraps; nothing is allocated for a length that was not checked.
+Receives a mapped file; returns scalars, strings and arrays, each after its length was compared with
+the bytes that are left. All sizes are Python integers, so none wraps; nothing is allocated for a
+length that was not checked.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ U32, U64 = struct.Struct("<I"), struct.Struct("<Q")
 SMALLEST_STRING = 8  # its length
 SMALLEST_ARRAY = 12  # type and count
 WINDOW = 1 << 16  # bytes in which strings are looked for at once
-STEPS = 256  # strings that are read one by one where that found few; twice as many each time it did again
+# strings that are read one by one where that found few; twice as many each time it did again
+STEPS = 256
 
 
 class Cursor:
-    """A position in the header of one file. `part` names the key or tensor being read, for errors."""
+    """A position in the header of one file. `part` names the key or tensor being read, for
+    errors."""
 
     __slots__ = ("arrays", "data", "end", "file", "part", "position", "strings", "text_bytes")
 
@@ -58,7 +61,10 @@ class Cursor:
         """Steps over `count` bytes and returns where they begin; the only way forward."""
         start = self.position
         if count > self.end - start:
-            self.fail(f"{what} needs {count} bytes, {self._left()}", hint="the file is damaged or not complete")
+            self.fail(
+                f"{what} needs {count} bytes, {self._left()}",
+                hint="the file is damaged or not complete",
+            )
         self.position = start + count
         return start
 
@@ -82,7 +88,9 @@ class Cursor:
         if number > most:
             self.fail(f"{number} {what}, at most {most} are accepted", start)
         if number * smallest > self.end - self.position:
-            self.fail(f"{number} {what} need at least {number * smallest} bytes, {self._left()}", start)
+            self.fail(
+                f"{number} {what} need at least {number * smallest} bytes, {self._left()}", start
+            )
         return number
 
     def string(self, what: str) -> bytes:
@@ -91,7 +99,8 @@ class Cursor:
         return self.data[start : start + length]
 
     def name(self, what: str) -> str:
-        """A key or the name of a tensor: not empty, UTF-8, without the zero where C would end it."""
+        """A key or the name of a tensor: not empty, UTF-8, without the zero where C would end
+        it."""
         start = self.position
         raw = self.string(what)
         if not 0 < len(raw) <= MAX_NAME_BYTES:
@@ -145,7 +154,10 @@ class Cursor:
         if kind == STRING:
             return Typed("[str]", self._strings())
         if kind == ARRAY:
-            return Typed("[array]", [self.array(depth + 1) for _ in range(self.count("arrays", SMALLEST_ARRAY))])
+            return Typed(
+                "[array]",
+                [self.array(depth + 1) for _ in range(self.count("arrays", SMALLEST_ARRAY))],
+            )
         type = self._scalar(kind, start)
         return Typed(f"[{type}]", self._numbers(SCALARS[type]))
 
@@ -166,7 +178,8 @@ class Cursor:
         header = np.frombuffer(self.data, np.uint8, self.end)
         while len(ends) < count:
             progress = self._leap(header, start, ends, count) if count - len(ends) > STEPS else 0
-            # Looking for strings takes as long as some hundred steps: where it fails it is tried ever more seldom.
+            # Looking for strings takes as long as some hundred steps: where it fails it is tried
+            # ever more seldom.
             steps = STEPS if progress > WINDOW // 2 else 2 * steps
             self._step(start, ends, count, 1 if progress > WINDOW // 2 else steps)
         return Strings(self.data[start : self.position], ends)
@@ -195,10 +208,12 @@ class Cursor:
 
 
 def short_strings(window: np.ndarray) -> np.ndarray:  # u8[bytes] -> u32[strings]
-    """Where strings end that follow each other from the beginning of the window, as far as that is easily seen.
+    """Where strings end that follow each other from the beginning of the window, as far as that is
+    easily seen.
 
-    A length below 256 is a byte before seven zeros, which hardly any string holds. Each such place counts only if it is
-    where the string before ends, so what is found is right, whatever the bytes are.
+    A length below 256 is a byte before seven zeros, which hardly any string holds. Each such place
+    counts only if it is where the string before ends, so what is found is right, whatever the bytes
+    are.
 
     >>> short_strings(np.frombuffer(b"\\1\\0\\0\\0\\0\\0\\0\\0a\\2\\0\\0\\0\\0\\0\\0\\0bc\\1\\0", np.uint8)).tolist()
     [9, 19]

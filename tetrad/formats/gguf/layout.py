@@ -1,7 +1,8 @@
-"""GGUF, the layout: numbers, sizes and limits of the format, and the values that reader and writer share.
+"""GGUF, the layout: numbers, sizes and limits of the format, and the values that reader and writer
+share.
 
-Receives nothing; returns tables and small frozen values. Numbers and block sizes are those of ggml.h and ggml-common.h;
-a format that Tetrad reads says its own, in its file in `quant`.
+Receives nothing; returns tables and small frozen values. Numbers and block sizes are those of
+ggml.h and ggml-common.h; a format that Tetrad reads says its own, in its file in `quant`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ VERSIONS = (2, 3)  # the same bytes; version 3 only added big-endian files
 ALIGNMENT_KEY = "general.alignment"
 DEFAULT_ALIGNMENT = 32
 
-# Limits no real file comes near. They bound the memory a hostile file can ask for: Python objects are larger than the
-# bytes they are read from.
+# Limits no real file comes near. They bound the memory a hostile file can ask for: Python objects
+# are larger than the bytes they are read from.
 MAX_HEADER_BYTES = 64 << 20
 MAX_NAME_BYTES = 65535  # of a key (the format's own limit) or a tensor
-MAX_TEXT_BYTES = 8 << 20  # of names and strings that are decoded: one wide letter makes a text four times as large
-LONG_STRING_BYTES = 1 << 20  # from here on a string stays bytes: what is so long is no text that is read here
+# of names and strings that are decoded: one wide letter makes a text four times as large
+MAX_TEXT_BYTES = 8 << 20
+# from here on a string stays bytes: what is so long is no text that is read here
+LONG_STRING_BYTES = 1 << 20
 MAX_KEYS = 1 << 14
 MAX_ARRAYS = 1 << 16  # counting those inside arrays
 MAX_STRINGS = 1 << 21  # in arrays; large vocabularies have 262,144 tokens and twice as many merges
@@ -36,7 +39,8 @@ MAX_SHARDS = (1 << 16) - 1  # split.count is a u16
 
 
 class Format(NamedTuple):
-    """How elements of a tensor are stored: `nbytes` for every `block` elements of the fastest axis."""
+    """How elements of a tensor are stored: `nbytes` for every `block` elements of the fastest
+    axis."""
 
     number: int
     block: int
@@ -64,8 +68,12 @@ SIZES_ONLY: dict[str, Format] = {
     "q1_0": Format(41, 128, 18),
     "q2_0": Format(42, 64, 18),
 }
-READ = {name: Format(format.number, format.block, format.nbytes) for name, format in formats.items()}
-FORMATS: dict[str, Format] = dict(sorted((READ | SIZES_ONLY).items(), key=lambda entry: entry[1].number))
+READ = {
+    name: Format(format.number, format.block, format.nbytes) for name, format in formats.items()
+}
+FORMATS: dict[str, Format] = dict(
+    sorted((READ | SIZES_ONLY).items(), key=lambda entry: entry[1].number)
+)
 FORMAT_NAMES = {f.number: name for name, f in FORMATS.items()}
 
 
@@ -96,7 +104,8 @@ STRING, ARRAY = 8, 9
 
 @record
 class Typed:
-    """A metadata value with its type: "u32", "str", "[f32]", "[str]"; "[array]" holds a list of Typed arrays."""
+    """A metadata value with its type: "u32", "str", "[f32]", "[str]"; "[array]" holds a list of
+    Typed arrays."""
 
     type: str
     value: Any
@@ -109,7 +118,8 @@ def plain(typed: Typed) -> object:
 
 @record
 class Tensor:
-    """One tensor of an open file; `offset` counts from the beginning of `file`, the slowest axis comes first."""
+    """One tensor of an open file; `offset` counts from the beginning of `file`, the slowest axis
+    comes first."""
 
     name: str
     shape: tuple[int, ...]
@@ -124,7 +134,8 @@ Bytes = Any  # anything with the buffer protocol: bytes, memoryview, a contiguou
 
 @record
 class Raw:
-    """A tensor to be written as it is: bytes of a format, or a function called for them when it is their turn."""
+    """A tensor to be written as it is: bytes of a format, or a function called for them when it is
+    their turn."""
 
     format: str
     shape: tuple[int, ...]

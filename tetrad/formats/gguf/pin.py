@@ -1,8 +1,8 @@
 """GGUF, pins: a file as it was opened, and whether it still is that.
 
-Receives a path; returns a descriptor that outlives whatever happens to the name. A mapping shows what is in the file
-now: one that is written over in place gives other numbers, one that is cut short ends the process with SIGBUS. So
-whoever reads from a mapping for long asks first.
+Receives a path; returns a descriptor that outlives whatever happens to the name. A mapping shows
+what is in the file now: one that is written over in place gives other numbers, one that is cut
+short ends the process with SIGBUS. So whoever reads from a mapping for long asks first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SAMPLES, SAMPLE = 64, 512  # pieces of a file that are compared, and their bytes
 
 
 class Identity(NamedTuple):
-    """What tells a file from others, and from itself at another time. A name does not: another file may take it."""
+    """What tells a file from others, and from itself at another time. A name does not: another file
+    may take it."""
 
     device: int
     inode: int
@@ -42,7 +43,12 @@ class Pin:
     def __init__(self, path: str) -> None:
         self.path, self.descriptor = path, -1
         # Non-blocking: a pipe in place of a file must not hang us.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        flags = (
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_CLOEXEC", 0)
+            | getattr(os, "O_BINARY", 0)
+        )
         self.descriptor = os.open(path, flags)
         status = os.fstat(self.descriptor)
         self.identity, self.changed_ns = self.identified(status), status.st_ctime_ns
@@ -56,23 +62,37 @@ class Pin:
         return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def check(self) -> None:
-        """Raises if the file was changed where it lies. One that was renamed, replaced or deleted stays as it is."""
+        """Raises if the file was changed where it lies. One that was renamed, replaced or deleted
+        stays as it is."""
         status = os.fstat(self.descriptor)
         now, was = self.identified(status), self.identity
-        # A copy that keeps the time of its source (cp -p) changes only this one, and so does a new name or mode.
-        is_same = status.st_ctime_ns == self.changed_ns or sampled(self.descriptor, now.size) == self.content
+        # A copy that keeps the time of its source (cp -p) changes only this one, and so does a new
+        # name or mode.
+        is_same = (
+            status.st_ctime_ns == self.changed_ns
+            or sampled(self.descriptor, now.size) == self.content
+        )
         if is_same:
             self.changed_ns = status.st_ctime_ns
         if now != was or not is_same:
-            what = f"had {was.size} bytes, has {now.size}" if now.size != was.size else "was written to"
-            hint = "load it again; to replace a file in use, write another beside it and rename that"
-            raise FileChangedError(f"the file {what} since it was opened", file=self.path, hint=hint)
+            what = (
+                f"had {was.size} bytes, has {now.size}"
+                if now.size != was.size
+                else "was written to"
+            )
+            hint = (
+                "load it again; to replace a file in use, write another beside it and rename that"
+            )
+            raise FileChangedError(
+                f"the file {what} since it was opened", file=self.path, hint=hint
+            )
 
     def mapped(self) -> mmap.mmap:
         if self.identity.size == 0:  # cannot be mapped
             raise FileFormatError("the file is empty", file=self.path, offset=0)
         return mmap.mmap(self.descriptor, self.identity.size, access=mmap.ACCESS_READ)
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound: modules may be emptied before
+    # bound: modules may be emptied before
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.descriptor >= 0:
             close(self.descriptor)

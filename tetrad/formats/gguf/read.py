@@ -1,7 +1,7 @@
 """GGUF, reading: a path becomes metadata, tensor descriptions and views of mapped bytes.
 
-Receives the path of a file, or of any shard of a split set; returns a File. Every tensor was checked to lie inside its
-file, aligned and apart from the others, before the File exists.
+Receives the path of a file, or of any shard of a split set; returns a File. Every tensor was
+checked to lie inside its file, aligned and apart from the others, before the File exists.
 """
 
 from __future__ import annotations
@@ -50,19 +50,25 @@ SPLIT_KEYS = ("split.no", "split.count", "split.tensors.count")
 SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 HINTS = {
-    b"vers": "this looks like a Git LFS pointer in place of the model: fetch it with `git lfs pull`",
+    b"vers": "this looks like a Git LFS pointer in place of the model: fetch it with `git lfs "
+    "pull`",
     b"PK\x03\x04": "this is a zip archive, perhaps a PyTorch checkpoint",
     b"fmgg": "files older than GGUF are not read; convert it with llama.cpp",
     b"lmgg": "files older than GGUF are not read; convert it with llama.cpp",
     b"tjgg": "files older than GGUF are not read; convert it with llama.cpp",
 }
-ELSE = "models of other formats have to be converted, for instance by llama.cpp's convert_hf_to_gguf.py"
+ELSE = (
+    "models of other formats have to be converted, for instance by llama.cpp's "
+    "convert_hf_to_gguf.py"
+)
 
 
 class File:
-    """An open file or split set. Views stay valid after `close`: the mapping goes with the last of them.
+    """An open file or split set. Views stay valid after `close`: the mapping goes with the last of
+    them.
 
-    `typed` is the metadata with the types it was stored with, which is what `write` needs to store it again.
+    `typed` is the metadata with the types it was stored with, which is what `write` needs to store
+    it again.
     """
 
     def __init__(
@@ -84,7 +90,8 @@ class File:
         return np.frombuffer(self._maps[tensor.file], np.uint8, tensor.nbytes, tensor.offset)
 
     def contents(self, file: str) -> np.ndarray:  # u8[bytes of the file]
-        """All bytes of one file of the set, read-only, in place: `offset` of a tensor counts from here."""
+        """All bytes of one file of the set, read-only, in place: `offset` of a tensor counts from
+        here."""
         return np.frombuffer(self._maps[file], np.uint8)
 
     def check(self) -> None:
@@ -93,7 +100,8 @@ class File:
             pin.check()
 
     def release(self, name: str) -> None:
-        """Take the pages of a tensor out of this process's memory, for whoever has made something of them.
+        """Take the pages of a tensor out of this process's memory, for whoever has made something
+        of them.
 
         Views stay valid: a page that is read again comes back. Pages shared with a neighbour stay.
         """
@@ -112,11 +120,19 @@ class File:
     def __enter__(self) -> File:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<gguf.File {one_line(self.path)}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"
+        return (
+            f"<gguf.File {one_line(self.path)}: {len(self.metadata)} keys, {len(self.tensors)} "
+            "tensors>"
+        )
 
 
 @record
@@ -131,14 +147,15 @@ class Part:
 
 
 def open_file(path: str | os.PathLike[str]) -> File:
-    """Opens a GGUF file in place; given any shard of a split set, opens the whole set as if it were one file."""
+    """Opens a GGUF file in place; given any shard of a split set, opens the whole set as if it were
+    one file."""
     part = open_part(os.fsdecode(path))
     if split_number(part, "split.count", default=0) <= 1:
         return File(part.path, part.typed, part.tensors, [part])
     return join(open_shards(part))
 
 
-# -- one file ----------------------------------------------------------------------------------------------------------
+# -- one file --------------------------------------------------------------------------------------
 
 
 def open_part(path: str) -> Part:
@@ -157,7 +174,9 @@ def read_counts(cursor: Cursor) -> tuple[int, int]:
     """Numbers of tensors and keys, after magic and version."""
     magic = cursor.data[:4]
     if magic != MAGIC:
-        cursor.fail(f"the file begins with {magic!r}, a GGUF file with {MAGIC!r}", 0, HINTS.get(magic, ELSE))
+        cursor.fail(
+            f"the file begins with {magic!r}, a GGUF file with {MAGIC!r}", 0, HINTS.get(magic, ELSE)
+        )
     cursor.take(4, "the magic")
     version = cursor.u32("the version")
     if version not in VERSIONS:
@@ -170,9 +189,15 @@ def fail_version(cursor: Cursor, version: int) -> NoReturn:
     swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
     if swapped in VERSIONS:
         cursor.fail(
-            "the file is big-endian", 4, "only little-endian files are read; convert it with gguf_convert_endian"
+            "the file is big-endian",
+            4,
+            "only little-endian files are read; convert it with gguf_convert_endian",
         )
-    cursor.fail(f"version {version} of the format", 4, "versions 2 and 3 are read; convert it with llama.cpp")
+    cursor.fail(
+        f"version {version} of the format",
+        4,
+        "versions 2 and 3 are read; convert it with llama.cpp",
+    )
 
 
 def read_metadata(cursor: Cursor, count: int) -> dict[str, Typed]:
@@ -191,12 +216,17 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, Typed]:
 
 def check_alignment(cursor: Cursor, value: Typed, at: int) -> None:
     if value.type != "u32" or not is_alignment(value.value):
-        cursor.fail(f"{value.type} {value.value!r:.40}: must be a u32, a power of two, at most {MAX_ALIGNMENT}", at)
+        cursor.fail(
+            f"{value.type} {value.value!r:.40}: must be a u32, a power of two, at most "
+            f"{MAX_ALIGNMENT}",
+            at,
+        )
 
 
 @record
 class Found:
-    """A tensor as the header describes it: the offset counts from the beginning of the data; `at` is the entry."""
+    """A tensor as the header describes it: the offset counts from the beginning of the data; `at`
+    is the entry."""
 
     name: str
     shape: tuple[int, ...]
@@ -215,22 +245,31 @@ def read_tensor(cursor: Cursor) -> Found:
     shape = cursor.u64s(axes, "the shape")[::-1]  # the file has the fastest axis first
     number = cursor.u32("the format")
     if number not in FORMAT_NAMES:
-        cursor.fail(f"{number} is not the number of a format", cursor.position - 4, "FORMATS lists those that are")
+        cursor.fail(
+            f"{number} is not the number of a format",
+            cursor.position - 4,
+            "FORMATS lists those that are",
+        )
     format = FORMAT_NAMES[number]
     if (problem := shape_problem(format, shape)) is not None:
         cursor.fail(problem, at)
     return Found(name, shape, format, cursor.u64("the offset"), at)
 
 
-def place_tensors(cursor: Cursor, found: list[Found], data_start: int, alignment: int) -> dict[str, Tensor]:
-    """Tensors by name, in the order of the file; each aligned, inside the file, apart from the others."""
+def place_tensors(
+    cursor: Cursor, found: list[Found], data_start: int, alignment: int
+) -> dict[str, Tensor]:
+    """Tensors by name, in the order of the file; each aligned, inside the file, apart from the
+    others."""
     size, tensors = len(cursor.data), dict[str, Tensor]()
     for tensor in found:
         cursor.part = f"tensor {shown(tensor.name)}"
         if tensor.name in tensors:
             cursor.fail("the tensor occurs twice", tensor.at)
         if tensor.offset % alignment:
-            cursor.fail(f"offset {tensor.offset} is not a multiple of the alignment {alignment}", tensor.at)
+            cursor.fail(
+                f"offset {tensor.offset} is not a multiple of the alignment {alignment}", tensor.at
+            )
         start, nbytes = data_start + tensor.offset, tensor_bytes(tensor.format, tensor.shape)
         if start + nbytes > size:
             cursor.fail(
@@ -238,7 +277,9 @@ def place_tensors(cursor: Cursor, found: list[Found], data_start: int, alignment
                 tensor.at,
                 "the file is damaged or not complete",
             )
-        tensors[tensor.name] = Tensor(tensor.name, tensor.shape, tensor.format, nbytes, cursor.file, start)
+        tensors[tensor.name] = Tensor(
+            tensor.name, tensor.shape, tensor.format, nbytes, cursor.file, start
+        )
     refuse_overlaps(cursor, tensors)
     return tensors
 
@@ -251,13 +292,15 @@ def refuse_overlaps(cursor: Cursor, tensors: dict[str, Tensor]) -> None:
             cursor.fail(f"its data overlap those of tensor {shown(before.name)}", after.offset)
 
 
-# -- split sets --------------------------------------------------------------------------------------------------------
+# -- split sets ------------------------------------------------------------------------------------
 
 
 def split_number(part: Part, key: str, default: int | None = None) -> int:
     value = part.typed[key].value if key in part.typed else default
     if not isinstance(value, int):
-        raise FileFormatError("a shard needs this key, an integer", file=part.path, part=f"key {shown(key)}")
+        raise FileFormatError(
+            "a shard needs this key, an integer", file=part.path, part=f"key {shown(key)}"
+        )
     return value
 
 
@@ -272,7 +315,9 @@ def open_shards(part: Part) -> list[Part]:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         hint = "all shards of a set must lie in one folder"
         raise FileFormatError(
-            f"{os.path.basename(missing[0])}{others} of the set is missing", file=part.path, hint=hint
+            f"{os.path.basename(missing[0])}{others} of the set is missing",
+            file=part.path,
+            hint=hint,
         )
     shards = [part if name == part.path else open_part(name) for name in names]
     for number, shard in enumerate(shards):
@@ -286,17 +331,22 @@ def shard_names(part: Part, count: int) -> list[str]:
     number = split_number(part, "split.no")
     if match is None or int(match["number"]) != number + 1 or int(match["count"]) != count:
         expected = f"name-{number + 1:05}-of-{count:05}.gguf"
-        raise FileFormatError(f"shard {number} of {count} (from 0) must be called {expected}", file=part.path)
+        raise FileFormatError(
+            f"shard {number} of {count} (from 0) must be called {expected}", file=part.path
+        )
     return [f"{match['stem']}-{i + 1:05}-of-{count:05}.gguf" for i in range(count)]
 
 
 def check_split(shard: Part, key: str, expected: int) -> None:
     if (value := split_number(shard, key)) != expected:
-        raise FileFormatError(f"{value}, but {expected} was expected", file=shard.path, part=f"key {shown(key)}")
+        raise FileFormatError(
+            f"{value}, but {expected} was expected", file=shard.path, part=f"key {shown(key)}"
+        )
 
 
 def join(shards: list[Part]) -> File:
-    """The metadata of the first shard and the tensors of all; the keys that say it was split are left out."""
+    """The metadata of the first shard and the tensors of all; the keys that say it was split are
+    left out."""
     first, tensors = shards[0], dict[str, Tensor]()
     for shard in shards:
         for name, tensor in shard.tensors.items():

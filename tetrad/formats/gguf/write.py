@@ -1,7 +1,8 @@
 """GGUF, writing: metadata and tensors become one file of version 3.
 
-Receives Python values, NumPy arrays and raw blocks; leaves a complete file under its name, or nothing at all: the bytes
-are written beside it, made durable and renamed. What the reader would refuse is refused before a byte is written.
+Receives Python values, NumPy arrays and raw blocks; leaves a complete file under its name, or
+nothing at all: the bytes are written beside it, made durable and renamed. What the reader would
+refuse is refused before a byte is written.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from tetrad.formats.gguf.layout import (
 )
 from tetrad.formats.strings import Strings
 
-ARRAY_FORMATS = {np.dtype(SCALARS[name].dtype).name: name for name in ("f32", "f64", "i8", "i16", "i32", "i64")} | {
+ARRAY_FORMATS = {
+    np.dtype(SCALARS[name].dtype).name: name for name in ("f32", "f64", "i8", "i16", "i32", "i64")
+} | {
     "float16": "f16",
     "bfloat16": "bf16",  # by name: who has such an array has loaded ml_dtypes, others need not
 }
@@ -67,16 +70,24 @@ class Place(NamedTuple):
 
 
 def write(
-    path: str | os.PathLike[str], metadata: Mapping[str, object], tensors: Mapping[str, np.ndarray | Raw]
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, object],
+    tensors: Mapping[str, np.ndarray | Raw],
 ) -> None:
     """Writes a GGUF file, all or nothing.
 
-    Python values become what other programs expect: int u32 (i32, i64 or u64 where it does not fit), float f32, a list
-    of ints [i32]. NumPy scalars and arrays keep their type, `Typed` states any; `bytes` are a string of any bytes.
+    Python values become what other programs expect: int u32 (i32, i64 or u64 where it does not
+    fit), float f32, a list of ints [i32]. NumPy scalars and arrays keep their type, `Typed` states
+    any; `bytes` are a string of any bytes.
     """
     file = os.fsdecode(path)
-    typed = {key: as_typed(Place(file, f"key {shown(key)}"), value) for key, value in metadata.items()}
-    raw = {name: as_raw(Place(file, f"tensor {shown(name)}"), tensor) for name, tensor in tensors.items()}
+    typed = {
+        key: as_typed(Place(file, f"key {shown(key)}"), value) for key, value in metadata.items()
+    }
+    raw = {
+        name: as_raw(Place(file, f"tensor {shown(name)}"), tensor)
+        for name, tensor in tensors.items()
+    }
     alignment = alignment_of(file, typed)
     header = pack_header(file, typed, raw, alignment)
     with replaced(file) as out:
@@ -87,7 +98,8 @@ def write(
 
 @contextmanager
 def replaced(path: str) -> Iterator[BinaryIO]:
-    """A new file that takes the name `path` once all of it is on disk; after an error there is no trace of it."""
+    """A new file that takes the name `path` once all of it is on disk; after an error there is no
+    trace of it."""
     temporary = os.path.join(os.path.dirname(path), f".gguf-{os.urandom(8).hex()}.tmp")
     try:
         with open(temporary, "xb") as out:
@@ -101,10 +113,12 @@ def replaced(path: str) -> Iterator[BinaryIO]:
         raise
 
 
-# -- header ------------------------------------------------------------------------------------------------------------
+# -- header ----------------------------------------------------------------------------------------
 
 
-def pack_header(file: str, typed: Mapping[str, Typed], raw: Mapping[str, Raw], alignment: int) -> bytes:
+def pack_header(
+    file: str, typed: Mapping[str, Typed], raw: Mapping[str, Raw], alignment: int
+) -> bytes:
     refuse_more(file, "keys", len(typed), MAX_KEYS)
     refuse_more(file, "arrays", sum(map(count_arrays, typed.values())), MAX_ARRAYS)
     refuse_more(file, "tensors", len(raw), MAX_TENSORS)
@@ -166,10 +180,12 @@ def encode(place: Place, text: object) -> bytes:
 def pack_tensor(place: Place, name: str, tensor: Raw, offset: int) -> bytes:
     axes = len(tensor.shape)
     number = FORMATS[tensor.format].number
-    return pack_name(place, name) + struct.pack(f"<I{axes}QIQ", axes, *tensor.shape[::-1], number, offset)
+    return pack_name(place, name) + struct.pack(
+        f"<I{axes}QIQ", axes, *tensor.shape[::-1], number, offset
+    )
 
 
-# -- values of the metadata --------------------------------------------------------------------------------------------
+# -- values of the metadata ------------------------------------------------------------------------
 
 
 def pack_value(place: Place, typed: Typed) -> bytes:
@@ -193,7 +209,10 @@ def pack_number(place: Place, typed: Typed) -> bytes:
 def pack_array(place: Place, typed: Typed, depth: int) -> bytes:
     """The type of the elements, their number, the elements."""
     if typed.type not in ELEMENTS:
-        place.fail(f"unknown type {shown(typed.type)}", hint=f"types are str, {', '.join((*SCALARS, *ELEMENTS))}")
+        place.fail(
+            f"unknown type {shown(typed.type)}",
+            hint=f"types are str, {', '.join((*SCALARS, *ELEMENTS))}",
+        )
     if isinstance(typed.value, str | bytes) or not isinstance(typed.value, Sequence | np.ndarray):
         place.fail(f"{typed.type} takes a sequence, not {type(typed.value).__name__}")
     if depth > MAX_DEPTH:
@@ -207,7 +226,9 @@ def pack_items(place: Place, element: str, value: Any, depth: int) -> tuple[int,
     if element == "str":
         return STRING, pack_strings(place, value)
     if element == "array":
-        return ARRAY, b"".join([pack_array(place, as_typed(place, item), depth + 1) for item in value])
+        return ARRAY, b"".join(
+            [pack_array(place, as_typed(place, item), depth + 1) for item in value]
+        )
     return SCALARS[element].number, as_numbers(place, element, value).tobytes()
 
 
@@ -220,7 +241,9 @@ def pack_strings(place: Place, value: Sequence[object]) -> bytes:
 def as_numbers(place: Place, element: str, value: Any) -> np.ndarray:
     # As objects Python's integers compare exactly with what they became.
     given = value if isinstance(value, np.ndarray) else np.array(value, object)
-    if given.ndim != 1 or not (given.dtype.kind in "biuf" or all(isinstance(x, NUMBERS) for x in given)):
+    if given.ndim != 1 or not (
+        given.dtype.kind in "biuf" or all(isinstance(x, NUMBERS) for x in given)
+    ):
         place.fail(f"[{element}] takes one axis of numbers, got {value!r:.60}")
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # what they say is found below
@@ -260,7 +283,9 @@ def as_typed(place: Place, value: object) -> Typed:
             return Typed("[str]", value)
         case list() | tuple():
             return as_array(place, value)
-    place.fail(f"no type for a value of {type(value).__name__}", hint="wrap it: gguf.Typed(type, value)")
+    place.fail(
+        f"no type for a value of {type(value).__name__}", hint="wrap it: gguf.Typed(type, value)"
+    )
 
 
 def as_array(place: Place, value: Sequence[Any]) -> Typed:
@@ -270,12 +295,18 @@ def as_array(place: Place, value: Sequence[Any]) -> Typed:
     if kinds == {bool}:
         return Typed("[bool]", value)
     if kinds == {int}:
-        return Typed(f"[{smallest_holding(place, min(value), max(value), ('i32', 'i64', 'u64'))}]", value)
+        return Typed(
+            f"[{smallest_holding(place, min(value), max(value), ('i32', 'i64', 'u64'))}]", value
+        )
     if kinds == {float}:
         return Typed("[f32]", value)
     if kinds and kinds <= {list, tuple, np.ndarray, Strings, Typed}:
         return Typed("[array]", value)
-    what = "an empty list" if not kinds else f"a list of {', '.join(sorted(k.__name__ for k in kinds))}"
+    what = (
+        "an empty list"
+        if not kinds
+        else f"a list of {', '.join(sorted(k.__name__ for k in kinds))}"
+    )
     place.fail(f"no type for {what}", hint='wrap it: gguf.Typed("[f32]", values)')
 
 
@@ -286,7 +317,7 @@ def smallest_holding(place: Place, low: int, high: int, names: Sequence[str]) ->
     place.fail(f"{low} to {high} fits no integer type")
 
 
-# -- tensors -----------------------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def as_raw(place: Place, tensor: np.ndarray | Raw) -> Raw:
@@ -306,7 +337,10 @@ def array_as_raw(place: Place, tensor: object) -> Raw:
     dtype = tensor.dtype.newbyteorder("<")
     if dtype.name not in ARRAY_FORMATS:
         known = ", ".join(ARRAY_FORMATS)
-        place.fail(f"no format for arrays of {tensor.dtype}", hint=f"convert it to one of {known}, or use gguf.Raw")
+        place.fail(
+            f"no format for arrays of {tensor.dtype}",
+            hint=f"convert it to one of {known}, or use gguf.Raw",
+        )
     return Raw(ARRAY_FORMATS[dtype.name], tensor.shape, lambda: np.ascontiguousarray(tensor, dtype))
 
 
@@ -315,7 +349,9 @@ def write_tensor(out: BinaryIO, place: Place, tensor: Raw, alignment: int) -> No
     view = as_bytes(place, data)
     expected = tensor_bytes(tensor.format, tensor.shape)
     if len(view) != expected:
-        place.fail(f"{len(view)} bytes, but {tensor.format} of shape {tensor.shape} takes {expected}")
+        place.fail(
+            f"{len(view)} bytes, but {tensor.format} of shape {tensor.shape} takes {expected}"
+        )
     out.write(view)
     out.write(b"\0" * (aligned(expected, alignment) - expected))
 

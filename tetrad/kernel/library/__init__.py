@@ -1,1 +1,2 @@
-"""The kernel language, library: small registered kernels, one file per domain. Each is imported by the registry."""
+"""The kernel language, library: small registered kernels, one file per domain. Each is imported by
+the registry."""

@@ -38,7 +38,11 @@ def transpose_cases() -> list[Case]:
 
 @transpose.sampler
 def transpose_sample(rng: np.random.Generator) -> Sample:
-    rows, cols, tile = int(rng.integers(1, 40)), int(rng.integers(1, 40)), int(rng.choice([1, 3, 4, 8, 16]))
+    rows, cols, tile = (
+        int(rng.integers(1, 40)),
+        int(rng.integers(1, 40)),
+        int(rng.choice([1, 3, 4, 8, 16])),
+    )
     x = rng.normal(size=(rows, cols)).astype("<f4")
     grid = (-(-cols // tile), -(-rows // tile), 1)
     return Sample(transpose.build(rows, cols, tile), Case((x.tobytes(),), (x.T.tobytes(),)), grid)
@@ -48,7 +52,11 @@ def transpose_sample(rng: np.random.Generator) -> Sample:
 def gather(table: int = 4, count: int = 3) -> Program:
     """y[i] = x[at[i]]; an index outside the table is trap OUTSIDE."""
     k = KernelBuilder("gather", 16)
-    x, at, y = k.buffer("x", f32, count=table), k.buffer("at", i32, count=count), k.buffer("y", f32, "write", count)
+    x, at, y = (
+        k.buffer("x", f32, count=table),
+        k.buffer("at", i32, count=count),
+        k.buffer("y", f32, "write", count),
+    )
     i = k.global_id()
     with k.when(i < count, guard=True):
         where = k.cast(k.load(at, i), index)

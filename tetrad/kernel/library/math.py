@@ -1,4 +1,5 @@
-"""Registered kernels, arithmetic: elementwise, a fused multiply-add, a reduction and a running sum in one workgroup."""
+"""Registered kernels, arithmetic: elementwise, a fused multiply-add, a reduction and a running sum
+in one workgroup."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ def groups(size: int, lanes: int = LANES) -> tuple[int, int, int]:
 def add(size: int = 5) -> Program:
     """y[i] = a[i] + b[i]."""
     k = KernelBuilder("add", LANES)
-    a, b, y = k.buffer("a", f32, count=size), k.buffer("b", f32, count=size), k.buffer("y", f32, "write", size)
+    a, b, y = (
+        k.buffer("a", f32, count=size),
+        k.buffer("b", f32, count=size),
+        k.buffer("y", f32, "write", size),
+    )
     i = k.global_id()
     with k.when(i < size, guard=True):
         k.store(y, i, k.load(a, i) + k.load(b, i))
@@ -37,9 +42,14 @@ def add(size: int = 5) -> Program:
 
 @add.cases
 def add_cases() -> list[Case]:
-    plain = Case((floats(1, 2, 3, 4, 5), floats(0.5, -2, 1e-8, 3e38, -0.0)), (floats(1.5, 0, 3, 3e38, 5),))
+    plain = Case(
+        (floats(1, 2, 3, 4, 5), floats(0.5, -2, 1e-8, 3e38, -0.0)), (floats(1.5, 0, 3, 3e38, 5),)
+    )
     tiny, top, inf = 1e-45, 3e38, float("inf")
-    edge = Case((floats(tiny, inf, top, -0.0, 1), floats(tiny, 1, top, -0.0, -1)), (floats(3e-45, inf, inf, -0.0, 0),))
+    edge = Case(
+        (floats(tiny, inf, top, -0.0, 1), floats(tiny, 1, top, -0.0, -1)),
+        (floats(3e-45, inf, inf, -0.0, 0),),
+    )
     return [plain, edge]
 
 
@@ -47,14 +57,21 @@ def add_cases() -> list[Case]:
 def add_sample(rng: np.random.Generator) -> Sample:
     size = int(rng.integers(1, 200))
     a, b = (rng.normal(size=size).astype("<f4") for _ in range(2))
-    return Sample(add.build(size), Case((a.tobytes(), b.tobytes()), ((a + b).tobytes(),)), groups(size))
+    return Sample(
+        add.build(size), Case((a.tobytes(), b.tobytes()), ((a + b).tobytes(),)), groups(size)
+    )
 
 
 @register("tetrad::math::saxpy", category="math", grid=(1, 1, 1), args={"n": 3})
 def saxpy() -> Program:
     """y[i] = alpha * x[i] + y[i], with one rounding, for i below n; y is updated in place."""
     k = KernelBuilder("saxpy", LANES)
-    alpha, x, y, size = k.buffer("alpha", f32, count=1), k.buffer("x", f32), k.buffer("y", f32, "readwrite"), k.arg("n")
+    alpha, x, y, size = (
+        k.buffer("alpha", f32, count=1),
+        k.buffer("x", f32),
+        k.buffer("y", f32, "readwrite"),
+        k.arg("n"),
+    )
     i = k.global_id()
     with k.when(i < size, guard=True):
         k.store(y, i, k.fma(k.load(alpha, 0), k.load(x, i), k.load(y, i)))
@@ -64,7 +81,10 @@ def saxpy() -> Program:
 @saxpy.cases
 def saxpy_cases() -> list[Case]:
     e = 2.0**-12  # (1 + e) squared has a last bit that only one rounding keeps
-    once = Case((floats(1 + e), floats(1 + e, 2, 0), floats(-1 - 2 * e, 1, 7)), (floats(e * e, 3 + 2 * e, 7),))
+    once = Case(
+        (floats(1 + e), floats(1 + e, 2, 0), floats(-1 - 2 * e, 1, 7)),
+        (floats(e * e, 3 + 2 * e, 7),),
+    )
     beyond = Case((floats(2), floats(1, 2, 3), floats(1, 1, 1, 9)), (floats(3, 5, 7, 9),))
     return [once, beyond]
 
@@ -80,9 +100,15 @@ def saxpy_sample(rng: np.random.Generator) -> Sample:
 
 @register("tetrad::math::dot", category="math", grid=(1, 1, 1), args={"n": 5})
 def dot(lanes: int = 64) -> Program:
-    """y[0] = sum of a[i] * b[i]: each lane sums every lanes-th product, then halves of the workgroup are joined."""
+    """y[0] = sum of a[i] * b[i]: each lane sums every lanes-th product, then halves of the
+    workgroup are joined."""
     k = KernelBuilder("dot", lanes)
-    a, b, y, size = k.buffer("a", f32), k.buffer("b", f32), k.buffer("y", f32, "write", 1), k.arg("n")
+    a, b, y, size = (
+        k.buffer("a", f32),
+        k.buffer("b", f32),
+        k.buffer("y", f32, "write", 1),
+        k.arg("n"),
+    )
     partial, total = k.scratch("partial", f32, lanes), k.local(0.0, f32)
     with k.loop(size, step=lanes) as start:
         i = start + k.lane()
@@ -104,7 +130,8 @@ def dot(lanes: int = 64) -> Program:
 def dot_cases() -> list[Case]:
     return [
         Case((floats(1, 2, 3, 4, 5), floats(1, 10, 100, 1000, 10000)), (floats(54321),)),
-        Case((floats(1e30, 1, -1e30, 0, 0), floats(1e8, 1, 1e8, 5, 5)), (floats(1),)),  # lanes 0 and 2 meet before 1
+        # lanes 0 and 2 meet before 1
+        Case((floats(1e30, 1, -1e30, 0, 0), floats(1e8, 1, 1e8, 5, 5)), (floats(1),)),
     ]
 
 
@@ -118,7 +145,8 @@ def dot_sample(rng: np.random.Generator) -> Sample:
 
 @register("tetrad::math::running_sum", category="math", grid=(1, 1, 1))
 def running_sum(lanes: int = 6) -> Program:
-    """y[i] = x[0] + ... + x[i] in one workgroup of any size: distances 1, 2, 4, ... through two halves of scratch."""
+    """y[i] = x[0] + ... + x[i] in one workgroup of any size: distances 1, 2, 4, ... through two
+    halves of scratch."""
     k = KernelBuilder("running_sum", lanes)
     x, y = k.buffer("x", i32, count=lanes), k.buffer("y", i32, "write", lanes)
     ping, distance, i = k.scratch("ping", i32, 2 * lanes), 1, k.lane()
@@ -149,4 +177,8 @@ def running_sum_cases() -> list[Case]:
 def running_sum_sample(rng: np.random.Generator) -> Sample:
     lanes = int(rng.integers(1, 80))
     x = rng.integers(-1000, 1000, lanes).astype("<i4")
-    return Sample(running_sum.build(lanes), Case((x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),)), (1, 1, 1))
+    return Sample(
+        running_sum.build(lanes),
+        Case((x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),)),
+        (1, 1, 1),
+    )

@@ -14,7 +14,8 @@ LANES = 16
 
 @register("tetrad::packed::unpack_i4", category="packed", grid=(1, 1, 1))
 def unpack_i4(words: int = 1) -> Program:
-    """y[8 * i + j] = the j-th signed nibble of x[i], lowest first: shifted to the top and back with its sign."""
+    """y[8 * i + j] = the j-th signed nibble of x[i], lowest first: shifted to the top and back with
+    its sign."""
     k = KernelBuilder("unpack_i4", LANES)
     x, y = k.buffer("x", u32, count=words), k.buffer("y", i32, "write", 8 * words)
     i = k.global_id()
@@ -36,13 +37,16 @@ def unpack_i4_sample(rng: np.random.Generator) -> Sample:
     words = int(rng.integers(1, 60))
     x = rng.integers(0, 256, 4 * words, dtype=np.uint8)
     nibbles = np.stack([x & 15, x >> 4], axis=1).ravel().astype("<i4")
-    case = Case((x.tobytes(),), (np.where(nibbles > 7, nibbles - 16, nibbles).astype("<i4").tobytes(),))
+    case = Case(
+        (x.tobytes(),), (np.where(nibbles > 7, nibbles - 16, nibbles).astype("<i4").tobytes(),)
+    )
     return Sample(unpack_i4.build(words), case, (-(-words // LANES), 1, 1))
 
 
 @register("tetrad::packed::matvec_i8", category="packed", grid=(1, 1, 1), args={"cols": 2})
 def matvec_i8(rows: int = 3, u_max: int = 255) -> Program:
-    """y[r] = sum over c of w[r, c] * x[c]; rows of unsigned bytes, four columns to a word, times signed bytes."""
+    """y[r] = sum over c of w[r, c] * x[c]; rows of unsigned bytes, four columns to a word, times
+    signed bytes."""
     k = KernelBuilder("matvec_i8", LANES)
     w, x, y = k.buffer("w", u32), k.buffer("x", u32), k.buffer("y", i32, "write", rows)
     cols, r = k.arg("cols"), k.global_id()
@@ -57,14 +61,25 @@ def matvec_i8(rows: int = 3, u_max: int = 255) -> Program:
 @matvec_i8.cases
 def matvec_i8_cases() -> list[Case]:
     """Words of the first columns of all rows, then of the second."""
-    w = np.array([[1, 2, 3, 4], [255] * 4, [0] * 4, [5, 6, 7, 8], [255] * 4, [0, 0, 0, 9]], np.uint8)
+    w = np.array(
+        [[1, 2, 3, 4], [255] * 4, [0] * 4, [5, 6, 7, 8], [255] * 4, [0, 0, 0, 9]], np.uint8
+    )
     x = np.array([[1, -1, 2, -2], [-128] * 4], np.int8)
-    return [Case((w.tobytes(), x.tobytes()), (np.array([-3 - 128 * 26, -130560, -1152], "<i4").tobytes(),))]
+    return [
+        Case(
+            (w.tobytes(), x.tobytes()),
+            (np.array([-3 - 128 * 26, -130560, -1152], "<i4").tobytes(),),
+        )
+    ]
 
 
 @matvec_i8.sampler
 def matvec_i8_sample(rng: np.random.Generator) -> Sample:
-    rows, cols, u_max = int(rng.integers(1, 50)), int(rng.integers(0, 20)), int(rng.choice([15, 127, 128, 255]))
+    rows, cols, u_max = (
+        int(rng.integers(1, 50)),
+        int(rng.integers(0, 20)),
+        int(rng.choice([15, 127, 128, 255])),
+    )
     w = rng.integers(0, u_max + 1, (rows, 4 * cols), dtype=np.uint8)
     x = rng.integers(-128, 128, 4 * cols, dtype=np.int8)
     packed = w.reshape(rows, cols, 4).transpose(1, 0, 2)

@@ -1,8 +1,8 @@
-"""The kernel language, pieces: what the functions of `kernel.math.exponential` and `kernel.math.trigonometric` are made
-of, and their errors.
+"""The kernel language, pieces: what the functions of `kernel.math.exponential` and
+`kernel.math.trigonometric` are made of, and their errors.
 
-Receives a builder and values of type f32 or f64, returns values: polynomials, clamps, powers of two. `ULPS` says for
-which types a function is written and how far it may be from the exact result.
+Receives a builder and values of type f32 or f64, returns values: polynomials, clamps, powers of
+two. `ULPS` says for which types a function is written and how far it may be from the exact result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tetrad.core.errors import DtypeError
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math.coefficients import F32, F64, Format
 
-# Largest error in units in the last place of the result, and with it the types each function is compiled for.
+# Largest error in units in the last place of the result, and with it the types each function is
+# compiled for.
 ULPS: dict[str, dict[DType, int]] = {
     "exp": {f32: 2, f64: 2},
     "exp2": {f32: 2, f64: 2},
@@ -53,7 +54,8 @@ def format_of(name: str, x: Val) -> Format:
 
 
 def short_chain(k: KernelBuilder, x: Val, coefficients: Sequence[float]) -> Val:
-    """c0 + c1 x + ... with all but the first two terms in pairs of pairs: the processor waits for half as many results.
+    """c0 + c1 x + ... with all but the first two terms in pairs of pairs: the processor waits for
+    half as many results.
 
     The first two terms, which decide the rounding, are still added last.
     """
@@ -62,7 +64,9 @@ def short_chain(k: KernelBuilder, x: Val, coefficients: Sequence[float]) -> Val:
     power = x
     while len(parts) > 1:
         odd = parts[len(parts) // 2 * 2 :]
-        parts = [k.fma(high, power, low) for low, high in zip(parts[::2], parts[1::2], strict=False)] + odd
+        parts = [
+            k.fma(high, power, low) for low, high in zip(parts[::2], parts[1::2], strict=False)
+        ] + odd
         power = power * power if len(parts) > 1 else power
     return k.fma(k.fma(parts[0], x, second), x, first)
 
@@ -90,7 +94,8 @@ def clamp(k: KernelBuilder, x: Val, limits: tuple[float, float]) -> Val:
 
 
 def power_of_two(k: KernelBuilder, fmt: Format, shifted: Val, plus: int = 0) -> Val:
-    """2**(n + plus), where `shifted` is n + fmt.shifter: n lies in its low bits, everything else is shifted out."""
+    """2**(n + plus), where `shifted` is n + fmt.shifter: n lies in its low bits, everything else is
+    shifted out."""
     return power_of_bits(k, fmt, k.bitcast(shifted, fmt.bits), plus)
 
 
@@ -105,5 +110,6 @@ def keep_tiny(k: KernelBuilder, fmt: Format, x: Val, y: Val) -> Val:
 
 
 def odd_function(k: KernelBuilder, x: Val, z: Val, coefficients: Sequence[float]) -> Val:
-    """x + x*z*polynomial(z), z = x*x: an odd function near 0, with one rounding at the end that matters."""
+    """x + x*z*polynomial(z), z = x*x: an odd function near 0, with one rounding at the end that
+    matters."""
     return k.fma(x * z, polynomial(k, z, coefficients), x)

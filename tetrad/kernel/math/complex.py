@@ -1,10 +1,12 @@
-"""The kernel language, complex: functions of complex numbers on pairs of values, real part and imaginary part.
+"""The kernel language, complex: functions of complex numbers on pairs of values, real part and
+imaginary part.
 
-Receives a builder and the two parts (f32 or f64), returns the two parts of the result; whoever wants only one of them
-pays for that one, as equal instructions are one and unused ones are dropped. Errors (`ULPS`) are of each part, in units
-in the last place of the *magnitude* of the result. Infinities and NaN follow C99 annex G. Nothing overflows unless the
-result does: arguments are scaled by powers of two where squares would leave the range, and f32 is computed in f64 where
-that is what keeps digits (`in_f64`).
+Receives a builder and the two parts (f32 or f64), returns the two parts of the result; whoever
+wants only one of them pays for that one, as equal instructions are one and unused ones are dropped.
+Errors (`ULPS`) are of each part, in units in the last place of the *magnitude* of the result.
+Infinities and NaN follow C99 annex G. Nothing overflows unless the result does: arguments are
+scaled by powers of two where squares would leave the range, and f32 is computed in f64 where that
+is what keeps digits (`in_f64`).
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ Pair = tuple[Val, Val]
 INF, NAN = math.inf, math.nan
 LN2 = math.log(2)
 
-# Largest error of a part in units in the last place of the magnitude, for parts in f32 and f64. A power is the
-# exponential of w*log(z), and its error grows with that argument: the bound is for arguments of magnitude up to 200.
+# Largest error of a part in units in the last place of the magnitude, for parts in f32 and f64. A
+# power is the exponential of w*log(z), and its error grows with that argument: the bound is for
+# arguments of magnitude up to 200.
 ULPS: dict[str, dict[DType, float]] = {
     "abs": {f32: 1, f64: 2},
     "acos": {f32: 1, f64: 6},
@@ -75,7 +78,7 @@ def larger_and_smaller(k: KernelBuilder, a: Val, b: Val) -> Pair:
     return k.max(k.abs(a), k.abs(b)), k.min(k.abs(a), k.abs(b))
 
 
-# -- magnitude, quotients ---------------------------------------------------------------------------------------------
+# -- magnitude, quotients --------------------------------------------------------------------------
 
 
 def hypot(k: KernelBuilder, a: Val, b: Val) -> Val:
@@ -91,7 +94,8 @@ def hypot(k: KernelBuilder, a: Val, b: Val) -> Val:
 
 
 def square_scale(k: KernelBuilder, m: Val) -> tuple[Val, Val, Val]:
-    """A power of four that brings m where its square neither overflows nor vanishes; its inverse; the root of that."""
+    """A power of four that brings m where its square neither overflows nor vanishes; its inverse;
+    the root of that."""
     is_large, is_small = m > 2.0**500, m < 2.0**-500
 
     def chosen(large: float, small: float) -> Val:
@@ -121,7 +125,8 @@ def power_of_two(k: KernelBuilder, e: Val) -> Val:
 
 @in_f64
 def divide(k: KernelBuilder, a: Val, b: Val, c: Val, d: Val) -> Pair:
-    """(a c + b d, b c - a d) / (c c + d d), both sides scaled to about 1. By 0: each part by 0. By infinity: 0."""
+    """(a c + b d, b c - a d) / (c c + d d), both sides scaled to about 1. By 0: each part by 0. By
+    infinity: 0."""
     below, above = (exponent_of(k, larger_and_smaller(k, *pair)[0]) for pair in ((c, d), (a, b)))
     down, up = power_of_two(k, -below), power_of_two(k, -above)
     x, y, u, v = a * up, b * up, c * down, d * down
@@ -146,7 +151,9 @@ def reciprocal(k: KernelBuilder, a: Val, b: Val) -> Pair:
     x, y = a * scale, b * scale
     square = x * x + y * y
     is_zero, vanishes = a.eq(0.0) & b.eq(0.0), is_infinite(k, a, b)
-    re = k.select(vanishes, k.copysign(k.const(0.0, f64), a), k.select(is_zero, INF, x / square * scale))
+    re = k.select(
+        vanishes, k.copysign(k.const(0.0, f64), a), k.select(is_zero, INF, x / square * scale)
+    )
     im = k.select(vanishes, k.copysign(k.const(0.0, f64), -b), -y / square * scale)
     return re, im
 
@@ -167,7 +174,7 @@ def sign(k: KernelBuilder, a: Val, b: Val) -> Pair:
     return part(a, x), part(b, y)
 
 
-# -- roots ------------------------------------------------------------------------------------------------------------
+# -- roots -----------------------------------------------------------------------------------------
 
 
 @in_f64
@@ -190,7 +197,7 @@ def root(k: KernelBuilder, a: Val, b: Val) -> Pair:
     return k.select(above, INF, re), k.select(above, b, im)
 
 
-# -- exponentials -----------------------------------------------------------------------------------------------------
+# -- exponentials ----------------------------------------------------------------------------------
 
 
 def exp(k: KernelBuilder, a: Val, b: Val) -> Pair:
@@ -203,14 +210,16 @@ def exp(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def two_factors(k: KernelBuilder, a: Val, function: Callable[[KernelBuilder, Val], Val]) -> Pair:
-    """A function that grows like e**a as a product: the first factor is finite, so a cosine can be put between."""
+    """A function that grows like e**a as a product: the first factor is finite, so a cosine can be
+    put between."""
     limit = LARGEST_EXPONENT[a.dtype]
     rest = k.select(a > limit, a - limit, 0.0)
     return function(k, k.select(a > limit, limit, a)), km.exp(k, rest)
 
 
 def expm1(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """expm1(a) cos b - 2 sin(b/2)**2, and the imaginary part of exp. Of -0 it is 0, as an exponential less one."""
+    """expm1(a) cos b - 2 sin(b/2)**2, and the imaginary part of exp. Of -0 it is 0, as an
+    exponential less one."""
     less, more = two_factors(k, a, km.expm1)
     half = km.sin(k, b * 0.5)
     re = (less * km.cos(k, b) + (0.0 - 2.0 * half * half)) * more
@@ -235,12 +244,15 @@ def cosh(k: KernelBuilder, a: Val, b: Val) -> Pair:
     im = k.copysign(sines, a) * km.sin(k, b) * more
     re = k.select(~is_finite(k, b) & k.abs(a).eq(INF), INF, re)
     is_zero = a.eq(0.0) | b.eq(0.0)
-    return re, k.select(is_zero, k.copysign(k.const(0.0, a.dtype), a) * k.copysign(k.const(1.0, a.dtype), b), im)
+    return re, k.select(
+        is_zero, k.copysign(k.const(0.0, a.dtype), a) * k.copysign(k.const(1.0, a.dtype), b), im
+    )
 
 
 @in_f64
 def tanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """(sinh a cosh a, sin b cos b) / (sinh(a)**2 + cos(b)**2): the sum has no cancellation. Far out it is nearly 1."""
+    """(sinh a cosh a, sin b cos b) / (sinh(a)**2 + cos(b)**2): the sum has no cancellation. Far out
+    it is nearly 1."""
     far = k.abs(a) > 20.0
     x = k.select(far, 0.0, a)
     sinh_, cosh_, sin_, cos_ = km.sinh(k, x), km.cosh(k, x), km.sin(k, b), km.cos(k, b)
@@ -254,7 +266,7 @@ def tanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
     return re, k.select(b.eq(0.0), b, im)
 
 
-# -- logarithms -------------------------------------------------------------------------------------------------------
+# -- logarithms ------------------------------------------------------------------------------------
 
 
 @in_f64
@@ -263,7 +275,8 @@ def log(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def logarithm(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """log|z| from the distance of |z|**2 from 1 when that is small, else log m + log1p((n/m)**2)/2."""
+    """log|z| from the distance of |z|**2 from 1 when that is small, else log m +
+    log1p((n/m)**2)/2."""
     m, n = larger_and_smaller(k, a, b)
     near = (m >= 0.5) & (m <= 2.0)
     quotient = k.select(m.eq(0.0), 0.0, n / m)
@@ -289,11 +302,12 @@ def scaled_log(factor: float) -> Callable[..., Pair]:
     return function
 
 
-# -- inverse functions ------------------------------------------------------------------------------------------------
+# -- inverse functions -----------------------------------------------------------------------------
 
 
 def roots_of_distances(k: KernelBuilder, a: Val, b: Val) -> tuple[Pair, Pair]:
-    """sqrt(1 - z) and sqrt(1 + z): products of their parts have equal signs wherever they are added (Kahan 1987)."""
+    """sqrt(1 - z) and sqrt(1 + z): products of their parts have equal signs wherever they are added
+    (Kahan 1987)."""
     return root(k, 1.0 - a, -b), root(k, a + 1.0, b)
 
 
@@ -329,7 +343,9 @@ def acos(k: KernelBuilder, a: Val, b: Val) -> Pair:
 def arccosine(k: KernelBuilder, a: Val, b: Val) -> Pair:
     (p, q), (r, s) = roots_of_distances(k, a, b)
     large = is_large(k, a, b)
-    re = km.atan2(k, k.select(large, k.abs(b), p), k.select(large, a, r)) * k.select(large, k.const(1.0, f64), 2.0)
+    re = km.atan2(k, k.select(large, k.abs(b), p), k.select(large, a, r)) * k.select(
+        large, k.const(1.0, f64), 2.0
+    )
     im = k.copysign(steep(k, a, b, k.abs(r * q - s * p)), -b)
     return k.select(a.eq(0.0), math.pi / 2, re), im
 
@@ -342,10 +358,12 @@ def acosh(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 @in_f64
 def atanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """(log1p(4a / ((1 - a)**2 + b*b)) / 4, atan2(2b, (1 - a)(1 + a) - b*b) / 2), for |a|, which has the sign of a."""
+    """(log1p(4a / ((1 - a)**2 + b*b)) / 4, atan2(2b, (1 - a)(1 + a) - b*b) / 2), for |a|, which has
+    the sign of a."""
     x = k.abs(a)
     m, n = larger_and_smaller(k, a, b)
-    beside = x.eq(1.0) & (k.abs(b) < 2.0**-400)  # b*b would vanish: log(2 / |b|) / 2, where b is scaled from its least
+    # b*b would vanish: log(2 / |b|) / 2, where b is scaled from its least
+    beside = x.eq(1.0) & (k.abs(b) < 2.0**-400)
     above = k.select(beside, k.const(2.0, f64), 4.0 * x)
     below = k.select(beside, k.abs(b) * 2.0**60, k.fma(b, b, (1.0 - x) * (1.0 - x)))
     ordinary = km.log1p(k, above / below) * k.select(beside, k.const(0.5, f64), 0.25)
@@ -373,7 +391,7 @@ def cos(k: KernelBuilder, a: Val, b: Val) -> Pair:
     return cosh(k, -b, a)
 
 
-# -- powers -----------------------------------------------------------------------------------------------------------
+# -- powers ----------------------------------------------------------------------------------------
 
 
 @in_f64

@@ -1,9 +1,10 @@
 """The kernel language, math: transcendental functions as compositions of kernel instructions.
 
-Receives a builder and values of type f32 (or f64 where `ULPS` lists it), returns the value of the function; ops call
-`exp(k, x)` and the like while they lower. Nothing here is an instruction of its own: the evaluator and every back end
-compute the same bits. `ULPS` states the largest error; special values follow C99 annex F. The circular functions are
-written in `kernel.math.trigonometric`.
+Receives a builder and values of type f32 (or f64 where `ULPS` lists it), returns the value of the
+function; ops call `exp(k, x)` and the like while they lower. Nothing here is an instruction of its
+own: the evaluator and every back end compute the same bits. `ULPS` states the largest error;
+special values follow C99 annex F. The circular functions are written in
+`kernel.math.trigonometric`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
 INF, NAN = math.inf, math.nan
 
 
-# -- exponentials -----------------------------------------------------------------------------------------------------
+# -- exponentials ----------------------------------------------------------------------------------
 
 
 def exp(k: KernelBuilder, x: Val) -> Val:
@@ -48,8 +49,8 @@ def exp(k: KernelBuilder, x: Val) -> Val:
 def _exp(k: KernelBuilder, fmt: Format, x: Val, plus: int = 0) -> Val:
     """e**x * 2**plus for x inside exp_range.
 
-    Two scalings by about 2**(n/2), as there are more powers than a number has exponents. The first is exact, so a
-    subnormal result is rounded once.
+    Two scalings by about 2**(n/2), as there are more powers than a number has exponents. The first
+    is exact, so a subnormal result is rounded once.
     """
     shifted, r = _nearest_power(k, fmt, x)
     n = k.bitcast(shifted, fmt.bits)
@@ -61,12 +62,15 @@ def _exp(k: KernelBuilder, fmt: Format, x: Val, plus: int = 0) -> Val:
 def exp_nonpositive(k: KernelBuilder, x: Val) -> Val:
     """e**x for x that is not above 0, cheaper than `exp` and the same bits. (NaN stays NaN.)
 
-    The polynomial gives e**r * 2**-far and one scaling by 2**(n + far) the result, subnormal or not.
+    The polynomial gives e**r * 2**-far and one scaling by 2**(n + far) the result, subnormal or
+    not.
     """
     fmt = format_of("exp", x)
     far = fmt.bias - 27
     shifted, r = _nearest_power(k, fmt, at_least(k, x, fmt.exp_range[0]))
-    return polynomial(k, r, [c * 2.0**-far for c in fmt.exp]) * power_of_two(k, fmt, shifted, plus=far)
+    return polynomial(k, r, [c * 2.0**-far for c in fmt.exp]) * power_of_two(
+        k, fmt, shifted, plus=far
+    )
 
 
 def _nearest_power(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
@@ -82,7 +86,8 @@ def exp2(k: KernelBuilder, x: Val) -> Val:
 
 
 def _exp2(k: KernelBuilder, fmt: Format, x: Val, rest: Val | None = None) -> Val:
-    """2**(x + rest) for x inside exp2_range, a rest far below x. x = 2m + r, |r| <= 1: two equal scalings by 2**m."""
+    """2**(x + rest) for x inside exp2_range, a rest far below x. x = 2m + r, |r| <= 1: two equal
+    scalings by 2**m."""
     shifted = k.fma(x, 0.5, fmt.shifter)
     r = k.fma(shifted - fmt.shifter, -2.0, x)
     scale = power_of_two(k, fmt, shifted)
@@ -95,13 +100,17 @@ def expm1(k: KernelBuilder, x: Val) -> Val:
 
 
 def _expm1(k: KernelBuilder, fmt: Format, x: Val, scale: int) -> Val:
-    """(e**x - 1) * 2**scale for x inside expm1_range; scale -2 keeps 2**n finite wherever e**x / 2 is."""
+    """(e**x - 1) * 2**scale for x inside expm1_range; scale -2 keeps 2**n finite wherever e**x / 2
+    is."""
     q, power = _exp_parts(k, fmt, x, scale)
     return k.fma(q, power, power - 2.0**scale)
 
 
-def _exp_parts(k: KernelBuilder, fmt: Format, x: Val, scale: int, rest: Val | None = None) -> tuple[Val, Val]:
-    """q and 2**(n + scale) with e**(x + rest) = (1 + q) * 2**n, |q| < 1/2; the rest is far below x."""
+def _exp_parts(
+    k: KernelBuilder, fmt: Format, x: Val, scale: int, rest: Val | None = None
+) -> tuple[Val, Val]:
+    """q and 2**(n + scale) with e**(x + rest) = (1 + q) * 2**n, |q| < 1/2; the rest is far below
+    x."""
     shifted = k.fma(x, 1 / math.log(2), fmt.shifter)
     n = shifted - fmt.shifter
     r = k.fma(n, -fmt.ln2[0], x)
@@ -110,35 +119,42 @@ def _exp_parts(k: KernelBuilder, fmt: Format, x: Val, scale: int, rest: Val | No
 
 
 def tanh(k: KernelBuilder, x: Val) -> Val:
-    """-t / (t + 1) with t = expm1(-2|x|) / 2: no overflow, and t is exactly -|x| where x is tiny."""
+    """-t / (t + 1) with t = expm1(-2|x|) / 2: no overflow, and t is exactly -|x| where x is
+    tiny."""
     fmt = format_of("tanh", x)
     t = _expm1(k, fmt, at_least(k, k.abs(x) * -2.0, fmt.expm1_range[0]), scale=-1)
     return k.copysign(t / (t + 1.0), x)
 
 
 def sigmoid(k: KernelBuilder, x: Val) -> Val:
-    """e**-|x| never overflows; its quotient by 1 + e**-|x| keeps the far left tail, down to subnormals."""
+    """e**-|x| never overflows; its quotient by 1 + e**-|x| keeps the far left tail, down to
+    subnormals."""
     format_of("sigmoid", x)
     e = exp_nonpositive(k, -k.abs(x))
     return k.select(x < 0.0, e, 1.0) / (e + 1.0)
 
 
 def silu(k: KernelBuilder, x: Val) -> Val:
-    """x * sigmoid(x), on the left with the factor x before the scaling of e**x: so a subnormal result is rounded once.
+    """x * sigmoid(x), on the left with the factor x before the scaling of e**x: so a subnormal
+    result is rounded once.
 
-    Further left than the result is below 0, x is held: infinity times 0 would be NaN. Near 0 the sigmoid is even, and
-    nothing may be scaled down.
+    Further left than the result is below 0, x is held: infinity times 0 would be NaN. Near 0 the
+    sigmoid is even, and nothing may be scaled down.
     """
     fmt = format_of("sigmoid", x)
     end, far, near = (-110.0, 34, 2.0**-30) if fmt is F32 else (-756.0, 80, 2.0**-60)
     below = at_least(k, -k.abs(x), end)
     shifted, r = _nearest_power(k, fmt, below)
-    e, scale = polynomial(k, r, [c * 2.0**-far for c in fmt.exp]), power_of_two(k, fmt, shifted, plus=far)
+    e, scale = (
+        polynomial(k, r, [c * 2.0**-far for c in fmt.exp]),
+        power_of_two(k, fmt, shifted, plus=far),
+    )
     return k.select(x < -near, below * e * scale, x) / k.fma(e, scale, 1.0)
 
 
 def sinh(k: KernelBuilder, x: Val) -> Val:
-    """(t + t / (t + 1)) / 2 with t = expm1(|x|), in quarters of t so that only the result overflows."""
+    """(t + t / (t + 1)) / 2 with t = expm1(|x|), in quarters of t so that only the result
+    overflows."""
     fmt = format_of("sinh", x)
     quarter = _expm1(k, fmt, at_most(k, k.abs(x), fmt.expm1_range[1]), scale=-2)
     y = k.fma(quarter, 2.0, quarter / k.fma(quarter, 2.0, 0.5))
@@ -151,7 +167,7 @@ def cosh(k: KernelBuilder, x: Val) -> Val:
     return k.fma(quarter, 2.0, 0.125 / quarter)
 
 
-# -- logarithms -------------------------------------------------------------------------------------------------------
+# -- logarithms ------------------------------------------------------------------------------------
 
 
 def log(k: KernelBuilder, x: Val) -> Val:
@@ -172,12 +188,17 @@ def log10(k: KernelBuilder, x: Val) -> Val:
     fmt = format_of("log10", x)
     e, f = _split(k, fmt, x)
     wide = fmt is F64
-    log_f = _times(k, _log1p(k, fmt, f), c.LOG10_E) if wide else k.fma(f, polynomial(k, f, c.LOG10_32), f * 0.5)
+    log_f = (
+        _times(k, _log1p(k, fmt, f), c.LOG10_E)
+        if wide
+        else k.fma(f, polynomial(k, f, c.LOG10_32), f * 0.5)
+    )
     return _log_edges(k, x, k.fma(e, fmt.log10_2[0], k.fma(e, fmt.log10_2[1], log_f)))
 
 
 def log1p(k: KernelBuilder, x: Val) -> Val:
-    """The exponent comes from u = 1 + x, the fraction from x itself: what u rounded away is not lost."""
+    """The exponent comes from u = 1 + x, the fraction from x itself: what u rounded away is not
+    lost."""
     fmt = format_of("log1p", x)
     u = x + 1.0
     offset = _exponent_bits(k, fmt, u)
@@ -189,7 +210,8 @@ def log1p(k: KernelBuilder, x: Val) -> Val:
 
 
 def _split(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
-    """x = 2**e * (1 + f) with 1 + f in [2/3, 4/3); subnormals are scaled into the normal range first."""
+    """x = 2**e * (1 + f) with 1 + f in [2/3, 4/3); subnormals are scaled into the normal range
+    first."""
     is_small = x < fmt.min_normal
     normal = k.select(is_small, x * 2.0**fmt.mantissa, x)
     offset = _exponent_bits(k, fmt, normal)
@@ -206,13 +228,15 @@ def _exponent_bits(k: KernelBuilder, fmt: Format, x: Val) -> Val:
 def _exponent(k: KernelBuilder, fmt: Format, offset: Val, is_small: Val | None = None) -> Val:
     """The float e of `_exponent_bits`, less what `_split` added to it where is_small.
 
-    Conversion of 32-bit integers is an instruction, of 64-bit ones slow: there e enters the low bits of a float.
+    Conversion of 32-bit integers is an instruction, of 64-bit ones slow: there e enters the low
+    bits of a float.
     """
     extra = k.const(-fmt.mantissa, fmt.dtype), k.const(0.0, fmt.dtype)
     if fmt is F32:
         plus = extra[1] if is_small is None else k.select(is_small, *extra)
         return k.fma(offset.cast(f32), 2.0**-23, plus)
-    shifted = k.bitcast((offset >> 52) + (0x4338 << 48), f64)  # the bits of the shifter, 1.5 * 2**52
+    # the bits of the shifter, 1.5 * 2**52
+    shifted = k.bitcast((offset >> 52) + (0x4338 << 48), f64)
     e = shifted - fmt.shifter
     return e if is_small is None else e + k.select(is_small, *extra)
 
@@ -221,7 +245,8 @@ def _log1p(k: KernelBuilder, fmt: Format, f: Val) -> Val:
     """log(1 + f), f in [-1/3, 1/3]."""
     if fmt is F32:
         return k.fma(f * f, polynomial(k, f, c.LOG1P_32), f)
-    # f - (h - s*(h + R)), h = f*f/2, s = f/(2+f): the large terms are exact, s only scales small ones.
+    # f - (h - s*(h + R)), h = f*f/2, s = f/(2+f): the large terms are exact, s only scales small
+    # ones.
     s = f / (f + 2.0)
     z, h = s * s, f * f * 0.5
     return f - (h - s * k.fma(z, polynomial(k, z, c.LOG_64), h))
@@ -264,7 +289,7 @@ def atanh(k: KernelBuilder, x: Val) -> Val:
     return k.copysign(log1p(k, (a + a) / (1.0 - a)) * 0.5, x)
 
 
-# -- powers -----------------------------------------------------------------------------------------------------------
+# -- powers ----------------------------------------------------------------------------------------
 
 
 def rsqrt(k: KernelBuilder, x: Val) -> Val:
@@ -273,7 +298,8 @@ def rsqrt(k: KernelBuilder, x: Val) -> Val:
 
 
 def pow(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """2**(y * log2|x|), the product with more bits than the type has; then the cases of C99 F.9.4.4."""
+    """2**(y * log2|x|), the product with more bits than the type has; then the cases of C99
+    F.9.4.4."""
     fmt = format_of("pow", x)
     a = k.abs(x)
     magnitude = _pow_32(k, a, y) if fmt is F32 else _pow_64(k, a, y)
@@ -281,7 +307,8 @@ def pow(k: KernelBuilder, x: Val, y: Val) -> Val:
     half = y * 0.5
     is_odd = is_integer & k.floor(half).ne(half)
     signed = k.select(is_odd, k.copysign(magnitude, x), magnitude)
-    # A finite negative base has no real power that is not whole; 0 and inf only look at the sign of y.
+    # A finite negative base has no real power that is not whole; 0 and inf only look at the sign of
+    # y.
     undefined = (x < 0.0) & (x > -INF) & ~is_integer
     defined = k.select(undefined, k.const(NAN, x.dtype), signed)
     return k.select(x.eq(1.0) | y.eq(0.0), k.const(1.0, x.dtype), defined)
@@ -354,7 +381,7 @@ def _scale_pair(k: KernelBuilder, x: Val, low: Val, factor: tuple[float, float])
     return product, k.fma(x, factor[0], -product) + k.fma(x, factor[1], low * factor[0])
 
 
-# -- error function ---------------------------------------------------------------------------------------------------
+# -- error function --------------------------------------------------------------------------------
 
 
 def erf(k: KernelBuilder, x: Val) -> Val:
@@ -386,7 +413,8 @@ def _erf_far_32(k: KernelBuilder, a: Val) -> Val:
 
 
 def _erfc_far(k: KernelBuilder, fmt: Format, a: Val) -> Val:
-    """exp(-a*a) * polynomial(q) / (1 + 2a), q = (a - centre) / (a + centre), for a in [0.65, erfc_end]."""
+    """exp(-a*a) * polynomial(q) / (1 + 2a), q = (a - centre) / (a + centre), for a in [0.65,
+    erfc_end]."""
     square = a * a
     # -a*a is exactly the rounding error minus the square. The scale keeps the power of two normal.
     scale = fmt.bias // 2

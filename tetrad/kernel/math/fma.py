@@ -1,8 +1,9 @@
 """The kernel language, fused multiply-add: a*b + c with one rounding, on NumPy arrays.
 
-Receives three broadcastable arrays of f32 or of f64, returns RN(a*b + c) with IEEE specials, signed zeros, subnormals
-and overflow, whatever the machine. Method: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
-algorithms using rounding to odd" (IEEE Trans. Computers 57(4), 2008).
+Receives three broadcastable arrays of f32 or of f64, returns RN(a*b + c) with IEEE specials, signed
+zeros, subnormals and overflow, whatever the machine. Method: Boldo and Melquiond, "Emulation of FMA
+and correctly rounded sums: proved algorithms using rounding to odd" (IEEE Trans. Computers 57(4),
+2008).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from tetrad.core import lazy
 Array = np.ndarray[Any, Any]
 CHUNK = 1 << 15  # elements worked on at a time: the f64 temporaries of one chunk stay in cache
 SPLITTER = float((1 << 27) + 1)  # Veltkamp's constant for 53-bit significands
-TOO_SMALL = 2.0**-1020  # results below may be subnormal, where scaling back would round a second time
+# results below may be subnormal, where scaling back would round a second time
+TOO_SMALL = 2.0**-1020
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
@@ -74,7 +76,8 @@ def _to_odd(s: Array, error: Array) -> Array:
 
 
 def _fma32(a: Array, b: Array, c: Array) -> Array:
-    """The product is exact in f64; the sum rounded to odd keeps what the final rounding to f32 needs to know."""
+    """The product is exact in f64; the sum rounded to odd keeps what the final rounding to f32
+    needs to know."""
     product = a.astype(np.float64) * b.astype(np.float64)
     return _to_odd(*_two_sum(product, c.astype(np.float64))).astype(np.float32)
 
@@ -93,15 +96,18 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma64_proper(a: Array, b: Array, c: Array) -> Array:
-    """Finite nonzero operands, scaled so that the product lies in [1/4, 1), then Boldo and Melquiond's five steps.
+    """Finite nonzero operands, scaled so that the product lies in [1/4, 1), then Boldo and
+    Melquiond's five steps.
 
-    A summand far below the other only says on which side of it the sum lies, so the distance may be clamped.
+    A summand far below the other only says on which side of it the sum lies, so the distance may be
+    clamped.
     """
     (ma, ea), (mb, eb), (mc, ec) = np.frexp(a), np.frexp(b), np.frexp(c)
     distance = ec - (ea + eb)
     scale = np.where(distance > 120, ec - 120, ea + eb)
     scaled = _fma64_scaled(ma, mb, np.ldexp(mc, np.clip(distance, -200, 120)))
-    # In two steps: one factor 2**scale may overflow where the result does not. Exact while the result is normal.
+    # In two steps: one factor 2**scale may overflow where the result does not. Exact while the
+    # result is normal.
     half = scale // 2
     out: Array = np.ldexp(np.ldexp(scaled, half), scale - half)
     for i in np.nonzero((np.abs(out) < TOO_SMALL) & (scaled != 0))[0]:
@@ -118,7 +124,8 @@ def _fma64_scaled(a: Array, b: Array, c: Array) -> Array:
 
 
 def _by_fractions(a: float, b: float, c: float) -> float:
-    """Exact rationals: Python rounds their quotient correctly, also to subnormals; a vanished result keeps its sign."""
+    """Exact rationals: Python rounds their quotient correctly, also to subnormals; a vanished
+    result keeps its sign."""
     a, b, c = (lazy.module("fractions").Fraction(float(x)) for x in (a, b, c))  # seldom needed
     exact = a * b + c
     return float(np.copysign(float(abs(exact)), -1.0 if exact < 0 else 1.0))

@@ -1,7 +1,9 @@
-"""The kernel language, Philox4x32-10: random words from a key and a counter, in kernel instructions and in NumPy.
+"""The kernel language, Philox4x32-10: random words from a key and a counter, in kernel instructions
+and in NumPy.
 
-Receives 128 bits of counter and 64 of key, returns four words; no state, so any word of any stream can be had at once.
-Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC11). The constants are the published ones.
+Receives 128 bits of counter and 64 of key, returns four words; no state, so any word of any stream
+can be had at once. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC11).
+The constants are the published ones.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def _wide_product(k: KernelBuilder, x: Val, factor: int) -> tuple[Val, Val]:
     return k.cast(product >> 32, u32), k.cast(product, u32)
 
 
-def philox_numbers(counter: Sequence[Number], key: Sequence[Number]) -> tuple[Number, Number, Number, Number]:
+def philox_numbers(
+    counter: Sequence[Number], key: Sequence[Number]
+) -> tuple[Number, Number, Number, Number]:
     """The same for Python ints, and for NumPy arrays of u64 that hold words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -54,4 +58,6 @@ def philox_words(seed: int, block: int) -> tuple[int, int, int, int]:
     >>> [f"{word:08X}" for word in philox_words(42, 0)]
     ['9CEAF053', '77F5493B', '12BF50AD', '5742B3D7']
     """
-    return philox_numbers([block >> 32 * i & WORD for i in range(4)], (seed & WORD, seed >> 32 & WORD))
+    return philox_numbers(
+        [block >> 32 * i & WORD for i in range(4)], (seed & WORD, seed >> 32 & WORD)
+    )

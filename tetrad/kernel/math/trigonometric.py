@@ -1,7 +1,9 @@
-"""The kernel language, angles: the circular functions and their inverses, as compositions of kernel instructions.
+"""The kernel language, angles: the circular functions and their inverses, as compositions of kernel
+instructions.
 
-Receives a builder and values, returns the value of the function; users find them in `kernel.math.exponential`.
-Straight-line code, except that huge angles sit in a branch that is skipped when no lane needs it.
+Receives a builder and values, returns the value of the function; users find them in
+`kernel.math.exponential`. Straight-line code, except that huge angles sit in a branch that is
+skipped when no lane needs it.
 """
 
 from __future__ import annotations
@@ -64,9 +66,11 @@ def _flip(k: KernelBuilder, fmt: Format, y: Val, sign: Val) -> Val:
 def _reduce_angle(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
     """|x| = n*pi/2 + r with |r| <= pi/4: r, and an integer equal to n modulo 4.
 
-    The product of n with the first part of pi/2 cancels exactly against |x|, the others reach far below r.
+    The product of n with the first part of pi/2 cancels exactly against |x|, the others reach far
+    below r.
     """
-    r, quadrant = k.once(("angle", x.node), lambda: _reduced_angle(k, fmt, k.abs(x)))  # sine and cosine share it
+    # sine and cosine share it
+    r, quadrant = k.once(("angle", x.node), lambda: _reduced_angle(k, fmt, k.abs(x)))
     return r, quadrant
 
 
@@ -84,12 +88,14 @@ def _reduced_angle(k: KernelBuilder, fmt: Format, a: Val) -> tuple[Val, Val]:
     return angle.get(), quadrant.get()
 
 
-# Payne and Hanek: a = m * 2**p with an integer m. Bits of 2/pi above position p - 2 only add full turns to a * 2/pi, so
-# the product of m with the window of bits that starts there, modulo 1, is a as a fraction of a full turn.
+# Payne and Hanek: a = m * 2**p with an integer m. Bits of 2/pi above position p - 2 only add full
+# turns to a * 2/pi, so the product of m with the window of bits that starts there, modulo 1, is a
+# as a fraction of a full turn.
 
 
 def _reduce_far_32(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
-    """A 64-bit fraction from 96 bits of 2/pi: f32 angles come no closer than 2**-30 to a multiple of pi/2."""
+    """A 64-bit fraction from 96 bits of 2/pi: f32 angles come no closer than 2**-30 to a multiple
+    of pi/2."""
     bits = k.bitcast(a, i32)
     m = ((bits & 0x7FFFFF) | 0x800000).cast(i64)
     position = (bits >> 23) - 120
@@ -102,7 +108,8 @@ def _reduce_far_32(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
 
 
 def _reduce_far_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
-    """A 128-bit fraction from 192 bits of 2/pi: f64 angles come as close as 2**-61 to a multiple of pi/2."""
+    """A 128-bit fraction from 192 bits of 2/pi: f64 angles come as close as 2**-61 to a multiple of
+    pi/2."""
     bits = k.bitcast(a, i64)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
     p = _fraction_of_turn(k, m, ((bits >> 52) - 1045).cast(i32))
@@ -110,23 +117,30 @@ def _reduce_far_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
     rest = (turn << 2) | (p[2] >> 30)
     high = rest.cast(f64)
     below = (((p[2] & 0x3FFFFFFF) << 23) | (p[3] >> 9)).cast(f64)  # the next 53 bits
-    low = k.fma(below, 2.0**-53, (rest - high.cast(i64)).cast(f64))  # and what the conversion rounded away
+    # and what the conversion rounded away
+    low = k.fma(below, 2.0**-53, (rest - high.cast(i64)).cast(f64))
     quarter = tuple(part * 2.0**-64 for part in F64.half_pi)
-    return k.fma(high, quarter[0], k.fma(high, quarter[1], low * quarter[0])), _nearest_quadrant(turn)
+    return k.fma(high, quarter[0], k.fma(high, quarter[1], low * quarter[0])), _nearest_quadrant(
+        turn
+    )
 
 
 def _nearest_quadrant(turn: Val) -> Val:
-    """2**64 is a full turn: the rest, turn << 2 as a signed number, is then at most half a quadrant."""
+    """2**64 is a full turn: the rest, turn << 2 as a signed number, is then at most half a
+    quadrant."""
     return (turn + (1 << 61)) >> 62
 
 
 def _words(k: KernelBuilder, start: Val, *, count: int, levels: int) -> list[Val]:
-    """`count` words of the table of 2/pi from word `start` < 2**levels on, chosen: there is no memory to look into."""
+    """`count` words of the table of 2/pi from word `start` < 2**levels on, chosen: there is no
+    memory to look into."""
     words = [k.const(word, u32) for word in c.TWO_OVER_PI_WORDS]
     for level in reversed(range(levels)):
         is_set, half = ((start >> level) & 1).ne(0), 1 << level
         upper, lower = words[half:], words[: count - 1 + half]
-        words = [k.select(is_set, b, a) for a, b in zip(lower, upper, strict=False)] + lower[len(upper) :]
+        words = [k.select(is_set, b, a) for a, b in zip(lower, upper, strict=False)] + lower[
+            len(upper) :
+        ]
     return words
 
 
@@ -136,10 +150,11 @@ def _joined(high: Val, low: Val, shift: Val) -> Val:
 
 
 def _fraction_of_turn(k: KernelBuilder, m: Val, position: Val) -> list[Val]:
-    """The first four 32-bit digits after the point of m times the bits of 2/pi from a position on, m < 2**53.
+    """The first four 32-bit digits after the point of m times the bits of 2/pi from a position on,
+    m < 2**53.
 
-    Long multiplication by six digits, the last first: a loop, as such angles are rare and code takes time to compile.
-    A digit is in two words; the first step only fetches one.
+    Long multiplication by six digits, the last first: a loop, as such angles are rare and code
+    takes time to compile. A digit is in two words; the first step only fetches one.
     """
     m_low, m_high = _low_word(m), m >> 32
     start, shift = position >> 5, position & 31
@@ -151,7 +166,9 @@ def _fraction_of_turn(k: KernelBuilder, m: Val, position: Val) -> list[Val]:
         digit = k.select(step > 0, _joined(word, below.get(), shift).cast(i64), zero)
         low_product, high_product = m_low * digit, m_high * digit  # modulo 2**64, read as unsigned
         total = column.get() + _low_word(low_product)
-        column.set((total >> 32) + _low_word(low_product >> 32) + _low_word(high_product) + high.get())
+        column.set(
+            (total >> 32) + _low_word(low_product >> 32) + _low_word(high_product) + high.get()
+        )
         high.set(_low_word(high_product >> 32))
         below.set(word)
         for newer, older in reversed(list(pairwise(digits))):
@@ -210,24 +227,32 @@ def atan(k: KernelBuilder, x: Val) -> Val:
 
 
 def atan2(k: KernelBuilder, y: Val, x: Val) -> Val:
-    """The angle of the point (x, y): the octant by comparisons, the rest from the smaller over the larger."""
+    """The angle of the point (x, y): the octant by comparisons, the rest from the smaller over the
+    larger."""
     fmt = format_of("atan2", y)
     a, b = k.abs(x), k.abs(y)
     small, large = k.min(a, b), k.max(a, b)
     both_infinite = small.eq(INF)
     one = k.const(1.0, x.dtype)
-    p = _atan_quotient(k, fmt, k.select(both_infinite, one, small), k.select(both_infinite | large.eq(0.0), one, large))
+    p = _atan_quotient(
+        k,
+        fmt,
+        k.select(both_infinite, one, small),
+        k.select(both_infinite | large.eq(0.0), one, large),
+    )
     p = k.select(b > a, _minus(_half_pi(fmt), p), p)
     p = k.select(k.bitcast(x, fmt.bits) < 0, _minus(_pi(fmt), p), p)
     return k.copysign(p, y)
 
 
 def _atan_quotient(k: KernelBuilder, fmt: Format, small: Val, large: Val) -> Val:
-    """atan(small / large), 0 <= small <= large. In f64 the polynomial covers a quarter of that; it turns by pi/4."""
+    """atan(small / large), 0 <= small <= large. In f64 the polynomial covers a quarter of that; it
+    turns by pi/4."""
     if fmt is F32:
         t = small / large
         return odd_function(k, t, t * t, fmt.atan)
-    scale = k.select(large > 2.0**1000, k.const(0.25, f64), k.const(1.0, f64))  # the sum must not overflow
+    # the sum must not overflow
+    scale = k.select(large > 2.0**1000, k.const(0.25, f64), k.const(1.0, f64))
     small, large = small * scale, large * scale
     is_turned = small > large * c.TAN_PI_8
     t = k.select(is_turned, small - large, small) / k.select(is_turned, small + large, large)

@@ -1,5 +1,5 @@
-"""BERT and what is built like it (MiniLM, BGE, E5, GTE): an encoder with learnt positions, a norm after each part of a
-block, and GELU. Files name how states become one vector (`bert.pooling_type`).
+"""BERT and what is built like it (MiniLM, BGE, E5, GTE): an encoder with learnt positions, a norm
+after each part of a block, and GELU. Files name how states become one vector (`bert.pooling_type`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 from tetrad.models.arch import BlockInputs, TokenBatch, Weights, register
 from tetrad.models.config import Metadata
-from tetrad.models.encoder import Encoder, embedded, encoder, encoder_fields, linear_shapes, norm_shapes, outer_shapes
+from tetrad.models.encoder import (
+    Encoder,
+    embedded,
+    encoder,
+    encoder_fields,
+    linear_shapes,
+    norm_shapes,
+    outer_shapes,
+)
 from tetrad.models.library import layers, nn
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
@@ -34,7 +42,9 @@ def shapes(c: Encoder) -> Iterator[Expected]:
 
 
 def inputs(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
-    x = embedded(c, weights, batch) + layers.embedding(weights["position_embd.weight"], batch.position)
+    x = embedded(c, weights, batch) + layers.embedding(
+        weights["position_embd.weight"], batch.position
+    )
     return layers.layer_norm(x, weights, "token_embd_norm", c.epsilon)
 
 
@@ -42,7 +52,9 @@ def block(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Arra
     y, at = layers.attention_to_all(c, weights, x, at)
     x = layers.layer_norm(x + y, weights, "attn_output_norm", c.epsilon)
     y = nn.gelu(layers.linear(x, weights, "ffn_up"), approximate=False)
-    return layers.layer_norm(x + layers.linear(y, weights, "ffn_down"), weights, "layer_output_norm", c.epsilon), at
+    return layers.layer_norm(
+        x + layers.linear(y, weights, "ffn_down"), weights, "layer_output_norm", c.epsilon
+    ), at
 
 
 register(encoder("bert", config=config, outer=outer, shapes=shapes, inputs=inputs, block=block))

@@ -1,5 +1,5 @@
-"""Gemma 2: norms before and after each part of a block, every other layer sees a window only, attention scores and
-logits are capped by a tanh, the embedding is scaled; rope pairs (i, i + half).
+"""Gemma 2: norms before and after each part of a block, every other layer sees a window only,
+attention scores and logits are capped by a tanh, the embedding is scaled; rope pairs (i, i + half).
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class Gemma(Decoder):
 def gemma_fields(meta: Metadata, vocab: int, period: int, layers_of_27b: int) -> dict[str, Any]:
     fields = decoder_fields(meta, vocab)
     # The file does not say that the 27B scales by the share of the width.
-    size = fields["width"] // fields["heads"] if fields["layers"] == layers_of_27b else fields["head_size"]
+    size = (
+        fields["width"] // fields["heads"]
+        if fields["layers"] == layers_of_27b
+        else fields["head_size"]
+    )
     return {
         **fields,
         "window_period": meta.count("attention.sliding_window_pattern", period),
@@ -89,4 +93,8 @@ def head(c: Gemma, weights: Weights, x: Array) -> Array:
     return c.logit_cap * td.tanh(logits / c.logit_cap) if c.logit_cap else logits
 
 
-register(decoder("gemma2", config=config, shapes=shapes, kinds=kinds, inputs=inputs, block=block, head=head))
+register(
+    decoder(
+        "gemma2", config=config, shapes=shapes, kinds=kinds, inputs=inputs, block=block, head=head
+    )
+)

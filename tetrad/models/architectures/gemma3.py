@@ -1,5 +1,5 @@
-"""Gemma 3 (text): the blocks of Gemma 2 without its caps; every head's query and key is normalised, five layers of six
-see a window only, and those turn with a rope of their own.
+"""Gemma 3 (text): the blocks of Gemma 2 without its caps; every head's query and key is normalised,
+five layers of six see a window only, and those turn with a rope of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class Gemma3(Gemma):
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Gemma3:
     fields = gemma_fields(meta, vocab, PERIOD, LAYERS_OF_27B)
-    turned, base = 2 * len(fields["rope"].speeds), meta.positive("rope.freq_base_swa", 10000.0, above=1.0)
+    turned, base = (
+        2 * len(fields["rope"].speeds),
+        meta.positive("rope.freq_base_swa", 10000.0, above=1.0),
+    )
     return Gemma3(**fields, local_rope=read_rope(meta, turned, base, None, scaled=False))
 
 
@@ -40,7 +43,14 @@ def shapes(c: Gemma3) -> Iterator[Expected]:
 
 
 def kinds(c: Gemma3) -> list[Layer]:
-    return [Layer(c.local_rope, c.window) if is_windowed(c, i) else Layer(c.rope, 0) for i in range(c.layers)]
+    return [
+        Layer(c.local_rope, c.window) if is_windowed(c, i) else Layer(c.rope, 0)
+        for i in range(c.layers)
+    ]
 
 
-register(decoder("gemma3", config=config, shapes=shapes, kinds=kinds, inputs=inputs, block=block, head=head))
+register(
+    decoder(
+        "gemma3", config=config, shapes=shapes, kinds=kinds, inputs=inputs, block=block, head=head
+    )
+)

@@ -1,5 +1,6 @@
-"""Llama and what is built like it (SmolLM2, Mistral, TinyLlama): pre-norm blocks, rotary positions, a gated
-feed-forward part, or (Mixtral) a mixture of such parts. The file pairs rope channels (2i, 2i+1).
+"""Llama and what is built like it (SmolLM2, Mistral, TinyLlama): pre-norm blocks, rotary positions,
+a gated feed-forward part, or (Mixtral) a mixture of such parts. The file pairs rope channels (2i,
+2i+1).
 """
 
 from __future__ import annotations

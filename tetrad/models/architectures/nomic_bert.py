@@ -1,5 +1,5 @@
-"""Nomic BERT (nomic-embed-text): BERT with rotary positions (pairs (i, i + half)), queries, keys and values in one
-matrix, and a gated feed-forward part with SiLU.
+"""Nomic BERT (nomic-embed-text): BERT with rotary positions (pairs (i, i + half)), queries, keys
+and values in one matrix, and a gated feed-forward part with SiLU.
 """
 
 from __future__ import annotations
@@ -54,4 +54,6 @@ def block(c: NomicBert, weights: Weights, x: Array, at: BlockInputs) -> tuple[Ar
     return layers.layer_norm(x + y, weights, "layer_output_norm", c.epsilon), at
 
 
-register(encoder("nomic-bert", config=config, shapes=shapes, kinds=kinds, shared=shared, block=block))
+register(
+    encoder("nomic-bert", config=config, shapes=shapes, kinds=kinds, shared=shared, block=block)
+)

@@ -1,5 +1,6 @@
-"""Phi-3 and Phi-4: the blocks of llama with stacked weights (queries over keys over values, gate over up), rope on part
-of a head, and two sets of rope factors: one up to the context the model was first trained for, one beyond it.
+"""Phi-3 and Phi-4: the blocks of llama with stacked weights (queries over keys over values, gate
+over up), rope on part of a head, and two sets of rope factors: one up to the context the model was
+first trained for, one beyond it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from tetrad.models.weights import Factors
 def config(meta: Metadata, vocab: int, factors: Factors) -> Decoder:
     whole = meta.count("context_length", most=MOST_CONTEXT)
     short = meta.count("rope.scaling.original_context_length", whole)
-    name = "rope_factors_long.weight" if (meta.context or whole) > short else "rope_factors_short.weight"
+    name = (
+        "rope_factors_long.weight"
+        if (meta.context or whole) > short
+        else "rope_factors_short.weight"
+    )
     return Decoder(**decoder_fields(meta, vocab, factors(name)))
 
 

@@ -1,4 +1,5 @@
-"""Qwen3: the blocks of llama, with every head's query and key normalised before it turns; rope pairs (i, i + half)."""
+"""Qwen3: the blocks of llama, with every head's query and key normalised before it turns; rope
+pairs (i, i + half)."""
 
 from __future__ import annotations
 

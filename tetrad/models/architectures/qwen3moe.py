@@ -1,4 +1,5 @@
-"""Qwen3 with mixtures of experts: attention as in Qwen3, and in every block many small feed-forward parts."""
+"""Qwen3 with mixtures of experts: attention as in Qwen3, and in every block many small feed-forward
+parts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Lowering, attention in a block: what a token sees, how a cache is read, and a tile of rows against 256 keys.
+"""Lowering, attention in a block: what a token sees, how a cache is read, and a tile of rows
+against 256 keys.
 
-Rows of a tile are query heads that share a kv head, of one token or of neighbouring tokens of one slot, so a key is
-converted once for all of them. A lane is first a key (scores), then a channel (values). Only keys a token sees take
-part: what others hold, NaN too, does not matter. `ops.attention.kernel` walks the blocks and merges them.
+Rows of a tile are query heads that share a kv head, of one token or of neighbouring tokens of one
+slot, so a key is converted once for all of them. A lane is first a key (scores), then a channel
+(values). Only keys a token sees take part: what others hold, NaN too, does not matter.
+`ops.attention.kernel` walks the blocks and merges them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from tetrad.loopnest.reader import FIRST_TRAP
 from tetrad.ops.attention.op import KEYS, SCALED, out_of_range
 from tetrad.schedule.nodes import TrapSite
 
-PITCH = KEYS + LANES  # between rows of scores: rows a power of two apart would share places in the cache
+# between rows of scores: rows a power of two apart would share places in the cache
+PITCH = KEYS + LANES
 UNROLL = 4  # steps of an inner loop written out
 LOWEST = -float("inf")
 
@@ -66,7 +69,7 @@ def extent_of(node: Node) -> Extent:
     return Extent(tokens, *(plain(n) for n in (heads, channels, layers, slots, groups, keys)))
 
 
-# -- operands ---------------------------------------------------------------------------------------------------------
+# -- operands --------------------------------------------------------------------------------------
 
 
 class Tokens:
@@ -91,7 +94,10 @@ class Tokens:
     def check(self, token: Val) -> None:
         """Stop the program where a token lies outside the cache."""
         size, zero = self.extent, self.k.index(0)
-        for name, value, count in (("layer", self.layer(), size.layers), ("slot", self.slot(token), size.slots)):
+        for name, value, count in (
+            ("layer", self.layer(), size.layers),
+            ("slot", self.slot(token), size.slots),
+        ):
             self.trap(name, count, (value < zero) | (value >= count), value)
         position = self.position(token)
         self.trap("position", size.keys, position >= size.keys, position)
@@ -105,7 +111,11 @@ class Tokens:
 
     def first(self, token: Val) -> Val:
         """The first key a token sees."""
-        return self.k.max(self.position(token) - (self.window - 1), 0) if self.window else self.k.index(0)
+        return (
+            self.k.max(self.position(token) - (self.window - 1), 0)
+            if self.window
+            else self.k.index(0)
+        )
 
     def unless_padding(self, token: Val, value: Val) -> Val:
         return self.k.select(self.position(token) < 0, 0.0, value)
@@ -115,14 +125,18 @@ class Tokens:
         return self.first(token) // KEYS, (self.k.max(self.position(token), -1) + KEYS) // KEYS
 
     def seen(self, token: Val, block: Val) -> tuple[Val, Val]:
-        """The keys of a block it sees: first, and one past the last, counted from the block's first."""
+        """The keys of a block it sees: first, and one past the last, counted from the block's
+        first."""
         k, base = self.k, block * KEYS
         stop = k.min(k.max(self.position(token) + 1 - base, 0), KEYS)
-        return (k.min(k.max(self.first(token) - base, 0), KEYS) if self.window else k.index(0)), stop
+        return (
+            k.min(k.max(self.first(token) - base, 0), KEYS) if self.window else k.index(0)
+        ), stop
 
 
 class Cache:
-    """The keys and values one kv head has for one slot, element by element. Other storage changes only this class."""
+    """The keys and values one kv head has for one slot, element by element. Other storage changes
+    only this class."""
 
     def __init__(self, frame: Frame, node: Node) -> None:
         self.k, self.extent = frame.k, extent_of(node)
@@ -133,13 +147,15 @@ class Cache:
         self.parts = self.extent.channels // SCALED  # of a key or a value, each with a scale
         names = ("key_scales", "value_scales") if self.packed else ()
         self.scales = [frame.scratch(name, f32, KEYS * self.parts) for name in names]
-        self.line, self.block = self.k.index(0), self.k.index(0)  # of the cache seen as [L*S*G, C, D]
+        # of the cache seen as [L*S*G, C, D]
+        self.line, self.block = self.k.index(0), self.k.index(0)
 
     def select(self, layer: Val, slot: Val, head: Val) -> None:
         self.line = (layer * self.extent.slots + slot) * self.extent.groups + head
 
     def open(self, block: Val) -> None:
-        """From now on, this block. Its scales are converted once; beside a full tile no register is left for them."""
+        """From now on, this block. Its scales are converted once; beside a full tile no register is
+        left for them."""
         k = self.k
         self.block = block
         if not self.packed:
@@ -154,10 +170,14 @@ class Cache:
         """Sixteen keys of the block at a channel; `start` is the channel its part begins with."""
         k, lane = self.k, self.k.lane()
         row = self.line * (self.extent.keys // LANES) + self.block * (KEYS // LANES) + vector
-        value = k.cast(k.load(self.keys, (row * self.extent.channels + channel) * LANES + lane), f32)
+        value = k.cast(
+            k.load(self.keys, (row * self.extent.channels + channel) * LANES + lane), f32
+        )
         if not self.packed:
             return value
-        return value * k.load(self.scales[0], (vector * self.parts + start // SCALED) * LANES + lane)
+        return value * k.load(
+            self.scales[0], (vector * self.parts + start // SCALED) * LANES + lane
+        )
 
     def column(self, vector: Val) -> tuple[Val, Val]:
         """Where sixteen channels stand in a value, and their scale among its scales."""
@@ -168,16 +188,18 @@ class Cache:
         k = self.k
         row = self.line * self.extent.keys + self.block * KEYS + key
         value = k.cast(k.load(self.values, row * self.extent.channels + column[0] + k.lane()), f32)
-        return value * k.load(self.scales[1], key * self.parts + column[1]) if self.packed else value
+        return (
+            value * k.load(self.scales[1], key * self.parts + column[1]) if self.packed else value
+        )
 
 
 @record
 class Registers:
     """Accumulators of a row, in vectors, and copies of the left side.
 
-    Beside its accumulators a tile holds the vectors of the right side, until the last row has used them. Where that
-    leaves too few accumulators to keep the multipliers busy, vectors come one by one, each with its copy of the left
-    side: elements at one address would be read once, and held.
+    Beside its accumulators a tile holds the vectors of the right side, until the last row has used
+    them. Where that leaves too few accumulators to keep the multipliers busy, vectors come one by
+    one, each with its copy of the left side: elements at one address would be read once, and held.
     """
 
     vectors: int
@@ -188,11 +210,14 @@ def registers_of(tile: RegisterTile, rows: int, is_scaled: bool) -> Registers:
     most, held = tile.rows * tile.vectors // rows, (tile.rows + 1) * tile.vectors // (rows + 1)
     if rows == 1:
         return Registers(most, 1)
-    return Registers(most, most) if held == 1 < most and not is_scaled else Registers(max(held, 1), 1)
+    return (
+        Registers(most, most) if held == 1 < most and not is_scaled else Registers(max(held, 1), 1)
+    )
 
 
 class Area:
-    """Scratch of tiles in a block: queries, scores that become weights, and by row their maximum and their sum."""
+    """Scratch of tiles in a block: queries, scores that become weights, and by row their maximum
+    and their sum."""
 
     def __init__(self, frame: Frame, cache: Cache, rows: list[int], channels: int) -> None:
         tile, is_scaled = frame.memory.target.f32_tile, bool(cache.packed)
@@ -204,13 +229,15 @@ class Area:
         self.here, self.sums = (frame.scratch(name, f32, LANES) for name in ("here", "sums"))
 
 
-# -- one block --------------------------------------------------------------------------------------------------------
+# -- one block -------------------------------------------------------------------------------------
 
 
 class Tile:
     """Rows `token * heads + head` against a block of keys."""
 
-    def __init__(self, frame: Frame, node: Node, cache: Cache, area: Area, tokens: int, heads: int) -> None:
+    def __init__(
+        self, frame: Frame, node: Node, cache: Cache, area: Area, tokens: int, heads: int
+    ) -> None:
         self.frame, self.k, self.node, self.extent = frame, frame.k, node, extent_of(node)
         self.cache, self.area = cache, area
         self.tokens, self.heads, self.rows = tokens, heads, tokens * heads
@@ -226,7 +253,10 @@ class Tile:
             self.where.check(token + i)
         self.cache.select(self.where.layer(), self.where.slot(token), group)
         queries = self.frame.reading.operand(self.node.inputs[0])
-        with k.loop(self.rows, always=True) as row, k.loop(extent.channels, 0, LANES, always=True) as channel:
+        with (
+            k.loop(self.rows, always=True) as row,
+            k.loop(extent.channels, 0, LANES, always=True) as channel,
+        ):
             lane = channel + k.lane()
             value = queries((*self.place(row), lane))
             for copy in range(self.registers.copies):
@@ -245,7 +275,8 @@ class Tile:
         return [self.where.seen(self.token + i, block) for i in range(self.tokens)]
 
     def weights(self, block: Val) -> None:
-        """scores[row][key] = exp(score - maximum); maximum and sum of every row in `here` and `sums`.
+        """scores[row][key] = exp(score - maximum); maximum and sum of every row in `here` and
+        `sums`.
 
         Lanes are joined for all rows at once: one row alone would wait for each step of its tree.
         """
@@ -262,8 +293,9 @@ class Tile:
         k.barrier()
 
     def score(self, spans: Pairs) -> list[Val]:
-        """scores[row][key] = q . k * scale for every vector of keys between first and stop, the lowest of all where a
-        row does not see the key: never the maximum, and a weight of exactly 0. Returns the maxima of rows, by lane."""
+        """scores[row][key] = q . k * scale for every vector of keys between first and stop, the
+        lowest of all where a row does not see the key: never the maximum, and a weight of exactly
+        0. Returns the maxima of rows, by lane."""
         k, vectors = self.k, divisor(KEYS // LANES, self.registers.vectors)
         first, stop = hull(k, spans)
         start = first // (vectors * LANES) * vectors
@@ -280,7 +312,11 @@ class Tile:
     def all_seen(self, first: Val, stop: Val, spans: Pairs) -> Val:
         """Does every token see all keys from first to stop?"""
         seen = stop <= least([s for _, s in spans], self.k.min)
-        return seen & (first >= least([s for s, _ in spans], self.k.max)) if self.where.window else seen
+        return (
+            seen & (first >= least([s for s, _ in spans], self.k.max))
+            if self.where.window
+            else seen
+        )
 
     def keep_scores(self, accs: Locals, vector: Val, tops: list[LocalVar], spans: Pairs) -> None:
         """With spans, for the keys they have."""
@@ -317,14 +353,20 @@ class Tile:
             k.loop(start + span, start, UNROLL, always=True) as channel,
         ):
             for u in range(UNROLL):
-                right = [partial(self.cache.read_key, vector, start, channel + u) for vector in keys]
+                right = [
+                    partial(self.cache.read_key, vector, start, channel + u) for vector in keys
+                ]
                 self.multiply_add(accs, 0, (self.area.queries, self.area.pitch), channel + u, right)
 
-    def multiply_add(self, accs: Locals, top: int, left: Left, at: Val, right: Sequence[Callable[[], Val]]) -> None:
+    def multiply_add(
+        self, accs: Locals, top: int, left: Left, at: Val, right: Sequence[Callable[[], Val]]
+    ) -> None:
         """accs[row][v] += left[row][at] * right[v], the rows counted from `top`."""
         if self.registers.copies > 1:
             for v, read in enumerate(right):
-                self.add_products([[line[v]] for line in accs], top + v * self.rows, left, at, [read()])
+                self.add_products(
+                    [[line[v]] for line in accs], top + v * self.rows, left, at, [read()]
+                )
             return
         self.add_products(accs, top, left, at, [read() for read in right])
 
@@ -336,7 +378,8 @@ class Tile:
                 acc.set(self.k.fma(x, value, acc))
 
     def softmax(self, row: Val, first: Val, stop: Val) -> None:
-        """Scores of the keys from first to stop, and of those beside them in a vector, become weights."""
+        """Scores of the keys from first to stop, and of those beside them in a vector, become
+        weights."""
         k, scores = self.k, self.area.scores
         start, end = first // LANES * LANES, (stop + (LANES - 1)) // LANES * LANES
         shift, total = finite(k, k.load(self.area.here, row)), k.local(0.0, f32)
@@ -361,8 +404,11 @@ class Tile:
                 for v, acc in enumerate(line):
                     self.offer(sink, row, chunk + v, acc, spans[row // self.heads])
 
-    def offer(self, sink: Sink, row: int, vector: Val, acc: LocalVar, span: tuple[Val, Val]) -> None:
-        """A row that sees nothing of the block stays as it is. (A tile of one token only walks blocks it sees.)"""
+    def offer(
+        self, sink: Sink, row: int, vector: Val, acc: LocalVar, span: tuple[Val, Val]
+    ) -> None:
+        """A row that sees nothing of the block stays as it is. (A tile of one token only walks
+        blocks it sees.)"""
         if self.tokens == 1:
             sink(row, vector, acc.get())
             return
@@ -370,7 +416,8 @@ class Tile:
             sink(row, vector, acc.get())
 
     def walk_keys(self, accs: Locals, columns: Pairs, spans: Pairs) -> None:
-        """Keys that every token sees go four at a time, those before and after one at a time, to who sees them."""
+        """Keys that every token sees go four at a time, those before and after one at a time, to
+        who sees them."""
         k = self.k
         first, stop = hull(k, spans)
         common = stop if self.tokens == 1 else least([s for _, s in spans], k.min)
@@ -388,7 +435,10 @@ class Tile:
     def weigh_key(self, accs: Locals, columns: Pairs, key: Val, spans: Pairs) -> None:
         """One key for all rows; with spans, for the rows of tokens that see it."""
         k, heads = self.k, self.heads
-        left, right = (self.area.scores, PITCH), [partial(self.cache.read_value, key, column) for column in columns]
+        left, right = (
+            (self.area.scores, PITCH),
+            [partial(self.cache.read_value, key, column) for column in columns],
+        )
         if not spans or self.tokens == 1:
             self.multiply_add(accs, 0, left, key, right)
             return
@@ -410,7 +460,8 @@ def least(values: list[Val], join: Callable[[Val, Val], Val]) -> Val:
 
 
 def greater(k: KernelBuilder, x: Val, y: Val) -> Val:
-    """The maximum of two scores, y where x is NaN: a NaN finds its way into the sum by its own weight."""
+    """The maximum of two scores, y where x is NaN: a NaN finds its way into the sum by its own
+    weight."""
     return k.select(x > y, x, y)
 
 
@@ -426,7 +477,8 @@ def divisor(count: int, most: int) -> int:
 
 @record
 class Merge:
-    """Two runs of blocks become one: the maximum and the sum of both, and what the results of each count."""
+    """Two runs of blocks become one: the maximum and the sum of both, and what the results of each
+    count."""
 
     top: Val
     total: Val

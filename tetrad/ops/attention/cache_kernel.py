@@ -1,4 +1,5 @@
-"""Lowering, the KV cache: rows of new tokens written into a cache where it lies, as they are or in 8 bits."""
+"""Lowering, the KV cache: rows of new tokens written into a cache where it lies, as they are or in
+8 bits."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def lower_put_scales(frame: Frame, group: Group) -> Launch:
 
 
 class CachePlace:
-    """The place of one token and head in a cache: position of its first channel, and how far apart channels lie."""
+    """The place of one token and head in a cache: position of its first channel, and how far apart
+    channels lie."""
 
     def __init__(self, frame: Frame, group: Group) -> None:
         self.frame, self.group, node = frame, group, group.root
@@ -65,14 +67,19 @@ class CachePlace:
         """32 channels of the row, in two vectors."""
         k = self.frame.k
         columns = [k.index(b * BLOCK + h * LANES) + k.lane() for h in range(BLOCK // LANES)]
-        return [self.frame.reading.wide(self.rows, (self.token, self.head, column)) for column in columns]
+        return [
+            self.frame.reading.wide(self.rows, (self.token, self.head, column))
+            for column in columns
+        ]
 
     def store(self, channel: Val, value: Val) -> None:
         self.frame.k.store(self.out, self.first + channel * self.step, value)
 
     def launch(self) -> Launch:
         updates = frozenset({self.frame.memory.slots[self.group.root]})
-        return self.frame.finish(product((self.rows.type.shape[0], self.heads)), self.group, updates=updates)
+        return self.frame.finish(
+            product((self.rows.type.shape[0], self.heads)), self.group, updates=updates
+        )
 
 
 def checked(frame: Frame, node: Node, which: Node, at: tuple[Val, ...], size: object) -> Val:

@@ -1,8 +1,9 @@
-"""Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in order.
+"""Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in
+order.
 
-Two schedules give the same bits: `Whole` takes a tile of rows through all the blocks it sees; `Spread`, for a few
-tokens, gives every block a workgroup and merges in a second launch. What happens in a block is in
-`ops.attention.block`.
+Two schedules give the same bits: `Whole` takes a tile of rows through all the blocks it sees;
+`Spread`, for a few tokens, gives every block a workgroup and merges in a second launch. What
+happens in a block is in `ops.attention.block`.
 """
 
 from __future__ import annotations
@@ -26,34 +27,42 @@ FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 def lower_attention(frame: Frame, group: Group) -> list[Launch]:
     extent = extent_of(group.root)
     few = isinstance(extent.tokens, int) and extent.tokens <= FEW_TOKENS
-    return Spread(frame, group).launches() if few and extent.blocks > 1 else [Whole(frame, group).launch()]
+    return (
+        Spread(frame, group).launches()
+        if few and extent.blocks > 1
+        else [Whole(frame, group).launch()]
+    )
 
 
-# -- all blocks in one workgroup --------------------------------------------------------------------------------------
+# -- all blocks in one workgroup -------------------------------------------------------------------
 
 
 @record
 class Split:
-    """Rows in tiles: `tokens` neighbouring tokens, `heads` of the query heads that share a kv head."""
+    """Rows in tiles: `tokens` neighbouring tokens, `heads` of the query heads that share a kv
+    head."""
 
     tokens: int
     heads: int
 
 
 def split_of(shared: int, tokens: Size, most: int) -> Split:
-    """The tile of up to `most` rows that has most of them; the heads of a token come in equal tiles."""
+    """The tile of up to `most` rows that has most of them; the heads of a token come in equal
+    tiles."""
     longest = tokens if isinstance(tokens, int) else most
     splits = [Split(min(longest, most // n), n) for n in range(1, most + 1) if shared % n == 0]
     return max(splits, key=lambda split: (split.tokens * split.heads, split.heads))
 
 
 def heads_alone(shared: int, most: int) -> int:
-    """Heads of a tile of one token: in as few tiles as possible, so that its keys are read few times."""
+    """Heads of a tile of one token: in as few tiles as possible, so that its keys are read few
+    times."""
     return -(-shared // -(-shared // most))
 
 
 def each_tile(k: KernelBuilder, shared: int, heads: int, visit: Callable[[Val], None]) -> None:
-    """Visit the first head of every tile; the last tile is moved up, and computes some heads twice, alike."""
+    """Visit the first head of every tile; the last tile is moved up, and computes some heads twice,
+    alike."""
     if heads == shared:
         visit(k.index(0))
         return
@@ -74,7 +83,8 @@ class Whole:
         self.cache = Cache(frame, self.node)
         rows, channels = [self.split.tokens * self.split.heads, self.alone], self.extent.channels
         self.area = Area(frame, self.cache, rows, channels)
-        self.tops, self.totals, self.keep, self.add = (  # by row: of all blocks so far, and how to go on
+        # by row: of all blocks so far, and how to go on
+        self.tops, self.totals, self.keep, self.add = (
             frame.scratch(name, f32, LANES) for name in ("tops", "totals", "keep", "add")
         )
         self.results = frame.scratch("results", f32, max(rows) * channels)
@@ -89,7 +99,8 @@ class Whole:
         return self.frame.finish(product((extent.groups, tiles)), self.group, flops=extent.flops)
 
     def balanced(self, tile: Val, tiles: Val) -> Val:
-        """Early tokens see little, late ones much: first and last take turns, so neighbours have equal work."""
+        """Early tokens see little, late ones much: first and last take turns, so neighbours have
+        equal work."""
         half = tile // 2
         return self.k.select((tile % 2).eq(0), half, tiles - 1 - half)
 
@@ -138,7 +149,10 @@ class Whole:
     def merge(self) -> None:
         """All rows at once, a row a lane."""
         k, lane = self.k, self.k.lane()
-        operands = (k.load(buffer, lane) for buffer in (self.tops, self.totals, self.area.here, self.area.sums))
+        operands = (
+            k.load(buffer, lane)
+            for buffer in (self.tops, self.totals, self.area.here, self.area.sums)
+        )
         after = merged(k, *operands)
         k.store(self.tops, lane, after.top)
         k.store(self.totals, lane, after.total)
@@ -157,19 +171,25 @@ class Whole:
 
     def finish(self, tile: Tile) -> None:
         k, channels = self.k, self.extent.channels
-        with k.loop(tile.rows, always=True) as row, k.loop(channels, 0, LANES, always=True) as channel:
+        with (
+            k.loop(tile.rows, always=True) as row,
+            k.loop(channels, 0, LANES, always=True) as channel,
+        ):
             token, head = tile.place(row)
-            value = k.load(self.results, row * channels + channel + k.lane()) / k.load(self.totals, row)
+            value = k.load(self.results, row * channels + channel + k.lane()) / k.load(
+                self.totals, row
+            )
             at = (token * self.extent.heads + head) * channels + channel + k.lane()
             k.store(self.out, at, tile.where.unless_padding(token, value))
         k.barrier()
 
 
-# -- blocks spread over workgroups ------------------------------------------------------------------------------------
+# -- blocks spread over workgroups -----------------------------------------------------------------
 
 
 class Spread:
-    """Two kernels: every block of every token by itself, then, for every row, the blocks merged in order."""
+    """Two kernels: every block of every token by itself, then, for every row, the blocks merged in
+    order."""
 
     def __init__(self, frame: Frame, group: Group) -> None:
         self.frame, self.group, self.node, self.k = frame, group, group.root, frame.k
@@ -184,7 +204,9 @@ class Spread:
     def blocks(self) -> Launch:
         k, extent, frame = self.k, self.extent, self.frame
         grid: Shape = (extent.tokens, extent.groups, extent.blocks)
-        token, kv_head, block = (Space(k, frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(3))
+        token, kv_head, block = (
+            Space(k, frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(3)
+        )
         buffers = [frame.output(slot) for slot in (self.here, self.sums, self.parts)]
         heads = heads_alone(extent.shared, frame.memory.target.f32_tile.rows)
         cache = Cache(frame, self.node)
@@ -198,7 +220,8 @@ class Spread:
 
         with k.when((block >= first) & (block < stop)):
             each_tile(k, extent.shared, heads, run_tile)
-        left_alone = frozenset((self.here, self.sums, self.parts))  # where a block is not seen; `join` does not look
+        # where a block is not seen; `join` does not look
+        left_alone = frozenset((self.here, self.sums, self.parts))
         return frame.finish(product(grid), self.group, flops=extent.flops, updates=left_alone)
 
     def keep(self, tile: Tile, block: Val, buffers: list[Buffer]) -> None:
@@ -232,7 +255,9 @@ class Spread:
             k.store(out, k.group_id() * extent.channels + v * LANES + k.lane(), value)
         return frame.finish(product(grid), self.group)
 
-    def merge_blocks(self, frame: Frame, span: tuple[Val, Val], row: Val) -> tuple[LocalVar, list[LocalVar]]:
+    def merge_blocks(
+        self, frame: Frame, span: tuple[Val, Val], row: Val
+    ) -> tuple[LocalVar, list[LocalVar]]:
         """The sum and the result of a row."""
         k, channels = frame.k, self.extent.channels
         here, sums, parts = (frame.input(slot) for slot in (self.here, self.sums, self.parts))

@@ -1,7 +1,9 @@
-"""Ops, attention over a key-value cache: queries of many sequences, each against the keys of its own slot.
+"""Ops, attention over a key-value cache: queries of many sequences, each against the keys of its
+own slot.
 
-Here is its meaning, its type and its test cases. Compiled code adds in one order: key blocks of 256,
-each with a maximum, a sum and an accumulator of its own, merged in ascending order (docs/attention.md).
+Here is its meaning, its type and its test cases. Compiled code adds in one order: key blocks of
+256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
+(docs/attention.md).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ SCALED = 32  # neighbouring channels of a key or value of i8 that share a scale
 CACHES: tuple[DType, ...] = (f16, bf16, f32, i8)
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 def attention_type(
@@ -42,27 +44,38 @@ def attention_type(
     _check_tokens(q, layer, slot, position)
     _check_scales(k, v, scales)
     if window < 0 or softcap < 0:
-        raise ShapeError(f"attention: window and softcap must not be negative, got {window} and {softcap}")
+        raise ShapeError(
+            f"attention: window and softcap must not be negative, got {window} and {softcap}"
+        )
     return q
 
 
 def _check_cache(q: ArrayType, k: ArrayType, v: ArrayType) -> None:
     if q.rank != 3 or k.rank != 6 or v.rank != 5:
         raise ShapeError(
-            f"attention: expected q [T,H,D], k [L,S,G,C/16,D,16] and v [L,S,G,C,D], got {q}, {k} and {v}",
+            f"attention: expected q [T,H,D], k [L,S,G,C/16,D,16] and v [L,S,G,C,D], got {q}, {k} "
+            f"and {v}",
             hint="docs/attention.md shows how a cache is laid out",
         )
     *outer, keys, channels = v.shape
     if not all(isinstance(n, int) and n > 0 for n in (*v.shape, *q.shape[1:])):
-        raise ShapeError(f"attention: only the number of tokens may be a Dim, sizes are at least 1, got {q} and {v}")
+        raise ShapeError(
+            f"attention: only the number of tokens may be a Dim, sizes are at least 1, got {q} "
+            f"and {v}"
+        )
     if keys % KEYS or channels % LANES:
         raise ShapeError(
-            f"attention: keys come in {KEYS}s and channels in {LANES}s, got {v}", hint="make room for more"
+            f"attention: keys come in {KEYS}s and channels in {LANES}s, got {v}",
+            hint="make room for more",
         )
     if k.shape != (*outer, keys // LANES, channels, LANES) or k.dtype is not v.dtype:
-        raise ShapeError(f"attention: k and v are not one cache: {k} and {v}", hint="k is [L,S,G,C/16,D,16]")
+        raise ShapeError(
+            f"attention: k and v are not one cache: {k} and {v}", hint="k is [L,S,G,C/16,D,16]"
+        )
     if q.shape[2] != channels or q.shape[1] % v.shape[2]:
-        raise ShapeError(f"attention: q {q} does not fit v {v}", hint="equal D, and H a multiple of G")
+        raise ShapeError(
+            f"attention: q {q} does not fit v {v}", hint="equal D, and H a multiple of G"
+        )
 
 
 def _check_tokens(q: ArrayType, layer: ArrayType, slot: ArrayType, position: ArrayType) -> None:
@@ -87,11 +100,12 @@ def _check_scales(k: ArrayType, v: ArrayType, scales: tuple[ArrayType, ...]) -> 
         shown = ", ".join(map(str, (k, v, *scales)))
         raise ShapeError(
             f"attention: a cache of i8 needs a scale for every {SCALED} channels, got {shown}",
-            hint="k_scale f16[L,S,G,C/16,D/32,16] and v_scale f16[L,S,G,C,D/32] follow the positions",
+            hint="k_scale f16[L,S,G,C/16,D/32,16] and v_scale f16[L,S,G,C,D/32] follow the "
+            "positions",
         )
 
 
-# -- the meaning ------------------------------------------------------------------------------------------------------
+# -- the meaning -----------------------------------------------------------------------------------
 
 
 def cache_values(k: Array, v: Array, *scales: Array) -> tuple[Array, Array]:
@@ -105,8 +119,11 @@ def cache_values(k: Array, v: Array, *scales: Array) -> tuple[Array, Array]:
 
 
 def _attention_cases(rng: Rng) -> Case:
-    """Scores are exact and values positive, so the error of the result is that of a few roundings."""
-    group, heads, layers, slots = (pick(rng, choices) for choices in ((1, 2), (1, 2, 3, 4), (1, 2), (1, 2, 3)))
+    """Scores are exact and values positive, so the error of the result is that of a few
+    roundings."""
+    group, heads, layers, slots = (
+        pick(rng, choices) for choices in ((1, 2), (1, 2, 3, 4), (1, 2), (1, 2, 3))
+    )
     dtype, channels, tokens = pick(rng, CACHES), pick(rng, (16, 32)), pick(rng, range(1, 10))
     length = pick(rng, (KEYS, 2 * KEYS))
     channels = SCALED if dtype is i8 else channels
@@ -125,13 +142,23 @@ def _random_cache(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> list[Array]
     if dtype is not i8:
         k, v = rng.integers(-8, 9, turned) / 8, rng.integers(4, 17, shape) / 8
         return [k.astype(dtype.np), v.astype(dtype.np)]
-    codes = [rng.integers(-100, 101, turned).astype(np.int8), rng.integers(50, 127, shape).astype(np.int8)]
+    codes = [
+        rng.integers(-100, 101, turned).astype(np.int8),
+        rng.integers(50, 127, shape).astype(np.int8),
+    ]
     parts = channels // SCALED
     places = ((*outer, keys // LANES, parts, LANES), (*outer, keys, parts))
     return codes + [(rng.integers(1, 5, place) / 256).astype(np.float16) for place in places]
 
 
-@op(type=attention_type, kind="special", cases=_attention_cases, dtypes=(f32,), ulps={f32: 32}, public=False)
+@op(
+    type=attention_type,
+    kind="special",
+    cases=_attention_cases,
+    dtypes=(f32,),
+    ulps={f32: 32},
+    public=False,
+)
 def attention(
     q: Array,  # f32[T,H,D]
     k: Array,  # [L,S,G,C/16,D,16]: f16, bf16, f32 or i8, sixteen neighbouring keys interleaved
@@ -144,10 +171,11 @@ def attention(
     window: int = 0,
     softcap: float = 0.0,
 ) -> Array:
-    """Token t attends to keys 0 ... position[t] of its slot (the last `window` of them), every H/G heads to one of G.
+    """Token t attends to keys 0 ... position[t] of its slot (the last `window` of them), every H/G
+    heads to one of G.
 
-    A score is (q . k) * scale, with a softcap c it is c * tanh(score / c). A token with a negative position is padding:
-    it sees nothing and gives zeros.
+    A score is (q . k) * scale, with a softcap c it is c * tanh(score / c). A token with a negative
+    position is padding: it sees nothing and gives zeros.
 
     >>> k, v = np.zeros((1, 1, 1, 16, 16, 16), np.float16), np.zeros((1, 1, 1, 256, 16), np.float16)
     >>> v[..., :3, 0] = [2, 4, 6]
@@ -167,7 +195,9 @@ def attention(
     return result
 
 
-attention.not_differentiable("keys and values lie in the cache of a running model; softmax and matmul have derivatives")
+attention.not_differentiable(
+    "keys and values lie in the cache of a running model; softmax and matmul have derivatives"
+)
 
 
 def _token(q: Array, keys: Array, values: Array, scale: float, softcap: float) -> Array:
@@ -198,4 +228,6 @@ def _check_range(cache: tuple[int, ...], layer: Array, slot: Array, position: Ar
 
 
 def out_of_range(name: str, size: int) -> str:
-    return f"attention: {name} {{value}} is out of range: the cache has {size} {name}s, counted from 0"
+    return (
+        f"attention: {name} {{value}} is out of range: the cache has {size} {name}s, counted from 0"
+    )

@@ -1,4 +1,5 @@
-"""Lowering, writing a part of an array whose place is data: where the array lies, the rest of it untouched."""
+"""Lowering, writing a part of an array whose place is data: where the array lies, the rest of it
+untouched."""
 
 from __future__ import annotations
 
@@ -32,4 +33,6 @@ def lower_dynamic_update_slice(frame: Frame, group: Group) -> Launch | list[Laun
             places.append(k.min(start, sizes.val(total) - sizes.val(size)) + i)
         where = offset(sizes, tuple(places), shape, row_strides(shape))
         k.store(out, where, k.cast(frame.reading.wide(update, at), node.type.dtype))
-    return frame.finish(ceil_div(count, LANES), group, updates=frozenset({frame.memory.slots[node]}))
+    return frame.finish(
+        ceil_div(count, LANES), group, updates=frozenset({frame.memory.slots[node]})
+    )

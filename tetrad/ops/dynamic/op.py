@@ -31,7 +31,9 @@ def check_starts(name: str, x: ArrayType, starts: ArrayType) -> None:
 
 def check_fits(name: str, x: ArrayType, sizes: Shape) -> None:
     pairs = zip(sizes, x.shape, strict=False)
-    if len(sizes) != x.rank or any(lowest(size) < 0 or lowest(total - size) < 0 for size, total in pairs):
+    if len(sizes) != x.rank or any(
+        lowest(size) < 0 or lowest(total - size) < 0 for size, total in pairs
+    ):
         raise ShapeError(f"{name}: a part of {list(sizes)} does not fit into {x}")
 
 
@@ -47,7 +49,7 @@ def starts_of(x: Node | ArrayType, first: Node) -> Node:
     return run("pad", head, low=(0,), high=(rank - 1,), value=0) if rank > 1 else head  # type: ignore[no-any-return]
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def dynamic_slice_type(x: ArrayType, starts: ArrayType, *, sizes: Shape) -> ArrayType:
@@ -111,13 +113,15 @@ def after_batch(starts: Node) -> Node:
     return run("pad", starts, low=(1,), high=(0,), value=0)  # type: ignore[no-any-return]
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def dynamic_update_slice_type(x: ArrayType, update: ArrayType, starts: ArrayType) -> ArrayType:
     check_dtype("dynamic_update_slice", x.dtype, EVERY)
     if update.dtype is not x.dtype:
-        raise DtypeError(f"dynamic_update_slice: {x} cannot take {update}", hint="convert it with astype")
+        raise DtypeError(
+            f"dynamic_update_slice: {x} cannot take {update}", hint="convert it with astype"
+        )
     check_starts("dynamic_update_slice", x, starts)
     check_fits("dynamic_update_slice", x, update.shape)
     return x
@@ -125,10 +129,19 @@ def dynamic_update_slice_type(x: ArrayType, update: ArrayType, starts: ArrayType
 
 def _update_cases(rng: Rng) -> Case:
     x, starts, sizes = _random_part(rng)
-    return Case((x, random_array(rng, pick(rng, [d for d in EVERY if d.np == x.dtype]), sizes), starts))
+    return Case(
+        (x, random_array(rng, pick(rng, [d for d in EVERY if d.np == x.dtype]), sizes), starts)
+    )
 
 
-@op(type=dynamic_update_slice_type, kind="special", in_place=True, cases=_update_cases, dtypes=EVERY, public=False)
+@op(
+    type=dynamic_update_slice_type,
+    kind="special",
+    in_place=True,
+    cases=_update_cases,
+    dtypes=EVERY,
+    public=False,
+)
 def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
     """x with `update` in the place that begins at `starts`.
 
@@ -158,7 +171,9 @@ def dynamic_update_slice_jvp(
 
 
 @dynamic_update_slice.batch
-def dynamic_update_slice_batch(batched: Batched, x: Node, update: Node, starts: Node) -> Node | None:
+def dynamic_update_slice_batch(
+    batched: Batched, x: Node, update: Node, starts: Node
+) -> Node | None:
     if batched[2]:
         return None
     result: Node = dynamic_update_slice(*all_batched(batched[:2], (x, update)), after_batch(starts))

@@ -1,6 +1,8 @@
-"""Lowering, Fourier transforms, butterflies: transforms of 2 to 23 complex numbers in registers, forward.
+"""Lowering, Fourier transforms, butterflies: transforms of 2 to 23 complex numbers in registers,
+forward.
 
-A number is a pair of kernel values, real and imaginary part. Products are one multiplication and one fma each.
+A number is a pair of kernel values, real and imaginary part. Products are one multiplication and
+one fma each.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def conjugate(a: Pair) -> Pair:
 
 
 def swapped(a: Pair) -> Pair:
-    """i times the conjugate. The transform of swapped numbers, swapped, is the inverse transform."""
+    """i times the conjugate. The transform of swapped numbers, swapped, is the inverse
+    transform."""
     return a[1], a[0]
 
 

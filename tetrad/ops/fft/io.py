@@ -1,6 +1,8 @@
-"""Lowering, Fourier transforms, the ends: how a kernel reads its operand and writes its result, position by position.
+"""Lowering, Fourier transforms, the ends: how a kernel reads its operand and writes its result,
+position by position.
 
-An end of complex numbers gives `pair`s; one of reals gives `one` at a time, or `two` neighbours as a complex number.
+An end of complex numbers gives `pair`s; one of reals gives `one` at a time, or `two` neighbours as
+a complex number.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class End(Protocol):
 
 
 def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
-    """The transpose of as many vectors as they have lanes, by exchanging blocks of half the lanes, a quarter, ..."""
+    """The transpose of as many vectors as they have lanes, by exchanging blocks of half the lanes,
+    a quarter, ..."""
     lanes = len(tile)
     width = lanes // 2
     while width:
@@ -40,22 +43,34 @@ def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
         for i in range(lanes):
             if not i & width:
                 a, b = tile[i], tile[i + width]
-                done[i], done[i + width] = (k.shuffle(a, b, exchange(lanes, width, start)) for start in (0, width))
+                done[i], done[i + width] = (
+                    k.shuffle(a, b, exchange(lanes, width, start)) for start in (0, width)
+                )
         tile = done
         width //= 2
     return tile
 
 
 def exchange(lanes: int, width: int, start: int) -> tuple[int, ...]:
-    """Blocks of `width` lanes, alternately from a and from b: the low blocks of both, or the high ones."""
+    """Blocks of `width` lanes, alternately from a and from b: the low blocks of both, or the high
+    ones."""
     return tuple((i & ~width) + start + (lanes if i & width else 0) for i in range(lanes))
 
 
 class Near:
-    """Vectors lie in memory as they are: neighbours of one line (pitch 1), or neighbouring lines (pitch: how many)."""
+    """Vectors lie in memory as they are: neighbours of one line (pitch 1), or neighbouring lines
+    (pitch: how many)."""
 
-    def __init__(self, frame: Frame, buffer: Buffer, start: Val, pitch: int, lanes: int, ahead: int = 0) -> None:
-        self.k, self.buffer, self.pitch, self.lanes, self.ahead = frame.k, buffer, pitch, lanes, ahead
+    def __init__(
+        self, frame: Frame, buffer: Buffer, start: Val, pitch: int, lanes: int, ahead: int = 0
+    ) -> None:
+        self.k, self.buffer, self.pitch, self.lanes, self.ahead = (
+            frame.k,
+            buffer,
+            pitch,
+            lanes,
+            ahead,
+        )
         self.start = start + frame.k.lane()
 
     def at(self, i: Val, off: int, width: int) -> Val:
@@ -70,11 +85,17 @@ class Near:
         low, high = self.k.load(self.buffer, at), self.k.load(self.buffer, at + self.lanes)
         if self.ahead:  # columns are read in an order no processor foresees
             self.k.prefetch(self.buffer, at + self.ahead)
-        real, imag = (self.k.shuffle(low, high, tuple(range(part, 2 * self.lanes, 2))) for part in (0, 1))
+        real, imag = (
+            self.k.shuffle(low, high, tuple(range(part, 2 * self.lanes, 2))) for part in (0, 1)
+        )
         return real, imag
 
     def two(self, i: Val, off: int = 0) -> Pair:
-        return self.pair(i, off) if self.pitch == 1 else (self.one(i * 2, 2 * off), self.one(i * 2, 2 * off + 1))
+        return (
+            self.pair(i, off)
+            if self.pitch == 1
+            else (self.one(i * 2, 2 * off), self.one(i * 2, 2 * off + 1))
+        )
 
     def put_one(self, i: Val, off: int, value: Val) -> None:
         self.k.store(self.buffer, self.at(i, off, 1), value, "same")
@@ -82,7 +103,9 @@ class Near:
     def put_pair(self, i: Val, off: int, value: Pair) -> None:
         at, half = self.at(i, off, 2), self.lanes // 2
         for side in (0, 1):
-            order = tuple(part * self.lanes + side * half + j for j in range(half) for part in (0, 1))
+            order = tuple(
+                part * self.lanes + side * half + j for j in range(half) for part in (0, 1)
+            )
             self.k.store(self.buffer, at + side * self.lanes, self.k.shuffle(*value, order), "same")
 
     def put_two(self, i: Val, off: int, value: Pair) -> None:
@@ -94,9 +117,12 @@ class Near:
 
 
 class Held:
-    """Lines in memory one after the other, float by float side by side in scratch: fetched before, flushed after."""
+    """Lines in memory one after the other, float by float side by side in scratch: fetched before,
+    flushed after."""
 
-    def __init__(self, frame: Frame, buffer: Buffer, first: Val, lines: Val, count: int, lanes: int) -> None:
+    def __init__(
+        self, frame: Frame, buffer: Buffer, first: Val, lines: Val, count: int, lanes: int
+    ) -> None:
         self.k, self.buffer, self.first, self.lines = frame.k, buffer, first, lines
         self.count, self.lanes, self.lane = count, lanes, frame.k.lane()
         self.floats = frame.private("line", buffer.dtype, count * lanes)
@@ -122,7 +148,8 @@ class Held:
     put_pair = put_two
 
     def fetch(self) -> None:
-        """By tiles; a lane without a line gets the last one again. Lines shorter than a vector float by float."""
+        """By tiles; a lane without a line gets the last one again. Lines shorter than a vector
+        float by float."""
         k, last = self.k, self.lines - 1
         if self.count < self.lanes:
             line = k.min(self.first + self.lane, last)
@@ -131,7 +158,9 @@ class Held:
             return
         with self.tiles() as column:
             lines = [k.min(self.first + i, last) for i in range(self.lanes)]
-            tile = turned(k, [k.load(self.buffer, line * self.count + column + self.lane) for line in lines])
+            tile = turned(
+                k, [k.load(self.buffer, line * self.count + column + self.lane) for line in lines]
+            )
             for i, vector in enumerate(tile):
                 self.put_one(column, i, vector)
 
@@ -147,11 +176,17 @@ class Held:
             tile = turned(k, [self.one(column, i) for i in range(self.lanes)])
             for i, vector in enumerate(tile):
                 with k.when(self.first + i < self.lines):
-                    k.store(self.buffer, (self.first + i) * self.count + column + self.lane, vector, "same")
+                    k.store(
+                        self.buffer,
+                        (self.first + i) * self.count + column + self.lane,
+                        vector,
+                        "same",
+                    )
 
     @contextmanager
     def tiles(self) -> Iterator[Val]:
-        """Where tiles start along a line; the last one not so late that it would reach over the end."""
+        """Where tiles start along a line; the last one not so late that it would reach over the
+        end."""
         with self.k.loop(-(-self.count // self.lanes), always=True) as tile:
             yield self.k.min(tile * self.lanes, self.count - self.lanes)
 
@@ -160,7 +195,14 @@ class Far:
     """Lines whose neighbours are few or of unknown number: every lane finds its own."""
 
     def __init__(
-        self, frame: Frame, buffer: Buffer, first: Val, lines: Val, inner: Val, count: int, width: int
+        self,
+        frame: Frame,
+        buffer: Buffer,
+        first: Val,
+        lines: Val,
+        inner: Val,
+        count: int,
+        width: int,
     ) -> None:
         self.k, self.buffer, self.inner, self.width = frame.k, buffer, inner, width
         self.has_line = first + frame.k.lane() < lines
@@ -174,7 +216,9 @@ class Far:
         return self.k.load(self.buffer, self.at(i, off, 0))
 
     def pair(self, i: Val, off: int = 0) -> Pair:
-        return self.k.load(self.buffer, self.at(i, off, 0)), self.k.load(self.buffer, self.at(i, off, 1))
+        return self.k.load(self.buffer, self.at(i, off, 0)), self.k.load(
+            self.buffer, self.at(i, off, 1)
+        )
 
     def two(self, i: Val, off: int = 0) -> Pair:
         return self.one(i * 2, 2 * off), self.one(i * 2, 2 * off + 1)

@@ -1,7 +1,9 @@
-"""Lowering, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep over numbers.
+"""Lowering, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep
+over numbers.
 
-Stages are written once and run in three ways (`ops.fft.ways`): short lines together, one in each lane; a long line in
-one workgroup; a very long one in several launches. The way depends on sizes, the arithmetic on the length alone.
+Stages are written once and run in three ways (`ops.fft.ways`): short lines together, one in each
+lane; a long line in one workgroup; a very long one in several launches. The way depends on sizes,
+the arithmetic on the length alone.
 """
 
 from __future__ import annotations
@@ -16,21 +18,44 @@ from tetrad.graph.group import Group
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import TABLE, Frame
-from tetrad.ops.fft.butterfly import Pair, conjugate, minus, plus, scaled, swapped, times, turned_back, turned_on
+from tetrad.ops.fft.butterfly import (
+    Pair,
+    conjugate,
+    minus,
+    plus,
+    scaled,
+    swapped,
+    times,
+    turned_back,
+    turned_on,
+)
 from tetrad.ops.fft.op import length_of, scale_of
-from tetrad.ops.fft.plan import Tables, chirp, chirp_spectrum, convolution_length, radices, roots, split
+from tetrad.ops.fft.plan import (
+    Tables,
+    chirp,
+    chirp_spectrum,
+    convolution_length,
+    radices,
+    roots,
+    split,
+)
 from tetrad.ops.fft.stages import Job, Load, Stage, Store, Sweep, Transform, Walk, row_pitch
 from tetrad.ops.fft.ways import in_lanes, in_launches, in_row
 from tetrad.schedule.nodes import Launch, Slot
 
-KEPT_BYTES = 1 << 18  # a line of complex numbers up to this size stays in the scratch of one workgroup
+# a line of complex numbers up to this size stays in the scratch of one workgroup
+KEPT_BYTES = 1 << 18
 
 
 class Stages:
     """The stages of one op, with the memory between them and the constants they need."""
 
     def __init__(self, node: Node) -> None:
-        self.n: int = node.param("n") if node.op.name == "irfft" else node.inputs[0].type.shape[node.param("axis")]
+        self.n: int = (
+            node.param("n")
+            if node.op.name == "irfft"
+            else node.inputs[0].type.shape[node.param("axis")]
+        )
         self.inverse = node.op.name == "irfft" or (node.op.name == "fft" and node.param("inverse"))
         self.scale = scale_of(node.param("norm"), self.n, inverse=self.inverse)
         self.dtype = node.type.dtype.real
@@ -65,14 +90,18 @@ class Stages:
         def back(walk: Walk, i: Val, off: int, value: Pair) -> None:
             walk.store("padded", i, off, swapped(value))
 
-        self.sweep(n, lambda w, i: w.store("padded", i, 0, times(w.k, load(w, i, 0), w.factor(turns, i))))
+        self.sweep(
+            n, lambda w, i: w.store("padded", i, 0, times(w.k, load(w, i, 0), w.factor(turns, i)))
+        )
         self.sweep(m - n, lambda w, i: w.store("padded", i, n, (w.zero, w.zero)))
         self.smooth(m, lambda w, i, off: w.load("padded", i, off), filtered)
         self.smooth(m, lambda w, i, off: swapped(w.load("filtered", i, off)), back)
-        self.sweep(n, lambda w, i: store(w, i, 0, times(w.k, w.load("padded", i), w.factor(turns, i))))
+        self.sweep(
+            n, lambda w, i: store(w, i, 0, times(w.k, w.load("padded", i), w.factor(turns, i)))
+        )
 
 
-# -- the ops ----------------------------------------------------------------------------------------------------------
+# -- the ops ---------------------------------------------------------------------------------------
 
 
 def fft_stages(made: Stages) -> None:
@@ -89,7 +118,8 @@ def fft_stages(made: Stages) -> None:
 
 
 def rfft_stages(made: Stages) -> None:
-    """An even number of reals are half as many complex numbers, whose spectrum is taken apart afterwards."""
+    """An even number of reals are half as many complex numbers, whose spectrum is taken apart
+    afterwards."""
     if made.n % 2:
         rfft_of_odd(made)
         return
@@ -108,7 +138,10 @@ def rfft_stages(made: Stages) -> None:
         there = conjugate(walk.backward(lambda at: walk.load("whole", at), half - i))
         even = plus(here, there)
         odd = times(walk.k, turned_back(minus(here, there)), walk.factor(table, i))
-        first, last = (scaled(value, made.scale / 2) for value in (plus(even, odd), conjugate(minus(even, odd))))
+        first, last = (
+            scaled(value, made.scale / 2)
+            for value in (plus(even, odd), conjugate(minus(even, odd)))
+        )
         walk.target.put_pair(i, 0, first)
         walk.put_backward(lambda at, value: walk.target.put_pair(at, 0, value), half - i, last)
 
@@ -123,7 +156,10 @@ def rfft_of_odd(made: Stages) -> None:
         walk.store("whole", i, off, value)
 
     made.transform(made.n, lambda walk, i, off: (walk.source.one(i, off), walk.zero), store)
-    made.sweep(made.n // 2 + 1, lambda w, i: w.target.put_pair(i, 0, scaled(w.load("whole", i), made.scale)))
+    made.sweep(
+        made.n // 2 + 1,
+        lambda w, i: w.target.put_pair(i, 0, scaled(w.load("whole", i), made.scale)),
+    )
 
 
 def irfft_stages(made: Stages) -> None:
@@ -162,17 +198,25 @@ def irfft_to_odd(made: Stages) -> None:
     def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
         walk.target.put_one(i, off, scaled(swapped(value), made.scale)[0])
 
-    made.sweep(half + 1, lambda walk, i: walk.store("whole", i, 0, without_first(walk, i, walk.source.pair(i))))
+    made.sweep(
+        half + 1,
+        lambda walk, i: walk.store("whole", i, 0, without_first(walk, i, walk.source.pair(i))),
+    )
     made.sweep(half, mirrored)
     made.transform(n, lambda walk, i, off: swapped(walk.load("whole", i, off)), store)
 
 
 def without_first(walk: Walk, i: Val, value: Pair) -> Pair:
-    """The first number of a spectrum, and the middle one, are real, whatever their imaginary parts say."""
+    """The first number of a spectrum, and the middle one, are real, whatever their imaginary parts
+    say."""
     return value[0], walk.without_first(i, value[1])
 
 
-STAGES: dict[str, Callable[[Stages], None]] = {"fft": fft_stages, "rfft": rfft_stages, "irfft": irfft_stages}
+STAGES: dict[str, Callable[[Stages], None]] = {
+    "fft": fft_stages,
+    "rfft": rfft_stages,
+    "irfft": irfft_stages,
+}
 
 
 def lower_fft(frame: Frame, group: Group) -> list[Launch]:
@@ -186,7 +230,8 @@ def lower_fft(frame: Frame, group: Group) -> list[Launch]:
 
 
 def job_of(frame: Frame, group: Group, node: Node) -> Job:
-    """What is to be done, whichever way it is done: the stages of the op, its tables, how lines lie in memory."""
+    """What is to be done, whichever way it is done: the stages of the op, its tables, how lines lie
+    in memory."""
     made = Stages(node)
     STAGES[node.op.name](made)
     operand, axis, memory = node.inputs[0], node.param("axis"), frame.memory

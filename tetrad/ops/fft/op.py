@@ -1,7 +1,9 @@
-"""Ops, Fourier transforms along one axis: complex to complex, real to half a spectrum, half a spectrum to real.
+"""Ops, Fourier transforms along one axis: complex to complex, real to half a spectrum, half a
+spectrum to real.
 
-Everything else (several axes, cropping, hfft) is composed in `tetrad.fft`. All three are linear; how they are computed
-when compiled is `ops.fft.kernel`. An error is measured against the root of the mean square of a row's result.
+Everything else (several axes, cropping, hfft) is composed in `tetrad.fft`. All three are linear;
+how they are computed when compiled is `ops.fft.kernel`. An error is measured against the root of
+the mean square of a row's result.
 """
 
 from __future__ import annotations
@@ -26,7 +28,33 @@ COMPLEX: tuple[DType, ...] = (c64, c128)
 REAL: tuple[DType, ...] = (f32, f64)
 NORMS = ("none", "backward", "ortho", "forward")
 ULPS = {f32: 4, f64: 4, c64: 4, c128: 4}  # of the root mean square of the row, see tests/oracle.py
-LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 19, 20, 24, 26, 30, 31, 32, 34, 36, 40)
+LENGTHS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    11,
+    12,
+    13,
+    15,
+    16,
+    17,
+    19,
+    20,
+    24,
+    26,
+    30,
+    31,
+    32,
+    34,
+    36,
+    40,
+)
 
 
 def scale_of(norm: str, n: int, *, inverse: bool) -> float:
@@ -74,7 +102,7 @@ def _case_shape(rng: Rng) -> tuple[tuple[int, ...], int]:
     return (*outer, pick(rng, LENGTHS), *inner), len(outer)
 
 
-# -- complex to complex -----------------------------------------------------------------------------------------------
+# -- complex to complex ----------------------------------------------------------------------------
 
 
 def fft_type(x: ArrayType, *, axis: int, inverse: bool, norm: str) -> ArrayType:
@@ -110,7 +138,7 @@ def fft_transpose(cotangent: Node, x: Node, *, axis: int, inverse: bool, norm: s
     return result
 
 
-# -- real to half a spectrum ------------------------------------------------------------------------------------------
+# -- real to half a spectrum -----------------------------------------------------------------------
 
 
 def rfft_type(x: ArrayType, *, axis: int, norm: str) -> ArrayType:
@@ -137,7 +165,7 @@ def rfft(x: Array, *, axis: int, norm: str) -> Array:
         return np.asarray(np.fft.rfft(x, axis=axis, norm=numpy_norm(norm, inverse=False)))
 
 
-# -- half a spectrum to real ------------------------------------------------------------------------------------------
+# -- half a spectrum to real -----------------------------------------------------------------------
 
 
 def irfft_type(x: ArrayType, *, axis: int, n: int, norm: str) -> ArrayType:
@@ -146,7 +174,9 @@ def irfft_type(x: ArrayType, *, axis: int, n: int, norm: str) -> ArrayType:
     check_norm("irfft", norm)
     length_of("irfft", n, x)
     if length_of("irfft", x.shape[axis], x) != n // 2 + 1:
-        raise ShapeError(f"irfft: {n} real numbers have {n // 2 + 1} frequencies, got {x.shape[axis]} of {x}")
+        raise ShapeError(
+            f"irfft: {n} real numbers have {n // 2 + 1} frequencies, got {x.shape[axis]} of {x}"
+        )
     return with_length(x, axis, n, x.dtype.real)
 
 
@@ -154,12 +184,15 @@ def _irfft_cases(rng: Rng) -> Case:
     shape, axis = _case_shape(rng)
     n = shape[axis]
     half = (*shape[:axis], n // 2 + 1, *shape[axis + 1 :])
-    return Case((_array(rng, pick(rng, COMPLEX), half),), {"axis": axis, "n": n, "norm": pick(rng, NORMS)})
+    return Case(
+        (_array(rng, pick(rng, COMPLEX), half),), {"axis": axis, "n": n, "norm": pick(rng, NORMS)}
+    )
 
 
 @op(type=irfft_type, kind="special", cases=_irfft_cases, dtypes=COMPLEX, ulps=ULPS, public=False)
 def irfft(x: Array, *, axis: int, n: int, norm: str) -> Array:
-    """Real numbers from the first half of their spectrum; imaginary parts that they cannot have are not read.
+    """Real numbers from the first half of their spectrum; imaginary parts that they cannot have are
+    not read.
 
     >>> irfft(np.array([10, -2 + 2j, -2], np.complex64), axis=0, n=4, norm="backward")
     array([1., 2., 3., 4.], dtype=float32)
@@ -168,7 +201,7 @@ def irfft(x: Array, *, axis: int, n: int, norm: str) -> Array:
         return np.asarray(np.fft.irfft(x, n, axis=axis, norm=numpy_norm(norm, inverse=True)))
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def opposite(norm: str) -> str:
@@ -177,7 +210,8 @@ def opposite(norm: str) -> str:
 
 
 def weighted(x: Node, axis: int, n: int, inner: float) -> Node:
-    """Half a spectrum times `inner`, but for the one or two frequencies that are their own conjugates."""
+    """Half a spectrum times `inner`, but for the one or two frequencies that are their own
+    conjugates."""
     weights = np.full(n // 2 + 1, inner, x.type.dtype.np)
     weights[0] = 1
     if n % 2 == 0:
@@ -190,7 +224,8 @@ def weighted(x: Node, axis: int, n: int, inner: float) -> Node:
 
 @rfft.transpose
 def rfft_transpose(cotangent: Node, x: Node, *, axis: int, norm: str) -> Node:
-    """The real part of the cotangent's transform: a sum whose terms, but for the ends, irfft takes twice."""
+    """The real part of the cotangent's transform: a sum whose terms, but for the ends, irfft takes
+    twice."""
     n = length_of("rfft", x.type.shape[axis], x.type)
     half = weighted(run("conj", cotangent), axis, n, 0.5)
     result: Node = irfft(half, axis=axis, n=n, norm=opposite(norm))

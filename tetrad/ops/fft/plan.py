@@ -1,8 +1,8 @@
 """Lowering, Fourier transforms, the plan: a length in, radices and tables of roots of unity out.
 
-A length whose primes are small is a product of radices; from 256 on it is two factors of at least 16 where it can be,
-columns first, then rows. Any other length is a convolution of a longer, smooth length. A plan depends on the length
-alone, so every walk of `ops.fft.kernel` gives the same bits.
+A length whose primes are small is a product of radices; from 256 on it is two factors of at least
+16 where it can be, columns first, then rows. Any other length is a convolution of a longer, smooth
+length. A plan depends on the length alone, so every walk of `ops.fft.kernel` gives the same bits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from tetrad.core.record import record
 
 Array = np.ndarray[Any, Any]
 PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
-# What a pass with a radix costs a number, measured in 1/40 ns on a processor with AVX2, and what a transform adds.
+# What a pass with a radix costs a number, measured in 1/40 ns on a processor with AVX2, and what a
+# transform adds.
 COSTS = {2: 8, 3: 8, 4: 11, 5: 11, 7: 19, 8: 15, 11: 24, 13: 50, 17: 75, 19: 85, 23: 105}
 ENDS = 13
-LANES = 8  # of such a processor: a side that is no multiple of it has a block that computes numbers twice
+# of such a processor: a side that is no multiple of it has a block that computes numbers twice
+LANES = 8
 LEAST = 16  # of both factors of a split length: a vector of any machine
 NEAR = 256  # numbers of every lane that stay close to the processor
 SPLIT_FROM = LEAST * LEAST
@@ -31,7 +33,8 @@ AT_ONCE = 16384
 
 @cache
 def radices(n: int) -> tuple[int, ...] | None:
-    """The radices of a smooth length, small ones first (the last pass needs no twiddles); None for other lengths."""
+    """The radices of a smooth length, small ones first (the last pass needs no twiddles); None for
+    other lengths."""
     twos = (n & -n).bit_length() - 1
     rest, found = n >> twos, []
     for prime in PRIMES:
@@ -82,15 +85,21 @@ def smooth(least: int, most: int) -> list[int]:
     """Lengths made of 2, 3, 5 and 7."""
     found = {1}
     for prime in (2, 3, 5, 7):
-        found = {m * prime**e for m in found for e in range(int(math.log(most / m, prime)) + 2) if m * prime**e <= most}
+        found = {
+            m * prime**e
+            for m in found
+            for e in range(int(math.log(most / m, prime)) + 2)
+            if m * prime**e <= most
+        }
     return sorted(m for m in found if m >= least)
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def roots(n: int, exponents: Array) -> Array:
-    """e^(-2 pi i e / n) in f64, for as many exponents at a time as stay in a cache: six times as fast for millions."""
+    """e^(-2 pi i e / n) in f64, for as many exponents at a time as stay in a cache: six times as
+    fast for millions."""
     flat = exponents.reshape(-1)
     found = np.empty(flat.size, c128.np)
     for start in range(0, flat.size, AT_ONCE):
@@ -101,7 +110,8 @@ def roots(n: int, exponents: Array) -> Array:
 def some_roots(n: int, exponents: Array) -> Array:
     """Angles are reduced to an eighth of the circle, so equal values are equal."""
     quarter, part = np.divmod(4 * (exponents % n), n)
-    is_low, is_middle = 2 * part <= n, 2 * part == n  # in the middle sine and cosine are equal, but for NumPy
+    # in the middle sine and cosine are equal, but for NumPy
+    is_low, is_middle = 2 * part <= n, 2 * part == n
     angle = (np.pi / 2) * (np.where(is_low, part, n - part) / n)
     near, far = np.cos(angle), np.sin(angle)
     cos, sin = np.where(is_low, near, far), np.where(is_low, far, near)

@@ -1,9 +1,9 @@
 """Lowering, Fourier transforms, the walk: a transform of smooth length as loops of butterflies.
 
-A stage asks a `Walk` for numbers at a position of a line. Either a vector holds the numbers at one position of several
-lines (lanes), or several neighbours of one line (row). Blocks at the end of a line start earlier and compute some
-numbers again, with the same bits, so nothing needs a mask. Where operand and result lie is `ops.fft.io`, what
-belongs to one kernel `ops.fft.ways`.
+A stage asks a `Walk` for numbers at a position of a line. Either a vector holds the numbers at one
+position of several lines (lanes), or several neighbours of one line (row). Blocks at the end of a
+line start earlier and compute some numbers again, with the same bits, so nothing needs a mask.
+Where operand and result lie is `ops.fft.io`, what belongs to one kernel `ops.fft.ways`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tetrad.ops.fft.io import End, turned
 from tetrad.ops.fft.plan import Table, Tables, radices, split
 from tetrad.schedule.nodes import Launch, Slot
 
-PAD = 16  # numbers between the rows of a split line: rows of a power of two would fall on the same lines of the cache
+# numbers between the rows of a split line: rows of a power of two would fall on the same lines of
+# the cache
+PAD = 16
 
 Planes = tuple[Buffer, Buffer]  # real and imaginary parts
 Slots = Mapping[str, tuple[Slot, Slot]]  # the same as memory of a program
@@ -72,7 +74,8 @@ class Job:
 
     @property
     def lanes(self) -> int:
-        """What fills a register: butterflies of more would not fit into registers. No bit depends on it."""
+        """What fills a register: butterflies of more would not fit into registers. No bit depends
+        on it."""
         return min(max(self.memory.target.vector_bits // self.dtype.bits, 4), 16)
 
     def width(self, slot: Slot) -> int:
@@ -96,7 +99,9 @@ def flops_of(stage: Stage) -> int:
 class Walk:
     """One kernel under construction. Buffers are declared when a stage first asks for them."""
 
-    def __init__(self, job: Job, suffix: str = "", *, is_row: bool, slots: Slots | None = None) -> None:
+    def __init__(
+        self, job: Job, suffix: str = "", *, is_row: bool, slots: Slots | None = None
+    ) -> None:
         self.job, self.is_row, self.slots = job, is_row, slots
         self.frame = Frame(job.group.name + suffix, job.memory, job.lanes)
         self.k = self.frame.k
@@ -120,7 +125,7 @@ class Walk:
     def target(self) -> End:
         return self.make_target()
 
-    # -- places ---------------------------------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------
 
     def planes(self, name: str, access: str = "read") -> Planes:
         """Numbers between stages: scratch, or memory when stages are launches of their own."""
@@ -138,7 +143,9 @@ class Walk:
         """Numbers between passes, each a vector; two sets take turns."""
         name = f"work{which}_{n}"
         if name not in self.known:
-            first, second = (self.frame.private("work", self.job.dtype, n * self.lanes) for _ in range(2))
+            first, second = (
+                self.frame.private("work", self.job.dtype, n * self.lanes) for _ in range(2)
+            )
             self.known[name] = first, second
         return self.known[name]
 
@@ -177,7 +184,7 @@ class Walk:
     def view_target(self) -> Buffer:
         return self.frame.view(self.job.target, self.job.dtype, "write")
 
-    # -- positions ------------------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------
 
     def position(self, i: Val) -> Val:
         return i + self.lane if self.is_row else i
@@ -187,7 +194,9 @@ class Walk:
         return self.constant(table, self.position(i), off)
 
     def constant(self, table: Table, i: Val, off: int = 0) -> Pair:
-        return self.k.load(self.table, i + (table.real + off)), self.k.load(self.table, i + (table.imag + off))
+        return self.k.load(self.table, i + (table.real + off)), self.k.load(
+            self.table, i + (table.imag + off)
+        )
 
     def without_first(self, i: Val, value: Val) -> Val:
         """0 at position 0, the value everywhere else."""
@@ -209,16 +218,21 @@ class Walk:
         real, imag = (self.k.shuffle(part, part, order) for part in value)
         return real, imag
 
-    # -- blocks ---------------------------------------------------------------------------------------------------
+    # -- blocks ------------------------------------------------------------------------------------
 
     def blocks(self, count: int) -> int:
         return -(-count // self.lanes) if self.is_row else count
 
     def start(self, block: Val, count: int) -> Val:
-        """Where a block of positions starts; the last one not so late that it would reach over the end."""
+        """Where a block of positions starts; the last one not so late that it would reach over the
+        end."""
         if not self.is_row:
             return block
-        return block * self.lanes if count % self.lanes == 0 else self.k.min(block * self.lanes, count - self.lanes)
+        return (
+            block * self.lanes
+            if count % self.lanes == 0
+            else self.k.min(block * self.lanes, count - self.lanes)
+        )
 
     @contextmanager
     def each(self, count: int) -> Iterator[Val]:
@@ -238,13 +252,17 @@ class Walk:
         return self.frame.finish(groups, self.job.group, **fields)
 
 
-# -- a transform ------------------------------------------------------------------------------------------------------
+# -- a transform -----------------------------------------------------------------------------------
 
 
-def passes(walk: Walk, n: int, load: Callable[[Val, int], Pair], store: Callable[[Val, int, Pair], None]) -> None:
-    """A transform of length n in every lane, sorted as it goes (Stockham): one pass over the numbers for each radix.
+def passes(
+    walk: Walk, n: int, load: Callable[[Val, int], Pair], store: Callable[[Val, int, Pair], None]
+) -> None:
+    """A transform of length n in every lane, sorted as it goes (Stockham): one pass over the
+    numbers for each radix.
 
-    Numbers q + s (p + m k) become q + s (r p + j), where s is the product of the radices done and n = s r m.
+    Numbers q + s (p + m k) become q + s (r p + j), where s is the product of the radices done and n
+    = s r m.
     """
     k, rest, s = walk.k, n, 1
     order = radices(n) or (1,)
@@ -285,7 +303,8 @@ def put(walk: Walk, which: int, n: int, i: Val, off: int, value: Pair) -> None:
 
 
 def columns(walk: Walk, stage: Transform, start: Val) -> None:
-    """A line seen as a matrix: transforms of columns, turned by their place, to memory of that name."""
+    """A line seen as a matrix: transforms of columns, turned by their place, to memory of that
+    name."""
     a, b = split(stage.n) or (stage.n, 1)
     table = walk.job.tables.known["split", a, b]
     pitch = row_pitch(walk.is_row, b)

@@ -1,4 +1,5 @@
-"""Lowering, Fourier transforms, the ways to run stages: a job in, launches out. All ways give the same bits."""
+"""Lowering, Fourier transforms, the ways to run stages: a job in, launches out. All ways give the
+same bits."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.ops.fft.butterfly import Pair
 from tetrad.ops.fft.io import Far, Held, Near
 from tetrad.ops.fft.plan import split
-from tetrad.ops.fft.stages import Job, Slots, Stage, Sweep, Transform, Walk, columns, flops_of, passes, rows
+from tetrad.ops.fft.stages import (
+    Job,
+    Slots,
+    Stage,
+    Sweep,
+    Transform,
+    Walk,
+    columns,
+    flops_of,
+    passes,
+    rows,
+)
 from tetrad.schedule.nodes import Launch, Slot
 
 
@@ -59,14 +71,18 @@ def run_whole(walk: Walk, stage: Transform) -> None:
     passes(walk, stage.n, load, store)
 
 
-# -- a line in a lane -------------------------------------------------------------------------------------------------
+# -- a line in a lane ------------------------------------------------------------------------------
 
 
 def in_lanes(job: Job) -> Launch:
     """Lines side by side, however they lie in memory."""
     if job.inner == 1:
         return by_rows(job)
-    return by_columns(job, job.inner) if isinstance(job.inner, int) and job.inner >= job.lanes else by_lines(job)
+    return (
+        by_columns(job, job.inner)
+        if isinstance(job.inner, int) and job.inner >= job.lanes
+        else by_lines(job)
+    )
 
 
 def by_rows(job: Job) -> Launch:
@@ -91,7 +107,9 @@ def by_columns(job: Job, inner: int) -> Launch:
     column = block * lanes if inner % lanes == 0 else k.min(block * lanes, inner - lanes)
 
     def end(buffer: Buffer, slot: Slot, count: int) -> Near:
-        return Near(walk.frame, buffer, outer * (inner * count) + column * job.width(slot), inner, lanes)
+        return Near(
+            walk.frame, buffer, outer * (inner * count) + column * job.width(slot), inner, lanes
+        )
 
     walk.make_source = lambda: end(walk.view_source(), job.source, job.taken)
     walk.make_target = lambda: end(walk.view_target(), job.target, job.given)
@@ -116,7 +134,7 @@ def by_lines(job: Job) -> Launch:
     return walk.finish(ceil_div(job.lines, job.lanes), flops=job.flops)
 
 
-# -- a line in a workgroup, or in many --------------------------------------------------------------------------------
+# -- a line in a workgroup, or in many -------------------------------------------------------------
 
 
 def in_row(job: Job) -> Launch:
@@ -130,7 +148,9 @@ def in_row(job: Job) -> Launch:
 
 def in_launches(job: Job) -> list[Launch]:
     """A long line by many workgroups: every phase of a stage is a launch."""
-    slots = {name: (temporary(job, name, n), temporary(job, name, n)) for name, n in job.planes.items()}
+    slots = {
+        name: (temporary(job, name, n), temporary(job, name, n)) for name, n in job.planes.items()
+    }
     launches: list[Launch] = []
     for stage in job.stages:
         for phase in phases(stage):
@@ -144,19 +164,24 @@ def temporary(job: Job, name: str, count: int) -> Slot:
 
 
 def launch_of(job: Job, phase: Phase, slots: Slots, written: frozenset[Slot]) -> Launch:
-    """A workgroup for each block of each line. Memory that an earlier launch wrote keeps what is not written now."""
+    """A workgroup for each block of each line. Memory that an earlier launch wrote keeps what is
+    not written now."""
     walk = Walk(job, f"_{phase.name}", is_row=True, slots=slots)
     blocks = walk.blocks(phase.count)
     walk.line = walk.k.group_id() // blocks
     contiguous(walk, walk.line)
     phase.body(walk, walk.start(walk.k.group_id() % blocks, phase.count))
     return walk.finish(
-        job.lines * blocks, flops=job.lines * phase.flops, updates=frozenset(walk.frame.writes) & written
+        job.lines * blocks,
+        flops=job.lines * phase.flops,
+        updates=frozenset(walk.frame.writes) & written,
     )
 
 
 def contiguous(walk: Walk, line: Val, ahead: int = 0) -> None:
     """Operand and result lie in memory line by line; that far `ahead` will be read next."""
     job = walk.job
-    walk.make_source = lambda: Near(walk.frame, walk.view_source(), line * job.taken, 1, job.lanes, ahead)
+    walk.make_source = lambda: Near(
+        walk.frame, walk.view_source(), line * job.taken, 1, job.lanes, ahead
+    )
     walk.make_target = lambda: Near(walk.frame, walk.view_target(), line * job.given, 1, job.lanes)

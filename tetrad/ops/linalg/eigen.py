@@ -1,7 +1,8 @@
 """Ops: eigenvalues and eigenvectors of matrices that need not be hermitian, by LAPACK's geev.
 
-A matrix or matrices along leading axes in, complex numbers out. The order of the values is LAPACK's; eager and compiled
-code hand it the same numbers in the same way, so they find the same order and the same vectors.
+A matrix or matrices along leading axes in, complex numbers out. The order of the values is
+LAPACK's; eager and compiled code hand it the same numbers in the same way, so they find the same
+order and the same vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, cast, expand, positions, reduce_sum, run, where, zeros_like
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.linalg.factors import convergence_error, gaps
-from tetrad.ops.linalg.systems import FREE, LETTERS, call, check_finite, check_square, diagonal, stack
+from tetrad.ops.linalg.systems import (
+    FREE,
+    LETTERS,
+    call,
+    check_finite,
+    check_square,
+    diagonal,
+    stack,
+)
 from tetrad.ops.parts import is_complex
 from tetrad.ops.rules import Array
 
@@ -37,7 +46,8 @@ def eigvals_type(a: ArrayType) -> ArrayType:
 
 @op(type=eig_type, kind="special", ulps=FREE, public=False)
 def eig(a: Array) -> tuple[Array, Array]:
-    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are complex.
+    """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are
+    complex.
 
     Vectors have length 1, and one of their greatest elements is real.
 
@@ -51,14 +61,26 @@ def eig(a: Array) -> tuple[Array, Array]:
 
 
 def geev(name: str, job: str, a: Array) -> tuple[Array, Array]:
-    """What LAPACK finds: values (of a real matrix real parts, then imaginary ones), and vectors in columns."""
+    """What LAPACK finds: values (of a real matrix real parts, then imaginary ones), and vectors in
+    columns."""
     flat, letter, i = stack(a, 2), LETTERS[a.dtype.name], lapack.integer()
     (count, rows, _), parts = flat.shape, 1 if is_complex(a) else 2
-    values, vectors = np.zeros((count, parts, rows), a.dtype), np.zeros((count, rows, rows), a.dtype)
-    work, room, nothing = np.zeros((rows, rows), a.dtype), np.zeros(ROOM * rows, a.dtype), np.zeros(1, a.dtype)
+    values, vectors = (
+        np.zeros((count, parts, rows), a.dtype),
+        np.zeros((count, rows, rows), a.dtype),
+    )
+    work, room, nothing = (
+        np.zeros((rows, rows), a.dtype),
+        np.zeros(ROOM * rows, a.dtype),
+        np.zeros(1, a.dtype),
+    )
     more = () if parts == 2 else (np.zeros(2 * rows, a.real.dtype),)
-    info, form = np.zeros(1, f"i{lapack.library().bits // 8}"), f"{'m' * parts}m{i}m{i}m{i}{'m' * len(more)}m"
-    with lapack.one_thread():  # as in compiled code: more of them round otherwise, which may change the order
+    info, form = (
+        np.zeros(1, f"i{lapack.library().bits // 8}"),
+        f"{'m' * parts}m{i}m{i}m{i}{'m' * len(more)}m",
+    )
+    # as in compiled code: more of them round otherwise, which may change the order
+    with lapack.one_thread():
         for matrix, found, columns in zip(flat, values, vectors, strict=True) if rows else ():
             work[:] = matrix.T
             arrays = (work, *found, nothing, columns, room, *more, info)
@@ -69,7 +91,8 @@ def geev(name: str, job: str, a: Array) -> tuple[Array, Array]:
 
 
 def paired(imag: Array, columns: Array) -> Array:
-    """Of two conjugate values LAPACK gives real and imaginary part of one vector, as two columns."""
+    """Of two conjugate values LAPACK gives real and imaginary part of one vector, as two
+    columns."""
     before, after = (np.roll(columns, step, axis=-1) for step in (1, -1))
     result = np.zeros(columns.shape, np.result_type(columns.dtype, np.complex64))
     result.real = np.where(imag < 0, before, columns)
@@ -86,7 +109,8 @@ def together(values: Array) -> Array:
 
 @eig.jvp
 def eig_jvp(t: Node, result: tuple[Node, Node], a: Node) -> tuple[Node, Node]:
-    """With D = V^-1 dA V: dw = diag(D), dV = V (D / (w_j - w_i)), and what keeps V as long and as real as it is."""
+    """With D = V^-1 dA V: dw = diag(D), dV = V (D / (w_j - w_i)), and what keeps V as long and as
+    real as it is."""
     values, vectors = result
     moved = run("matmul", cast(t, vectors.type.dtype), vectors)
     d = run("linear_solve", vectors, *run("lu", vectors), moved, singular="nan")
@@ -94,7 +118,8 @@ def eig_jvp(t: Node, result: tuple[Node, Node], a: Node) -> tuple[Node, Node]:
 
 
 def kept_normal(v: Node, w: Node) -> Node:
-    """w + c v, by columns: c such that the length of v does not change, nor its real element become complex."""
+    """w + c v, by columns: c such that the length of v does not change, nor its real element become
+    complex."""
     rows, columns = v.type.rank - 2, (*v.type.shape[:-2], 1, v.type.shape[-1])
     longer = reduce_sum(run("real", run("conj", v) * w), (rows,))
     is_real, real = real_elements(v), run("real", v)
@@ -131,7 +156,9 @@ def eigvals(a: Array) -> Array:
     return together(geev("eigvals", "N", a)[0]).reshape(a.shape[:-1])
 
 
-eigvals.not_differentiable("td.linalg.eigvals is differentiated by eig, whose values may come in another order")
+eigvals.not_differentiable(
+    "td.linalg.eigvals is differentiated by eig, whose values may come in another order"
+)
 
 
 @eigvals.batch

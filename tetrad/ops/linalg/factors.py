@@ -1,8 +1,9 @@
-"""Ops: matrices taken apart into orthogonal and triangular, or orthogonal and diagonal ones. LAPACK does the work.
+"""Ops: matrices taken apart into orthogonal and triangular, or orthogonal and diagonal ones. LAPACK
+does the work.
 
-Every op works on the last two axes and treats leading axes alike. Signs and phases of vectors are LAPACK's; derivatives
-are those of the direction in which they do not turn. Where two values meet, vectors are not differentiable, and the
-derivative is infinite or NaN.
+Every op works on the last two axes and treats leading axes alike. Signs and phases of vectors are
+LAPACK's; derivatives are those of the direction in which they do not turn. Where two values meet,
+vectors are not differentiable, and the derivative is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -79,10 +80,12 @@ def svdvals_type(a: ArrayType) -> ArrayType:
 
 
 def convergence_error(name: str, *_: Any) -> FactorError:
-    return FactorError(f"{name}: the iteration did not converge", hint="are the numbers far apart in size? try f64")
+    return FactorError(
+        f"{name}: the iteration did not converge", hint="are the numbers far apart in size? try f64"
+    )
 
 
-# -- orthogonal times triangular --------------------------------------------------------------------------------------
+# -- orthogonal times triangular -------------------------------------------------------------------
 
 
 @op(type=qr_type, kind="special", ulps=FREE, public=False)
@@ -99,13 +102,17 @@ def qr(a: Array, *, complete: bool = False) -> tuple[Array, Array]:
 
 
 @qr.jvp
-def qr_jvp(t: Node, result: tuple[Node, Node], a: Node, *, complete: bool = False) -> tuple[Node, Node]:
+def qr_jvp(
+    t: Node, result: tuple[Node, Node], a: Node, *, complete: bool = False
+) -> tuple[Node, Node]:
     """Columns beyond the square follow Q: dR = dQ^H A + Q^H dA."""
     q, r = result
     m, n = a.type.shape[-2:]
     rows = smaller("qr", a.type)
     if complete and rows != m:
-        message = f"qr has no derivative with all columns of Q where these are more than A has: {a.type}"
+        message = (
+            f"qr has no derivative with all columns of Q where these are more than A has: {a.type}"
+        )
         raise UnsupportedError(message, source=a.source, hint='mode="reduced"')
     if rows == n:
         return tall_qr_change(t, q, r)
@@ -134,12 +141,13 @@ def qr_batch(batched: Batched, a: Node, *, complete: bool = False) -> Any:
     return qr(a, complete=complete)
 
 
-# -- eigenvalues ------------------------------------------------------------------------------------------------------
+# -- eigenvalues -----------------------------------------------------------------------------------
 
 
 @op(type=eigh_type, kind="special", ulps=FREE, public=False)
 def eigh(a: Array) -> tuple[Array, Array]:
-    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices: the lower triangle is read.
+    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices: the lower
+    triangle is read.
 
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[0]
     array([1., 2.])
@@ -202,7 +210,7 @@ def eigvalsh_batch(batched: Batched, a: Node) -> Any:
     return eigvalsh(a)
 
 
-# -- singular values --------------------------------------------------------------------------------------------------
+# -- singular values -------------------------------------------------------------------------------
 
 
 @op(type=svd_type, kind="special", ulps=FREE, public=False)
@@ -221,17 +229,23 @@ def svd(a: Array, *, full: bool = False) -> tuple[Array, Array, Array]:
 
 
 @svd.jvp
-def svd_jvp(t: Node, result: tuple[Node, Node, Node], a: Node, *, full: bool = False) -> tuple[Node, Node, Node]:
-    """With P = U^H dA V: ds = diag(P), dU = U (F * (P S + S P^H)) + (1 - U U^H) dA V / S, and V likewise,
-    F = 1 / (s_j^2 - s_i^2)."""
+def svd_jvp(
+    t: Node, result: tuple[Node, Node, Node], a: Node, *, full: bool = False
+) -> tuple[Node, Node, Node]:
+    """With P = U^H dA V: ds = diag(P), dU = U (F * (P S + S P^H)) + (1 - U U^H) dA V / S, and V
+    likewise, F = 1 / (s_j^2 - s_i^2)."""
     m, n = a.type.shape[-2:]
     if full and m != n:
-        raise UnsupportedError("svd is differentiable with full_matrices=False only", source=a.source)
+        raise UnsupportedError(
+            "svd is differentiable with full_matrices=False only", source=a.source
+        )
     u, s, vh = result
     v, uh = adjoint(vh), adjoint(u)
     dav = run("matmul", t, v)
     p = run("matmul", uh, dav)
-    row = cast(expand(reshaped(s, (*s.type.shape[:-1], 1, s.type.shape[-1])), p.type.shape), p.type.dtype)
+    row = cast(
+        expand(reshaped(s, (*s.type.shape[:-1], 1, s.type.shape[-1])), p.type.shape), p.type.dtype
+    )
     column = cast(expand(reshaped(s, (*s.type.shape, 1)), p.type.shape), p.type.dtype)
     f = gaps(s * s, p.type)
     du = run("matmul", u, f * (p * row + column * adjoint(p)))

@@ -1,8 +1,10 @@
-"""Lowering, linear algebra by LAPACK: a kernel whose workgroup prepares one matrix, calls the routine and checks it.
+"""Lowering, linear algebra by LAPACK: a kernel whose workgroup prepares one matrix, calls the
+routine and checks it.
 
-Receives the ops of `ops.linalg.systems` (above `SMALL` rows, or complex) and `ops.linalg.factors`. Matrices lie by rows
-here and by columns there, so LAPACK sees every matrix transposed; routines are chosen so that little has to be turned
-around. Batches are spread over workers like any other workgroups. Kernels see complex numbers as pairs of floats.
+Receives the ops of `ops.linalg.systems` (above `SMALL` rows, or complex) and `ops.linalg.factors`.
+Matrices lie by rows here and by columns there, so LAPACK sees every matrix transposed; routines are
+chosen so that little has to be turned around. Batches are spread over workers like any other
+workgroups. Kernels see complex numbers as pairs of floats.
 """
 
 from __future__ import annotations
@@ -59,10 +61,11 @@ class Matrices:
         return self.frame.sizes.val(size)
 
     def start(self, *sizes: Size) -> Val:
-        """Where the floats of this system begin among those of all, in an array with such a matrix for each."""
+        """Where the floats of this system begin among those of all, in an array with such a matrix
+        for each."""
         return self.system * self.size(product(sizes) * self.parts)
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def output(self, slot: Slot, access: str = "write") -> Buffer:
         return self.frame.view(slot, slot.type.dtype.real, access)
@@ -81,9 +84,13 @@ class Matrices:
         return self.frame.scratch(name, self.integer, count)
 
     def load(self, node: Node, source: Buffer | None, at: Val) -> Val:
-        return self.k.const(splat_value(node), self.real) if source is None else self.k.load(source, at)
+        return (
+            self.k.const(splat_value(node), self.real)
+            if source is None
+            else self.k.load(source, at)
+        )
 
-    # -- loops ----------------------------------------------------------------------------------------------------
+    # -- loops -------------------------------------------------------------------------------------
 
     def each(self, count: Val, body: Callable[[Val], None], start: object = 0) -> None:
         """body(i) for i from start, 16 lanes at a time."""
@@ -109,7 +116,13 @@ class Matrices:
                 k.store(target, (j * tall + i) * self.parts + part, value)
 
     def turn(
-        self, target: Buffer, begin: Val, source: Buffer, rows: Val, columns: Val, conjugate: bool = False
+        self,
+        target: Buffer,
+        begin: Val,
+        source: Buffer,
+        rows: Val,
+        columns: Val,
+        conjugate: bool = False,
     ) -> None:
         """target[begin ...], by rows, = the matrix at the beginning of source, by columns."""
         k = self.k
@@ -119,12 +132,14 @@ class Matrices:
                 def move(j: Val, i: Val = i, part: int = part) -> None:
                     value = k.load(source, (j * rows + i) * self.parts + part)
                     k.store(
-                        target, begin + (i * columns + j) * self.parts + part, -value if part and conjugate else value
+                        target,
+                        begin + (i * columns + j) * self.parts + part,
+                        -value if part and conjugate else value,
                     )
 
                 self.each(columns, move)
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def call(self, routine: str, form: str, *operands: object) -> None:
         """`form` as in `core.lapack`, integers written `i`."""
@@ -133,13 +148,15 @@ class Matrices:
         self.k.foreign(self.k.arg(name), form.replace("i", lapack.integer()), *operands)
 
     def check(self, info: Buffer, explain: Explain, *, counts_rows: bool = False) -> None:
-        """What LAPACK reports in `info` stops the program; some routines count rows in it, from 1."""
+        """What LAPACK reports in `info` stops the program; some routines count rows in it, from
+        1."""
         code = self.k.cast(self.k.load(info, 0), index)
         row = code - 1 if counts_rows else self.k.index(0)
         trap_at(self.frame, self.node, code.ne(0), self.system, row, explain)
 
     def check_finite(self, work: Buffer, rows: Size, columns: Size, *, lower: bool = False) -> None:
-        """NaN or infinities at the beginning of work, by rows, stop the program: on them an iteration may never end."""
+        """NaN or infinities at the beginning of work, by rows, stop the program: on them an
+        iteration may never end."""
         k, n = self.k, self.size(columns * self.parts)
         k.barrier()
         with k.loop(self.size(rows)) as i:
@@ -160,7 +177,7 @@ def is_small(node: Node) -> bool:
     return isinstance(rows, int) and rows <= SMALL and not node.inputs[0].type.dtype.is_complex
 
 
-# -- systems ----------------------------------------------------------------------------------------------------------
+# -- systems ---------------------------------------------------------------------------------------
 
 
 def lower_lu(frame: Frame, group: Group) -> Launch:
@@ -199,14 +216,18 @@ def lower_triangular_solve(frame: Frame, group: Group) -> Launch:
     rows, width = b.type.shape[-2:]
     m = Matrices(frame, group, ceil_div(width, COLUMNS))
     params = dict(m.node.params)
-    sides = ("U" if params.get("lower", True) else "L", "N" if params.get("transposed", False) else "T")
+    sides = (
+        "U" if params.get("lower", True) else "L",
+        "N" if params.get("transposed", False) else "T",
+    )
     RightSide(m, a, b).solve((*sides, "U" if params.get("unit", False) else "N"))
     return m.finish(rows * rows * width * m.parts)
 
 
 class RightSide:
-    """Up to 64 columns of a right side, solved in place in the output. Triangles are named as LAPACK sees them: what is
-    lower by rows is upper (U) by columns, and to solve with it as it was means to solve with its transpose (T)."""
+    """Up to 64 columns of a right side, solved in place in the output. Triangles are named as
+    LAPACK sees them: what is lower by rows is upper (U) by columns, and to solve with it as it was
+    means to solve with its transpose (T)."""
 
     def __init__(self, m: Matrices, triangles: Node, b: Node) -> None:
         self.m, self.b, self.k = m, b, m.k
@@ -215,12 +236,14 @@ class RightSide:
         self.out = m.output(m.frame.memory.slots[m.node], "readwrite")
         self.triangles, self.corner = self.memory_of(triangles)
         self.one = m.scratch("one", 1)
-        self.left = m.block * (COLUMNS * m.parts)  # the first float of a row that is this workgroup's
+        # the first float of a row that is this workgroup's
+        self.left = m.block * (COLUMNS * m.parts)
         self.count = m.k.min(self.pitch - self.left, COLUMNS * m.parts)
         self.begin = m.start(self.rows, self.width) + self.left
 
     def memory_of(self, node: Node) -> tuple[Buffer, Val]:
-        """Where the triangles are; a constant of one value is in no memory, so it is written out."""
+        """Where the triangles are; a constant of one value is in no memory, so it is written
+        out."""
         m, k = self.m, self.k
         known = m.input(node)
         if known is not None:
@@ -262,28 +285,54 @@ class RightSide:
         return found.get()
 
     def fill_in(self) -> None:
-        """The right side where the solution shall be, and the number one that `trsm` multiplies with."""
+        """The right side where the solution shall be, and the number one that `trsm` multiplies
+        with."""
         k, m = self.k, self.m
         source = m.input(self.b)
         with k.loop(self.n) as i:
-            m.each(self.count, lambda j: k.store(self.out, self.at(i, j), m.load(self.b, source, self.at(i, j))))
+            m.each(
+                self.count,
+                lambda j: k.store(self.out, self.at(i, j), m.load(self.b, source, self.at(i, j))),
+            )
         for part in range(m.parts):
             k.store(self.one, part, k.const(1 - part, m.real))
 
     def mark(self) -> None:
         k = self.k
         with k.loop(self.n) as i:
-            self.m.each(self.count, lambda j: k.store(self.out, self.at(i, j), k.const(float("nan"), self.m.real)))
+            self.m.each(
+                self.count,
+                lambda j: k.store(self.out, self.at(i, j), k.const(float("nan"), self.m.real)),
+            )
 
     def substitute(self, triangle: str, turn: str, unit: str) -> None:
-        """A vector by trsv; several columns, rows by LAPACK's reading, by trsm with the triangle on their right."""
+        """A vector by trsv; several columns, rows by LAPACK's reading, by trsm with the triangle on
+        their right."""
         memory = (self.triangles, self.corner)
         if self.width == 1:
-            self.m.call("trsv", f"{triangle}{turn}{unit}imimi", self.n, memory, self.n, (self.out, self.begin), 1)
+            self.m.call(
+                "trsv",
+                f"{triangle}{turn}{unit}imimi",
+                self.n,
+                memory,
+                self.n,
+                (self.out, self.begin),
+                1,
+            )
             return
         form = f"R{triangle}{'N' if turn == 'T' else 'T'}{unit}iimmimi"
         columns, pitch = self.count // self.m.parts, self.m.size(self.width)
-        self.m.call("trsm", form, columns, self.n, (self.one, 0), memory, self.n, (self.out, self.begin), pitch)
+        self.m.call(
+            "trsm",
+            form,
+            columns,
+            self.n,
+            (self.one, 0),
+            memory,
+            self.n,
+            (self.out, self.begin),
+            pitch,
+        )
 
     def exchange(self, pivots: Node, *, reverse: bool) -> None:
         k, m = self.k, self.m
@@ -306,7 +355,11 @@ def lower_cholesky(frame: Frame, group: Group) -> Launch:
         return lower_small_cholesky(frame, group)
     m, k = Matrices(frame, group), frame.k
     rows = m.a.type.shape[-1]
-    out, info, n = m.output(frame.memory.slots[m.node], "readwrite"), m.integers("info"), m.size(rows)
+    out, info, n = (
+        m.output(frame.memory.slots[m.node], "readwrite"),
+        m.integers("info"),
+        m.size(rows),
+    )
     begin = m.start(rows, rows)
     m.copy(out, begin, m.a, rows, rows)
     m.call("potrf", "Uimim", n, (out, begin), n, (info, 0))
@@ -316,17 +369,23 @@ def lower_cholesky(frame: Frame, group: Group) -> Launch:
         is_positive = k.load(out, begin + i * pitch + i * m.parts) > k.const(0, m.real)
         trap_at(frame, m.node, ~is_positive, m.system, i, definite_error)
     with k.loop(n) as i:
-        m.each(pitch, lambda j: k.store(out, begin + i * pitch + j, k.const(0, m.real)), start=(i + 1) * m.parts)
+        m.each(
+            pitch,
+            lambda j: k.store(out, begin + i * pitch + j, k.const(0, m.real)),
+            start=(i + 1) * m.parts,
+        )
     return m.finish(rows * rows * rows * m.parts)
 
 
-# -- orthogonal factors -----------------------------------------------------------------------------------------------
+# -- orthogonal factors ----------------------------------------------------------------------------
 
 
 def static_sizes(node: Node) -> tuple[int, int]:
     m, n = node.type.shape[-2:]
     if not isinstance(m, int) or not isinstance(n, int):
-        raise UnsupportedError("linalg: the sizes of a matrix must be known to compile this", source=node.source)
+        raise UnsupportedError(
+            "linalg: the sizes of a matrix must be known to compile this", source=node.source
+        )
     return m, n
 
 
@@ -335,19 +394,39 @@ def lower_qr(frame: Frame, group: Group) -> Launch:
     tall, wide = static_sizes(m.a)
     least, inner = min(tall, wide), m.node.types[0].shape[-1]
     q, r = (m.output(slot) for slot in frame.memory.results(m.node))
-    work, tau, info = m.scratch("matrix", tall * max(wide, tall)), m.scratch("tau", least), m.integers("info")
+    work, tau, info = (
+        m.scratch("matrix", tall * max(wide, tall)),
+        m.scratch("tau", least),
+        m.integers("info"),
+    )
     room = BLOCK * max(tall, wide)
     space, rows, columns, own = m.scratch("room", room), k.index(tall), k.index(wide), m.size(inner)
     m.copy_turned(work, m.a, tall, wide)
-    m.call("geqrf", "iimimmim", rows, columns, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0))
+    m.call(
+        "geqrf", "iimimmim", rows, columns, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0)
+    )
     upper(m, r, m.start(inner, wide), work, tall, own, columns)
     generate = "ungqr" if m.parts == 2 else "orgqr"
-    m.call(generate, "iiimimmim", rows, own, least, (work, 0), rows, (tau, 0), (space, 0), room, (info, 0))
+    m.call(
+        generate,
+        "iiimimmim",
+        rows,
+        own,
+        least,
+        (work, 0),
+        rows,
+        (tau, 0),
+        (space, 0),
+        room,
+        (info, 0),
+    )
     m.turn(q, m.start(tall, inner), work, rows, own)
     return m.finish(4 * tall * wide * least * m.parts)
 
 
-def upper(m: Matrices, r: Buffer, begin: Val, work: Buffer, tall: int, rows: Val, columns: Val) -> None:
+def upper(
+    m: Matrices, r: Buffer, begin: Val, work: Buffer, tall: int, rows: Val, columns: Val
+) -> None:
     """The upper triangle of a matrix by columns, by rows, with zeros below."""
     k = m.k
     with k.loop(rows) as i:
@@ -387,20 +466,35 @@ def lower_eigh(frame: Frame, group: Group) -> Launch:
 
 
 def lower_eig(frame: Frame, group: Group) -> Launch:
-    """LAPACK gets the matrix by columns, as eager code hands it over. Of a real one the values come in two parts."""
+    """LAPACK gets the matrix by columns, as eager code hands it over. Of a real one the values come
+    in two parts."""
     m, rows = Matrices(frame, group), group.root.inputs[0].type.shape[-1]
     has_vectors, is_complex, n = m.node.op.name == "eig", m.parts == 2, m.size(rows)
     slots = frame.memory.results(m.node) if has_vectors else (frame.memory.slots[m.node],)
-    work, info, values = m.scratch("matrix", rows * rows), m.integers("info"), m.output(slots[0], "readwrite")
+    work, info, values = (
+        m.scratch("matrix", rows * rows),
+        m.integers("info"),
+        m.output(slots[0], "readwrite"),
+    )
     m.copy_turned(work, m.a, rows, rows)
     m.check_finite(work, rows, rows)
     size: Size = ROOM * rows
-    parts, room, nothing = frame.scratch("parts", m.real, 2 * rows), m.scratch("room", size), m.scratch("nothing", 1)
-    vectors, begin = m.scratch("vectors", rows * rows if has_vectors else 1), m.system * m.size(2 * rows)
-    found, more = (((values, begin),), ((parts, 0),)) if is_complex else (((parts, 0), (parts, n)), ())
+    parts, room, nothing = (
+        frame.scratch("parts", m.real, 2 * rows),
+        m.scratch("room", size),
+        m.scratch("nothing", 1),
+    )
+    vectors, begin = (
+        m.scratch("vectors", rows * rows if has_vectors else 1),
+        m.system * m.size(2 * rows),
+    )
+    found, more = (
+        (((values, begin),), ((parts, 0),)) if is_complex else (((parts, 0), (parts, n)), ())
+    )
     m.call(
         "geev", f"N{'V' if has_vectors else 'N'}imi{'m' * len(found)}mimimi{'m' * len(more)}m",
-        n, (work, 0), n, *found, (nothing, 0), 1, (vectors, 0), n, (room, 0), m.size(size), *more, (info, 0),
+        n, (work, 0), n, *found, (nothing, 0), 1, (vectors, 0), n, (room, 0), m.size(size), *more,
+        (info, 0),
     )  # fmt: skip
     m.check(info, convergence_error)
     if not is_complex:
@@ -422,8 +516,11 @@ def join_values(m: Matrices, values: Buffer, begin: Val, parts: Buffer, n: Val) 
     m.each(n, join)
 
 
-def join_vectors(m: Matrices, parts: Buffer, target: Buffer, begin: Val, source: Buffer, n: Val, _: Val) -> None:
-    """Of two conjugate values LAPACK gives real and imaginary part of one vector, as two columns."""
+def join_vectors(
+    m: Matrices, parts: Buffer, target: Buffer, begin: Val, source: Buffer, n: Val, _: Val
+) -> None:
+    """Of two conjugate values LAPACK gives real and imaginary part of one vector, as two
+    columns."""
     k, zero = m.k, m.k.const(0, m.real)
     with k.loop(n) as i:
 
@@ -439,7 +536,8 @@ def join_vectors(m: Matrices, parts: Buffer, target: Buffer, begin: Val, source:
 
 
 def lower_svd(frame: Frame, group: Group) -> Launch:
-    """LAPACK sees A^T = conj(V) S U^T by columns: its left vectors are V^H by rows, its right ones U."""
+    """LAPACK sees A^T = conj(V) S U^T by columns: its left vectors are V^H by rows, its right ones
+    U."""
     m, k = Matrices(frame, group), frame.k
     tall, wide = static_sizes(m.a)
     least, most = min(tall, wide), max(tall, wide)
@@ -448,14 +546,28 @@ def lower_svd(frame: Frame, group: Group) -> Launch:
     values = m.output(slots[1 if has_vectors else 0], "readwrite")
     full = dict(m.node.params).get("full", False)
     left, right = (tall, wide) if full else (least, least)
-    work, info, more = m.scratch("matrix", tall * wide), m.integers("info"), m.integers("more", 8 * least)
+    work, info, more = (
+        m.scratch("matrix", tall * wide),
+        m.integers("info"),
+        m.integers("more", 8 * least),
+    )
     room = 4 * least * least + 7 * least + BLOCK * (tall + wide)
     space, nothing = m.scratch("room", room), m.scratch("nothing", 1)
-    u = (m.output(slots[0], "readwrite"), m.start(tall, left)) if has_vectors else (nothing, k.index(0))
-    vh = (m.output(slots[2], "readwrite"), m.start(right, wide)) if has_vectors else (nothing, k.index(0))
+    u = (
+        (m.output(slots[0], "readwrite"), m.start(tall, left))
+        if has_vectors
+        else (nothing, k.index(0))
+    )
+    vh = (
+        (m.output(slots[2], "readwrite"), m.start(right, wide))
+        if has_vectors
+        else (nothing, k.index(0))
+    )
     m.copy(work, k.index(0), m.a, tall, wide)
     m.check_finite(work, tall, wide)
-    reals = m.frame.scratch("reals", m.real, least * (5 * least + 2 * most + 7) if is_complex else 1)
+    reals = m.frame.scratch(
+        "reals", m.real, least * (5 * least + 2 * most + 7) if is_complex else 1
+    )
     job = ("A" if full else "S") if has_vectors else "N"
     m.call(
         "gesdd", f"{job}iimimmimimi{'m' if is_complex else ''}mm",

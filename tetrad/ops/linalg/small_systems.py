@@ -1,8 +1,9 @@
 """Lowering, small systems of equations: one system in each lane, so 16 of them advance together.
 
-Receives the ops of `ops.linalg.systems` on matrices of at most `SMALL` rows; larger ones go to `ops.linalg.lapack`.
-Matrices are turned on their way into scratch, so that neighbouring lanes are neighbours in memory. What a pivot decides
-differs between lanes, so exchanges are selections. Lanes without a system repeat the last one and write nothing.
+Receives the ops of `ops.linalg.systems` on matrices of at most `SMALL` rows; larger ones go to
+`ops.linalg.lapack`. Matrices are turned on their way into scratch, so that neighbouring lanes are
+neighbours in memory. What a pivot decides differs between lanes, so exchanges are selections. Lanes
+without a system repeat the last one and write nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Lanes:
             yield
 
     def staged(self, name: str, node: Node, size: int) -> Buffer:
-        """The `size` elements that each system has of a node, in scratch, the lanes' side by side."""
+        """The `size` elements that each system has of a node, in scratch, the lanes' side by
+        side."""
         k, make = self.k, self.frame.scratch if self.is_scalar else self.frame.private
         made = make(name, node.type.dtype, size * LANES)
 
@@ -102,13 +104,18 @@ class Lanes:
 
     @contextmanager
     def tiles(self, size: int) -> Iterator[tuple[Val, Val]]:
-        """The first of 16 elements, and where the first system has it; the last tile may overlap the one before."""
+        """The first of 16 elements, and where the first system has it; the last tile may overlap
+        the one before."""
         k = self.k
         with k.loop(ceil_div(size, LANES)) as tile:
-            start = tile * LANES if size % LANES == 0 else k.min(tile * LANES, k.index(size - LANES))
+            start = (
+                tile * LANES if size % LANES == 0 else k.min(tile * LANES, k.index(size - LANES))
+            )
             yield start, self.first * size + start
 
-    def either(self, by_tiles: Callable[[], None], one_by_one: Callable[[], None], size: int) -> None:
+    def either(
+        self, by_tiles: Callable[[], None], one_by_one: Callable[[], None], size: int
+    ) -> None:
         """By tiles where there are 16 systems of 16 elements or more."""
         if size < LANES or (isinstance(self.count, int) and self.count < LANES):
             one_by_one()
@@ -131,11 +138,12 @@ class Lanes:
         self.k.store(out, self.position * self.frame.sizes.val(size) + self.k.index(element), value)
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def trap_first(frame: Frame, node: Node, bad: list[Val], system: Val, explain: Explain) -> None:
-    """Stop the program where something is wrong with a row; the error names the system and the first such row."""
+    """Stop the program where something is wrong with a row; the error names the system and the
+    first such row."""
     k, rows = frame.k, len(bad)
     first = k.index(rows)
     for i in reversed(range(rows)):
@@ -144,8 +152,8 @@ def trap_first(frame: Frame, node: Node, bad: list[Val], system: Val, explain: E
 
 
 def trap_at(frame: Frame, node: Node, bad: Val, system: Val, row: Val, explain: Explain) -> None:
-    """Stop the program at a row of a system. One number is reported: the row counted in arrays as large as Dims allow,
-    and, where a Dim is the number of rows, this number."""
+    """Stop the program at a row of a system. One number is reported: the row counted in arrays as
+    large as Dims allow, and, where a Dim is the number of rows, this number."""
     *lead, _, count = node.inputs[0].type.shape
     batch, rows = tuple(limit(n) for n in lead), limit(count)
     value = position_within(frame, system, tuple(lead)) * rows + row
@@ -176,7 +184,7 @@ def position_within(frame: Frame, system: Val, lead: tuple[Size, ...]) -> Val:
     return value
 
 
-# -- factors ----------------------------------------------------------------------------------------------------------
+# -- factors ---------------------------------------------------------------------------------------
 
 
 def known_rows(node: Node) -> int:
@@ -199,8 +207,9 @@ def lower_small_lu(frame: Frame, group: Group) -> Launch:
 
 
 def eliminate(lanes: Lanes, work: Buffer, rows: int, step: Val) -> Val:
-    """One step on the matrix in `work`: find the largest entry of row `step`, exchange its column with column `step`,
-    divide the rest of the row by it, and take multiples of the column from the columns after. The column it was in."""
+    """One step on the matrix in `work`: find the largest entry of row `step`, exchange its column
+    with column `step`, divide the rest of the row by it, and take multiples of the column from the
+    columns after. The column it was in."""
     k = lanes.k
 
     def entry(i: int | Val, j: Val) -> Val:
@@ -266,14 +275,19 @@ def lower_small_cholesky(frame: Frame, group: Group) -> Launch:
 
 
 def lower_det(frame: Frame, group: Group) -> Launch:
-    """The product of the diagonal, and for every exchange another sign. Complex numbers are pairs of floats."""
+    """The product of the diagonal, and for every exchange another sign. Complex numbers are pairs
+    of floats."""
     node, k = group.root, frame.k
     _, factors, pivots = node.inputs
     rows, real = factors.type.shape[-1], factors.type.dtype.real
     lanes = Lanes(frame, product(factors.type.shape[:-2]))
     outs = [frame.view(slot, real, "write") for slot in frame.memory.results(node)]
     parts = 2 if factors.type.dtype.is_complex else 1
-    known = frame.view(frame.memory.slots[factors], real) if parts == 2 else frame.reading.buffers.get(factors)
+    known = (
+        frame.view(frame.memory.slots[factors], real)
+        if parts == 2
+        else frame.reading.buffers.get(factors)
+    )
     n, zero, one = frame.sizes.val(rows), k.const(0, real), k.const(1, real)
     det, sign = Product(k, real, parts), Product(k, real, parts)
     size = k.local(0, real)
@@ -282,7 +296,9 @@ def lower_det(frame: Frame, group: Group) -> Launch:
         turn = k.select(lanes.read(pivots, rows, i).ne(k.cast(i, i32)), -one, one)
         magnitude = k.abs(entry[0]) if parts == 1 else hypot(k, *entry)
         det.multiply([value * turn for value in entry])
-        sign.multiply([k.select(magnitude.eq(0), zero, value / magnitude * turn) for value in entry])
+        sign.multiply(
+            [k.select(magnitude.eq(0), zero, value / magnitude * turn) for value in entry]
+        )
         size.set(size.get() + log(k, magnitude))
     with lanes.own():
         for part in range(parts):
@@ -292,7 +308,9 @@ def lower_det(frame: Frame, group: Group) -> Launch:
     return frame.finish(lanes.groups, group, flops=lanes.count * rows * 30)
 
 
-def diagonal_entry(lanes: Lanes, node: Node, known: Buffer | None, i: Val, n: Val, parts: int) -> Vector:
+def diagonal_entry(
+    lanes: Lanes, node: Node, known: Buffer | None, i: Val, n: Val, parts: int
+) -> Vector:
     k = lanes.k
     if known is None:
         return [k.const(splat_value(node), node.type.dtype)]
@@ -315,12 +333,13 @@ class Product:
         self.held[1].set(a[0] * by[1] + a[1] * by[0])
 
 
-# -- solving ----------------------------------------------------------------------------------------------------------
+# -- solving ---------------------------------------------------------------------------------------
 
 
 class Solving:
-    """A kernel that solves small systems: lanes take systems and walk over their right sides, or, where these are many,
-    take right sides of one system. `triangles` holds factors or a triangle, `work` says what to do with a column."""
+    """A kernel that solves small systems: lanes take systems and walk over their right sides, or,
+    where these are many, take right sides of one system. `triangles` holds factors or a triangle,
+    `work` says what to do with a column."""
 
     def __init__(
         self,
@@ -331,7 +350,12 @@ class Solving:
         pivots: Node | None = None,
     ) -> None:
         self.frame, self.k, self.group, self.node = frame, frame.k, group, group.root
-        self.triangles, self.pivots, self.work, self.b = triangles, pivots, work, group.root.inputs[-1]
+        self.triangles, self.pivots, self.work, self.b = (
+            triangles,
+            pivots,
+            work,
+            group.root.inputs[-1],
+        )
         self.rows, self.width = known_rows(self.b), self.b.type.shape[-1]
         self.systems = product(self.b.type.shape[:-2])
         self.out = frame.output(frame.memory.slots[self.node])
@@ -341,7 +365,8 @@ class Solving:
         return self.by_columns() if has_many or self.systems == 1 else self.by_systems()
 
     def by_systems(self) -> Launch:
-        """What is read and written goes through scratch in loops: gathers in a row would be a lot of code."""
+        """What is read and written goes through scratch in loops: gathers in a row would be a lot
+        of code."""
         lanes, k = Lanes(self.frame, self.systems), self.k
         held = lanes.staged("held", self.triangles, self.rows * self.rows)
         order = None if self.pivots is None else lanes.staged("order", self.pivots, self.rows)
@@ -354,7 +379,10 @@ class Solving:
             self.worked(lanes, line, bad)
             lanes.written(self.out, line, self.rows)
             return self.finish(lanes.groups)
-        line, size = self.frame.private("line", self.b.type.dtype, self.rows * LANES), self.rows * self.width
+        line, size = (
+            self.frame.private("line", self.b.type.dtype, self.rows * LANES),
+            self.rows * self.width,
+        )
         with k.loop(self.frame.sizes.val(self.width)) as c:
             with k.loop(self.rows) as i:
                 k.store(line, lanes.place(i), lanes.read(self.b, size, i * self.width + c))
@@ -380,7 +408,9 @@ class Solving:
         self.entry = lambda i, j: one.read(self.triangles, self.rows * self.rows, i * self.rows + j)
         self.pivot = lambda i: one.read(self.pivots, self.rows, i)  # type: ignore[arg-type]
         bad = self.check()
-        begin = self.system * (pitch * self.rows) + (column if self.width == 1 else k.min(column, pitch - 1))
+        begin = self.system * (pitch * self.rows) + (
+            column if self.width == 1 else k.min(column, pitch - 1)
+        )
         x = [self.right_side(begin + pitch * i) for i in range(self.rows)]
         self.work(self, x)
         with Lanes.own(one) if self.width == 1 else frame.within(column, pitch, self.width):
@@ -392,10 +422,16 @@ class Solving:
     def right_side(self, at: Val) -> Val:
         value = splat_value(self.b)
         known = self.frame.reading.buffers
-        return self.k.load(known[self.b], at) if value is None else self.k.const(value, self.b.type.dtype)
+        return (
+            self.k.load(known[self.b], at)
+            if value is None
+            else self.k.const(value, self.b.type.dtype)
+        )
 
     def finish(self, groups: Size) -> Launch:
-        return self.frame.finish(groups, self.group, flops=2 * self.systems * self.width * self.rows**2)
+        return self.frame.finish(
+            groups, self.group, flops=2 * self.systems * self.width * self.rows**2
+        )
 
     def check(self) -> Val | None:
         """Zeros on the diagonal stop the program, or mark the solution."""
@@ -412,7 +448,11 @@ class Solving:
         return bad
 
     def marked(self, bad: Val | None, value: Val) -> Val:
-        return value if bad is None else self.k.select(bad, self.k.const(float("nan"), value.dtype), value)
+        return (
+            value
+            if bad is None
+            else self.k.select(bad, self.k.const(float("nan"), value.dtype), value)
+        )
 
     def substitute(self, x: Vector, *, lower: bool, unit: bool, transposed: bool) -> None:
         """x <- T^-1 x, T a triangle of the matrix."""

@@ -1,9 +1,10 @@
-"""Ops: systems of linear equations. A matrix is taken apart once (`lu`, `cholesky`); its factors are a value like any
-other, so the forward and the backward solve share them, and those of a constant are made once.
+"""Ops: systems of linear equations. A matrix is taken apart once (`lu`, `cholesky`); its factors
+are a value like any other, so the forward and the backward solve share them, and those of a
+constant are made once.
 
-Every op works on the last two axes and treats leading axes alike; operands have the same leading axes. LAPACK does the
-work on matrices above `SMALL`, kernels with one system in each lane below; their orders differ (of LAPACK's nothing is
-promised), so results agree within rounding only.
+Every op works on the last two axes and treats leading axes alike; operands have the same leading
+axes. LAPACK does the work on matrices above `SMALL`, kernels with one system in each lane below;
+their orders differ (of LAPACK's nothing is promised), so results agree within rounding only.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SMALL = 16  # rows up to which a system is one lane of a kernel
 POLICIES = ("raise", "nan")
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 def check_matrix(name: str, a: ArrayType, dtypes: tuple[DType, ...] = MATRIX) -> None:
@@ -62,7 +63,11 @@ def check_square(name: str, a: ArrayType) -> None:
 def check_sides(name: str, a: ArrayType, b: ArrayType) -> None:
     check_square(name, a)
     if b.dtype is not a.dtype or b.rank != a.rank or b.shape[:-1] != a.shape[:-1]:
-        message = f"{name}: expected a right side with {a.shape[-1]} rows, dtype and leading axes of {a}, got {b}"
+        message = (
+            f"{name}: expected a right side with {a.shape[-1]} rows, dtype and leading "
+            "axes of "
+            f"{a}, got {b}"
+        )
         raise ShapeError(message, hint="a right side of one column needs an axis for it")
 
 
@@ -111,14 +116,16 @@ def cholesky_type(a: ArrayType) -> ArrayType:
     return a
 
 
-def det_type(a: ArrayType, factors: ArrayType, pivots: ArrayType) -> tuple[ArrayType, ArrayType, ArrayType]:
+def det_type(
+    a: ArrayType, factors: ArrayType, pivots: ArrayType
+) -> tuple[ArrayType, ArrayType, ArrayType]:
     if (factors, pivots) != lu_type(a):
         raise ShapeError(f"lu_det: {factors} and {pivots} are not the factors of {a}")
     one = a.with_shape(a.shape[:-2])
     return one, one, one.with_dtype(a.dtype.real)
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def place_of(position: int, batch: tuple[int, ...], rows: int) -> tuple[tuple[int, ...], int]:
@@ -131,24 +138,35 @@ def singular_error(name: str, position: int, batch: tuple[int, ...], rows: int) 
     which, pivot = place_of(position, batch, rows)
     where_ = f"matrix {list(which)} of the batch" if batch else "the matrix"
     return SingularError(
-        f"{name}: {where_} is singular: pivot {pivot} of {rows} is zero, reciprocal condition number 0",
+        f"{name}: {where_} is singular: pivot {pivot} of {rows} is zero, reciprocal condition "
+        "number 0",
         batch=which,
         pivot=pivot,
-        hint='singular="nan" gives NaN for such systems instead; td.linalg.pinv solves in the sense of least squares',
+        hint='singular="nan" gives NaN for such systems instead; td.linalg.pinv solves in the '
+        "sense of least squares",
     )
 
 
 def definite_error(name: str, position: int, batch: tuple[int, ...], rows: int) -> FactorError:
     which, pivot = place_of(position, batch, rows)
     where_ = f"matrix {list(which)} of the batch" if batch else "the matrix"
-    message = f"{name}: {where_} is not positive definite: its leading minor of {pivot + 1} rows is not positive"
-    return FactorError(message, batch=which, pivot=pivot, hint="add a small multiple of the identity")
+    message = (
+        f"{name}: {where_} is not positive definite: its leading minor of {pivot + 1} "
+        "rows is "
+        "not "
+        "positive"
+    )
+    return FactorError(
+        message, batch=which, pivot=pivot, hint="add a small multiple of the identity"
+    )
 
 
 def finite_error(name: str, position: int, batch: tuple[int, ...], rows: int) -> FactorError:
     which, _ = place_of(position, batch, rows)
     where_ = f"matrix {list(which)} of the batch" if batch else "the matrix"
-    return FactorError(f"{name}: {where_} holds NaN or infinities", batch=which, hint="td.isfinite finds them")
+    return FactorError(
+        f"{name}: {where_} holds NaN or infinities", batch=which, hint="td.isfinite finds them"
+    )
 
 
 def check_finite(name: str, a: Array) -> None:
@@ -158,15 +176,16 @@ def check_finite(name: str, a: Array) -> None:
         raise finite_error(name, int(np.argmin(is_finite)) * a.shape[-1], a.shape[:-2], a.shape[-1])
 
 
-# -- factors ----------------------------------------------------------------------------------------------------------
+# -- factors ---------------------------------------------------------------------------------------
 
 
 @op(type=lu_type, kind="special", ulps=FREE, public=False)
 def lu(a: Array) -> tuple[Array, Array]:
-    """A with its columns exchanged is a lower times an upper triangle, the upper with ones on its diagonal.
+    """A with its columns exchanged is a lower times an upper triangle, the upper with ones on its
+    diagonal.
 
-    Both lie in one array, as LAPACK leaves them in a matrix stored by rows. `pivots[k]` is the column exchanged with
-    column k, for k ascending. A zero pivot stays where it is.
+    Both lie in one array, as LAPACK leaves them in a matrix stored by rows. `pivots[k]` is the
+    column exchanged with column k, for k ascending. A zero pivot stays where it is.
 
     >>> factors, pivots = lu(np.array([[1.0, 2.0], [3.0, 4.0]]))
     >>> factors, pivots
@@ -208,7 +227,12 @@ def factor_each(a: Array, pivots: Array) -> None:
     own = np.zeros(rows, f"i{lapack.library().bits // 8}")
     info = np.zeros(1, own.dtype)
     for matrix, found in zip(a, pivots, strict=True):
-        call(LETTERS[a.dtype.name] + "getrf", f"{letter}{letter}m{letter}mm", [rows] * 3, (matrix, own, info))
+        call(
+            LETTERS[a.dtype.name] + "getrf",
+            f"{letter}{letter}m{letter}mm",
+            [rows] * 3,
+            (matrix, own, info),
+        )
         found[:] = own - 1
 
 
@@ -224,14 +248,21 @@ def lu_batch(batched: Batched, a: Node) -> Any:
     return lu(a)
 
 
-# -- solving ----------------------------------------------------------------------------------------------------------
+# -- solving ---------------------------------------------------------------------------------------
 
 
 @op(type=solve_type, kind="special", ulps=FREE, public=False)
 def linear_solve(
-    a: Array, factors: Array, pivots: Array, b: Array, *, transposed: bool = False, singular: str = "raise"
+    a: Array,
+    factors: Array,
+    pivots: Array,
+    b: Array,
+    *,
+    transposed: bool = False,
+    singular: str = "raise",
 ) -> Array:
-    """x with A x = b (or A^T x = b), from the factors of A. Linear in b; A is there for whoever differentiates.
+    """x with A x = b (or A^T x = b), from the factors of A. Linear in b; A is there for whoever
+    differentiates.
 
     >>> a = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> linear_solve(a, *lu(a), np.array([[5.0], [11.0]]))
@@ -285,20 +316,37 @@ def substitute(a: Array, x: Array, *, lower: bool, unit: bool, transposed: bool)
 
 
 def _solve_change_a(
-    t: Node, x: Node, a: Node, factors: Node, pivots: Node, b: Node, *, transposed: bool = False, **policy: Any
+    t: Node,
+    x: Node,
+    a: Node,
+    factors: Node,
+    pivots: Node,
+    b: Node,
+    *,
+    transposed: bool = False,
+    **policy: Any,
 ) -> Node:
     moved_by = run("matmul", swapped(t) if transposed else t, x)
     result: Node = linear_solve(a, factors, pivots, -moved_by, transposed=transposed, **policy)
     return result
 
 
-def _solve_change_b(t: Node, x: Node, a: Node, factors: Node, pivots: Node, b: Node, **params: Any) -> Node:
+def _solve_change_b(
+    t: Node, x: Node, a: Node, factors: Node, pivots: Node, b: Node, **params: Any
+) -> Node:
     result: Node = linear_solve(a, factors, pivots, t, **params)
     return result
 
 
 def _solve_back(
-    ct: Node, a: Node, factors: Node, pivots: Node, b: Node, *, transposed: bool = False, **policy: Any
+    ct: Node,
+    a: Node,
+    factors: Node,
+    pivots: Node,
+    b: Node,
+    *,
+    transposed: bool = False,
+    **policy: Any,
 ) -> Node:
     result: Node = linear_solve(a, factors, pivots, ct, transposed=not transposed, **policy)
     return result
@@ -318,7 +366,9 @@ def columns_folded(solve: Op, *fixed: Node, b: Node, **params: Any) -> Node:
 
 
 @linear_solve.batch
-def linear_solve_batch(batched: Batched, a: Node, factors: Node, pivots: Node, b: Node, **params: Any) -> Any:
+def linear_solve_batch(
+    batched: Batched, a: Node, factors: Node, pivots: Node, b: Node, **params: Any
+) -> Any:
     if not any(batched[:3]):
         return columns_folded(linear_solve, a, factors, pivots, b=b, **params)
     return linear_solve(*all_batched(batched, (a, factors, pivots, b)), **params)
@@ -326,9 +376,16 @@ def linear_solve_batch(batched: Batched, a: Node, factors: Node, pivots: Node, b
 
 @op(type=triangular_type, kind="special", ulps=FREE, public=False)
 def triangular_solve(
-    a: Array, b: Array, *, lower: bool = True, unit: bool = False, transposed: bool = False, singular: str = "raise"
+    a: Array,
+    b: Array,
+    *,
+    lower: bool = True,
+    unit: bool = False,
+    transposed: bool = False,
+    singular: str = "raise",
 ) -> Array:
-    """x with T x = b (or T^T x = b), T the lower or upper triangle of a, with ones on its diagonal if `unit`.
+    """x with T x = b (or T^T x = b), T the lower or upper triangle of a, with ones on its diagonal
+    if `unit`.
 
     >>> triangular_solve(np.array([[2.0, 9.0], [1.0, 4.0]]), np.array([[2.0], [9.0]]))
     array([[1.],
@@ -353,7 +410,9 @@ def _triangular_change_b(t: Node, x: Node, a: Node, b: Node, **params: Any) -> N
     return result
 
 
-def _triangular_back(ct: Node, a: Node, b: Node, *, transposed: bool = False, **params: Any) -> Node:
+def _triangular_back(
+    ct: Node, a: Node, b: Node, *, transposed: bool = False, **params: Any
+) -> Node:
     result: Node = triangular_solve(a, ct, transposed=not transposed, **params)
     return result
 
@@ -369,13 +428,15 @@ def triangular_solve_batch(batched: Batched, a: Node, b: Node, **params: Any) ->
     return triangular_solve(*all_batched(batched, (a, b)), **params)
 
 
-# -- pieces of matrices -----------------------------------------------------------------------------------------------
+# -- pieces of matrices ----------------------------------------------------------------------------
 
 
 def triangle(x: Node, *, lower: bool, strict: bool = False) -> Node:
     """x with zeros outside one triangle; without its diagonal if strict."""
     row, column = (positions(x.type.shape[-2:], axis, i32) for axis in (0, 1))
-    inside = run("greater" if strict else "greater_equal", *((row, column) if lower else (column, row)))
+    inside = run(
+        "greater" if strict else "greater_equal", *((row, column) if lower else (column, row))
+    )
     return where(expand(inside, x.type.shape), x, zeros_like(x))
 
 
@@ -398,12 +459,13 @@ def hermitian_part(x: Node) -> Node:
     return half
 
 
-# -- positive definite matrices ---------------------------------------------------------------------------------------
+# -- positive definite matrices --------------------------------------------------------------------
 
 
 @op(type=cholesky_type, kind="special", ulps=FREE, public=False)
 def cholesky(a: Array) -> Array:
-    """The lower triangle L with L L^H = A, for a positive definite A, of which the lower triangle is read.
+    """The lower triangle L with L L^H = A, for a positive definite A, of which the lower triangle
+    is read.
 
     >>> cholesky(np.array([[4.0, 0.0], [2.0, 5.0]]))
     array([[2., 0.],
@@ -416,7 +478,8 @@ def cholesky(a: Array) -> Array:
 
 
 def lower_factor(a: Array) -> Array | None:
-    """None if a matrix is not positive definite. LAPACK lets NaN pass, which is not positive either."""
+    """None if a matrix is not positive definite. LAPACK lets NaN pass, which is not positive
+    either."""
     try:
         lower = np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
@@ -430,7 +493,9 @@ def first_indefinite(a: Array) -> int:
     for i, matrix in enumerate(stack(a, 2)):
         if lower_factor(matrix) is None:
             sizes = range(1, rows)  # of the whole it is known
-            return i * rows + next((n - 1 for n in sizes if lower_factor(matrix[:n, :n]) is None), rows - 1)
+            return i * rows + next(
+                (n - 1 for n in sizes if lower_factor(matrix[:n, :n]) is None), rows - 1
+            )
     raise AssertionError("cholesky failed on the batch, but on no matrix")
 
 
@@ -439,7 +504,9 @@ def cholesky_jvp(t: Node, lower: Node, a: Node) -> Node:
     """L phi(L^-1 dA L^-H), phi the lower triangle with half the diagonal."""
     half = triangular_solve(lower, hermitian_part(t), singular="nan")
     both = adjoint(triangular_solve(lower, adjoint(half), singular="nan"))
-    phi = triangle(both, lower=True, strict=True) + where(diagonal_mask(both.type.shape), both * 0.5, zeros_like(both))
+    phi = triangle(both, lower=True, strict=True) + where(
+        diagonal_mask(both.type.shape), both * 0.5, zeros_like(both)
+    )
     result: Node = run("matmul", lower, phi)
     return result
 
@@ -447,7 +514,7 @@ def cholesky_jvp(t: Node, lower: Node, a: Node) -> Node:
 cholesky.batch(batched_as_is(cholesky))
 
 
-# -- determinants -----------------------------------------------------------------------------------------------------
+# -- determinants ----------------------------------------------------------------------------------
 
 
 @op(type=det_type, kind="special", ulps=FREE, public=False)
@@ -463,15 +530,21 @@ def lu_det(a: Array, factors: Array, pivots: Array) -> tuple[Array, Array, Array
     parity = np.where(swaps, -1, 1).astype(a.dtype)
     with np.errstate(all="ignore"):
         det = parity * np.prod(entries, axis=-1, dtype=a.dtype)
-        sign = parity * np.prod(np.where(entries == 0, 0, entries / np.abs(entries)), axis=-1, dtype=a.dtype)
+        sign = parity * np.prod(
+            np.where(entries == 0, 0, entries / np.abs(entries)), axis=-1, dtype=a.dtype
+        )
         size = np.sum(np.log(np.abs(entries)), axis=-1)
     return np.asarray(det), np.asarray(sign), np.asarray(size)
 
 
-def _det_change(t: Node, result: tuple[Node, ...], a: Node, factors: Node, pivots: Node) -> tuple[Node | None, ...]:
+def _det_change(
+    t: Node, result: tuple[Node, ...], a: Node, factors: Node, pivots: Node
+) -> tuple[Node | None, ...]:
     """d det = det tr(A^-1 dA); where A is singular this is NaN."""
     det, sign, _ = result
-    trace = reduce_sum(diagonal(linear_solve(a, factors, pivots, t, singular="nan")), (a.type.rank - 2,))
+    trace = reduce_sum(
+        diagonal(linear_solve(a, factors, pivots, t, singular="nan")), (a.type.rank - 2,)
+    )
     if not a.type.dtype.is_complex:
         return det * trace, None, trace
     size = run("real", trace)

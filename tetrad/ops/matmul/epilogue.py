@@ -1,4 +1,5 @@
-"""Lowering, products: what every matmul kernel shares. Operand indices, accumulation, the epilogue."""
+"""Lowering, products: what every matmul kernel shares. Operand indices, accumulation, the
+epilogue."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tetrad.loopnest.reader import At
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type sums are held in. Bytes, which registers multiply badly, are words; cast in the end, they wrap."""
+    """The type sums are held in. Bytes, which registers multiply badly, are words; cast in the end,
+    they wrap."""
     return {i8: i32, bool_: i32, u8: u32}.get(dtype, dtype.computing)
 
 

@@ -1,9 +1,11 @@
-"""Lowering, thin products: a few rows times a matrix, where reading the matrix once is all the time there is.
+"""Lowering, thin products: a few rows times a matrix, where reading the matrix once is all the time
+there is.
 
-A workgroup takes a chunk of k and a stretch of columns, whole rows of the matrix where they are not too long, and walks
-its chunk some steps at a time over the stretch: so memory is read in long runs straight from where the matrix lies.
-Chains wait in scratch. One kernel makes the sums of chunks, a second adds them up; a single chunk needs no second. The
-order is that of `ops.matmul.tiles`, to the bit.
+A workgroup takes a chunk of k and a stretch of columns, whole rows of the matrix where they are not
+too long, and walks its chunk some steps at a time over the stretch: so memory is read in long runs
+straight from where the matrix lies. Chains wait in scratch. One kernel makes the sums of chunks, a
+second adds them up; a single chunk needs no second. The order is that of `ops.matmul.tiles`, to the
+bit.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import LANES, Frame, Memory
 from tetrad.loopnest.index import Space, offset
-from tetrad.ops.matmul.epilogue import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
+from tetrad.ops.matmul.epilogue import (
+    accumulator,
+    multiply_add,
+    operand_at,
+    output_buffers,
+    runs_along_k,
+    store_result,
+)
 from tetrad.schedule.nodes import Launch, Slot
 
 MOST_ROWS = 4
@@ -26,22 +35,31 @@ STRETCH, SHORT_STRETCH = 4096, 512  # columns of a workgroup; fewer where thread
 SHARE = 2  # workgroups wanted for each thread
 UNKNOWN = 1024  # what a Dim is taken for
 TOGETHER = 8  # steps of k in one pass over the stretch
-AHEAD = 128  # columns: so far before its use memory is asked for, where processors ask too late by themselves
+# columns: so far before its use memory is asked for, where processors ask too late by themselves
+AHEAD = 128
 
 
 def is_thin(node: Node) -> bool:
     """Few rows, and a right side that lies in memory row by row."""
     rows, right = node.type.shape[-2], node.inputs[1]
-    return isinstance(rows, int) and rows <= MOST_ROWS and right.op.name != "constant" and not runs_along_k(right)
+    return (
+        isinstance(rows, int)
+        and rows <= MOST_ROWS
+        and right.op.name != "constant"
+        and not runs_along_k(right)
+    )
 
 
 def lower_thin(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
-    """The product itself, and for a long k what adds up its chunks; the epilogue is in the last of them."""
+    """The product itself, and for a long k what adds up its chunks; the epilogue is in the last of
+    them."""
     root, after = group.root, group.members[1:]
     chunks = ceil_div(root.inputs[0].type.shape[-1], CHUNK)
     if isinstance(chunks, int) and chunks <= 1:
         return [Thin(group, inputs, memory).launch()]
-    parts = memory.temp("parts", accumulator(root.inputs[0].type.dtype), chunks, product(root.type.shape))
+    parts = memory.temp(
+        "parts", accumulator(root.inputs[0].type.dtype), chunks, product(root.type.shape)
+    )
     known = {*inputs, root}
     operands = inputs_of(Group(group.kind, root, (root,), (root,)), known)
     beside = inputs_of(Group(group.kind, root, after, group.outputs), known)
@@ -50,9 +68,12 @@ def lower_thin(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]
 
 
 class Thin:
-    """The kernel of one thin product. The sums of chunks go to `parts`, the only one through the epilogue."""
+    """The kernel of one thin product. The sums of chunks go to `parts`, the only one through the
+    epilogue."""
 
-    def __init__(self, group: Group, inputs: list[Node], memory: Memory, parts: Slot | None = None) -> None:
+    def __init__(
+        self, group: Group, inputs: list[Node], memory: Memory, parts: Slot | None = None
+    ) -> None:
         self.group, self.node = group, group.root
         self.a, self.b = self.node.inputs
         self.frame = Frame(group.name + ("_chunks" if parts else ""), memory)
@@ -85,7 +106,9 @@ class Thin:
         self.batch = Space(k, self.sizes, tuple(self.batch_shape), position.span(0, 1)).axes()
         self.base = position.span(2, 3) * self.stretch
         self.width = k.min(self.sizes.val(self.columns) - self.base, self.stretch)
-        self.chains = [self.frame.private("chain", self.dtype, self.stretch) for _ in range(self.rows)]
+        self.chains = [
+            self.frame.private("chain", self.dtype, self.stretch) for _ in range(self.rows)
+        ]
         self.run_chunk(position.span(1, 2) * CHUNK)
         self.finish(position.span(1, 2), position.span(0, 1))
         flops = product((*self.node.type.shape, self.depth)) * 2
@@ -115,7 +138,9 @@ class Thin:
                 self.ask_ahead(step + u, self.base + lane + AHEAD)
             for u in range(count):
                 right = self.right(step + u, self.base + lane)
-                values = [multiply_add(k, self.left(m, step + u), right, v) for m, v in enumerate(values)]
+                values = [
+                    multiply_add(k, self.left(m, step + u), right, v) for m, v in enumerate(values)
+                ]
             for chain, value in zip(self.chains, values, strict=True):
                 k.store(chain, lane, value)
 
@@ -131,7 +156,10 @@ class Thin:
         """For a line of the matrix, where that lies in memory as it is."""
         if self.b in self.frame.reading.buffers:
             at, shape = operand_at(self.k, self.b, self.batch, step, column), self.b.type.shape
-            self.k.prefetch(self.frame.reading.buffers[self.b], offset(self.sizes, at, shape, row_strides(shape)))
+            self.k.prefetch(
+                self.frame.reading.buffers[self.b],
+                offset(self.sizes, at, shape, row_strides(shape)),
+            )
 
     def finish(self, chunk: Val, batch: Val) -> None:
         """parts[chunk, batch, row, column], or the results themselves."""
@@ -148,7 +176,8 @@ class Thin:
 
 
 def join_kernel(group: Group, inputs: list[Node], memory: Memory, parts: Slot) -> Launch:
-    """The sums of chunks added up in order, then the epilogue. A workgroup has a stretch of all results."""
+    """The sums of chunks added up in order, then the epilogue. A workgroup has a stretch of all
+    results."""
     node, (chunks, total) = group.root, parts.type.shape
     frame = Frame(group.name + "_join", memory)
     k, sizes = frame.k, frame.sizes
@@ -160,7 +189,9 @@ def join_kernel(group: Group, inputs: list[Node], memory: Memory, parts: Slot) -
         with k.loop(sizes.val(chunks)) as chunk:
             part = k.load(source, chunk * sizes.val(total) + where)
             value.set(k.select(chunk.eq(0), part, value.get() + part))
-        store_result(frame, node, outputs, Space(k, sizes, node.type.shape, where).axes(), value.get())
+        store_result(
+            frame, node, outputs, Space(k, sizes, node.type.shape, where).axes(), value.get()
+        )
 
     if total == 1:  # at an address all lanes share, they store what all of them have
         join(k.index(0))

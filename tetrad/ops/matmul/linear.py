@@ -1,7 +1,9 @@
-"""Products with float weights as model files hold them: a row of the weight for every output, used where it lies.
+"""Products with float weights as model files hold them: a row of the weight for every output, used
+where it lies.
 
-The order of a sum is part of its meaning (docs/numerics.md): column c goes to sum c % 16, each an fma chain over
-ascending columns, and the sixteen are joined by halving (i with i + 8, then 4, 2, 1).
+The order of a sum is part of its meaning (docs/numerics.md): column c goes to sum c % 16, each an
+fma chain over ascending columns, and the sixteen are joined by halving (i with i + 8, then 4, 2,
+1).
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ FLOATS = (f32, f16, bf16)
 
 def row_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
     if x.dtype is not f32 or w.dtype not in FLOATS:
-        raise DtypeError(f"row_matmul: expected f32 rows and a weight of {', '.join(map(str, FLOATS))}, got {x}, {w}")
+        raise DtypeError(
+            f"row_matmul: expected f32 rows and a weight of {', '.join(map(str, FLOATS))}, got "
+            f"{x}, {w}"
+        )
     if x.rank != 2 or w.rank != 2 or x.shape[1] != w.shape[1]:
         raise ShapeError(f"row_matmul: inner sizes differ: rows {x}, weight {w}")
     return ArrayType(f32, (x.shape[0], w.shape[0]))

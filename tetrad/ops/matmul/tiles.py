@@ -1,14 +1,16 @@
-"""Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before it is stored.
+"""Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before
+it is stored.
 
-A workgroup takes a block of rows and a block of columns. It walks k in blocks so short that a panel of the right side
-(one block of k, the columns of one tile) stays in a near cache; `choose_depth` says in which. It packs its columns as
-panels [panel][k][width] (a constant right side comes packed), stages a stretch of rows as tiles beside each other
-(short rows are read where they lie), and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors`
-accumulators; each step of k broadcasts one element of the left side per row. So the inner loop reads the panel from
-that cache, the rows in one long run from the second.
+A workgroup takes a block of rows and a block of columns. It walks k in blocks so short that a panel
+of the right side (one block of k, the columns of one tile) stays in a near cache; `choose_depth`
+says in which. It packs its columns as panels [panel][k][width] (a constant right side comes
+packed), stages a stretch of rows as tiles beside each other (short rows are read where they lie),
+and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors` accumulators;
+each step of k broadcasts one element of the left side per row. So the inner loop reads the panel
+from that cache, the rows in one long run from the second.
 
-Canonical order (docs/numerics.md): k ascends in chunks of 1024, one fma chain from zero per chunk, chunk sums added in
-order. Nothing here changes it: not tiles, blocks, packing or threads.
+Canonical order (docs/numerics.md): k ascends in chunks of 1024, one fma chain from zero per chunk,
+chunk sums added in order. Nothing here changes it: not tiles, blocks, packing or threads.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import LANES, Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.transpose import exchanged_fours, turned_fours
-from tetrad.ops.matmul.epilogue import accumulator, multiply_add, operand_at, output_buffers, runs_along_k, store_result
+from tetrad.ops.matmul.epilogue import (
+    accumulator,
+    multiply_add,
+    operand_at,
+    output_buffers,
+    runs_along_k,
+    store_result,
+)
 from tetrad.ops.matmul.few_rows import CHUNK, is_thin, lower_thin
 from tetrad.schedule.nodes import Launch, Slot
 
@@ -40,23 +49,29 @@ FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
 STRETCH = 96  # rows staged at a time: they lie in the second cache
 UNKNOWN = 256  # what a Dim is taken for
 SHARE = 4  # parts of an axis for each thread, at most
-# What a step of k costs beside its multiplications, in multiplications: to copy an element of a column, or of a row;
-# of a whole workgroup, that another thread begins it late, and that it begins.
+# What a step of k costs beside its multiplications, in multiplications: to copy an element of a
+# column, or of a row; of a whole workgroup, that another thread begins it late, and that it begins.
 COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 30, 14, 0.03, 1 << 15
-PIECE = 64  # columns packed at a time where the rows are one stretch: what is fetched ahead of them is little
+# columns packed at a time where the rows are one stretch: what is fetched ahead of them is little
+PIECE = 64
 STAGING_COLUMNS = 64
-SHORT_ROW = 3 << 10  # bytes: rows of a tile then lie apart in the nearest cache, and all of them in the second
+# bytes: rows of a tile then lie apart in the nearest cache, and all of them in the second
+SHORT_ROW = 3 << 10
 POINTERS = 8  # to rows of a tile that registers have room for
 LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
 UNROLL = 24  # multiplications of a tile written out, in 1, 2 or 4 steps of k
-# A plain loop and one block of k do for fewer multiplications, with few columns or a short k: most of the time there is
-# in copying, and more code would take longer to compile than to run.
+# A plain loop and one block of k do for fewer multiplications, with few columns or a short k: most
+# of the time there is in copying, and more code would take longer to compile than to run.
 SMALL, NARROW = 1 << 23, 32
 
 
 def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
-    return lower_thin(group, inputs, memory) if is_thin(group.root) else [Matmul(group, inputs, memory).launch()]
+    return (
+        lower_thin(group, inputs, memory)
+        if is_thin(group.root)
+        else [Matmul(group, inputs, memory).launch()]
+    )
 
 
 @record
@@ -91,16 +106,32 @@ class Matmul:
         is_small = prod(self.size.known()) < SMALL and min(self.size.known()[2:]) < NARROW
         self.unroll = 1 if is_small else steps_written_out(self.tile)
         self.packed = pack_constant(self.b, self.dtype, self.width)
-        self.frame.reads(i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b)))
+        self.frame.reads(
+            i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b))
+        )
         is_staged = self.is_worth_staging()
-        self.rows, self.columns = choose_blocks(self.size, self.tile.rows, memory.threads, is_staged)
+        self.rows, self.columns = choose_blocks(
+            self.size, self.tile.rows, memory.threads, is_staged
+        )
         self.depth = self.choose_depth(is_small)
-        self.piece = min(PIECE, self.columns) if self.is_low and self.packed is None else self.columns
+        self.piece = (
+            min(PIECE, self.columns) if self.is_low and self.packed is None else self.columns
+        )
         panels = self.panel_pitch * self.piece
-        self.panels = self.frame.input(self.packed) if self.packed else self.private("panels", panels)
-        self.beside = [i for i in self.frame.reading.buffers if i.type.shape == shape and i not in (self.a, self.b)]
+        self.panels = (
+            self.frame.input(self.packed) if self.packed else self.private("panels", panels)
+        )
+        self.beside = [
+            i
+            for i in self.frame.reading.buffers
+            if i.type.shape == shape and i not in (self.a, self.b)
+        ]
         self.outputs = output_buffers(self.frame, group)
-        self.staged = self.frame.scratch("rows", self.dtype, self.stretch * self.row_pitch) if is_staged else None
+        self.staged = (
+            self.frame.scratch("rows", self.dtype, self.stretch * self.row_pitch)
+            if is_staged
+            else None
+        )
 
     def private(self, stem: str, count: int) -> Buffer:
         return self.frame.private(stem, self.dtype, count)
@@ -117,37 +148,45 @@ class Matmul:
 
     @property
     def row_pitch(self) -> int:
-        """Elements of scratch a staged row has. A vector more than its block of k: rows do not share the few places a
-        cache has for addresses a power of two apart, and what `stage_turned` writes too much falls between tiles."""
+        """Elements of scratch a staged row has. A vector more than its block of k: rows do not
+        share the few places a cache has for addresses a power of two apart, and what `stage_turned`
+        writes too much falls between tiles."""
         return self.depth + LANES
 
     @property
     def panel_pitch(self) -> int:
-        """Elements of scratch a packed column has, one more than its block of k for the same reason."""
+        """Elements of scratch a packed column has, one more than its block of k for the same
+        reason."""
         return self.depth + 1
 
     def choose_depth(self, is_small: bool) -> int:
-        """Steps of k of a block. Few rows take all they can from a panel, which is near; under many, wide tiles go so
-        slowly over it that it may come from the second cache, and then no chain has to wait for another block. A power
-        of two: products of nearly the same k have rows and panels as far apart, which one kernel knows as constants."""
+        """Steps of k of a block. Few rows take all they can from a panel, which is near; under
+        many, wide tiles go so slowly over it that it may come from the second cache, and then no
+        chain has to wait for another block. A power of two: products of nearly the same k have rows
+        and panels as far apart, which one kernel knows as constants."""
         k, panel = self.size.k, NEAR if self.is_low else self.memory.target.panel_bytes
         depth = CHUNK if is_small else min(panel // (self.width * self.dtype.nbytes), CHUNK)
-        return max(LANES, 1 << (k - 1).bit_length()) if isinstance(k, int) and 0 < k < depth else depth
+        return (
+            max(LANES, 1 << (k - 1).bit_length()) if isinstance(k, int) and 0 < k < depth else depth
+        )
 
     def is_turned(self, side: Node) -> bool:
         """Is a side read in place from an array that lies the other way round?"""
         return runs_along_k(side) and side not in self.frame.reading.buffers
 
     def is_worth_staging(self) -> bool:
-        """Do enough columns follow to pay for copying rows, and are the rows not as good where they lie?"""
+        """Do enough columns follow to pay for copying rows, and are the rows not as good where they
+        lie?"""
         n, k = self.size.n, self.size.k
         if isinstance(n, int) and n < STAGING_COLUMNS:
             return False
         is_as_it_is = self.a in self.frame.reading.buffers and self.a.type.dtype is self.dtype
-        is_short = isinstance(k, int) and k * self.dtype.nbytes <= SHORT_ROW and self.tile.rows <= POINTERS
+        is_short = (
+            isinstance(k, int) and k * self.dtype.nbytes <= SHORT_ROW and self.tile.rows <= POINTERS
+        )
         return not (is_as_it_is and is_short)
 
-    # -- the workgroup --------------------------------------------------------------------------------------------
+    # -- the workgroup -----------------------------------------------------------------------------
 
     def launch(self) -> Launch:
         size = self.size
@@ -173,7 +212,8 @@ class Matmul:
         self.m1 = k.min(((block + 1) * tiles) // count * rows, m)
 
     def walk_blocks(self) -> None:
-        """Between blocks of k a tile's unfinished chain, and the sum of the chunks before it, wait in scratch."""
+        """Between blocks of k a tile's unfinished chain, and the sum of the chunks before it, wait
+        in scratch."""
         k, depth = self.k, self.size.k
         self.block: Val | None = None
         if isinstance(depth, int) and depth <= self.depth:
@@ -182,13 +222,15 @@ class Matmul:
         self.chains = self.private("chains", self.rows * self.columns)
         is_long = not (isinstance(depth, int) and depth <= CHUNK)
         self.sums = self.private("sums", self.rows * self.columns) if is_long else None
-        self.blocks = k.max(self.sizes.val(ceil_div(depth, self.depth)), 1)  # a Dim may be 0, a result is written
+        # a Dim may be 0, a result is written
+        self.blocks = k.max(self.sizes.val(ceil_div(depth, self.depth)), 1)
         with k.loop(self.blocks) as self.block:
             start = self.block * self.depth
             self.run_block(start, k.min(start + self.depth, self.sizes.val(depth)))
 
     def run_block(self, start: Val, stop: Val) -> None:
-        """Pack the columns, then stretches of rows, each against every panel. Rows of one stretch are staged once."""
+        """Pack the columns, then stretches of rows, each against every panel. Rows of one stretch
+        are staged once."""
         k = self.k
         if self.is_low and self.staged is not None:
             self.stage(self.m0, self.m1, start, stop)
@@ -209,7 +251,8 @@ class Matmul:
 
     @contextmanager
     def each_piece(self) -> Iterator[Val]:
-        """Columns that are packed together: `piece_from` on, up to what is yielded; mostly all the workgroup has."""
+        """Columns that are packed together: `piece_from` on, up to what is yielded; mostly all the
+        workgroup has."""
         self.piece_from = self.k.index(0)
         if self.piece == self.columns:
             yield self.here
@@ -217,12 +260,18 @@ class Matmul:
         with self.k.loop(self.here, 0, self.piece) as self.piece_from:
             yield self.k.min(self.piece_from + self.piece, self.here)
 
-    # -- fetching ahead -------------------------------------------------------------------------------------------
+    # -- fetching ahead ----------------------------------------------------------------------------
 
     @property
     def fetches_columns(self) -> bool:
-        """Few rows use what is packed: memory would be most of the time, and is idle while tiles are computed."""
-        return self.is_low and self.packed is None and self.block is not None and self.held(self.b) is not None
+        """Few rows use what is packed: memory would be most of the time, and is idle while tiles
+        are computed."""
+        return (
+            self.is_low
+            and self.packed is None
+            and self.block is not None
+            and self.held(self.b) is not None
+        )
 
     def held(self, side: Node) -> Node | None:
         """The array in memory that a side is, as it is or turned."""
@@ -230,7 +279,8 @@ class Matmul:
         return node if node in self.frame.reading.buffers else None
 
     def fetch_columns(self, m: Val, panel: Val, start: Val) -> None:
-        """Of the next piece or block of k, in the order in which they lie in memory, some lines for each tile."""
+        """Of the next piece or block of k, in the order in which they lie in memory, some lines for
+        each tile."""
         line, is_turned = elements_of_line(self.b), self.is_turned(self.b)
         rows = min(self.rows, self.size.m) if isinstance(self.size.m, int) else self.rows
         tiles, run = -(-rows // self.tile.rows), (self.depth if is_turned else self.piece) // line
@@ -247,8 +297,9 @@ class Matmul:
             self.fetch(self.b, base + step, self.n0 + ahead + column)
 
     def fetch_beside(self, m: Val, column: Val, step: Val) -> None:
-        """What the epilogue reads beside the product: short pieces of rows far apart, which no processor foresees. Some
-        lines every few steps of the last block of k: all at once would be more than a processor can wait for."""
+        """What the epilogue reads beside the product: short pieces of rows far apart, which no
+        processor foresees. Some lines every few steps of the last block of k: all at once would be
+        more than a processor can wait for."""
         if not self.beside:
             return
         lines = self.tile.rows * self.tile.vectors
@@ -256,7 +307,9 @@ class Matmul:
         turns = steps // self.unroll
         every = self.unroll * max(1, 1 << (turns // lines).bit_length() >> 1)
         is_turn = (step % every).eq(0)
-        with self.k.when(is_turn if self.block is None else is_turn & (self.block + 1).eq(self.blocks)):
+        with self.k.when(
+            is_turn if self.block is None else is_turn & (self.block + 1).eq(self.blocks)
+        ):
             self.fetch_lines(m, column, step // every, -(-lines // max(turns, 1)))
 
     def fetch_lines(self, m: Val, column: Val, turn: Val, count: int) -> None:
@@ -275,10 +328,11 @@ class Matmul:
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         self.k.prefetch(self.frame.reading.buffers[node], where)
 
-    # -- rows -----------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def stage(self, top: Val, end: Val, start: Val, stop: Val) -> None:
-        """Every lane reads what all lanes stage: after the last use of rows staged before, and until all are there."""
+        """Every lane reads what all lanes stage: after the last use of rows staged before, and
+        until all are there."""
         self.k.barrier()
         with self.k.loop(end, top, self.tile.rows) as m:
             if self.is_turned(self.a):
@@ -291,7 +345,8 @@ class Matmul:
         return (m - top) * self.row_pitch
 
     def stage_rows(self, m: Val, at: Val, start: Val, stop: Val) -> None:
-        """staged[row][k] = a[m + row, start + k]; rows past the last repeat it and are not stored in the end."""
+        """staged[row][k] = a[m + row, start + k]; rows past the last repeat it and are not stored
+        in the end."""
         k, depth = self.k, stop - start
         with k.loop(self.tile.rows, always=True) as row:
             here, there = k.min(m + row, self.m1 - 1), at + row * self.row_pitch
@@ -301,8 +356,8 @@ class Matmul:
                     k.store(self.staged_rows, there + lane, self.left_at(here, start + lane))
 
     def stage_turned(self, m: Val, at: Val, start: Val, stop: Val) -> None:
-        """staged[k][row] = a[m + row, start + k] of a left side that lies [k][m]: 16 rows are stored where the tile
-        has fewer; the next step of k overwrites what is too much."""
+        """staged[k][row] = a[m + row, start + k] of a left side that lies [k][m]: 16 rows are
+        stored where the tile has fewer; the next step of k overwrites what is too much."""
         k, lane = self.k, self.k.lane()
         with k.loop(stop - start) as step:
             value = k.local(0, self.dtype)
@@ -324,7 +379,7 @@ class Matmul:
         at = operand_at(self.k, self.a, self.batch, m, depth)
         return self.k.cast(self.frame.reading.wide(self.a, at), self.dtype)
 
-    # -- the tile -------------------------------------------------------------------------------------------------
+    # -- the tile ----------------------------------------------------------------------------------
 
     def run_tile(self, top: Val, m: Val, column: Val, start: Val, stop: Val) -> None:
         k, rows, vectors = self.k, self.tile.rows, self.tile.vectors
@@ -342,7 +397,9 @@ class Matmul:
                 self.step(accs, top, m, column, start, step)
         self.finish_tile(flat, m, column)
 
-    def step(self, accs: list[list[LocalVar]], top: Val, m: Val, column: Val, start: Val, step: Val) -> None:
+    def step(
+        self, accs: list[list[LocalVar]], top: Val, m: Val, column: Val, start: Val, step: Val
+    ) -> None:
         right = [self.right(column, v, start, step) for v in range(self.tile.vectors)]
         for row, chain in enumerate(accs):
             left = self.left_of_step(top, m, row, start, step)
@@ -363,7 +420,9 @@ class Matmul:
             at = (column - self.piece_from) * self.panel_pitch
             return self.k.load(self.panels, at + step * self.width + lane)
         depth = self.sizes.val(self.size.k)
-        return self.k.load(self.panels, (self.n0 + column) * depth + (start + step) * self.width + lane)
+        return self.k.load(
+            self.panels, (self.n0 + column) * depth + (start + step) * self.width + lane
+        )
 
     def waiting_at(self, m: Val, column: Val, i: int) -> Val:
         """Where the i-th accumulator of a tile waits between blocks: [panel][row][column]."""
@@ -377,7 +436,8 @@ class Matmul:
                     acc.set(self.k.load(self.chains, self.waiting_at(m, column, i)))
 
     def finish_tile(self, accs: list[LocalVar], m: Val, column: Val) -> None:
-        """After the last block run the epilogue and store; else keep the chain, or add it to the sum of chunks."""
+        """After the last block run the epilogue and store; else keep the chain, or add it to the
+        sum of chunks."""
         if self.block is None:
             self.store_tile(accs, m, column)
             return
@@ -406,8 +466,8 @@ class Matmul:
             self.k.store(buffer, self.waiting_at(m, column, i), acc)
 
     def store_tile(self, accs: list[LocalVar], m: Val, column: Val) -> None:
-        """Straight from registers, or, when an epilogue follows or rows may be missing, row by row: its code is written
-        once."""
+        """Straight from registers, or, when an epilogue follows or rows may be missing, row by row:
+        its code is written once."""
         k, vectors = self.k, self.tile.vectors
         if len(self.group.members) == 1 and is_multiple(self.size.m, self.tile.rows):
             for i, acc in enumerate(accs):
@@ -430,7 +490,7 @@ class Matmul:
         with self.frame.within(lane, self.sizes.val(self.size.n), self.size.n, self.width):
             store_result(self.frame, self.node, self.outputs, (*self.batch, m, lane), total)
 
-    # -- packing --------------------------------------------------------------------------------------------------
+    # -- packing -----------------------------------------------------------------------------------
 
     def panel_at(self, column: Val, step: Val) -> Val:
         """Where 16 columns of the piece stand in the panels at one step of k."""
@@ -438,7 +498,8 @@ class Matmul:
         return (panel * self.panel_pitch + step) * self.width + rest + self.k.lane()
 
     def pack(self, count: Val, start: Val, stop: Val) -> None:
-        """panels[panel][k][column] = b[start + k, edge + panel, column], zero past the last column."""
+        """panels[panel][k][column] = b[start + k, edge + panel, column], zero past the last
+        column."""
         k, n, together = self.k, self.size.n, TOGETHER * LANES
         self.edge = self.n0 + self.piece_from  # the first column of the piece
         padded = (count + (self.width - 1)) // self.width * self.width
@@ -479,7 +540,8 @@ class Matmul:
         return self.k.cast(self.frame.reading.wide(self.b, at), self.dtype)
 
     def pack_turned(self, count: Val, padded: Val, start: Val, stop: Val) -> None:
-        """A right side stored with k last: 16 columns x 16 steps of k at a time, then what is left over."""
+        """A right side stored with k last: 16 columns x 16 steps of k at a time, then what is left
+        over."""
         k, depth = self.k, stop - start
         whole, full = depth // LANES * LANES, count // LANES * LANES
         if not is_below(self.size.k, LANES):
@@ -494,10 +556,14 @@ class Matmul:
                 self.pack_edge(column, start, step)
 
     def pack_tile(self, column: Val, start: Val, step: Val) -> None:
-        """Read along k, turned in two loops of four rounds: in one piece it would be half of the kernel's code."""
+        """Read along k, turned in two loops of four rounds: in one piece it would be half of the
+        kernel's code."""
         k, half = self.k, self.half_turned
         with k.loop(4, always=True) as four:
-            rows = [self.element(start + step + k.lane(), self.edge + column + four * 4 + row) for row in range(4)]
+            rows = [
+                self.element(start + step + k.lane(), self.edge + column + four * 4 + row)
+                for row in range(4)
+            ]
             for i, vector in enumerate(turned_fours(k, rows)):
                 k.store(half, (i * 4 + four) * LANES + k.lane(), vector)
         with k.loop(4, always=True) as first:
@@ -511,7 +577,8 @@ def elements_of_line(node: Node) -> int:
 
 
 def choose_tile(memory: Memory, dtype: DType, m: Size, n: Size) -> Tile:
-    """The target's tile, narrower where there are no more columns, with fewer rows where that wastes fewer."""
+    """The target's tile, narrower where there are no more columns, with fewer rows where that
+    wastes fewer."""
     tile = memory.target.f64_tile if dtype.bits == 64 else memory.target.f32_tile
     vectors = 1 if is_below(n, LANES + 1) else tile.vectors
     if not isinstance(m, int):
@@ -530,19 +597,23 @@ def choose_blocks(size: Extent, tile: int, threads: int, is_staged: bool) -> tup
     batch, m, n, k = size.known()
 
     def cost(block: tuple[int, int]) -> float:
-        """Multiplications that take as long as the rounds of the busiest thread, and a part of one for delays."""
+        """Multiplications that take as long as the rounds of the busiest thread, and a part of one
+        for delays."""
         high, wide = block
         rounds = -(-batch * -(-m // high) * -(-n // wide) // threads)
         copies = COPIED_COLUMN * wide + (COPIED_ROW * high if is_staged else 0)
         return (rounds + (DELAY if threads > 1 else 0)) * ((high * wide + copies) * k + BEGIN)
 
     heights = {rounded(-(-m // parts), tile) for parts in shares(m, ROWS, FEW_ROWS, threads)}
-    widths = {rounded(-(-n // parts), FEW_COLUMNS) for parts in shares(n, COLUMNS, FEW_COLUMNS, threads)}
+    widths = {
+        rounded(-(-n // parts), FEW_COLUMNS) for parts in shares(n, COLUMNS, FEW_COLUMNS, threads)
+    }
     return min(((high, wide) for high in sorted(heights) for wide in sorted(widths)), key=cost)
 
 
 def shares(size: int, most: int, least: int, threads: int) -> range:
-    """Into how many parts between `least` and `most` a size may be cut; not into more than threads could want."""
+    """Into how many parts between `least` and `most` a size may be cut; not into more than threads
+    could want."""
     fewest = max(1, -(-size // most))
     return range(fewest, max(fewest, min(size // least, fewest + SHARE * threads)) + 1)
 
@@ -553,7 +624,11 @@ def rounded(size: int, step: int) -> int:
 
 def is_only_right_side(group: Group, node: Node, b: Node) -> bool:
     """Is a constant read only as the (packed) right side of the product?"""
-    return node is b and not any(node in m.inputs for m in group.members[1:]) and group.root.inputs[0] is not node
+    return (
+        node is b
+        and not any(node in m.inputs for m in group.members[1:])
+        and group.root.inputs[0] is not node
+    )
 
 
 def pack_constant(b: Node, dtype: DType, width: int) -> Slot | None:
@@ -566,4 +641,6 @@ def pack_constant(b: Node, dtype: DType, width: int) -> Slot | None:
     padded = np.zeros((depth, panels * width), dtype.np)
     padded[:, :columns] = matrix
     packed = np.ascontiguousarray(padded.reshape(depth, panels, width).transpose(1, 0, 2))
-    return Slot("packed", ArrayType(dtype, tuple(packed.shape)), "constant", literal=Literal(packed))
+    return Slot(
+        "packed", ArrayType(dtype, tuple(packed.shape)), "constant", literal=Literal(packed)
+    )

@@ -1,8 +1,9 @@
-"""Lowering, products with float weights in place: lanes along the columns, which lie next to each other in both sides.
+"""Lowering, products with float weights in place: lanes along the columns, which lie next to each
+other in both sides.
 
-A workgroup takes some rows of the weight and all rows of x. Tiles of both wait in registers, so a vector of the weight
-is loaded (and widened, if it is of half precision) once for several rows of x. The order is that of
-`ops.matmul.linear`.
+A workgroup takes some rows of the weight and all rows of x. Tiles of both wait in registers, so a
+vector of the weight is loaded (and widened, if it is of half precision) once for several rows of x.
+The order is that of `ops.matmul.linear`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Ops on weights that are decoded as they are read: the numbers of a quantised array, and its product with floats.
+"""Ops on weights that are decoded as they are read: the numbers of a quantised array, and its
+product with floats.
 
-`matmul(x, dequantize(w).T)` becomes `decoded_matmul(x, w)` by a rule (`passes.quantized`), so w is never in memory as
-floats. The order is that of a float matmul (docs/numerics.md): k ascending in chunks of 1,024, one fma chain from zero
-per chunk, chunk sums added in order.
+`matmul(x, dequantize(w).T)` becomes `decoded_matmul(x, w)` by a rule (`passes.quantized`), so w is
+never in memory as floats. The order is that of a float matmul (docs/numerics.md): k ascending in
+chunks of 1,024, one fma chain from zero per chunk, chunk sums added in order.
 """
 
 from __future__ import annotations

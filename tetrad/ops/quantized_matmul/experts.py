@@ -1,8 +1,10 @@
-"""Ops of mixtures of experts: which experts a token goes to, and products with the matrices of just those.
+"""Ops of mixtures of experts: which experts a token goes to, and products with the matrices of just
+those.
 
-The matrices of all experts lie above one another in one weight [experts * outputs, inputs]. The order of a product with
-a low-bit weight is that of `lowbit_matmul`; with a float weight sixteen sums run side by side, column c in sum c % 16,
-and are joined by halving. Neither depends on which other tokens there are.
+The matrices of all experts lie above one another in one weight [experts * outputs, inputs]. The
+order of a product with a low-bit weight is that of `lowbit_matmul`; with a float weight sixteen
+sums run side by side, column c in sum c % 16, and are joined by halving. Neither depends on which
+other tokens there are.
 """
 
 from __future__ import annotations
@@ -22,16 +24,23 @@ NONE = -1  # the number of no expert
 
 
 def top_experts_type(likelihood: ArrayType, *, used: int) -> ArrayType:
-    if likelihood.dtype is not f32 or likelihood.rank != 2 or not isinstance(likelihood.shape[1], int):
+    if (
+        likelihood.dtype is not f32
+        or likelihood.rank != 2
+        or not isinstance(likelihood.shape[1], int)
+    ):
         raise ShapeError(f"top_experts: expected f32[tokens, experts], got {likelihood}")
     if not 1 <= used <= likelihood.shape[1]:
-        raise ShapeError(f"top_experts: expected from 1 to {likelihood.shape[1]} experts, asked for {used}")
+        raise ShapeError(
+            f"top_experts: expected from 1 to {likelihood.shape[1]} experts, asked for {used}"
+        )
     return ArrayType(i32, (likelihood.shape[0], used))
 
 
 @op(type=top_experts_type, kind="special", public=False)
 def top_experts(likelihood: Array, *, used: int) -> Array:
-    """The `used` likeliest experts of each token, likeliest first, of equal ones the first; NaN is an error.
+    """The `used` likeliest experts of each token, likeliest first, of equal ones the first; NaN is
+    an error.
 
     >>> top_experts(np.array([[0.1, 0.4, 0.1, 0.4]], np.float32), used=3)
     array([[1, 3, 0]], dtype=int32)
@@ -46,16 +55,28 @@ top_experts.not_differentiable("which experts are the likeliest does not change 
 
 def expert_matmul_type(x: ArrayType, w: ArrayType, expert: ArrayType, *, experts: int) -> ArrayType:
     if expert.dtype is not i32 or expert.rank != 2 or x.rank != 2 or x.shape[0] != expert.shape[0]:
-        raise ShapeError(f"expert_matmul: expected rows and i32[rows, experts of each], got {x} and {expert}")
-    if w.rank != 2 or not isinstance(w.shape[0], int) or w.shape[0] % experts or x.shape[1] != w.shape[1]:
+        raise ShapeError(
+            f"expert_matmul: expected rows and i32[rows, experts of each], got {x} and {expert}"
+        )
+    if (
+        w.rank != 2
+        or not isinstance(w.shape[0], int)
+        or w.shape[0] % experts
+        or x.shape[1] != w.shape[1]
+    ):
         raise ShapeError(f"expert_matmul: rows {x} and {experts} matrices in {w} do not fit")
     outputs = w.shape[0] // experts
     if w.dtype.is_quantized:
         check_weight("expert_matmul", w)
         if outputs % ROWS:
-            raise ShapeError(f"expert_matmul: low-bit matrices of {outputs} rows, expected a multiple of {ROWS}")
+            raise ShapeError(
+                f"expert_matmul: low-bit matrices of {outputs} rows, expected a multiple of {ROWS}"
+            )
     elif w.dtype not in FLOATS:
-        raise DtypeError(f"expert_matmul: expected a weight of {', '.join(map(str, FLOATS))} or a low-bit one, got {w}")
+        raise DtypeError(
+            f"expert_matmul: expected a weight of {', '.join(map(str, FLOATS))} or a low-bit one, "
+            f"got {w}"
+        )
     if x.dtype is not (wanted := q8_row if w.dtype.is_quantized else f32):
         raise DtypeError(f"expert_matmul: a weight {w} takes rows of {wanted}, got {x}")
     return ArrayType(f32, (*expert.shape, outputs))
@@ -63,7 +84,8 @@ def expert_matmul_type(x: ArrayType, w: ArrayType, expert: ArrayType, *, experts
 
 @op(type=expert_matmul_type, kind="special", typed=True, public=False)
 def expert_matmul(x: Array, w: Array, expert: Array, *, experts: int, types: Types) -> Array:
-    """Row t times the matrix of each of its experts: f32[tokens, experts of each, outputs]; expert -1 gives zeros.
+    """Row t times the matrix of each of its experts: f32[tokens, experts of each, outputs]; expert
+    -1 gives zeros.
 
     >>> import tetrad as td
     >>> w = td.asarray([[1.0, 2.0], [3.0, 4.0]])  # two experts with one output each

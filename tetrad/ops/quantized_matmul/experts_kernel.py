@@ -1,8 +1,10 @@
-"""Lowering, mixtures of experts: the likeliest experts of a token, and products with the matrices of those only.
+"""Lowering, mixtures of experts: the likeliest experts of a token, and products with the matrices
+of those only.
 
-A low-bit product of few tokens takes one (token, expert) pair and sixteen outputs a workgroup. With more tokens a first
-kernel lists the pairs of each expert, and a workgroup takes sixteen outputs of one expert for all tokens that go there:
-each weight is then read once. Either way a token's sum has the order of `ops.quantized_matmul.experts`.
+A low-bit product of few tokens takes one (token, expert) pair and sixteen outputs a workgroup. With
+more tokens a first kernel lists the pairs of each expert, and a workgroup takes sixteen outputs of
+one expert for all tokens that go there: each weight is then read once. Either way a token's sum has
+the order of `ops.quantized_matmul.experts`.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from tetrad.schedule.nodes import Launch, Slot, TrapSite
 FEW = 64  # pairs of a token and an expert up to which each reads its weights alone
 
 
-# -- routing ----------------------------------------------------------------------------------------------------------
+# -- routing ---------------------------------------------------------------------------------------
 
 
 def lower_top_experts(frame: Frame, group: Group) -> Launch:
-    """One token a workgroup, lanes along the experts; one that was taken is less likely than any."""
+    """One token a workgroup, lanes along the experts; one that was taken is less likely than
+    any."""
     node, k = group.root, frame.k
     likelihood, used = node.inputs[0], int(node.param("used"))
     experts = plain(likelihood.type.shape[1])
@@ -47,7 +50,9 @@ def lower_top_experts(frame: Frame, group: Group) -> Launch:
         k.barrier()
         k.store(left, best, k.const(-1.0, f32))
         k.barrier()
-    return frame.finish(likelihood.type.shape[0], group, flops=product(likelihood.type.shape) * used)
+    return frame.finish(
+        likelihood.type.shape[0], group, flops=product(likelihood.type.shape) * used
+    )
 
 
 def likeliest(k: KernelBuilder, left: Buffer, experts: int) -> Val:
@@ -78,7 +83,7 @@ def stop(frame: Frame, node: Node, bad: Val, message: str, value: Val) -> None:
     frame.k.trap(bad, code, value)
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def lower_expert_matmul(frame: Frame, group: Group) -> Launch | list[Launch]:
@@ -105,12 +110,14 @@ def expert_of(frame: Frame, node: Node, pair: Val) -> Val:
 
 
 def starts_of(node: Node) -> int:
-    """Entries in front of the list of pairs: where each expert's begin, those without an expert, and the end."""
+    """Entries in front of the list of pairs: where each expert's begin, those without an expert,
+    and the end."""
     return int(node.param("experts")) + 2
 
 
 def list_pairs(frame: Frame, group: Group, listed: Slot) -> Launch:
-    """[where the pairs of expert 0, 1, ..., none begin, the end, then the pairs]: a counting sort by one workgroup."""
+    """[where the pairs of expert 0, 1, ..., none begin, the end, then the pairs]: a counting sort
+    by one workgroup."""
     node, k = group.root, frame.k
     frame.reads([node.inputs[2]])
     starts, pairs = starts_of(node), frame.sizes.val(product(node.inputs[2].type.shape))
@@ -147,7 +154,8 @@ def list_pairs(frame: Frame, group: Group, listed: Slot) -> Launch:
 
 
 class ExpertMatmul:
-    """The kernel of one low-bit product: sixteen outputs of one expert, for one pair or for all its pairs."""
+    """The kernel of one low-bit product: sixteen outputs of one expert, for one pair or for all its
+    pairs."""
 
     def __init__(self, frame: Frame, group: Group) -> None:
         self.group, self.node, self.frame = group, group.root, frame
@@ -177,7 +185,9 @@ class ExpertMatmul:
         first, last = (k.cast(k.load(list_, expert + i), index) for i in range(2))
 
         def pairs(at: Val, count: int) -> list[Val]:
-            return [k.cast(k.load(list_, at + (starts_of(self.node) + i)), index) for i in range(count)]
+            return [
+                k.cast(k.load(list_, at + (starts_of(self.node) + i)), index) for i in range(count)
+            ]
 
         with k.when(expert.eq(self.experts)), k.loop(last, first) as at:
             self.store(pairs(at, 1), part, [k.const(0.0, f32)])
@@ -205,7 +215,8 @@ class ExpertMatmul:
 
 
 def lower_float_experts(frame: Frame, group: Group) -> Launch:
-    """A pair and sixteen outputs a workgroup, one output after the other, lanes along the columns."""
+    """A pair and sixteen outputs a workgroup, one output after the other, lanes along the
+    columns."""
     node, k = group.root, frame.k
     x, w, expert = node.inputs
     out = frame.output(frame.memory.slots[node])
@@ -222,4 +233,6 @@ def lower_float_experts(frame: Frame, group: Group) -> Launch:
                 value = frame.reading.wide(w, (number * outputs + output, lane))
                 total.set(k.fma(value, frame.reading.wide(x, (pair // used, lane)), total))
         k.store(out, pair * outputs + output, k.reduce_lanes("add", total))
-    return frame.finish(product((pairs, parts)), group, flops=product((pairs, outputs, columns)) * 2)
+    return frame.finish(
+        product((pairs, parts)), group, flops=product((pairs, outputs, columns)) * 2
+    )

@@ -1,7 +1,8 @@
-"""Lowering, decoded weights: float rows times an interleaved weight whose numbers exist only in registers.
+"""Lowering, decoded weights: float rows times an interleaved weight whose numbers exist only in
+registers.
 
-A lane is a row of the weight. A step decodes 32 columns of sixteen rows and multiplies them with as many rows of x as
-registers hold.
+A lane is a row of the weight. A step decodes 32 columns of sixteen rows and multiplies them with as
+many rows of x as registers hold.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def lower_decoded_matmul(group: Group, inputs: list[Node], memory: Memory) -> La
 
 
 class DecodedMatmul:
-    """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a tile at a time."""
+    """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a
+    tile at a time."""
 
     def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
         self.group, self.node = group, group.root
@@ -70,11 +72,16 @@ class DecodedMatmul:
             block = self.weight.block(self.weight.group(k.group_id()), column // BLOCK)
             for i, number in enumerate(block.numbers()):
                 for row, chain in zip(rows, chains, strict=True):
-                    chain.set(k.fma(self.frame.reading.read(self.x, (row, column + i)), number, chain.get()))
+                    chain.set(
+                        k.fma(
+                            self.frame.reading.read(self.x, (row, column + i)), number, chain.get()
+                        )
+                    )
 
 
 def lower_dequantize(frame: Frame, group: Group) -> Launch:
-    """All numbers of a weight: a workgroup takes 32 columns of sixteen rows and turns them in scratch."""
+    """All numbers of a weight: a workgroup takes 32 columns of sixteen rows and turns them in
+    scratch."""
     node, k = group.root, frame.k
     weight = Weight(frame, node.inputs[0])
     out = frame.output(frame.memory.slots[node])
@@ -90,4 +97,6 @@ def lower_dequantize(frame: Frame, group: Group) -> Launch:
         for h in range(BLOCK // LANES):
             lane = h * LANES + k.lane()
             k.store(out, at + lane, k.load(area, lane * LANES + row))
-    return frame.finish(product((ceil_div(rows, LANES), blocks)), group, flops=product((rows, columns)) * 2)
+    return frame.finish(
+        product((ceil_div(rows, LANES), blocks)), group, flops=product((rows, columns)) * 2
+    )

@@ -1,9 +1,10 @@
-"""Lowering, low-bit products: rows in 8 bits times an interleaved weight, for any number of rows and any format.
+"""Lowering, low-bit products: rows in 8 bits times an interleaved weight, for any number of rows
+and any format.
 
-One generator for every format: what a format is comes from `quant.lanes` as data. A lane is a row of the weight. For
-each block of 32 columns the codes of sixteen weight rows are put together from their planes once and multiplied with as
-many rows of x as the target's registers hold; the order of the sum is that of `ops.quantized_matmul.op`, whatever the
-tile.
+One generator for every format: what a format is comes from `quant.lanes` as data. A lane is a row
+of the weight. For each block of 32 columns the codes of sixteen weight rows are put together from
+their planes once and multiplied with as many rows of x as the target's registers hold; the order of
+the sum is that of `ops.quantized_matmul.op`, whatever the tile.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Weight:
         if lanes.blocks == 1:
             return Block(self, group, group + block * lanes.super_bytes)
         head = group + (block // lanes.blocks) * lanes.super_bytes
-        return Block(self, head, head + lanes.head_bytes + (block % lanes.blocks) * lanes.block_bytes)
+        return Block(
+            self, head, head + lanes.head_bytes + (block % lanes.blocks) * lanes.block_bytes
+        )
 
 
 @record
@@ -62,7 +65,8 @@ class Block:
     start: Val
 
     def codes(self, w: int) -> Val:
-        """What four codes stand for, plus an offset so that it is not negative: word w of the block."""
+        """What four codes stand for, plus an offset so that it is not negative: word w of the
+        block."""
         lanes = self.weight.lanes
         if lanes.table:
             return self.weight.k.lookup(self.stored(w), lanes.table)
@@ -70,7 +74,8 @@ class Block:
         return self.stored(w) ^ flip if flip else self.stored(w)
 
     def signed(self, w: int) -> Val:
-        """The same without the offset, signed bytes: entries of the code book, or codes of 8 bits as they are."""
+        """The same without the offset, signed bytes: entries of the code book, or codes of 8 bits
+        as they are."""
         table = self.weight.lanes.signed_table
         return self.weight.k.lookup(self.stored(w), table) if table else self.stored(w)
 
@@ -98,7 +103,11 @@ class Block:
     def factor(self, side: int, sub: int) -> Val:
         """The scale (side 0) or what is added (side 1) of a sub-block, f32."""
         k, weight, lanes = self.weight.k, self.weight, self.weight.lanes
-        at = self.start + lanes.code_bytes + LANES * lanes.scale_bytes * (side * lanes.sub_blocks + sub)
+        at = (
+            self.start
+            + lanes.code_bytes
+            + LANES * lanes.scale_bytes * (side * lanes.sub_blocks + sub)
+        )
         if not lanes.factors:
             return self.number(at // lanes.factor_bytes)
         whole = self.number(self.head // lanes.factor_bytes + side * LANES)
@@ -128,7 +137,9 @@ class Block:
 def power_of_two(k: KernelBuilder, e: Val) -> Val:
     """2**(e - 128) of a byte, as `quant.fields.power_of_two` has it."""
     wide = k.cast(e, u32)
-    return k.bitcast(k.select(wide < 2, k.const(0x00200000, u32) << (wide & 1), (wide - 1) << 23), f32)
+    return k.bitcast(
+        k.select(wide < 2, k.const(0x00200000, u32) << (wide & 1), (wide - 1) << 23), f32
+    )
 
 
 class Codes(Protocol):
@@ -155,11 +166,14 @@ class Rows:
         return self.k.load(self.words, row * self.pitch + block * WORDS + index)
 
     def field(self, row: Val, block: Val, which: int) -> Val:
-        return self.k.load(self.floats, row * self.pitch + self.blocks * WORDS + block * FIELDS + which)
+        return self.k.load(
+            self.floats, row * self.pitch + self.blocks * WORDS + block * FIELDS + which
+        )
 
 
 class Sums:
-    """Rows of x times sixteen rows of a weight, in the order that is the meaning of every low-bit product."""
+    """Rows of x times sixteen rows of a weight, in the order that is the meaning of every low-bit
+    product."""
 
     def __init__(self, frame: Frame, x: Node, w: Node) -> None:
         self.k, target = frame.k, frame.memory.target
@@ -185,22 +199,34 @@ class Sums:
             low = block.factor(1, sub) if lanes.has_mins else None
             for (row, first), acc, dot in zip(places, accs, dots, strict=True):
                 total = k.fma(scale * self.x.field(row, b + first, SCALE), dot, acc)
-                acc.set(total if low is None else k.fma(low, self.scaled_sum(row, b + first, sub), total))
+                acc.set(
+                    total
+                    if low is None
+                    else k.fma(low, self.scaled_sum(row, b + first, sub), total)
+                )
 
     def dots(self, block: Codes, b: Val, places: list[Place], sub: int) -> list[Val]:
-        """The exact dot of (code - offset) with each row of x over a sub-block. Word by word: few are held at once."""
+        """The exact dot of (code - offset) with each row of x over a sub-block. Word by word: few
+        are held at once."""
         k, lanes, per = self.k, self.weight.lanes, WORDS // self.weight.lanes.sub_blocks
         most = 128 if self.is_signed else lanes.top
         dots = [k.const(0, i32) for _ in places]
         for w in lanes.word_order(range(sub * per, (sub + 1) * per)):
             code = block.signed(w) if self.is_signed else block.codes(w)
             words = [self.x.word(row, b + first, w) for row, first in places]
-            dots = [k.dot4(dot, code, x, most, signed=self.is_signed) for dot, x in zip(dots, words, strict=True)]
+            dots = [
+                k.dot4(dot, code, x, most, signed=self.is_signed)
+                for dot, x in zip(dots, words, strict=True)
+            ]
         found = [dot.cast(f32) for dot in dots]
         if self.is_signed or lanes.offset == 0:
             return found
-        sums, offset = [self.sum_of(row, b + first, sub) for row, first in places], -float(lanes.offset)
-        return [k.fma(offset, total, dot) for dot, total in zip(found, sums, strict=True)]  # exact: all below 2**24
+        sums, offset = (
+            [self.sum_of(row, b + first, sub) for row, first in places],
+            -float(lanes.offset),
+        )
+        # exact: all below 2**24
+        return [k.fma(offset, total, dot) for dot, total in zip(found, sums, strict=True)]
 
     def sum_of(self, row: Val, b: Val, sub: int) -> Val:
         """The sum of the codes of x in a sub-block of its block b."""
@@ -216,7 +242,7 @@ class Sums:
         return self.x.field(row, b, SCALE) * self.sum_of(row, b, sub)
 
 
-# -- rows of x --------------------------------------------------------------------------------------------------------
+# -- rows of x -------------------------------------------------------------------------------------
 
 
 def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
@@ -229,7 +255,9 @@ def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
     row = k.group_id()
     base = row * (terms * blocks * (WORDS + FIELDS))
     with k.loop(blocks) as first:
-        halves = [frame.reading.read(x, (row, first * BLOCK + LANES * h + k.lane())) for h in range(2)]
+        halves = [
+            frame.reading.read(x, (row, first * BLOCK + LANES * h + k.lane())) for h in range(2)
+        ]
         for b in (first + t * blocks for t in range(terms)):
             quantized, scale, whole, half = quantize_block(k, halves)
             for h, code in enumerate(quantized):
@@ -237,15 +265,18 @@ def lower_quantize_rows(frame: Frame, group: Group) -> Launch:
             at = base + terms * blocks * WORDS + b * FIELDS
             for which, value in enumerate((scale, scale * whole, whole, half)):
                 k.store(floats, at + which, value)
-            halves = [h - k.cast(code, f32) * scale for h, code in zip(halves, quantized, strict=True)]
+            halves = [
+                h - k.cast(code, f32) * scale for h, code in zip(halves, quantized, strict=True)
+            ]
     return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 4 * terms)
 
 
 def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val, Val, Val]:
     """Codes (i32), scale, and the sums of all codes and of those of the first half (f32).
 
-    Magnitudes are compared as integers, which orders floats alike and puts NaN on top. Adding 1.5 * 2**23 leaves the
-    number rounded to even in the low bits; whatever does not fit is cut off afterwards.
+    Magnitudes are compared as integers, which orders floats alike and puts NaN on top. Adding 1.5 *
+    2**23 leaves the number rounded to even in the low bits; whatever does not fit is cut off
+    afterwards.
     """
     sizes = [k.bitcast(k.abs(h), i32) for h in halves]
     top = k.bitcast(k.broadcast(butterfly(k, k.max(sizes[0], sizes[1]), k.max, (8, 4, 2, 1))), f32)
@@ -253,26 +284,32 @@ def quantize_block(k: KernelBuilder, halves: list[Val]) -> tuple[list[Val], Val,
     scale = k.select(top < float("inf"), top * SCALE_OF_TOP, k.const(float("nan"), f32))
     codes = [k.bitcast(h * inverse + ROUNDER, i32) - ROUNDER_BITS for h in halves]
     codes = [k.max(k.min(c, 127), -127) for c in codes]
-    both = k.select(k.lane() < LANES // 2, *(butterfly(k, c, lambda a, b: a + b, (8,)) for c in codes))
+    both = k.select(
+        k.lane() < LANES // 2, *(butterfly(k, c, lambda a, b: a + b, (8,)) for c in codes)
+    )
     sums = butterfly(k, both, lambda a, b: a + b, (4, 2, 1))
     half = k.broadcast(sums, 0)
     return codes, scale, k.cast(half + k.broadcast(sums, LANES // 2), f32), k.cast(half, f32)
 
 
-def butterfly(k: KernelBuilder, x: Val, join: Callable[[Val, Val], Val], steps: tuple[int, ...]) -> Val:
+def butterfly(
+    k: KernelBuilder, x: Val, join: Callable[[Val, Val], Val], steps: tuple[int, ...]
+) -> Val:
     """Each lane joined with the one whose number differs in one bit, bit by bit."""
     for step in steps:
         x = join(x, k.shuffle(x, x, tuple(i ^ step for i in range(LANES))))
     return x
 
 
-# -- rows of a weight -------------------------------------------------------------------------------------------------
+# -- rows of a weight ------------------------------------------------------------------------------
 
 
 def lower_lowbit_rows(frame: Frame, group: Group) -> Launch:
-    """Row t of the result is row indices[t] of the weight: a workgroup takes a block of 32 columns of one row.
+    """Row t of the result is row indices[t] of the weight: a workgroup takes a block of 32 columns
+    of one row.
 
-    The sixteen rows a block holds are all decoded into scratch, and the wanted one is stored from there.
+    The sixteen rows a block holds are all decoded into scratch, and the wanted one is stored from
+    there.
     """
     node, k = group.root, frame.k
     w, indices = node.inputs
@@ -291,5 +328,9 @@ def lower_lowbit_rows(frame: Frame, group: Group) -> Launch:
     k.barrier()
     for h in range(BLOCK // LANES):
         lane = h * LANES + k.lane()
-        k.store(out, t * frame.sizes.val(columns) + b * BLOCK + lane, k.load(area, lane * LANES + row % LANES))
+        k.store(
+            out,
+            t * frame.sizes.val(columns) + b * BLOCK + lane,
+            k.load(area, lane * LANES + row % LANES),
+        )
     return frame.finish(product((rows, blocks)), group, flops=product((rows, columns)) * 2)

@@ -1,6 +1,8 @@
-"""The op that lays rows of a block format out for the low-bit kernels: bytes of a file in, an interleaved weight out.
+"""The op that lays rows of a block format out for the low-bit kernels: bytes of a file in, an
+interleaved weight out.
 
-What the layout is, `quant.lanes` says; this makes it an op, so that whole models are rearranged by compiled code.
+What the layout is, `quant.lanes` says; this makes it an op, so that whole models are rearranged by
+compiled code.
 """
 
 from __future__ import annotations
@@ -16,13 +18,23 @@ from tetrad.quant.lanes import LANES, LINE, ROWS, WORD
 
 
 def interleave_type(
-    target: ArrayType, raw: ArrayType, starts: ArrayType, places: ArrayType, blocks: ArrayType, *, format: str
+    target: ArrayType,
+    raw: ArrayType,
+    starts: ArrayType,
+    places: ArrayType,
+    blocks: ArrayType,
+    *,
+    format: str,
 ) -> ArrayType:
     if format not in LANES:
         hint = f"supported: {', '.join(LANES)}"
-        raise UnsupportedError(f"interleave: no interleaved layout of the format {format!r}", hint=hint)
+        raise UnsupportedError(
+            f"interleave: no interleaved layout of the format {format!r}", hint=hint
+        )
     given = f"{target}, {raw}, {starts}, {places} and {blocks}"
-    if (target.dtype, raw.dtype) != (u8, u8) or any(kind.dtype is not i64 for kind in (starts, places, blocks)):
+    if (target.dtype, raw.dtype) != (u8, u8) or any(
+        kind.dtype is not i64 for kind in (starts, places, blocks)
+    ):
         raise DtypeError(f"interleave: expected u8, u8, i64, i64 and i64, got {given}")
     ranks = tuple(kind.rank for kind in (target, raw, starts, places, blocks))
     if ranks != (2, 1, 2, 1, 0) or (target.shape[1], *starts.shape) != (LINE, *places.shape, ROWS):
@@ -32,9 +44,12 @@ def interleave_type(
 
 
 @op(type=interleave_type, kind="special", in_place=True, public=False)
-def interleave(target: Array, raw: Array, starts: Array, places: Array, blocks: Array, *, format: str) -> Array:
-    """Rows of `blocks` blocks, which begin at the bytes `starts` of raw (-1: a row of zero bytes), are laid out in
-    `target`, sixteen of them from each of the bytes `places` on. Nothing else of it changes, nothing is decoded.
+def interleave(
+    target: Array, raw: Array, starts: Array, places: Array, blocks: Array, *, format: str
+) -> Array:
+    """Rows of `blocks` blocks, which begin at the bytes `starts` of raw (-1: a row of zero bytes),
+    are laid out in `target`, sixteen of them from each of the bytes `places` on. Nothing else of it
+    changes, nothing is decoded.
 
     >>> raw = np.arange(34, dtype=np.uint8)  # one row of one q8_0 block: a scale, then 32 codes
     >>> starts = np.full((1, 16), -1)
@@ -63,6 +78,8 @@ def check_places(at: Array, nbytes: int, size: int, unit: int) -> None:
     wrong = at[(at < 0) | (at + nbytes > size) | (at % unit != 0)]
     if wrong.size:
         message = (
-            f"interleave: {nbytes} bytes from {wrong[0]} on are out of range for {size}, or not at a multiple of {unit}"
+            f"interleave: {nbytes} bytes from {wrong[0]} on are out of range for {size}, or "
+            "not "
+            f"at a multiple of {unit}"
         )
         raise IndexError(message)

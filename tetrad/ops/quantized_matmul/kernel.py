@@ -1,7 +1,8 @@
-"""Lowering, low-bit products as kernels: which rows of x and which rows of the weight a workgroup takes.
+"""Lowering, low-bit products as kernels: which rows of x and which rows of the weight a workgroup
+takes.
 
-Sixteen rows of the weight, and of x all rows, a tile at a time. Where many rows share decoded panels
-(`ops.quantized_matmul.panels`), a workgroup takes some of them.
+Sixteen rows of the weight, and of x all rows, a tile at a time. Where many rows share decoded
+panels (`ops.quantized_matmul.panels`), a workgroup takes some of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from tetrad.schedule.nodes import Launch
 
 def lower_lowbit_matmul(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     made = LowbitMatmul(group, inputs, memory)
-    return made.launch_panels() if made.terms == 1 and takes_panels(group.root, memory.target) else made.launch()
+    return (
+        made.launch_panels()
+        if made.terms == 1 and takes_panels(group.root, memory.target)
+        else made.launch()
+    )
 
 
 class LowbitMatmul:
@@ -42,10 +47,14 @@ class LowbitMatmul:
         return self.finish(ceil_div(self.columns, LANES))
 
     def launch_panels(self) -> Launch:
-        """Workgroups that take the same rows of x follow each other, so that these stay in the cache."""
+        """Workgroups that take the same rows of x follow each other, so that these stay in the
+        cache."""
         k, groups, total = self.k, ceil_div(self.columns, LANES), self.sizes.val(self.rows)
         panels = PanelSums(self.frame, self.sums, self.tile)
-        part, sixteen = k.group_id() // self.sizes.val(groups), k.group_id() % self.sizes.val(groups)
+        part, sixteen = (
+            k.group_id() // self.sizes.val(groups),
+            k.group_id() % self.sizes.val(groups),
+        )
         with k.when(total >= MANY):
             panels.run(sixteen, part, total, lambda row, sums: self.store(sixteen, row, sums))
         if not isinstance(self.rows, int):

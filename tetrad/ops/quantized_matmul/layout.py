@@ -1,7 +1,8 @@
-"""Lowering, weights laid out for the low-bit kernels: sixteen rows of a block format become sixteen lanes.
+"""Lowering, weights laid out for the low-bit kernels: sixteen rows of a block format become sixteen
+lanes.
 
-One generator for every format; `quant` says as data where bits lie in the file and where they go (`quant.lanes`). A
-workgroup takes sixteen rows, a lane is a row.
+One generator for every format; `quant` says as data where bits lie in the file and where they go
+(`quant.lanes`). A workgroup takes sixteen rows, a lane is a row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tetrad.quant.lanes import LANES as LAYOUTS
 from tetrad.quant.lanes import LINE, REST, WORDS, Lanes
 from tetrad.schedule.nodes import Launch
 
-WORK = 1 << 15  # operations of a group, about: enough for the schedule to see when several threads pay
+# operations of a group, about: enough for the schedule to see when several threads pay
+WORK = 1 << 15
 BYTES = 0x01010101  # a number in each byte of a word
 SPREAD = 0x00204081  # times four bits: each stands in the lowest place of a byte of its own
 
@@ -48,9 +50,10 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
 class Source:
     """Rows as the file has them: reads at a byte of the current block, one row a lane.
 
-    Blocks begin at multiples of 4 bytes, of 2 or of 1, so they are read in such units. Blocks of fewer than sixteen are
-    gathered where they lie; others are turned in scratch, sixteen units of sixteen rows at a time, so that a unit of
-    all rows is one load: quicker to run, and far less code.
+    Blocks begin at multiples of 4 bytes, of 2 or of 1, so they are read in such units. Blocks of
+    fewer than sixteen are gathered where they lie; others are turned in scratch, sixteen units of
+    sixteen rows at a time, so that a unit of all rows is one load: quicker to run, and far less
+    code.
     """
 
     def __init__(self, frame: Frame, node: Node, lanes: Lanes, blocks: Val) -> None:
@@ -59,11 +62,15 @@ class Source:
         self.unit = UNITS[lanes.unit_bytes]
         self.units = lanes.format.nbytes // self.unit.nbytes
         self.memory = frame.view(frame.memory.slots[raw], self.unit)
-        self.area = frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LANES else None
+        self.area = (
+            frame.scratch("turned", self.unit, self.units * LANES) if self.units >= LANES else None
+        )
         start = self.start_of(self.k.lane())
         first = self.k.max(start, 0)
         is_beyond = first + blocks * lanes.format.nbytes > frame.sizes.val(raw.type.shape[0])
-        frame.reading.trap(node, raw, (start < -1) | is_beyond | (first % self.unit.nbytes).ne(0), start)
+        frame.reading.trap(
+            node, raw, (start < -1) | is_beyond | (first % self.unit.nbytes).ne(0), start
+        )
         self.is_row, self.first = start >= 0, self.first_unit(start)
         self.firsts = [self.first_unit(self.start_of(self.k.index(r))) for r in range(LANES)]
 
@@ -80,13 +87,16 @@ class Source:
             self.turn(self.area)
 
     def turn(self, area: Buffer) -> None:
-        """area[unit][row] = the units of the block, in tiles of 16 x 16; the last tile overlaps the one before."""
+        """area[unit][row] = the units of the block, in tiles of 16 x 16; the last tile overlaps the
+        one before."""
         k = self.k
         k.barrier()
         with k.loop(-(-self.units // LANES)) as tile:
             unit = k.min(tile * LANES, self.units - LANES)
             here = self.block * self.units + unit + k.lane()
-            for i, vector in enumerate(turned(k, [k.load(self.memory, first + here) for first in self.firsts])):
+            for i, vector in enumerate(
+                turned(k, [k.load(self.memory, first + here) for first in self.firsts])
+            ):
                 k.store(area, (unit + i) * LANES + k.lane(), vector)
         k.barrier()
 
@@ -95,7 +105,11 @@ class Source:
         if unit not in self.loaded:
             k = self.k
             here = self.first + (self.block * self.units + unit)
-            found = k.load(self.memory, here) if self.area is None else k.load(self.area, unit * LANES + k.lane())
+            found = (
+                k.load(self.memory, here)
+                if self.area is None
+                else k.load(self.area, unit * LANES + k.lane())
+            )
             self.loaded[unit] = k.select(self.is_row, k.cast(found, u32), k.const(0, u32))
         return self.loaded[unit]
 
@@ -104,7 +118,9 @@ class Source:
         unit, inside = divmod(at, self.unit.nbytes)
         if kind.nbytes > self.unit.nbytes:
             loaded = [self.load(unit + i) for i in range(kind.nbytes // self.unit.nbytes)]
-            return reduce(or_, (found << self.unit.bits * i if i else found for i, found in enumerate(loaded)))
+            return reduce(
+                or_, (found << self.unit.bits * i if i else found for i, found in enumerate(loaded))
+            )
         found = self.load(unit)
         return found if kind is self.unit else found >> 8 * inside & (1 << kind.bits) - 1
 
@@ -112,7 +128,8 @@ class Source:
         return self.part(at, u32)
 
     def field(self, plane: Plane, first: int) -> tuple[Val, int]:
-        """Four neighbouring codes' bits of a plane, one in each byte, and the place in the byte where they begin."""
+        """Four neighbouring codes' bits of a plane, one in each byte, and the place in the byte
+        where they begin."""
         per_byte = 8 // plane.bits
         if plane.run == 1 and plane.bits < 8:  # neighbours share a byte
             at, start = divmod(first * plane.bits, 32)
@@ -126,7 +143,9 @@ class Source:
         if bits == 1:
             return (fields & 15) * SPREAD & BYTES
         mask = (1 << bits) - 1
-        return reduce(or_, ((fields << (8 - bits) * i if i else fields) & mask << 8 * i for i in range(4)))
+        return reduce(
+            or_, ((fields << (8 - bits) * i if i else fields) & mask << 8 * i for i in range(4))
+        )
 
 
 UNITS = {u32.nbytes: u32, u16.nbytes: u16, u8.nbytes: u8}
@@ -143,7 +162,9 @@ class Result:
         self.start = k.cast(frame.reading.wide(places, (k.group_id(),)), index)
         end = self.start + blocks * lanes.super_bytes
         is_wrong = (self.start < 0) | (end > frame.sizes.val(target.type.shape[0]) * LINE)
-        frame.reading.trap(node, target, is_wrong | (k.max(self.start, 0) % u32.nbytes).ne(0), self.start)
+        frame.reading.trap(
+            node, target, is_wrong | (k.max(self.start, 0) % u32.nbytes).ne(0), self.start
+        )
 
     def begin_super(self, block: Val) -> None:
         self.begin, self.at = self.start + block * self.lanes.super_bytes, 0
@@ -176,13 +197,16 @@ def copy_rest(source: Source, result: Result) -> None:
 def copy_codes(source: Source, result: Result, block: int) -> None:
     lanes = source.lanes
     for which, bits in enumerate(lanes.bits):
-        plane = next(p for p in lanes.format.planes if (p.shift, p.bits) == (lanes.shift_of(which), bits))
+        plane = next(
+            p for p in lanes.format.planes if (p.shift, p.bits) == (lanes.shift_of(which), bits)
+        )
         for j in range(bits):
             result.store(u32, plane_word(source, plane, block, j))
 
 
 def plane_word(source: Source, plane: Plane, block: int, j: int) -> Val:
-    """Word j of a plane: in each byte, from the lowest bits up, the codes of the words j, j + bits, j + 2 bits, ..."""
+    """Word j of a plane: in each byte, from the lowest bits up, the codes of the words j, j + bits,
+    j + 2 bits, ..."""
     k, bits = source.k, plane.bits
     total = k.const(0, u32)
     for place, w in enumerate(range(j, WORDS, bits)):
@@ -199,7 +223,9 @@ def copy_scales(source: Source, result: Result, block: int) -> None:
     if lanes.format.levels is not None:
         for side in range(lanes.sides):
             for sub in range(block * lanes.sub_blocks, (block + 1) * lanes.sub_blocks):
-                result.store(u8, level(source, lanes.format.levels, side * lanes.format.sub_blocks + sub))
+                result.store(
+                    u8, level(source, lanes.format.levels, side * lanes.format.sub_blocks + sub)
+                )
     elif not lanes.factors:
         for factor in lanes.format.factors:
             kind = UNITS[lanes.factor_bytes]
@@ -225,7 +251,8 @@ def plane_part(source: Source, plane: Plane, element: int) -> Val:
 
 
 def six_bits(source: Source, start: int, side: int, sub: int) -> Val:
-    """Scale or min of a sub-block out of the twelve bytes that `quant.fields.SixBitPairs` describes."""
+    """Scale or min of a sub-block out of the twelve bytes that `quant.fields.SixBitPairs`
+    describes."""
     word = source.word(start + 4 * side)
     if sub < 4:
         return word >> 8 * sub & 63

@@ -1,8 +1,10 @@
-"""Ops on low-bit weights: activations in 8 bits, the product of the two, rows of a weight as floats.
+"""Ops on low-bit weights: activations in 8 bits, the product of the two, rows of a weight as
+floats.
 
-Weights lie interleaved (`quant.lanes`). The order of the product is part of its meaning (docs/numerics.md): for each
-sub-block of a weight row an exact integer dot, then acc = fma(sw * sx, dot, acc), then, where the format has mins,
-acc = fma(mw, sumx, acc); sub-blocks ascend. Rows in several terms have a sum for each, added in order.
+Weights lie interleaved (`quant.lanes`). The order of the product is part of its meaning
+(docs/numerics.md): for each sub-block of a weight row an exact integer dot, then acc = fma(sw * sx,
+dot, acc), then, where the format has mins, acc = fma(mw, sumx, acc); sub-blocks ascend. Rows in
+several terms have a sum for each, added in order.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ SMALLEST = 2.0**-110  # a block below this is zero: 127 / max would overflow
 Types = tuple[ArrayType, ...]
 
 
-# -- activations ------------------------------------------------------------------------------------------------------
+# -- activations -----------------------------------------------------------------------------------
 
 
 def quantize_rows_type(x: ArrayType, *, terms: int = 1) -> ArrayType:
@@ -38,11 +40,13 @@ def quantize_rows_type(x: ArrayType, *, terms: int = 1) -> ArrayType:
 @op(type=quantize_rows_type, kind="special", public=False)
 @ieee
 def quantize_rows(x: Array, *, terms: int = 1) -> Array:
-    """Rows in 8 bits, a scale for every 32 columns: code = x * (127 / max |x|), rounded to even; scale = max |x| / 127.
+    """Rows in 8 bits, a scale for every 32 columns: code = x * (127 / max |x|), rounded to even;
+    scale = max |x| / 127.
 
-    A block with NaN or infinity has the scale NaN, and so has whatever is computed from it.
-    A row is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of the first 16.
-    With two terms, as many columns again follow: x - scale * code, rounded in the same way.
+    A block with NaN or infinity has the scale NaN, and so has whatever is computed from it. A row
+    is its codes, then for each block the scale, the scaled sum, the sum of the codes and that of
+    the first 16. With two terms, as many columns again follow: x - scale * code, rounded in the
+    same way.
 
     >>> quantize_rows(np.linspace(-1, 1, 32, dtype=np.float32)[None])[0, :32].view(np.int8)[[0, 15, 16, 31]]
     array([-127,   -4,    4,  127], dtype=int8)
@@ -52,7 +56,10 @@ def quantize_rows(x: Array, *, terms: int = 1) -> Array:
         parts.append(eight_bits(left))
         left = left - parts[-1][0].astype(np.float32) * parts[-1][1][..., None]
     codes, scale = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-    whole, half = (part.sum(axis=2, dtype=np.int32).astype(np.float32) for part in (codes, codes[..., : BLOCK // 2]))
+    whole, half = (
+        part.sum(axis=2, dtype=np.int32).astype(np.float32)
+        for part in (codes, codes[..., : BLOCK // 2])
+    )
     fields = np.stack([scale, scale * whole, whole, half], axis=2)
     packed = [codes.reshape(len(x), -1).view(np.uint8), fields.reshape(len(x), -1).view(np.uint8)]
     return np.concatenate(packed, axis=1)
@@ -77,24 +84,32 @@ def row_parts(rows: Array, columns: int) -> tuple[Array, Array, Array]:
     return codes, fields[..., 0], fields[..., 1]
 
 
-# -- weights ----------------------------------------------------------------------------------------------------------
+# -- weights ---------------------------------------------------------------------------------------
 
 
 def check_weight(name: str, w: ArrayType) -> Lanes:
     if not w.dtype.is_quantized or w.dtype.rows != ROWS or w.rank != 2:
-        raise DtypeError(f"{name}: expected a matrix of a quantised type, got {w}", hint="td.quant.quantize makes one")
+        raise DtypeError(
+            f"{name}: expected a matrix of a quantised type, got {w}",
+            hint="td.quant.quantize makes one",
+        )
     return lanes_of(w.dtype)
 
 
 def weight_parts(w: Array, kind: ArrayType) -> tuple[Array, Array, Array | None]:
-    """Integers that codes stand for i32[n, k], scales and what is added f32[n, sub-blocks], from interleaved bytes."""
+    """Integers that codes stand for i32[n, k], scales and what is added f32[n, sub-blocks], from
+    interleaved bytes."""
     lanes, (n, columns) = lanes_of(kind.dtype), (plain(kind.shape[0]), plain(kind.shape[1]))
     groups, supers = -(-n // ROWS), columns // lanes.format.block
     whole = np.ascontiguousarray(w).reshape(groups, supers, lanes.super_bytes)
     body = body_of(lanes, whole)
     codes = read_codes(lanes, body).transpose(0, 4, 1, 2, 3).reshape(groups * ROWS, columns)[:n]
     factors = [_factors(lanes, whole, body, side)[:n] for side in range(lanes.sides)]
-    return lanes.format.integers_of(codes).astype(np.int32), factors[0], factors[1] if lanes.has_mins else None
+    return (
+        lanes.format.integers_of(codes).astype(np.int32),
+        factors[0],
+        factors[1] if lanes.has_mins else None,
+    )
 
 
 def _factors(lanes: Lanes, whole: Array, body: Array, side: int) -> Array:
@@ -113,7 +128,9 @@ def _factors(lanes: Lanes, whole: Array, body: Array, side: int) -> Array:
 def lowbit_matmul_type(x: ArrayType, w: ArrayType, *, terms: int = 1) -> ArrayType:
     check_weight("lowbit_matmul", w)
     if x.dtype is not q8_row:
-        raise DtypeError(f"lowbit_matmul: expected rows in 8 bits, got {x}", hint="quantize_rows makes them")
+        raise DtypeError(
+            f"lowbit_matmul: expected rows in 8 bits, got {x}", hint="quantize_rows makes them"
+        )
     if x.rank != 2 or w.rank != 2 or x.shape[1] != w.shape[1] * terms:
         of_terms = f" in {terms} terms" if terms > 1 else ""
         raise ShapeError(f"lowbit_matmul: inner sizes differ: rows {x}{of_terms}, weight {w}")
@@ -123,7 +140,8 @@ def lowbit_matmul_type(x: ArrayType, w: ArrayType, *, terms: int = 1) -> ArrayTy
 @op(type=lowbit_matmul_type, kind="special", typed=True, public=False)
 @ieee
 def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
-    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs]; of rows in several terms, all of them.
+    """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs]; of rows in several terms, all
+    of them.
 
     >>> import tetrad as td
     >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
@@ -146,7 +164,9 @@ def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
     return total.astype(np.float32)
 
 
-lowbit_matmul.not_differentiable("its rows are codes of 8 bits; matmul(x, w.dequantize().T) has a derivative by x")
+lowbit_matmul.not_differentiable(
+    "its rows are codes of 8 bits; matmul(x, w.dequantize().T) has a derivative by x"
+)
 
 
 def lowbit_rows_type(w: ArrayType, indices: ArrayType) -> ArrayType:
@@ -160,7 +180,8 @@ def lowbit_rows_type(w: ArrayType, indices: ArrayType) -> ArrayType:
 @op(type=lowbit_rows_type, kind="special", typed=True, public=False)
 @ieee
 def lowbit_rows(w: Array, indices: Array, *, types: Types) -> Array:
-    """Rows of a low-bit weight as floats: scale * code, plus the min, rounded as the file format says.
+    """Rows of a low-bit weight as floats: scale * code, plus the min, rounded as the file format
+    says.
 
     >>> import tetrad as td
     >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
@@ -171,7 +192,10 @@ def lowbit_rows(w: Array, indices: Array, *, types: Types) -> Array:
     if indices.size and (indices.min() < 0 or indices.max() >= len(weights)):
         raise IndexError(f"lowbit_rows: row out of range for {types[0]}")
     size = weights.shape[1] // factors.shape[1]
-    rows = weights[indices].reshape(len(indices), -1, size).astype(np.float32) * factors[indices][..., None]
+    rows = (
+        weights[indices].reshape(len(indices), -1, size).astype(np.float32)
+        * factors[indices][..., None]
+    )
     if lows is not None:
         rows = rows + lows[indices][..., None]
     return np.asarray(rows.reshape(len(indices), -1))

@@ -1,8 +1,8 @@
 """Lowering, low-bit products of many rows: codes put together once for all of them.
 
-Sixteen rows of a weight are decoded into scratch, a panel of columns at a time: a byte a code, factors in f32. Tiles of
-rows of x then read what they need from there. Sums wait in scratch between panels; their order is that of
-`ops.quantized_matmul.op`.
+Sixteen rows of a weight are decoded into scratch, a panel of columns at a time: a byte a code,
+factors in f32. Tiles of rows of x then read what they need from there. Sums wait in scratch between
+panels; their order is that of `ops.quantized_matmul.op`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Store = Callable[[Val, Val], None]  # row, its sixteen results
 
 
 def takes_panels(node: Node, target: Target) -> bool:
-    """With one plane, one factor and no code book, putting codes together costs no more than reading them back; a tile
-    of eight rows and more pays for it by itself."""
+    """With one plane, one factor and no code book, putting codes together costs no more than
+    reading them back; a tile of eight rows and more pays for it by itself."""
     rows, lanes = node.type.shape[0], lanes_of(node.inputs[1].type.dtype)
     is_many = not isinstance(rows, int) or rows >= MANY
     is_dear = len(lanes.bits) > 1 or lanes.has_mins or bool(lanes.table)
@@ -41,14 +41,20 @@ class Panel:
         self.k, self.weight, self.is_signed = frame.k, weight, is_signed
         self.sides = weight.lanes.sides
         self.words = frame.private("panel", u32, blocks * WORDS * LANES)
-        self.factors = frame.private("factors", f32, blocks * self.sides * weight.lanes.sub_blocks * LANES)
+        self.factors = frame.private(
+            "factors", f32, blocks * self.sides * weight.lanes.sub_blocks * LANES
+        )
 
     def fill(self, sixteen: Val, first: Val, count: Val) -> None:
         k, lanes = self.k, self.weight.lanes
         with k.loop(count) as b:
             source, here = self.weight.block(self.weight.group(sixteen), first + b), self.block(b)
             for w in lanes.word_order(range(WORDS)):
-                k.store(self.words, here.word_at(w), source.signed(w) if self.is_signed else source.codes(w))
+                k.store(
+                    self.words,
+                    here.word_at(w),
+                    source.signed(w) if self.is_signed else source.codes(w),
+                )
             for side in range(self.sides):
                 for sub in range(lanes.sub_blocks):
                     k.store(self.factors, here.factor_at(side, sub), source.factor(side, sub))
@@ -97,7 +103,9 @@ class PanelSums:
     def run(self, sixteen: Val, part: Val, total: Val, store: Store) -> None:
         """Chunk `part` of `total` rows; chunks are equally long."""
         k = self.k
-        each = ceil_quotient(ceil_quotient(total, ceil_quotient(total, CHUNK)), self.tile) * self.tile
+        each = (
+            ceil_quotient(ceil_quotient(total, ceil_quotient(total, CHUNK)), self.tile) * self.tile
+        )
         self.start, self.stop = part * each, k.min(part * each + each, total)
         with k.loop(self.stop, self.start) as row:
             k.store(self.totals, self.at(row), k.const(0.0, f32))

@@ -1,8 +1,9 @@
 """Lowering, choosing tokens: one workgroup a row of logits, lanes along the vocabulary.
 
-Nothing is sorted. Filters keep a row's largest, so each is a threshold: it is found bit by bit, by counting (top_k) or
-adding up (top_p) what lies above. First a bound is found from the maxima of short stretches, and only what reaches it
-is gathered: a few tokens of a vocabulary, unless the settings let everything through. `ops.sampling.row` has the row.
+Nothing is sorted. Filters keep a row's largest, so each is a threshold: it is found bit by bit, by
+counting (top_k) or adding up (top_p) what lies above. First a bound is found from the maxima of
+short stretches, and only what reaches it is gathered: a few tokens of a vocabulary, unless the
+settings let everything through. `ops.sampling.row` has the row.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def lower_sample(frame: Frame, group: Group) -> Launch:
 
 
 class Draw:
-    """From a row to a token: `values` and `tokens` are the candidates, `weights` theirs, `sums` those of stretches."""
+    """From a row to a token: `values` and `tokens` are the candidates, `weights` theirs, `sums`
+    those of stretches."""
 
     def __init__(self, row: EditedRow) -> None:
         self.row, self.k, frame = row, row.k, row.frame
@@ -63,9 +65,12 @@ class Draw:
         self.sums = frame.scratch("sums", f64, row.stretches + 1)
 
     def drawn(self, top: Val) -> Val:
-        """The filters in their order, each on the candidates that are left, then the draw among those."""
+        """The filters in their order, each on the candidates that are left, then the draw among
+        those."""
         k = self.k
-        has_top_k = self.row.number(TOP_K).ne(0) & (k.cast(self.row.number(TOP_K), index) < self.row.vocab)
+        has_top_k = self.row.number(TOP_K).ne(0) & (
+            k.cast(self.row.number(TOP_K), index) < self.row.vocab
+        )
         is_typical = self.row.setting(TYPICAL_P) < 1.0
         bound, whole, best = k.local(LOWEST, f32), k.local(0.0, f32), k.local(top)
         with k.when(self.row.setting(TOP_N_SIGMA) > 0.0):
@@ -76,7 +81,9 @@ class Draw:
             bound.set(self.bound_of_shares(top, whole))
         count = self.candidates_above(bound.get())
         with k.when(has_top_k):
-            self.cut_below(threshold(k, self.values, k.index(0), count.get(), self.row.number(TOP_K)), count)
+            self.cut_below(
+                threshold(k, self.values, k.index(0), count.get(), self.row.number(TOP_K)), count
+            )
         with k.when(is_typical):
             self.cut_untypical(count, best)
         with k.when((self.row.setting(TOP_P) < 1.0) | (self.row.setting(MIN_P) > 0.0)):
@@ -86,22 +93,32 @@ class Draw:
             self.cut_shares(count, whole.get())
         with k.when(self.row.setting(XTC_PROBABILITY) > 0.0):
             self.cut_top_choices(count, best)
-        divisor = k.const(1.0, f32) if self.row.warm_first else self.row.divisor(self.values, count.get(), best.get())
+        divisor = (
+            k.const(1.0, f32)
+            if self.row.warm_first
+            else self.row.divisor(self.values, count.get(), best.get())
+        )
         self.weigh(best.get(), count, divisor)
         return self.pick(count)
 
     def bound_of_top_k(self) -> Val:
-        """No more than the k-th largest logit: where there are as many maxima of stretches, the k-th of those."""
+        """No more than the k-th largest logit: where there are as many maxima of stretches, the
+        k-th of those."""
         k, wanted = self.k, self.row.number(TOP_K)
         maxima = self.row.stretches * LANES
         few = k.cast(wanted, index) <= maxima
-        start, stop = k.select(few, k.index(self.row.padded), k.index(0)), k.select(few, k.index(maxima), k.index(0))
+        start, stop = (
+            k.select(few, k.index(self.row.padded), k.index(0)),
+            k.select(few, k.index(maxima), k.index(0)),
+        )
         return threshold(k, self.row.area, start, k.index(self.row.padded) + stop, wanted)
 
     def bound_of_shares(self, top: Val, whole: LocalVar) -> Val:
-        """What lies below can be in no share that top_p or min_p leaves, by a wide margin; `whole` is set to the sum.
+        """What lies below can be in no share that top_p or min_p leaves, by a wide margin; `whole`
+        is set to the sum.
 
-        Were all V tokens below c = (1 - top_p) / V of the whole, top_p would still be reached without them.
+        Were all V tokens below c = (1 - top_p) / V of the whole, top_p would still be reached
+        without them.
         """
         k, bound = self.k, self.k.local(LOWEST, f32)
         top_p, min_p = self.row.setting(TOP_P), self.row.setting(MIN_P)
@@ -117,10 +134,16 @@ class Draw:
         return k.min(bound, top)
 
     def candidates_above(self, bound: Val) -> LocalVar:
-        """How many tokens reach the bound; they are `values` and `tokens`, in order, -inf after the last."""
+        """How many tokens reach the bound; they are `values` and `tokens`, in order, -inf after the
+        last."""
         k, count = self.k, self.k.local(self.row.padded, index)
         with k.when(bound > LOWEST):
-            self.gather(k.index(self.row.padded), count, lambda at: k.load(self.row.area, at) >= bound, self.take)
+            self.gather(
+                k.index(self.row.padded),
+                count,
+                lambda at: k.load(self.row.area, at) >= bound,
+                self.take,
+            )
         with k.otherwise(), k.loop(self.row.padded, 0, LANES) as start:
             self.take(start + k.lane(), start + k.lane())
         self.close(count)
@@ -140,13 +163,25 @@ class Draw:
         k.store(self.tokens, at, k.const(0, i32))
         k.barrier()
 
-    def gather(self, stop: Val, count: LocalVar, hits: Callable[[Val], Val], move: Callable[[Val, Val], None]) -> None:
-        """Places 0 to `stop` that `hits` chooses are moved together, in order; `count` is set to their number.
+    def gather(
+        self,
+        stop: Val,
+        count: LocalVar,
+        hits: Callable[[Val], Val],
+        move: Callable[[Val, Val], None],
+    ) -> None:
+        """Places 0 to `stop` that `hits` chooses are moved together, in order; `count` is set to
+        their number.
 
-        One by one and without a branch: the next overwrites what was not wanted. Scattering takes four times as long.
+        One by one and without a branch: the next overwrites what was not wanted. Scattering takes
+        four times as long.
         """
         k, found = self.k, self.k.local(0, index)
-        with k.loop(stop, 0, LANES) as start, k.when(k.any(hits(start + k.lane()))), k.loop(LANES) as i:
+        with (
+            k.loop(stop, 0, LANES) as start,
+            k.when(k.any(hits(start + k.lane()))),
+            k.loop(LANES) as i,
+        ):
             hit = hits(start + i)
             k.barrier()
             move(start + i, found.get())
@@ -196,7 +231,8 @@ class Draw:
         k.barrier()
 
     def cut_untypical(self, count: LocalVar, best: LocalVar) -> None:
-        """typical_p: those stay whose logits are nearest to the mean. Distances lie where the row was."""
+        """typical_p: those stay whose logits are nearest to the mean. Distances lie where the row
+        was."""
         k, top = self.k, best.get()
         self.weigh(top, count, k.const(1.0, f32))
         total, moment, edge = k.local(0.0, f64), k.local(0.0, f64), k.local(0, u32)
@@ -210,9 +246,13 @@ class Draw:
         self.candidates(count, add)
         whole = k.reduce_lanes("add", total.get())
         mean = k.cast(k.reduce_lanes("add", moment.get()) / whole, f32)
-        self.candidates(count, lambda at: k.store(self.row.area, at, k.abs(k.load(self.values, at) - top - mean)))
+        self.candidates(
+            count,
+            lambda at: k.store(self.row.area, at, k.abs(k.load(self.values, at) - top - mean)),
+        )
         wanted = k.cast(self.row.setting(TYPICAL_P), f64) * whole
-        with k.loop(31) as i:  # the largest distance such that those below it do not exceed what is wanted
+        # the largest distance such that those below it do not exceed what is wanted
+        with k.loop(31) as i:
             trial = edge.get() | (k.const(1 << 30, u32) >> k.cast(i, u32))
             fits = self.weight_nearer(count, k.bitcast(trial, f32)) <= wanted
             edge.set(k.select(fits & (trial <= INFINITE), trial, edge.get()))
@@ -241,7 +281,8 @@ class Draw:
         best.set(k.reduce_lanes("max", largest.get()))
 
     def cut_top_choices(self, count: LocalVar, best: LocalVar) -> None:
-        """XTC, where the dice say so: of those that reach the threshold only the least likely stay."""
+        """XTC, where the dice say so: of those that reach the threshold only the least likely
+        stay."""
         k, threshold = self.k, self.row.setting(XTC_THRESHOLD)
         takes_part = self.uniform(XTC_STREAM) < k.cast(self.row.setting(XTC_PROBABILITY), f64)
         with k.when(takes_part & (threshold <= XTC_MOST)):
@@ -261,7 +302,9 @@ class Draw:
 
         def rule(at: Val) -> None:
             weight = k.load(self.weights, at)
-            total.set(total.get() + k.select(weight > least if strictly else weight >= least, weight, 0.0))
+            total.set(
+                total.get() + k.select(weight > least if strictly else weight >= least, weight, 0.0)
+            )
 
         self.candidates(count, rule)
         return k.reduce_lanes("add", total.get())
@@ -287,9 +330,11 @@ class Draw:
         self.candidates(count, rule)
 
     def find_edge(self, count: LocalVar, wanted: Val, bits: LocalVar, which: range) -> None:
-        """Some bits of the largest weight such that those not below it add up to `wanted`; no weight exceeds 1.
+        """Some bits of the largest weight such that those not below it add up to `wanted`; no
+        weight exceeds 1.
 
-        First those of its exponent: candidates that are smaller can be forgotten before the others are found.
+        First those of its exponent: candidates that are smaller can be forgotten before the others
+        are found.
         """
         k = self.k
         with k.loop(len(which)) as i:
@@ -309,14 +354,20 @@ class Draw:
         k.barrier()
 
     def pick(self, count: LocalVar) -> Val:
-        """The first candidate at which the running sum of the weights exceeds the drawn part of it."""
+        """The first candidate at which the running sum of the weights exceeds the drawn part of
+        it."""
         k, stretches = self.k, (count.get() + (STRETCH - 1)) // STRETCH
         total = k.local(0.0, f64)
         with k.loop(stretches) as s:
             total.set(total.get() + k.load(self.sums, s))
         target = self.uniform() * total.get()
         before, where = self.stretch_of(stretches, target)
-        chosen, last, found, sum_ = k.local(0, index), k.local(0, index), k.local(False, bool_), k.local(before)
+        chosen, last, found, sum_ = (
+            k.local(0, index),
+            k.local(0, index),
+            k.local(False, bool_),
+            k.local(before),
+        )
         first = where * STRETCH
         with k.loop(k.min(first + STRETCH, count.get()), first) as at:
             weight = k.cast(k.load(self.weights, at), f64)
@@ -329,9 +380,15 @@ class Draw:
         return k.load(self.tokens, k.select(found.get(), chosen.get(), last.get()))
 
     def stretch_of(self, stretches: Val, target: Val) -> tuple[Val, Val]:
-        """The stretch of candidates the target falls into (rounding: else the last that weighs), and the sum before."""
+        """The stretch of candidates the target falls into (rounding: else the last that weighs),
+        and the sum before."""
         k = self.k
-        sum_, before, where, found = k.local(0.0, f64), k.local(0.0, f64), k.local(0, index), k.local(False, bool_)
+        sum_, before, where, found = (
+            k.local(0.0, f64),
+            k.local(0.0, f64),
+            k.local(0, index),
+            k.local(False, bool_),
+        )
         with k.loop(stretches) as s:
             weight = k.load(self.sums, s)
             takes = (weight > 0.0) & ~found.get()
@@ -356,7 +413,8 @@ class Draw:
 
 
 def lower_top_tokens(frame: Frame, group: Group) -> Launch:
-    """One sweep over the row for each token wanted: the largest of those that come after the one before."""
+    """One sweep over the row for each token wanted: the largest of those that come after the one
+    before."""
     node, row = group.root, Row(frame, group.root)
     k, count = frame.k, node.param("count")
     out = frame.output(frame.memory.slots[node])
@@ -376,4 +434,6 @@ def lower_top_tokens(frame: Frame, group: Group) -> Launch:
         token.set(k.reduce_lanes("min", k.select(best.get().eq(value.get()), where.get(), NONE)))
         k.store(out, row.row * count + i, token.get())
     row.trap("logits", is_nan.get(), row.row)
-    return frame.finish(node.type.shape[0], group, flops=product(node.inputs[0].type.shape) * 4 * count)
+    return frame.finish(
+        node.type.shape[0], group, flops=product(node.inputs[0].type.shape) * 4 * count
+    )

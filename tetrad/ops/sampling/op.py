@@ -1,7 +1,8 @@
 """Ops that choose tokens: draw one from logits by the settings of its row, and the n most likely.
 
-Here is their meaning, types and test cases. Every setting is an operand, so nothing is compiled again when one changes,
-and every row is drawn by its own seed and number: what stands beside it does not matter (docs/decoding.md).
+Here is their meaning, types and test cases. Every setting is an operand, so nothing is compiled
+again when one changes, and every row is drawn by its own seed and number: what stands beside it
+does not matter (docs/decoding.md).
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array
 
 TEMPERATURE, TOP_P, MIN_P, REPEAT, PRESENCE, FREQUENCY = range(6)  # columns of `settings`
-TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD, DYNAMIC_RANGE, DYNAMIC_EXPONENT = range(6, 12)
+TOP_N_SIGMA, TYPICAL_P, XTC_PROBABILITY, XTC_THRESHOLD, DYNAMIC_RANGE, DYNAMIC_EXPONENT = range(
+    6, 12
+)
 SEED_OF_ZERO = 0xDEADBEEF
-XTC_STREAM = 1  # whether XTC takes part is drawn from a stream of its own: the choice of the token stays the same draw
+# whether XTC takes part is drawn from a stream of its own: the choice of the token stays the same
+# draw
+XTC_STREAM = 1
 XTC_MOST = 0.5  # no two tokens are likelier than that
 MESSAGES = {
     "settings": "sample: row {value}: temperature, top_p or min_p is negative or not a number",
@@ -45,7 +50,9 @@ def sample_type(
     warm_first: bool = False,
 ) -> ArrayType:
     if logits.rank != 2 or not isinstance(logits.shape[1], int) or logits.shape[1] < 1:
-        raise ShapeError(f"sample: expected logits f32[rows,vocabulary] of one token or more, got {logits}")
+        raise ShapeError(
+            f"sample: expected logits f32[rows,vocabulary] of one token or more, got {logits}"
+        )
     rows, vocab = logits.shape
     wanted = [
         ("settings", settings, f32, (rows, SETTINGS)),
@@ -67,9 +74,16 @@ def sample_type(
 
 
 def _sample_cases(rng: Rng) -> Case:
-    """Logits apart by more than rounding, so that every decision is clear; one token is most likely by far."""
-    rows, vocab, few = pick(rng, (1, 2, 5)), pick(rng, (1, 2, 7, 33, 300, 1100, 2500)), pick(rng, (1, 3))
-    logits = np.stack([rng.permutation(vocab) for _ in range(rows)]).astype(np.float32) / 4 - vocab / 8
+    """Logits apart by more than rounding, so that every decision is clear; one token is most likely
+    by far."""
+    rows, vocab, few = (
+        pick(rng, (1, 2, 5)),
+        pick(rng, (1, 2, 7, 33, 300, 1100, 2500)),
+        pick(rng, (1, 3)),
+    )
+    logits = (
+        np.stack([rng.permutation(vocab) for _ in range(rows)]).astype(np.float32) / 4 - vocab / 8
+    )
     settings = np.ones((rows, SETTINGS), np.float32)
     settings[:, TEMPERATURE] = pick(rng, (0.0, 0.01, 0.02))
     settings[:, TOP_P] = pick(rng, (0.0, 0.5, 1.0))
@@ -79,10 +93,15 @@ def _sample_cases(rng: Rng) -> Case:
     settings[:, TYPICAL_P] = pick(rng, (1.0, 1.0, 0.43))
     settings[:, XTC_PROBABILITY] = pick(rng, (0.0, 0.0, 0.5))
     settings[:, XTC_THRESHOLD] = pick(rng, (0.017, 0.6))
-    settings[:, DYNAMIC_RANGE], settings[:, DYNAMIC_EXPONENT] = pick(rng, (0.0, 0.01)), pick(rng, (1.0, 0.5))
+    settings[:, DYNAMIC_RANGE], settings[:, DYNAMIC_EXPONENT] = (
+        pick(rng, (0.0, 0.01)),
+        pick(rng, (1.0, 0.5)),
+    )
     numbers = rng.integers(0, 1 << 32, (rows, NUMBERS), dtype=np.uint32)
     numbers[:, TOP_K] = pick(rng, (0, 1, 3, 40, 700))
-    seen = np.stack([rng.integers(-1, vocab, (rows, few)), rng.integers(0, 3, (rows, few))], axis=-1).astype(np.int32)
+    seen = np.stack(
+        [rng.integers(-1, vocab, (rows, few)), rng.integers(0, 3, (rows, few))], axis=-1
+    ).astype(np.int32)
     biased = rng.integers(-1, vocab, (rows, few)).astype(np.int32)
     bias = rng.choice(pick(rng, ([0.0], [-20.125, 20.125, -np.inf])), (rows, few, 2))
     bias = np.where(biased[..., None] == 0, 0.0, bias).astype(np.float32)  # so that a token is left
@@ -90,16 +109,22 @@ def _sample_cases(rng: Rng) -> Case:
         rng.integers(0, 2) << 31 | 1
     )
     masks = (mask,) if pick(rng, (0, 1)) else ()
-    return Case((logits, settings, numbers, seen, biased, bias, *masks), {"warm_first": bool(pick(rng, (0, 1)))})
+    return Case(
+        (logits, settings, numbers, seen, biased, bias, *masks),
+        {"warm_first": bool(pick(rng, (0, 1)))},
+    )
 
 
 @op(type=sample_type, kind="special", cases=_sample_cases, dtypes=(f32,), public=False)
 def sample(
     logits: Array,  # f32[R,V]
-    settings: Array,  # f32[R,12]: temperature, top_p, min_p, repeat, presence and frequency penalty, top_n_sigma,
-    # typical_p, probability and threshold of XTC, range and exponent of a temperature that follows the entropy
+    # f32[R,12]: temperature, top_p, min_p, repeat, presence and frequency penalty, top_n_sigma,
+    settings: Array,
+    # typical_p, probability and threshold of XTC, range and exponent of a temperature that follows
+    # the entropy
     numbers: Array,  # u32[R,5]: top_k, seed (2 words), index of the draw (2 words)
-    seen: Array,  # i32[R,S,2]: tokens the penalties are for, each once, and how often they came; -1: none
+    # i32[R,S,2]: tokens the penalties are for, each once, and how often they came; -1: none
+    seen: Array,
     biased: Array,  # i32[R,B]: tokens with a bias; -1: none
     bias: Array,  # f32[R,B,2]: added before the penalties, and after them
     *mask: Array,  # u32[R,V/32]: bit i of word j allows token 32 j + i
@@ -107,13 +132,15 @@ def sample(
 ) -> Array:
     """A token of each row: bias, mask, penalties, then filters and temperature, then a draw.
 
-    The filters in their order: top_n_sigma keeps what is less than n standard deviations below the largest (0: all),
-    top_k the k largest and their equals (0: all), typical_p those whose logits are nearest to the mean until their
-    share exceeds it, top_p the most likely until their share reaches it, min_p those at least so likely in relation to
-    the first; XTC drops, by chance, of those above its threshold all but the least likely. Temperature 0 takes the
-    largest, the first of equals. The draw number n uses word n of the Philox stream of the seed. With `warm_first`
-    logits are divided by the temperature before the filters. With a range the temperature lies as far between its ends
-    as the entropy of what is left lies between none and the most there could be, to the power of the exponent.
+    The filters in their order: top_n_sigma keeps what is less than n standard deviations below the
+    largest (0: all), top_k the k largest and their equals (0: all), typical_p those whose logits
+    are nearest to the mean until their share exceeds it, top_p the most likely until their share
+    reaches it, min_p those at least so likely in relation to the first; XTC drops, by chance, of
+    those above its threshold all but the least likely. Temperature 0 takes the largest, the first
+    of equals. The draw number n uses word n of the Philox stream of the seed. With `warm_first`
+    logits are divided by the temperature before the filters. With a range the temperature lies as
+    far between its ends as the entropy of what is left lies between none and the most there could
+    be, to the power of the exponent.
 
     >>> none = np.full((1, 1), -1, np.int32)
     >>> greedy = np.float32([[0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]])  # temperature 0
@@ -123,7 +150,9 @@ def sample(
     """
     result = np.zeros(len(logits), np.int32)
     for row in range(len(logits)):
-        edited = edited_row(*(x[row] for x in (logits, settings, seen, biased, bias, *mask)), row=row)
+        edited = edited_row(
+            *(x[row] for x in (logits, settings, seen, biased, bias, *mask)), row=row
+        )
         result[row] = _choice(edited, settings[row], numbers[row].tolist(), warm_first)
     return result
 
@@ -132,7 +161,13 @@ sample.not_differentiable("tokens are chosen: they do not change smoothly")
 
 
 def edited_row(
-    logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, *mask: Array, row: int = 0
+    logits: Array,
+    settings: Array,
+    seen: Array,
+    biased: Array,
+    bias: Array,
+    *mask: Array,
+    row: int = 0,
 ) -> Array:
     """The logits of a row after bias, mask and penalties, checked."""
     allowed = [np.unpackbits(m.view(np.uint8), bitorder="little")[: len(logits)] != 0 for m in mask]
@@ -147,7 +182,9 @@ def edited_row(
     return found
 
 
-def _edited(logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, allowed: list[Array]) -> Array:
+def _edited(
+    logits: Array, settings: Array, seen: Array, biased: Array, bias: Array, allowed: list[Array]
+) -> Array:
     found = logits.copy()
     _add(found, biased, bias[:, 0])
     for mask in allowed:
@@ -186,7 +223,8 @@ def _choice(logits: Array, settings: Array, numbers: list[int], warm_first: bool
     shift = (tempered - tempered[kept].max()) / divisor
     with np.errstate(under="ignore", over="ignore"):
         weights = np.where(kept, np.exp(shift), np.float32(0))
-    sums = np.cumsum(weights, dtype=np.float64)  # in f32 the many unlikely ones would be lost beside the few likely
+    # in f32 the many unlikely ones would be lost beside the few likely
+    sums = np.cumsum(weights, dtype=np.float64)
     return _first_above(weights, sums, draw_of(numbers) * sums[-1])
 
 
@@ -196,7 +234,9 @@ def _divisor(logits: Array, settings: Array) -> np.float32:
     if reach > 0 and len(logits) > 1:
         least = np.maximum(temperature - reach, np.float32(0))
         share = _entropy(logits) / np.float32(np.log(len(logits)))
-        temperature = least + (temperature + reach - least) * np.power(share, settings[DYNAMIC_EXPONENT])
+        temperature = least + (temperature + reach - least) * np.power(
+            share, settings[DYNAMIC_EXPONENT]
+        )
     return np.float32(np.maximum(temperature, np.float32(1e-6)))
 
 
@@ -225,7 +265,10 @@ def _kept(logits: Array, settings: Array, numbers: list[int]) -> Array:
         outside = order[np.flatnonzero(before >= top_p * shares.sum(dtype=np.float32))]
         kept[outside[outside != order[0]]] = False
     kept &= shares >= min(min_p, 1)
-    if settings[XTC_THRESHOLD] <= XTC_MOST and draw_of(numbers, XTC_STREAM) < settings[XTC_PROBABILITY]:
+    if (
+        settings[XTC_THRESHOLD] <= XTC_MOST
+        and draw_of(numbers, XTC_STREAM) < settings[XTC_PROBABILITY]
+    ):
         kept &= _is_no_top_choice(_shares(logits, kept), settings[XTC_THRESHOLD])
     return kept
 
@@ -242,8 +285,9 @@ def _least_by_sigma(logits: Array, sigmas: float) -> np.float32:
 
 
 def _is_typical(logits: Array, share: float) -> Array:
-    """Surprise minus its mean, which is the entropy, is the mean logit minus the logit: sorted by its size, those stay
-    that come until their share exceeds `share`, equals of the last included."""
+    """Surprise minus its mean, which is the entropy, is the mean logit minus the logit: sorted by
+    its size, those stay that come until their share exceeds `share`, equals of the last
+    included."""
     shift = logits - logits.max()
     with np.errstate(under="ignore"):
         weights = np.exp(shift)
@@ -262,7 +306,8 @@ def _is_no_top_choice(shares: Array, threshold: float) -> Array:
 
 
 def _first_above(weights: Array, sums: Array, target: float) -> int:
-    """The first token at which the running sum exceeds the target; rounding may leave none, then the last possible."""
+    """The first token at which the running sum exceeds the target; rounding may leave none, then
+    the last possible."""
     above = np.flatnonzero((weights > 0) & (sums > target))
     return int(above[0] if above.size else np.flatnonzero(weights)[-1])
 
@@ -274,14 +319,20 @@ def draw_of(numbers: list[int], stream: int = 0) -> float:
     return (philox_words(seed or SEED_OF_ZERO, stream << 64 | at // 4)[at % 4] >> 8) / 2**24
 
 
-# -- the most likely --------------------------------------------------------------------------------------------------
+# -- the most likely -------------------------------------------------------------------------------
 
 
 def top_tokens_type(logits: ArrayType, *, count: int) -> ArrayType:
     if logits.dtype is not f32:
         raise DtypeError(f"top_tokens: expected f32, got {logits}", hint="convert with astype")
-    if logits.rank != 2 or not isinstance(logits.shape[1], int) or not 1 <= count <= logits.shape[1]:
-        raise ShapeError(f"top_tokens: expected at least {max(count, 1)} logits in a row, got {logits}")
+    if (
+        logits.rank != 2
+        or not isinstance(logits.shape[1], int)
+        or not 1 <= count <= logits.shape[1]
+    ):
+        raise ShapeError(
+            f"top_tokens: expected at least {max(count, 1)} logits in a row, got {logits}"
+        )
     return ArrayType(i32, (logits.shape[0], count))
 
 

@@ -1,8 +1,9 @@
-"""Lowering, choosing tokens, the row: logits in scratch, edited as the settings of their request say.
+"""Lowering, choosing tokens, the row: logits in scratch, edited as the settings of their request
+say.
 
-Receives the operands of `sample`; what is left is drawn from by `ops.sampling.kernel`. Bias, mask and penalties change
-single logits; on the way to the largest the maxima of short stretches are kept, which bound what the filters must look
-at.
+Receives the operands of `sample`; what is left is drawn from by `ops.sampling.kernel`. Bias, mask
+and penalties change single logits; on the way to the largest the maxima of short stretches are
+kept, which bound what the filters must look at.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tetrad.ops.sampling.op import (
 )
 from tetrad.schedule.nodes import TrapSite
 
-STRETCH = 1024  # tokens whose maxima, one a lane, are remembered; also the tokens of a sum of weights
+# tokens whose maxima, one a lane, are remembered; also the tokens of a sum of weights
+STRETCH = 1024
 PARTS = 4  # independent maxima on the way
 LOWEST = -3.4028234663852886e38  # the least finite f32
 INF = float("inf")
@@ -42,7 +44,8 @@ NONE = 0x7FFFFFFF
 
 
 class Row:
-    """What both ops that choose tokens begin with: where a row of logits lies, and how trouble is told."""
+    """What both ops that choose tokens begin with: where a row of logits lies, and how trouble is
+    told."""
 
     def __init__(self, frame: Frame, node: Node) -> None:
         self.frame, self.k, self.node = frame, frame.k, node
@@ -78,11 +81,13 @@ class EditedRow(Row):
         if self.warm_first:
             self.warm()
 
-    # -- operands -----------------------------------------------------------------------------------------------------
+    # -- operands ----------------------------------------------------------------------------------
 
     def operand(self, position: int, *at: Val | int) -> Val:
         """An element of this row of operand `position`."""
-        return self.frame.reading.read(self.node.inputs[position], (self.row, *(self.k.index(i) for i in at)))
+        return self.frame.reading.read(
+            self.node.inputs[position], (self.row, *(self.k.index(i) for i in at))
+        )
 
     def setting(self, which: int) -> Val:
         return self.operand(1, which)
@@ -95,7 +100,7 @@ class EditedRow(Row):
         bad = ~(temperature >= 0.0) | top_p.ne(top_p) | min_p.ne(min_p)
         self.trap("settings", bad, self.row)
 
-    # -- the edited row -----------------------------------------------------------------------------------------------
+    # -- the edited row ----------------------------------------------------------------------------
 
     def copy(self) -> None:
         """The row in scratch, -inf behind it."""
@@ -170,11 +175,14 @@ class EditedRow(Row):
             least = k.max(found.get() - reach, 0.0)
             even = self.evenness(buffer, count, top)
             share = math.pow(k, even, self.setting(DYNAMIC_EXPONENT))
-            found.set(k.select(even >= 0.0, least + (found.get() + reach - least) * share, found.get()))
+            found.set(
+                k.select(even >= 0.0, least + (found.get() + reach - least) * share, found.get())
+            )
         return k.max(found, 1e-6)
 
     def evenness(self, buffer: Buffer, count: Val, top: Val) -> Val:
-        """Entropy in relation to the most that so many could have; NaN of a single one. Sums are f64, as in `weigh`."""
+        """Entropy in relation to the most that so many could have; NaN of a single one. Sums are
+        f64, as in `weigh`."""
         k = self.k
         number, total, moment = (k.local(0.0, f64) for _ in range(3))
         with k.loop(count, 0, LANES) as start:
@@ -189,7 +197,7 @@ class EditedRow(Row):
         entropy = k.max(math.log(k, k.cast(whole, f32)) - mean, 0.0)
         return entropy / math.log(k, k.cast(k.reduce_lanes("add", number.get()), f32))
 
-    # -- the largest --------------------------------------------------------------------------------------------------
+    # -- the largest -------------------------------------------------------------------------------
 
     def find_top(self) -> Val:
         """The largest logit; on the way the maxima of stretches. A NaN anywhere is the maximum."""
@@ -198,7 +206,9 @@ class EditedRow(Row):
             parts = [k.local(-INF, f32) for _ in range(PARTS)]
             with k.loop(STRETCH, 0, LANES * PARTS) as at:
                 for i, part in enumerate(parts):
-                    part.set(k.max(part, k.load(self.area, s * STRETCH + at + i * LANES + k.lane())))
+                    part.set(
+                        k.max(part, k.load(self.area, s * STRETCH + at + i * LANES + k.lane()))
+                    )
             found = k.max(k.max(parts[0], parts[1]), k.max(parts[2], parts[3]))
             k.store(self.area, s * LANES + self.padded + k.lane(), found)
             top.set(k.max(top, found))
@@ -216,12 +226,18 @@ class EditedRow(Row):
                 best = k.local(NONE, i32)
                 with k.loop(STRETCH, 0, LANES) as at:
                     token = s * STRETCH + at + k.lane()
-                    best.set(k.min(best, k.select(k.load(self.area, token).eq(value), k.cast(token, i32), NONE)))
+                    best.set(
+                        k.min(
+                            best,
+                            k.select(k.load(self.area, token).eq(value), k.cast(token, i32), NONE),
+                        )
+                    )
                 found.set(k.reduce_lanes("min", best.get()))
         return found.get()
 
     def cut_by_sigma(self, top: Val) -> None:
-        """What lies so many standard deviations below the largest is -inf afterwards. Sums are f64, as in `weigh`."""
+        """What lies so many standard deviations below the largest is -inf afterwards. Sums are f64,
+        as in `weigh`."""
         k = self.k
         number = self.sum_of(lambda x: k.const(1.0, f64))
         mean = self.sum_of(lambda x: x) / number
@@ -239,18 +255,22 @@ class EditedRow(Row):
 
 
 def threshold(k: KernelBuilder, buffer: Buffer, start: Val, stop: Val, wanted: Val) -> Val:
-    """The `wanted`-th largest of some floats, found bit by bit; LOWEST where so many are not finite."""
+    """The `wanted`-th largest of some floats, found bit by bit; LOWEST where so many are not
+    finite."""
     key, need = k.local(0, u32), k.cast(wanted, i32)
     with k.loop(32) as i:
         trial = key.get() | (k.const(SIGN, u32) >> k.cast(i, u32))
         least, count = float_of(k, trial), k.local(0, i32)
         with k.loop(stop, start, LANES) as at:
-            count.set(count.get() + k.select(k.load(buffer, at + k.lane()) >= least, k.const(1, i32), 0))
+            count.set(
+                count.get() + k.select(k.load(buffer, at + k.lane()) >= least, k.const(1, i32), 0)
+            )
         key.set(k.select(k.reduce_lanes("add", count.get()) >= need, trial, key.get()))
     found = float_of(k, key.get())
     return k.select(found >= LOWEST, found, LOWEST)  # keys below all numbers are NaN
 
 
 def float_of(k: KernelBuilder, key: Val) -> Val:
-    """Keys count as the floats do: with the sign bit set the rest is a positive float, else all bits are turned."""
+    """Keys count as the floats do: with the sign bit set the rest is a positive float, else all
+    bits are turned."""
     return k.bitcast(k.select((key & SIGN).ne(0), key ^ SIGN, ~key), f32)

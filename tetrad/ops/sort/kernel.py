@@ -12,7 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
+from tetrad.core.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    index,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import KernelBuilder, Val
@@ -22,35 +38,41 @@ from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.schedule.nodes import Launch
 
-SHORT, SHORTEST = 128, 32  # elements of a row that a network sorts: one of many rows, of any number of rows
-SHORT_VALUES = (4096, 256)  # one of many rows when positions do not matter: with keys of 32 bits, of 64
+# elements of a row that a network sorts: one of many rows, of any number of rows
+SHORT, SHORTEST = 128, 32
+# one of many rows when positions do not matter: with keys of 32 bits, of 64
+SHORT_VALUES = (4096, 256)
 MANY = 8  # rows that are worth sixteen lanes
 PLACE_BITS = 7  # of positions in a short row
 FEW, FEWEST = 16, 4  # elements that are looked for one by one: in rows of any length, in long rows
 LONG = 1 << 14  # elements of a row that is long
-# Bits that one pass sorts by. More in a long row, where counting is little beside moving; unless positions are moved as
-# well: then more streams are written than caches follow.
+# Bits that one pass sorts by. More in a long row, where counting is little beside moving; unless
+# positions are moved as well: then more streams are written than caches follow.
 DIGIT, WIDE_DIGIT = 8, 11
 BIAS = {i8: 1 << 7, i16: 1 << 15}  # makes numbers positive
 MIN32, MIN64 = -(1 << 31), -(1 << 63)
-# the bits that can differ in the keys of a type, from .. to; halves are sorted as f32, whose low bits are equal
+# the bits that can differ in the keys of a type, from .. to; halves are sorted as f32, whose low
+# bits are equal
 BITS = {
     f32: (0, 32), f16: (8, 32), bf16: (16, 32), i32: (0, 32), u32: (0, 32),
-    i8: (0, 8), u8: (0, 8), bool_: (0, 8), i16: (0, 16), u16: (0, 16), f64: (0, 64), i64: (0, 64), u64: (0, 64),
+    i8: (0, 8), u8: (0, 8), bool_: (0, 8), i16: (0, 16), u16: (0, 16), f64: (0, 64), i64: (0, 64),
+    u64: (0, 64),
 }  # fmt: skip
 
 
-# -- keys -------------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def key_of(k: KernelBuilder, x: Val, dtype: DType, descending: bool) -> Val:
-    """The key of an element that is x in its computing type. NaN has the greatest; -0.0 comes before 0.0."""
+    """The key of an element that is x in its computing type. NaN has the greatest; -0.0 comes
+    before 0.0."""
     key = float_key(k, x) if dtype.is_float else int_key(k, x, dtype)
     return ~key if descending else key
 
 
 def float_key(k: KernelBuilder, x: Val) -> Val:
-    """Positive floats count as their bits do, negative ones backwards: all bits but the sign are turned."""
+    """Positive floats count as their bits do, negative ones backwards: all bits but the sign are
+    turned."""
     whole = {f32: i32, f64: i64}[x.dtype]
     bits = k.bitcast(x, whole)
     ordered = bits ^ ((bits >> whole.bits - 1) & ~least(whole))
@@ -90,7 +112,7 @@ def least(dtype: DType) -> int:
     return MIN64 if dtype is i64 else MIN32
 
 
-# -- rows -------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 class Rows:
@@ -116,11 +138,16 @@ class Rows:
     def key(self, row: Val, place: Val, *, join_zeros: bool = True) -> Val:
         """The key of an element; with `join_zeros` -0.0 has that of 0.0."""
         x = self.wide(row, place)
-        return key_of(self.k, x + 0.0 if join_zeros and x.dtype.is_float else x, self.dtype, self.descending)
+        return key_of(
+            self.k, x + 0.0 if join_zeros and x.dtype.is_float else x, self.dtype, self.descending
+        )
 
 
 def lower_sort(frame: Frame, group: Group) -> Launch:
-    rows, out = Rows(frame, group, group.root.param("descending")), frame.output(frame.memory.slots[group.root])
+    rows, out = (
+        Rows(frame, group, group.root.param("descending")),
+        frame.output(frame.memory.slots[group.root]),
+    )
     if is_short(rows, SHORT_VALUES[is_wide(rows.dtype)]):
         return sort_short_values(rows, group, out)
     is_long = isinstance(rows.size, int) and rows.size >= LONG
@@ -128,7 +155,10 @@ def lower_sort(frame: Frame, group: Group) -> Launch:
 
 
 def lower_argsort(frame: Frame, group: Group) -> Launch:
-    rows, out = Rows(frame, group, group.root.param("descending")), frame.output(frame.memory.slots[group.root])
+    rows, out = (
+        Rows(frame, group, group.root.param("descending")),
+        frame.output(frame.memory.slots[group.root]),
+    )
     k = frame.k
 
     def put(row: Val, where: Val, place: Val) -> None:
@@ -171,16 +201,20 @@ def is_short(rows: Rows, most: int = SHORT) -> bool:
     return rows.size <= (most if are_many else SHORTEST)
 
 
-# -- short rows -------------------------------------------------------------------------------------------------------
+# -- short rows ------------------------------------------------------------------------------------
 
 
-Item = tuple[Val, ...]  # a key; or a key and its position, in one i64 where they fit, else two values
+# a key; or a key and its position, in one i64 where they fit, else two values
+Item = tuple[Val, ...]
 
 
 def sort_short(rows: Rows, group: Group, count: int, put: Put) -> Launch:
     """A row a lane: keys with their positions go through a network."""
     k, total = rows.k, rows.rows
-    row, items = k.group_id() * LANES + k.lane(), Items(rows, (i64, i32) if is_wide(rows.dtype) else (i64,))
+    row, items = (
+        k.group_id() * LANES + k.lane(),
+        Items(rows, (i64, i32) if is_wide(rows.dtype) else (i64,)),
+    )
     with rows.frame.within(row, rows.frame.sizes.val(total), total), k.loop(items.size) as i:
         items.put(i, item_of(k, rows.key(row, i), i))
     items.sort(lambda i: item_of(k, greatest(k, rows.dtype), i))
@@ -192,7 +226,10 @@ def sort_short(rows: Rows, group: Group, count: int, put: Put) -> Launch:
 def sort_short_values(rows: Rows, group: Group, out: Buffer) -> Launch:
     """The same with keys alone; elements are made from them again."""
     k, total = rows.k, rows.rows
-    row, items = k.group_id() * LANES + k.lane(), Items(rows, (i64,) if is_wide(rows.dtype) else (u32,))
+    row, items = (
+        k.group_id() * LANES + k.lane(),
+        Items(rows, (i64,) if is_wide(rows.dtype) else (u32,)),
+    )
     zeros, first = Zeros(rows), row * rows.length
     with rows.frame.within(row, rows.frame.sizes.val(total), total), k.loop(items.size) as i:
         items.put(i, (rows.key(row, i, join_zeros=False),))
@@ -207,8 +244,8 @@ def sort_short_values(rows: Rows, group: Group, out: Buffer) -> Launch:
 
 
 class Zeros:
-    """Zeros of both signs are equal, but their keys are not: where a row has both, they are written once more, in the
-    order they came in."""
+    """Zeros of both signs are equal, but their keys are not: where a row has both, they are written
+    once more, in the order they came in."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.k, self.are_floats = rows, rows.k, rows.dtype.is_float
@@ -237,8 +274,9 @@ class Zeros:
 
 
 class Items:
-    """The items of sixteen rows in scratch, one row a lane. What is done to them is in loops, where it is not for the
-    shortest rows only or for blocks: all of it unrolled would take seconds to compile."""
+    """The items of sixteen rows in scratch, one row a lane. What is done to them is in loops, where
+    it is not for the shortest rows only or for blocks: all of it unrolled would take seconds to
+    compile."""
 
     def __init__(self, rows: Rows, kinds: tuple[DType, ...]) -> None:
         self.k, self.size = rows.k, plain(rows.size)
@@ -248,8 +286,8 @@ class Items:
         self.parts = [rows.frame.private("items", kind, self.padded * LANES) for kind in kinds]
 
     def sort(self, last: Callable[[Val], Item]) -> None:
-        """Items in order; `last` gives those that fill up to a power of two. Not to be guarded: lanes without a row
-        exchange what there is, and masks would cost."""
+        """Items in order; `last` gives those that fill up to a power of two. Not to be guarded:
+        lanes without a row exchange what there is, and masks would cost."""
         if self.is_small:
             return self.in_registers(max(self.size, 1), list(exchanges(self.size)))
         with self.k.loop(self.padded, self.size) as i:
@@ -274,8 +312,9 @@ class Items:
                 self.put(block + i, item)
 
     def bitonic(self) -> None:
-        """Batcher's other network, for powers of two: runs of `half` are merged by exchanging the first of one with
-        the last of the next, and so on inwards; then items ever less apart. Blocks are done in registers."""
+        """Batcher's other network, for powers of two: runs of `half` are merged by exchanging the
+        first of one with the last of the next, and so on inwards; then items ever less apart.
+        Blocks are done in registers."""
         self.in_registers(self.block, list(exchanges(self.block)))
         for half in powers(self.padded // 2):
             if half >= self.block:
@@ -290,13 +329,21 @@ class Items:
         k = self.k
         with k.loop(self.padded, 0, 2 * half) as block, k.loop(half) as i:
             low, high = block + i, block + (2 * half - 1) - i if is_mirrored else block + half + i
-            for at, item in zip((low, high), exchanged(k, self.get(low), self.get(high)), strict=True):
+            for at, item in zip(
+                (low, high), exchanged(k, self.get(low), self.get(high)), strict=True
+            ):
                 self.put(at, item)
 
 
 def halvings(count: int) -> list[tuple[int, int]]:
-    """The exchanges that bring a bitonic run in order: items count / 2 apart, then half as far, ..."""
-    return [(i, i + apart) for apart in reversed(powers(count // 2)) for i in range(count) if not i & apart]
+    """The exchanges that bring a bitonic run in order: items count / 2 apart, then half as far,
+    ..."""
+    return [
+        (i, i + apart)
+        for apart in reversed(powers(count // 2))
+        for i in range(count)
+        if not i & apart
+    ]
 
 
 def powers(most: int) -> list[int]:
@@ -343,14 +390,17 @@ def exchanged(k: KernelBuilder, a: Item, b: Item) -> tuple[Item, Item]:
         return (k.min(a[0], b[0]),), (k.max(a[0], b[0]),)
     swap = (b[0] < a[0]) | (b[0].eq(a[0]) & (b[1] < a[1]))
     both = list(zip(a, b, strict=True))
-    return tuple(k.select(swap, y, x) for x, y in both), tuple(k.select(swap, x, y) for x, y in both)
+    return tuple(k.select(swap, y, x) for x, y in both), tuple(
+        k.select(swap, x, y) for x, y in both
+    )
 
 
-# -- few of a long row ------------------------------------------------------------------------------------------------
+# -- few of a long row -----------------------------------------------------------------------------
 
 
 def find_few(rows: Rows, group: Group, count: int, put: Put) -> Launch:
-    """One sweep for each: the least key, at its first position, of those that come after the one before."""
+    """One sweep for each: the least key, at its first position, of those that come after the one
+    before."""
     k, row = rows.k, rows.k.group_id()
     keys = key_scratch(rows)
     fill_keys(rows, row, keys)
@@ -358,9 +408,16 @@ def find_few(rows: Rows, group: Group, count: int, put: Put) -> Launch:
     last, before = k.local(0, keys.dtype), k.local(-1, i32)
     with k.loop(count) as i:
         best, where = k.local(none), k.local(~MIN32, i32)
-        with k.loop(rows.length, 0, LANES) as start, rows.frame.within(start + k.lane(), rows.length, rows.size):
+        with (
+            k.loop(rows.length, 0, LANES) as start,
+            rows.frame.within(start + k.lane(), rows.length, rows.size),
+        ):
             key, place = k.load(keys, start + k.lane()), k.cast(start + k.lane(), i32)
-            comes = (key > last.get()) | (key.eq(last.get()) & (place > before.get())) | (before.get() < 0)
+            comes = (
+                (key > last.get())
+                | (key.eq(last.get()) & (place > before.get()))
+                | (before.get() < 0)
+            )
             wins = comes & ((key < best.get()) | where.get().eq(~MIN32))
             where.set(k.select(wins, place, where))
             best.set(k.select(wins, key, best))
@@ -379,7 +436,10 @@ def key_scratch(rows: Rows, stem: str = "keys") -> Buffer:
 def fill_keys(rows: Rows, row: Val, keys: Buffer, zeros: Zeros | None = None) -> None:
     """The keys of a row; those of zeros are all equal, unless somebody sees to them."""
     k = rows.k
-    with k.loop(rows.length, 0, LANES) as start, rows.frame.within(start + k.lane(), rows.length, rows.size):
+    with (
+        k.loop(rows.length, 0, LANES) as start,
+        rows.frame.within(start + k.lane(), rows.length, rows.size),
+    ):
         place = start + k.lane()
         k.store(keys, place, rows.key(row, place, join_zeros=zeros is None))
         if zeros is not None:
@@ -388,7 +448,8 @@ def fill_keys(rows: Rows, row: Val, keys: Buffer, zeros: Zeros | None = None) ->
 
 
 def count_one(k: KernelBuilder, counts: Buffer, at: Val) -> Val:
-    """counts[at], which is one more from then on. All invocations count together: all have read before any writes."""
+    """counts[at], which is one more from then on. All invocations count together: all have read
+    before any writes."""
     before = k.load(counts, at)
     k.barrier()
     k.store(counts, at, before + 1)
@@ -401,17 +462,25 @@ def clear(k: KernelBuilder, counts: Buffer, size: int) -> None:
     k.barrier()
 
 
-# -- long rows --------------------------------------------------------------------------------------------------------
+# -- long rows -------------------------------------------------------------------------------------
 
 
 class RadixSort:
-    """Digit by digit, the lowest first: elements with the same digit stay in order, so in the end all are in order.
+    """Digit by digit, the lowest first: elements with the same digit stay in order, so in the end
+    all are in order.
 
-    Everything but the making of keys is scalar. Where the elements of each digit go is known from one count of all.
+    Everything but the making of keys is scalar. Where the elements of each digit go is known from
+    one count of all.
     """
 
     def __init__(self, rows: Rows, group: Group, width: int = DIGIT) -> None:
-        self.rows, self.k, self.group, self.row, self.width = rows, rows.k, group, rows.k.group_id(), width
+        self.rows, self.k, self.group, self.row, self.width = (
+            rows,
+            rows.k,
+            group,
+            rows.k.group_id(),
+            width,
+        )
         low, self.high = BITS[rows.dtype]
         self.shifts = range(low, self.high, width)
         self.length = rows.length
@@ -419,8 +488,8 @@ class RadixSort:
         self.next = rows.frame.scratch("next", i32, len(self.shifts) << self.width)
 
     def places(self, put: Put, wanted: int | None = None) -> Launch:
-        """Keys are moved with the positions of their elements; the last digit gives the result. Where only the first
-        few are `wanted`, the others go first."""
+        """Keys are moved with the positions of their elements; the last digit gives the result.
+        Where only the first few are `wanted`, the others go first."""
         k = self.k
         places = [self.rows.frame.scratch("places", i32, self.rows.size) for _ in range(2)]
         fill_keys(self.rows, self.row, self.keys[0])
@@ -442,7 +511,8 @@ class RadixSort:
         return self.finish()
 
     def narrow(self, wanted: int, places: Buffer) -> None:
-        """Leave those whose first digit is not beyond that of the last one wanted; `places` are where they stand.
+        """Leave those whose first digit is not beyond that of the last one wanted; `places` are
+        where they stand.
 
         One by one and without a branch, in place: the next overwrites what was not wanted.
         """
@@ -450,7 +520,9 @@ class RadixSort:
         counts = self.rows.frame.scratch("counts", i32, 1 << WIDE_DIGIT)
         clear(k, counts, 1 << WIDE_DIGIT)
         with k.loop(self.length) as i:
-            count_one(k, counts, k.cast(self.digit(k.load(self.keys[0], i), shift, WIDE_DIGIT), index))
+            count_one(
+                k, counts, k.cast(self.digit(k.load(self.keys[0], i), shift, WIDE_DIGIT), index)
+            )
         before, cut, found = k.local(0, i32), k.local(0, index), k.local(0, index)
         with k.loop(1 << WIDE_DIGIT) as value:
             cut.set(k.select(before.get() < wanted, value, cut.get()))

@@ -1,7 +1,7 @@
 """Ops that put the last axis in order: sort, argsort, and the k greatest or least.
 
-Equal elements keep their order, -0.0 and 0.0 are equal, NaN is greater than any number and equal to itself. Other axes
-are moved to the end by the public functions.
+Equal elements keep their order, -0.0 and 0.0 are equal, NaN is greater than any number and equal to
+itself. Other axes are moved to the end by the public functions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def argsort_type(x: ArrayType, *, descending: bool = False) -> ArrayType:
 def topk_type(x: ArrayType, *, k: int, largest: bool = True) -> tuple[ArrayType, ArrayType]:
     _check("topk", x)
     if not 0 <= k <= lowest(x.shape[-1]):
-        raise ShapeError(f"topk: k = {k} is out of range for the last axis of {x}", hint="0 <= k <= its size")
+        raise ShapeError(
+            f"topk: k = {k} is out of range for the last axis of {x}", hint="0 <= k <= its size"
+        )
     found = x.with_shape((*x.shape[:-1], k))
     return found, found.with_dtype(i64)
 
@@ -59,7 +61,9 @@ def _sort_cases(rng: Rng) -> Case:
 def _topk_cases(rng: Rng) -> Case:
     x = _values(rng)
     n = x.shape[-1]
-    return Case((x,), {"k": min(n, pick(rng, (0, 1, 2, 5, 16, 17, n))), "largest": bool(pick(rng, (0, 1)))})
+    return Case(
+        (x,), {"k": min(n, pick(rng, (0, 1, 2, 5, 16, 17, n))), "largest": bool(pick(rng, (0, 1)))}
+    )
 
 
 def order(x: Array, descending: bool) -> Array:
@@ -102,7 +106,7 @@ def topk(x: Array, *, k: int, largest: bool = True) -> tuple[Array, Array]:
     return np.take_along_axis(x, places, axis=-1), places
 
 
-# -- derivatives and batches ------------------------------------------------------------------------------------------
+# -- derivatives and batches -----------------------------------------------------------------------
 
 
 def picked(x: Node, places: Node) -> Node:

@@ -1,6 +1,8 @@
-"""Code generation, targets: the table of processors. A name or the running machine in, a `Target` out.
+"""Code generation, targets: the table of processors. A name or the running machine in, a `Target`
+out.
 
-A family of processors is one file beside this one; here is what it must be entered in, and nothing else.
+A family of processors is one file beside this one; here is what it must be entered in, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -16,22 +18,29 @@ from tetrad.core.machine import Target
 from tetrad.core.record import replace
 
 ISAS.update((isa.name, isa) for isa in (x86_64.ISA, aarch64.ISA))
-LEVELS: dict[str, Target] = {name: level for isa in ISAS.values() for name, level in isa.levels.items()}
+LEVELS: dict[str, Target] = {
+    name: level for isa in ISAS.values() for name, level in isa.levels.items()
+}
 
 
 @cache
 def host_isa() -> Isa:
     """The family of the running processor."""
-    return isa_named({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
+    return isa_named(
+        {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    )
 
 
 def host_target() -> Target:
-    """The level the running processor reaches, with its own name and features (a name alone may promise too much)."""
+    """The level the running processor reaches, with its own name and features (a name alone may
+    promise too much)."""
     found, cpu, isa = host_features(), host_cpu(), host_isa()
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
     _, triple = llvm().told("GetProcessTriple")
     own = isa.preferred.get(cpu, {})
-    return replace(isa.level_of(found), name="host", triple=triple, cpu=cpu, features=features, **own)
+    return replace(
+        isa.level_of(found), name="host", triple=triple, cpu=cpu, features=features, **own
+    )
 
 
 def host_cpu() -> str:
@@ -43,17 +52,21 @@ def host_cpu() -> str:
 def host_features() -> dict[str, bool]:
     """What the running processor has, and what was looked for without finding it."""
     _, told = llvm().told("GetHostCPUFeatures")
-    return {word[1:]: word[0] == "+" for word in told.split(",") if word} | dict(host_isa().detected())
+    return {word[1:]: word[0] == "+" for word in told.split(",") if word} | dict(
+        host_isa().detected()
+    )
 
 
 def processor_identity() -> str | None:
-    """What Linux says about the processor: equal words mean an equal `host_target`. None where nobody says."""
+    """What Linux says about the processor: equal words mean an equal `host_target`. None where
+    nobody says."""
     try:
         with open("/proc/cpuinfo") as file:
             text = file.read()
     except OSError:
         return None
-    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())  # of the first of them
+    # of the first of them
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     first = {name.strip(): value.strip() for name, _, value in lines}
     wanted = host_isa().identity
     words = [first[name] for name in wanted if name in first]
@@ -70,7 +83,8 @@ def select_target(name: str) -> Target:
 
 
 def missing_features(target: Target) -> tuple[str, ...]:
-    """What `target` needs and the running processor lacks: code for it can be compiled here, not run."""
+    """What `target` needs and the running processor lacks: code for it can be compiled here, not
+    run."""
     if target.name == "host":
         return ()
     isa = isa_of(target)

@@ -1,8 +1,10 @@
-"""Code generation, targets: AArch64 at three levels, its byte dot products, extremes, object files and waiting.
+"""Code generation, targets: AArch64 at three levels, its byte dot products, extremes, object files
+and waiting.
 
-Levels: every processor (Armv8.0: NEON, conversions of half precision); with dot products of bytes of equal signs (sdot,
-Armv8.2: Graviton 2, Raspberry Pi 5, Apple M1); with those of an unsigned and a signed byte (usdot of i8mm, Armv8.6:
-Graviton 3, Apple M2). Vectors have 128 bits: a virtual vector of 16 floats is four registers of 32.
+Levels: every processor (Armv8.0: NEON, conversions of half precision); with dot products of bytes
+of equal signs (sdot, Armv8.2: Graviton 2, Raspberry Pi 5, Apple M1); with those of an unsigned and
+a signed byte (usdot of i8mm, Armv8.6: Graviton 3, Apple M2). Vectors have 128 bits: a virtual
+vector of 16 floats is four registers of 32.
 """
 
 from __future__ import annotations
@@ -24,17 +26,28 @@ if TYPE_CHECKING:
 
 TRIPLE = "aarch64-unknown-linux-gnu"
 
-# A tile of 6 x 16 floats takes 24 registers; four hold the right side, fmla takes an element of the left from another.
-# Of doubles, 2 x 16 take 16 and the right side eight: a third row would not fit. A token of a low-bit tile takes eight,
-# sums in integers and in floats: more than two would leave no room for the weights.
-BASELINE = Target("aarch64", TRIPLE, "generic", "+neon", 128, True, "portable", Tile(6, 1), Tile(2, 1), NEAR, 2)
+# A tile of 6 x 16 floats takes 24 registers; four hold the right side, fmla takes an element of the
+# left from another. Of doubles, 2 x 16 take 16 and the right side eight: a third row would not fit.
+# A token of a low-bit tile takes eight, sums in integers and in floats: more than two would leave
+# no room for the weights.
+BASELINE = Target(
+    "aarch64", TRIPLE, "generic", "+neon", 128, True, "portable", Tile(6, 1), Tile(2, 1), NEAR, 2
+)
 DOTPROD = replace(BASELINE, name="aarch64-dotprod", features="+neon,+dotprod", dot4="sdot")
 I8MM = replace(
-    DOTPROD, name="aarch64-i8mm", features="+neon,+dotprod,+i8mm", dot4="usdot", dots_mixed_bytes=True
+    DOTPROD, name="aarch64-i8mm", features="+neon,+dotprod,+i8mm", dot4="usdot",
+    dots_mixed_bytes=True
 )  # fmt: skip
 LEVELS = {target.name: target for target in (BASELINE, DOTPROD, I8MM)}
 SHOWN = ("neon", "dotprod", "i8mm", "fullfp16", "bf16", "sve", "sve2")
-IDENTITY = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")
+IDENTITY = (
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "CPU revision",
+    "Features",
+)
 
 
 # Bits of what the system tells every program, by LLVM's names: arch/arm64/include/uapi/asm/hwcap.h
@@ -62,7 +75,7 @@ def attributes(target: Target) -> str:
     return ""
 
 
-# -- byte dot products ------------------------------------------------------------------------------------------------
+# -- byte dot products -----------------------------------------------------------------------------
 
 WIDTH = 4  # words that one instruction takes
 WORD, BYTE = f"<{WIDTH} x i32>", f"<{4 * WIDTH} x i8>"
@@ -76,7 +89,8 @@ def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str | None:
 
 
 def dot4_piece(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
-    """Unsigned bytes up to 127 are signed ones too; others become so by 128 less, which twice 64 times s makes good."""
+    """Unsigned bytes up to 127 are signed ones too; others become so by 128 less, which twice 64
+    times s makes good."""
     left, right = (cg.new(f"bitcast {WORD} {x} to {BYTE}") for x in (u, s))
     if not node.signed and cg.target.dots_mixed_bytes:
         return sum_of_products(cg, "usdot", acc, left, right)
@@ -89,10 +103,12 @@ def dot4_piece(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
 
 
 def sum_of_products(cg: Codegen, name: str, acc: str, left: str, right: str) -> str:
-    return cg.call(WORD, f"llvm.aarch64.neon.{name}.v4i32.v16i8", (WORD, acc), (BYTE, left), (BYTE, right))
+    return cg.call(
+        WORD, f"llvm.aarch64.neon.{name}.v4i32.v16i8", (WORD, acc), (BYTE, left), (BYTE, right)
+    )
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
@@ -107,7 +123,7 @@ def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
     return joined(cg, WIDTH, words)
 
 
-# -- extremes ---------------------------------------------------------------------------------------------------------
+# -- extremes --------------------------------------------------------------------------------------
 
 
 def float_extremum(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
@@ -115,11 +131,13 @@ def float_extremum(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
     return cg.elementwise(f"llvm.{op}imum", cg.vector_type(dtype), a, b)
 
 
-# -- object files: ELF for the Arm 64-bit architecture, section 5.7 ---------------------------------------------------
+# -- object files: ELF for the Arm 64-bit architecture, section 5.7 --------------------------------
 
 ABS64, PREL64, PREL32 = 257, 260, 261
-ADR_PAGE, ADD_LOW = 275, 277  # the page of an address, relative to the page here; the 12 bits inside the page
-LOAD_LOW = {278: 0, 284: 1, 285: 2, 286: 3, 299: 4}  # the same 12 bits of a load or store, by the logarithm of its size
+# the page of an address, relative to the page here; the 12 bits inside the page
+ADR_PAGE, ADD_LOW = 275, 277
+# the same 12 bits of a load or store, by the logarithm of its size
+LOAD_LOW = {278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
 JUMPS = (282, 283)  # b and bl
 PAGE = 12
 JUMP = struct.pack("<II", 0x58000050, 0xD61F0200)  # ldr x16, the address behind; br x16
@@ -127,7 +145,9 @@ JUMP = struct.pack("<II", 0x58000050, 0xD61F0200)  # ldr x16, the address behind
 
 def fill(made: bytearray, place: int, type: int, target: int, base: int) -> None:
     if type in (ABS64, PREL64):
-        struct.pack_into("<Q" if type == ABS64 else "<q", made, place, target - (base + place) * (type == PREL64))
+        struct.pack_into(
+            "<Q" if type == ABS64 else "<q", made, place, target - (base + place) * (type == PREL64)
+        )
     elif type == PREL32:
         struct.pack_into("<i", made, place, target - base - place)
     else:
@@ -156,11 +176,11 @@ def stub(address: int) -> bytes:
     return JUMP + struct.pack("<Q", address)
 
 
-# -- the native loop --------------------------------------------------------------------------------------------------
+# -- the native loop -------------------------------------------------------------------------------
 
-# The counter that programs may read runs at a frequency of its own, 24 MHz to 1 GHz: ticks are made of it, three a
-# nanosecond, as the loop's patience is counted. The floating-point control register is 0 for rounding to nearest, with
-# subnormals and without traps.
+# The counter that programs may read runs at a frequency of its own, 24 MHz to 1 GHz: ticks are made
+# of it, three a nanosecond, as the loop's patience is counted. The floating-point control register
+# is 0 for rounding to nearest, with subnormals and without traps.
 CLOCK = """
 define internal i64 @tetrad.clock() nounwind {
   %count = call i64 @llvm.readsteadycounter()
@@ -181,12 +201,14 @@ LOOP = {
     "PAUSE": "call void @llvm.aarch64.hint(i32 1)",  # yield
     "SAVE_FLOAT": "%fpcr = call i64 @llvm.aarch64.get.fpcr()\n  store i64 %fpcr, ptr %float",
     "SET_FLOAT": "call void @llvm.aarch64.set.fpcr(i64 0)",
-    "RESTORE_FLOAT": "%former = load i64, ptr %float\n  call void @llvm.aarch64.set.fpcr(i64 %former)",
+    "RESTORE_FLOAT": "%former = load i64, ptr %float\n"
+    "  call void @llvm.aarch64.set.fpcr(i64 %former)",
     "DECLARE": CLOCK,
 }
 # Linux, include/uapi/asm-generic/unistd.h
 SYSTEM_CALLS = {
-    "SCHED_YIELD": 124, "FUTEX": 98, "GETTID": 178, "SETAFFINITY": 122, "CLOCK_GETTIME": 113, "GETCPU": 168,
+    "SCHED_YIELD": 124, "FUTEX": 98, "GETTID": 178, "SETAFFINITY": 122, "CLOCK_GETTIME": 113,
+    "GETCPU": 168,
 }  # fmt: skip
 
 
@@ -199,7 +221,9 @@ ISA = Isa(
     {},
     SHOWN,
     IDENTITY,
-    Relocations(183, frozenset({ABS64, PREL64, PREL32, ADR_PAGE, ADD_LOW, *LOAD_LOW, *JUMPS}), fill, stub),
+    Relocations(
+        183, frozenset({ABS64, PREL64, PREL32, ADR_PAGE, ADD_LOW, *LOAD_LOW, *JUMPS}), fill, stub
+    ),
     dot4,
     lookup,
     float_extremum,

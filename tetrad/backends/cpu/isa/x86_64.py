@@ -1,11 +1,13 @@
-"""Code generation, targets: x86-64 at five levels, its byte dot products, extremes, object files and waiting.
+"""Code generation, targets: x86-64 at five levels, its byte dot products, extremes, object files
+and waiting.
 
-Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-512 F/BW/CD/DQ/VL). Ours are v3 and v4
-with VNNI, byte dot products in one instruction: Alder Lake has it without AVX-512, Ice Lake and Zen 4 with it.
+Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-512 F/BW/CD/DQ/VL).
+Ours are v3 and v4 with VNNI, byte dot products in one instruction: Alder Lake has it without
+AVX-512, Ice Lake and Zen 4 with it.
 
-Without VNNI, AVX2 and AVX-512 have pmaddubsw, which adds products of neighbouring bytes to pairs of 16 bits; a dot of a
-dot goes on in 16 bits (a chain), so that it is widened to 32 bits once and not at every step. What the dots in between
-would give is dropped unless somebody reads it.
+Without VNNI, AVX2 and AVX-512 have pmaddubsw, which adds products of neighbouring bytes to pairs of
+16 bits; a dot of a dot goes on in 16 bits (a chain), so that it is widened to 32 bits once and not
+at every step. What the dots in between would give is dropped unless somebody reads it.
 """
 
 from __future__ import annotations
@@ -25,24 +27,47 @@ if TYPE_CHECKING:
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 
-BASELINE = Target("x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), NEAR, 2)
-V3 = Target("x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), NEAR, 4)
+BASELINE = Target(
+    "x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), NEAR, 2
+)
+V3 = Target(
+    "x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), NEAR, 4
+)
 V4 = replace(
-    Target("x86-64-v4", TRIPLE, "x86-64-v4", "", 512, True, "maddubs", Tile(12, 2), Tile(6, 2), 8 * NEAR, 8),
+    Target(
+        "x86-64-v4",
+        TRIPLE,
+        "x86-64-v4",
+        "",
+        512,
+        True,
+        "maddubs",
+        Tile(12, 2),
+        Tile(6, 2),
+        8 * NEAR,
+        8,
+    ),
     narrows_in_stores=True,
 )
-V3_VNNI = replace(V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256", dots_mixed_bytes=True)
-V4_VNNI = replace(V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512", dots_mixed_bytes=True)
+V3_VNNI = replace(
+    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256", dots_mixed_bytes=True
+)
+V4_VNNI = replace(
+    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512", dots_mixed_bytes=True
+)
 LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
-# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors, at half the pace: a
-# tile needs fewer sums to keep it busy and can afford a load for each product.
-PREFERRED: dict[str, dict[str, object]] = {"znver4": {"f32_tile": Tile(8, 1), "panel_bytes": 4 * NEAR}}
+# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
+# at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
+PREFERRED: dict[str, dict[str, object]] = {
+    "znver4": {"f32_tile": Tile(8, 1), "panel_bytes": 4 * NEAR}
+}
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
 V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 SHOWN = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
 IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
-VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}  # what a level becomes, by which feature
+# what a level becomes, by which feature
+VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}
 
 
 def level_of(found: Features) -> Target:
@@ -58,7 +83,9 @@ def has_all(found: Features, names: tuple[str, ...]) -> bool:
 
 def needs(target: Target) -> tuple[str, ...]:
     needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
-    return needed + tuple(feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4)
+    return needed + tuple(
+        feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4
+    )
 
 
 def attributes(target: Target) -> str:
@@ -66,7 +93,7 @@ def attributes(target: Target) -> str:
     return f'"min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"'
 
 
-# -- byte dot products ------------------------------------------------------------------------------------------------
+# -- byte dot products -----------------------------------------------------------------------------
 
 
 @record
@@ -103,7 +130,11 @@ def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str | None:
         return None
     if cg.target.dots_mixed_bytes and not node.signed:
         return dot4_vnni(cg, acc, u, s)
-    return dot4_short(cg, node, acc, u, s) if node.signed or node.u_max <= 128 else dot4_pairs(cg, acc, u, s)
+    return (
+        dot4_short(cg, node, acc, u, s)
+        if node.signed or node.u_max <= 128
+        else dot4_pairs(cg, acc, u, s)
+    )
 
 
 def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
@@ -112,7 +143,9 @@ def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
     name = f"llvm.x86.avx512.vpdpbusd.{32 * piece.width}"
     sums = []
     for total, left, right in zip(*(pieces(cg, piece.width, x) for x in (acc, u, s)), strict=True):
-        factors = [(piece.byte, cg.new(f"bitcast {piece.word} {x} to {piece.byte}")) for x in (left, right)]
+        factors = [
+            (piece.byte, cg.new(f"bitcast {piece.word} {x} to {piece.byte}")) for x in (left, right)
+        ]
         sums.append(cg.call(piece.word, name, (piece.word, total), *factors))
     return joined(cg, piece.width, sums)
 
@@ -125,9 +158,12 @@ def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     pairs = [pair_products(cg, piece, node.signed, *part) for part in parts]
     before = cg.find_chain(node.acc)
     if before is not None and before.most + most < 1 << 15:
-        pairs = [cg.new(f"add {piece.short} {x}, {y}") for x, y in zip(before.pairs, pairs, strict=True)]
+        pairs = [
+            cg.new(f"add {piece.short} {x}, {y}") for x, y in zip(before.pairs, pairs, strict=True)
+        ]
         acc, most = before.acc, before.most + most
-    is_mixed = isinstance(node.acc, n.Dot4) and cg.last_dot is not node.acc  # dots of other chains came in between
+    # dots of other chains came in between
+    is_mixed = isinstance(node.acc, n.Dot4) and cg.last_dot is not node.acc
     is_full = most + one >= 1 << 15  # the next dot of this kind does not fit into the chain
     if is_mixed and not is_full:
         pairs = [pinned(cg, p, piece.short) for p in pairs]
@@ -136,17 +172,23 @@ def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     words = [widened_pairs(cg, piece, p) for p in pairs]
     if not (is_mixed and is_full):
         return cg.new(f"add <{cg.lanes} x i32> {acc}, {joined(cg, piece.width, words)}")
-    sums = [cg.new(f"add {piece.word} {x}, {y}") for x, y in zip(pieces(cg, piece.width, acc), words, strict=True)]
+    sums = [
+        cg.new(f"add {piece.word} {x}, {y}")
+        for x, y in zip(pieces(cg, piece.width, acc), words, strict=True)
+    ]
     return joined(cg, piece.width, [pinned(cg, total, piece.word) for total in sums])
 
 
 def pinned(cg: Codegen, value: str, kind: str) -> str:
-    """A value made in this place among other chains: LLVM would finish one by one, spilling what they share."""
+    """A value made in this place among other chains: LLVM would finish one by one, spilling what
+    they share."""
     return cg.new(f'call {kind} asm sideeffect "", "=v,0"({kind} {value})')
 
 
 def widened_pairs(cg: Codegen, piece: Piece, pairs: str) -> str:
-    return cg.call(piece.word, piece.add_shorts, (piece.short, pairs), (piece.short, "splat (i16 1)"))
+    return cg.call(
+        piece.word, piece.add_shorts, (piece.short, pairs), (piece.short, "splat (i16 1)")
+    )
 
 
 def pair_products(cg: Codegen, piece: Piece, is_signed: bool, u: str, s: str) -> str:
@@ -154,7 +196,9 @@ def pair_products(cg: Codegen, piece: Piece, is_signed: bool, u: str, s: str) ->
     left, right = (cg.new(f"bitcast {piece.word} {x} to {piece.byte}") for x in (u, s))
     if is_signed:
         right = signed_like(cg, piece, right, left)
-        left = cg.call(piece.byte, f"llvm.abs.{cg.suffix(piece.byte)}", (piece.byte, left), ("i1", "false"))
+        left = cg.call(
+            piece.byte, f"llvm.abs.{cg.suffix(piece.byte)}", (piece.byte, left), ("i1", "false")
+        )
     return cg.call(piece.short, piece.add_bytes, (piece.byte, left), (piece.byte, right))
 
 
@@ -179,15 +223,21 @@ def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
 def pairs_wide(cg: Codegen, piece: Piece, u: str, s: str) -> str:
     short, word = piece.short, piece.word
     u16, s16 = (cg.new(f"bitcast {word} {x} to {short}") for x in (u, s))
-    even_u, odd_u = cg.new(f"and {short} {u16}, splat (i16 255)"), cg.new(f"lshr {short} {u16}, splat (i16 8)")
+    even_u, odd_u = (
+        cg.new(f"and {short} {u16}, splat (i16 255)"),
+        cg.new(f"lshr {short} {u16}, splat (i16 8)"),
+    )
     raised = cg.new(f"shl {short} {s16}, splat (i16 8)")
-    even_s, odd_s = cg.new(f"ashr {short} {raised}, splat (i16 8)"), cg.new(f"ashr {short} {s16}, splat (i16 8)")
+    even_s, odd_s = (
+        cg.new(f"ashr {short} {raised}, splat (i16 8)"),
+        cg.new(f"ashr {short} {s16}, splat (i16 8)"),
+    )
     even = cg.call(word, piece.add_shorts, (short, even_u), (short, even_s))
     odd = cg.call(word, piece.add_shorts, (short, odd_u), (short, odd_s))
     return cg.new(f"add {word} {even}, {odd}")
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 SHUFFLES = {8: "llvm.x86.avx2.pshuf.b", 16: "llvm.x86.avx512.pshuf.b.512"}
 
@@ -201,12 +251,14 @@ def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
     words = []
     for part in pieces(cg, piece.width, x):
         places = cg.new(f"bitcast {piece.word} {part} to {piece.byte}")
-        found = cg.call(piece.byte, SHUFFLES[piece.width], (piece.byte, entries), (piece.byte, places))
+        found = cg.call(
+            piece.byte, SHUFFLES[piece.width], (piece.byte, entries), (piece.byte, places)
+        )
         words.append(cg.new(f"bitcast {piece.byte} {found} to {piece.word}"))
     return joined(cg, piece.width, words)
 
 
-# -- extremes ---------------------------------------------------------------------------------------------------------
+# -- extremes --------------------------------------------------------------------------------------
 
 RANGE = "llvm.x86.avx512.mask.range.ps.512"  # the extreme of two numbers, with -0 < +0
 RANGE_LANES = 16
@@ -215,10 +267,11 @@ RANGE_LANES = 16
 def float_extremum(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
     """minimum or maximum of vectors as IEEE 754 has them: NaN if one is NaN, and -0 < +0.
 
-    The processor's instruction gives the second operand where one is NaN or both are zeros. Asked both ways round, the
-    bits of the two answers joined by `or` are the minimum: NaN with anything stays NaN, -0 with +0 is -0. Joined by
-    `and` they are the maximum, but for NaN. Three and five instructions, two or three deep, where LLVM has six deep.
-    AVX-512 has the maximum of numbers in one instruction: three for it too.
+    The processor's instruction gives the second operand where one is NaN or both are zeros. Asked
+    both ways round, the bits of the two answers joined by `or` are the minimum: NaN with anything
+    stays NaN, -0 with +0 is -0. Joined by `and` they are the maximum, but for NaN. Three and five
+    instructions, two or three deep, where LLVM has six deep. AVX-512 has the maximum of numbers in
+    one instruction: three for it too.
     """
     kind, bits = cg.vector_type(dtype), f"<{cg.lanes} x i{dtype.bits}>"
     order = "olt" if op == "min" else "ogt"
@@ -228,23 +281,38 @@ def float_extremum(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
         chosen = cg.new(f"select {cg.mask_type} {is_left}, {kind} {left}, {kind} {right}")
         return cg.new(f"bitcast {kind} {chosen} to {bits}")
 
-    if op == "max" and dtype.name == "f32" and cg.lanes == RANGE_LANES and cg.target.vector_bits == 512:
+    if (
+        op == "max"
+        and dtype.name == "f32"
+        and cg.lanes == RANGE_LANES
+        and cg.target.vector_bits == 512
+    ):
         joined = cg.new(f"bitcast {kind} {greater_number(cg, kind, a, b)} to {bits}")
     else:
         joined = cg.new(f"{'or' if op == 'min' else 'and'} {bits} {one_way(a, b)}, {one_way(b, a)}")
     if op == "max":
         is_nan = cg.new(f"fcmp uno {kind} {a}, {b}")
-        joined = cg.new(f"select {cg.mask_type} {is_nan}, {bits} splat (i{dtype.bits} -1), {bits} {joined}")
+        joined = cg.new(
+            f"select {cg.mask_type} {is_nan}, {bits} splat (i{dtype.bits} -1), {bits} {joined}"
+        )
     return cg.new(f"bitcast {bits} {joined} to {kind}")
 
 
 def greater_number(cg: Codegen, kind: str, a: str, b: str) -> str:
-    """Of two that are no NaN. The sign is the result's own, every lane is wanted, exceptions are as they are set."""
-    operands = ((kind, a), (kind, b), ("i32", "5"), (kind, "zeroinitializer"), ("i16", "-1"), ("i32", "4"))
+    """Of two that are no NaN. The sign is the result's own, every lane is wanted, exceptions are as
+    they are set."""
+    operands = (
+        (kind, a),
+        (kind, b),
+        ("i32", "5"),
+        (kind, "zeroinitializer"),
+        ("i16", "-1"),
+        ("i32", "4"),
+    )
     return cg.call(kind, RANGE, *operands)
 
 
-# -- object files: the x86-64 supplement of the System V ABI, section 4.4 ---------------------------------------------
+# -- object files: the x86-64 supplement of the System V ABI, section 4.4 --------------------------
 
 ABSOLUTE, RELATIVE = (1,), (2, 4)  # R_X86_64_64; R_X86_64_PC32, R_X86_64_PLT32
 JUMP = b"\xff\x25\x00\x00\x00\x00"  # jmp *[rip]: to the address behind it
@@ -262,20 +330,22 @@ def stub(address: int) -> bytes:
     return JUMP + struct.pack("<Q", address)
 
 
-# -- the native loop --------------------------------------------------------------------------------------------------
+# -- the native loop -------------------------------------------------------------------------------
 
 LOOP = {
     "TICKS": "call i64 @llvm.readcyclecounter()",
     "PAUSE": "call void @llvm.x86.sse2.pause()",
     "SAVE_FLOAT": "call void @llvm.x86.sse.stmxcsr(ptr %float)",
-    "SET_FLOAT": "store i32 8064, ptr %plain\n  call void @llvm.x86.sse.ldmxcsr(ptr %plain)",  # 0x1F80, the reset value
+    # 0x1F80, the reset value
+    "SET_FLOAT": "store i32 8064, ptr %plain\n  call void @llvm.x86.sse.ldmxcsr(ptr %plain)",
     "RESTORE_FLOAT": "call void @llvm.x86.sse.ldmxcsr(ptr %float)",
     "DECLARE": "declare void @llvm.x86.sse2.pause()\ndeclare void @llvm.x86.sse.stmxcsr(ptr)\n"
     "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare i64 @llvm.readcyclecounter()",
 }
 # Linux, arch/x86/entry/syscalls/syscall_64.tbl
 SYSTEM_CALLS = {
-    "SCHED_YIELD": 24, "FUTEX": 202, "GETTID": 186, "SETAFFINITY": 203, "CLOCK_GETTIME": 228, "GETCPU": 309,
+    "SCHED_YIELD": 24, "FUTEX": 202, "GETTID": 186, "SETAFFINITY": 203, "CLOCK_GETTIME": 228,
+    "GETCPU": 309,
 }  # fmt: skip
 
 

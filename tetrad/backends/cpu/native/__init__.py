@@ -1,8 +1,9 @@
-"""The native loop: what Python and native code share. The loop itself is LLVM text, in the files of this folder.
+"""The native loop: what Python and native code share. The loop itself is LLVM text, in the files of
+this folder.
 
-The memory they both work on (run context, pool block, table image) is laid out by the constants here and filled in by
-`backends.cpu.pool` and `backends.cpu.table`. The text is needed only where the loop is not yet compiled: see
-`native.text`.
+The memory they both work on (run context, pool block, table image) is laid out by the constants
+here and filled in by `backends.cpu.pool` and `backends.cpu.table`. The text is needed only where
+the loop is not yet compiled: see `native.text`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from tetrad.kernel.nodes import STOP_WORD
 
 SYMBOLS = (
-    "tetrad_run", "tetrad_work", "tetrad_stop", "tetrad_unhook", "tetrad_ticks", "tetrad_set_nap", "tetrad_set_python",
+    "tetrad_run", "tetrad_work", "tetrad_stop", "tetrad_unhook", "tetrad_ticks", "tetrad_set_nap",
+    "tetrad_set_python",
     "tetrad_raised",
 )  # fmt: skip
 
-# Run context: 64-bit words, eight to a cache line; words that different workers write sit in different lines.
+# Run context: 64-bit words, eight to a cache line; words that different workers write sit in
+# different lines.
 CONTEXT = {
     "STATUS": 0,  # trap code, then its value: the `status` argument of every kernel
     "VALUE": 1,
@@ -23,13 +26,15 @@ CONTEXT = {
     "DOZERS": 17,  # workers asleep at the barrier
     "GENERATION": 24,  # barriers passed
     "AGREED": 25,  # status | stop, as all workers know it since the last barrier
-    "RELEASED": 26,  # ticks when the last of the workers came to the last barrier, if entries are timed apart
+    # ticks when the last of the workers came to the last barrier, if entries are timed apart
+    "RELEASED": 26,
     "POOL": 32,
     "SCRATCH": 33,  # address of worker 0's scratch; the others follow at distance STRIDE
     "STRIDE": 34,
     "PROFILE": 35,  # address of one tick counter per entry, or 0
     "TEAM": 36,  # how many workers ran (output)
-    "CLAIMS": 37,  # address of a line for each worker: pieces taken of its range, by turns in two words; then MARK
+    # address of a line for each worker: pieces taken of its range, by turns in two words; then MARK
+    "CLAIMS": 37,
     "SIGNALS": 38,  # that this run listens to, bit n is signal n
     "TABLE": 40,  # from here on written for every run
     "OPTIONS": 41,  # wanted threads, plus HOOK, ANYTIME and APART
@@ -61,7 +66,17 @@ PROCESSOR_WORDS = POOL["NUMBERS"] - POOL["PROCESSORS"]
 POOL_WORDS = POOL["NUMBERS"] + MOST_THREADS
 EXIT = 0xFFFF
 
-# Records of a table image: kind, size in words, flags, profile slot; then what the kind needs (see runtime.table).
+# Records of a table image: kind, size in words, flags, profile slot; then what the kind needs (see
+# runtime.table).
 KINDS = {"KERNEL": 0, "CALL": 1, "LOOP": 2, "BRANCH": 3, "FOREIGN": 4}
-FLAGS = {"BARRIER": 1, "SERIAL": 2, "LOADED": 4, "COUNTS": 8, "TESTS": 16, "MEETS": 32, "ALONE": 64, "SHARED": 128}
+FLAGS = {
+    "BARRIER": 1,
+    "SERIAL": 2,
+    "LOADED": 4,
+    "COUNTS": 8,
+    "TESTS": 16,
+    "MEETS": 32,
+    "ALONE": 64,
+    "SHARED": 128,
+}
 HEADER_WORDS = 4

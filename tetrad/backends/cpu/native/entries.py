@@ -1,7 +1,9 @@
-"""The native loop, entries: LLVM text that walks a table and executes its entries; those that repeat are in `loops`.
+"""The native loop, entries: LLVM text that walks a table and executes its entries; those that
+repeat are in `loops`.
 
-A record is what `backends.cpu.table` wrote: kind, size, flags and profile slot (HEADER_WORDS), then what is said above
-the function of its kind. `bases` are the addresses that the words of a table are relative to.
+A record is what `backends.cpu.table` wrote: kind, size, flags and profile slot (HEADER_WORDS), then
+what is said above the function of its kind. `bases` are the addresses that the words of a table are
+relative to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The native loop, loops: LLVM text that repeats a table while the bases it sees move on.
 
-A loop shows its body bases of its own: some advance by a stride after every iteration, others are what the last
-iteration wrote, in one of two places by turns. After the last iteration what was carried is brought home.
+A loop shows its body bases of its own: some advance by a stride after every iteration, others are
+what the last iteration wrote, in one of two places by turns. After the last iteration what was
+carried is brought home.
 """
 
 from __future__ import annotations

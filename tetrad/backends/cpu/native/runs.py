@@ -1,6 +1,8 @@
-"""The native loop, runs: LLVM text of the entry points: one run, a worker's life, signals while a run lasts.
+"""The native loop, runs: LLVM text of the entry points: one run, a worker's life, signals while a
+run lasts.
 
-What Python calls is here (SYMBOLS). Every way in saves the floating-point control state, sets its own, and restores it.
+What Python calls is here (SYMBOLS). Every way in saves the floating-point control state, sets its
+own, and restores it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The native loop, signals: LLVM text that has Python run its handlers while the main thread is in a run.
+"""The native loop, signals: LLVM text that has Python run its handlers while the main thread is in
+a run.
 
-Which signals those are comes with each run (`backends.cpu.listen`). What a handler raises is kept for Python to raise
-again.
+Which signals those are comes with each run (`backends.cpu.listen`). What a handler raises is kept
+for Python to raise again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ declare i64 @llvm.cttz.i64(i64, i1)
 @tetrad.listening = internal global i64 0                            ; handlers run now
 @tetrad.raised = internal global [3 x ptr] zeroinitializer           ; what one of them raised, as PyErr_Fetch gives it
 
-@tetrad.compiler.known = internal global i64 0                                ; signals whose former action is noted
+@tetrad.known = internal global i64 0                                ; signals whose former action is noted
 @tetrad.former = internal global [64 x [24 x i64]] zeroinitializer   ; struct sigaction before us, the handler first
 @tetrad.python = internal global [4 x ptr] zeroinitializer           ; functions, as `backends.cpu.listen` lists them
 
@@ -160,23 +161,23 @@ one:
   %bit = xor i64 %left, %rest
   %signal = trunc i64 %number to i32
   %former = getelementptr [24 x i64], ptr @tetrad.former, i64 %number
-  %known = load i64, ptr @tetrad.compiler.known
+  %known = load i64, ptr @tetrad.known
   %noted = and i64 %known, %bit
   %is.noted = icmp ne i64 %noted, 0
   br i1 %is.noted, label %seen, label %note
 note:
   %got = call i32 @sigaction(i32 %signal, ptr null, ptr %former)
   %more = or i64 %known, %bit
-  store i64 %more, ptr @tetrad.compiler.known
+  store i64 %more, ptr @tetrad.known
   br label %seen
 seen:
   %handler = load i64, ptr %former
   %plain = icmp ule i64 %handler, 1
   br i1 %plain, label %forget, label %set
 forget:
-  %cleared = load i64, ptr @tetrad.compiler.known
+  %cleared = load i64, ptr @tetrad.known
   %without = xor i64 %cleared, %bit
-  store i64 %without, ptr @tetrad.compiler.known
+  store i64 %without, ptr @tetrad.known
   br label %next
 set:
   call void @tetrad.install(i64 %number, ptr %old)

@@ -1,18 +1,31 @@
-"""The native loop, its text: the LLVM module that executes schedules, put together from the files beside this one.
+"""The native loop, its text: the LLVM module that executes schedules, put together from the files
+beside this one.
 
-Receives a target, returns module text for `backends.cpu.llvm`. Everything in it runs without the GIL and without
-Python. All workers execute the same table in lockstep; worker 0 is the caller.
+Receives a target, returns module text for `backends.cpu.llvm`. Everything in it runs without the
+GIL and without Python. All workers execute the same table in lockstep; worker 0 is the caller.
 
-Two rules keep the lockstep. What steers control flow (trip count, loop condition, branch index) is read by all, then a
-barrier, then decided, so no worker can overwrite it before all have seen it. And trouble (a trap, Ctrl-C) ends loops
-only through `agreed`, which the last worker to reach a barrier writes before it lets the others go.
+Two rules keep the lockstep. What steers control flow (trip count, loop condition, branch index) is
+read by all, then a barrier, then decided, so no worker can overwrite it before all have seen it.
+And trouble (a trap, Ctrl-C) ends loops only through `agreed`, which the last worker to reach a
+barrier writes before it lets the others go.
 """
 
 from __future__ import annotations
 
 from string import Template
 
-from tetrad.backends.cpu.native import ANYTIME, APART, CONTEXT, EXIT, FLAGS, HOOK, KINDS, MARK, POOL, PROCESSOR_WORDS
+from tetrad.backends.cpu.native import (
+    ANYTIME,
+    APART,
+    CONTEXT,
+    EXIT,
+    FLAGS,
+    HOOK,
+    KINDS,
+    MARK,
+    POOL,
+    PROCESSOR_WORDS,
+)
 from tetrad.backends.cpu.native.entries import ENTRIES
 from tetrad.backends.cpu.native.loops import LOOPS
 from tetrad.backends.cpu.native.runs import RUNS
@@ -51,13 +64,15 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def native_text(target: Target, futex: bool | None = None) -> str:
-    """The module; `futex` False takes the portable way to sleep, None takes what the target's system has."""
+    """The module; `futex` False takes the portable way to sleep, None takes what the target's
+    system has."""
     isa = isa_of(target)
     if futex is None:
         futex = "linux" in target.triple
     numbers = {
         **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, **isa.system_calls,
-        "HOOK": HOOK, "ANYTIME": ANYTIME, "APART": APART, "EXIT": EXIT, "YIELDS": YIELDS, "PIECES": PIECES,
+        "HOOK": HOOK, "ANYTIME": ANYTIME, "APART": APART, "EXIT": EXIT, "YIELDS": YIELDS,
+        "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
         "MARK": MARK,

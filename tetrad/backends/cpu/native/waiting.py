@@ -1,17 +1,19 @@
-"""The native loop, waiting: LLVM text of sleeping and waking, waiting for a word to change, and the barrier.
+"""The native loop, waiting: LLVM text of sleeping and waking, waiting for a word to change, and the
+barrier.
 
-A word that others will change is watched for a moment, then slept upon. FUTEX and NAP are two ways to sleep, of which a
-system has one; WAITING stands on either.
+A word that others will change is watched for a moment, then slept upon. FUTEX and NAP are two ways
+to sleep, of which a system has one; WAITING stands on either.
 
-A worker that does not come may wait for its processor: some other thread turns there (those of OpenBLAS do for a tenth
-of a second after every call), and a scheduler takes milliseconds to part them. So worker 0, before it sleeps, looks
-whether the others run, and brings those that do not to its own processor, which it is about to leave.
+A worker that does not come may wait for its processor: some other thread turns there (those of
+OpenBLAS do for a tenth of a second after every call), and a scheduler takes milliseconds to part
+them. So worker 0, before it sleeps, looks whether the others run, and brings those that do not to
+its own processor, which it is about to leave.
 """
 
 from __future__ import annotations
 
-# Linux system calls, by the numbers the processor's file has. Those of futex: WAIT_BITSET 9, WAKE_BITSET 10, PRIVATE
-# 128. The clock that counts the time of thread n is (~n << 3) | 6.
+# Linux system calls, by the numbers the processor's file has. Those of futex: WAIT_BITSET 9,
+# WAKE_BITSET 10, PRIVATE 128. The clock that counts the time of thread n is (~n << 3) | 6.
 FUTEX = """
 declare i64 @syscall(i64, ...)
 
@@ -155,7 +157,8 @@ done:
 }
 """
 
-# Elsewhere a sleeper looks again every 100 us; nanosleep comes as an address, because only a few names may be linked.
+# Elsewhere a sleeper looks again every 100 us; nanosleep comes as an address, because only a few
+# names may be linked.
 NAP = """
 @tetrad.nap = internal global ptr null
 @tetrad.moment = internal constant [2 x i64] [i64 0, i64 100000]
