@@ -290,6 +290,14 @@ def test_the_pages_of_a_folder_name_files_that_exist(folder: str) -> None:
     assert lost == []
 
 
+def test_the_glossary_is_short_sorted_and_leads_to_files() -> None:
+    rows = [line.split("|") for line in table_rows("glossary", "| ")[1:]]
+    words, places = [row[1].strip() for row in rows], [row[3].strip(" `") for row in rows]
+    assert len(words) <= 60
+    assert words == sorted(set(words), key=str.lower)
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
 def test_every_decision_has_its_four_parts() -> None:
     for page in sorted((DOCS / "adr").glob("*.md")):
         heads = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
