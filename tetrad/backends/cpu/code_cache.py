@@ -107,25 +107,28 @@ def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
 def folder_digest(folder: str) -> str:
     """Of the sources in a folder of the package and below; '' are those beside the folders."""
     where = os.path.join(PACKAGE, folder)
-    digest = hashlib.sha256()
+    room, parts = ctypes.create_string_buffer(1 << 16), list[bytes]()
     for path in sources(where, deep=bool(folder)):
-        text = content(path)
-        digest.update(f"{path[len(where) :]} {len(text)} ".encode())
-        digest.update(text)
-    return digest.hexdigest()
+        text = content(path, room)
+        parts += f"{path[len(where) :]} {len(text)} ".encode(), text
+    # of all at once: other threads go on only meanwhile
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def content(path: str) -> bytes:
+def content(path: str, room: ctypes.Array[ctypes.c_char]) -> bytes:
     """Of a small file, read with Python's lock held: to wait for it after each of a thousand calls
-    of the system, while another thread traces or lowers, would take five times as long."""
+    of the system, while another thread traces or lowers, would take five times as long. `room` is
+    memory for the time being."""
     source = LOCKED.open(os.fsencode(path), os.O_RDONLY | os.O_CLOEXEC)
     if source < 0:
         raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
     try:
-        room, found = ctypes.create_string_buffer(1 << 16), b""
-        while (count := LOCKED.read(source, room, len(room))) > 0:
-            found += ctypes.string_at(room, count)
-        return found
+        found, count = b"", LOCKED.read(source, room, len(room))
+        while count == len(room):  # less is the end: it is a file on a disk
+            found, count = found + room.raw, LOCKED.read(source, room, len(room))
+        if count < 0:
+            raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
+        return found + ctypes.string_at(room, count)
     finally:
         LOCKED.close(source)
 

@@ -66,7 +66,8 @@ def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> byte
         lib.owned(parsed(text, context), "DisposeModule") as module,
         machine(target, optimise) as engine,
     ):
-        optimised(module, engine)
+        if optimise:
+            optimised(module, engine)
         buffer, message = lib.told("TargetMachineEmitToMemory", engine, module, int(is_object))
         if not buffer:
             raise CompileError(f"LLVM cannot generate code: {message}", hint=REPORT)
