@@ -17,9 +17,9 @@ from tetrad.backends.cpu.encode import scratch_layout
 from tetrad.backends.cpu.llvm import Library, compile_object, load_object
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import KernelEntry, LoopEntry, Table, Word
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import current_target
 from tetrad.core.dtypes import f32
-from tetrad.core.machine import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.evaluate import evaluate
 from tetrad.kernel.nodes import Program

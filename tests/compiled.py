@@ -96,7 +96,9 @@ def evaluate_lowered(
     graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
     """The graph optimised, lowered and run on the kernel evaluator; no machine code is made."""
-    return interpret(Lowerer(current_target()).lower_program(optimise(graph)), arrays, dims or {})
+    return interpret(
+        Lowerer(current_target().machine).lower_program(optimise(graph)), arrays, dims or {}
+    )
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str | None:

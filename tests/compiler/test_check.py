@@ -327,13 +327,13 @@ def test_invalid_kernels_are_found(checking: None) -> None:
         "wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),)
     )
     with pytest.raises(VerifyError, match="K010"):
-        suspicion.verify_programs([bad], driver.current_target())
+        suspicion.verify_programs([bad], driver.current_target().machine)
 
 
 def test_kernels_that_ask_for_more_than_the_machine_has_are_found(checking: None) -> None:
     k = KernelBuilder("large")
     k.scratch("held", f32, 1000)
-    little = replace(driver.current_target(), workgroup_bytes=3999)
+    little = replace(driver.current_target().machine, workgroup_bytes=3999)
     suspicion.verify_programs([k.finish()], replace(little, workgroup_bytes=4000))
     with pytest.raises(VerifyError, match="K004"):
         suspicion.verify_programs([k.finish()], little)

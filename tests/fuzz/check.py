@@ -67,7 +67,7 @@ def failures(program: Program) -> Iterator[Failure]:
         verify_graph(graph)
         compiled = compile_graph(graph)
         for kernel in programs_of(compiled.lowered):
-            verify_kernel(kernel, current_target().workgroup_bytes)
+            verify_kernel(kernel, current_target().machine.workgroup_bytes)
     except Exception as error:
         yield Failure(f"compiling raises {type(error).__name__}", str(error))
         return
@@ -182,7 +182,7 @@ def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure
     verify_graph(found.graph)
     whole = compile_graph(found.graph)
     for kernel in programs_of(whole.lowered):
-        verify_kernel(kernel, current_target().workgroup_bytes)
+        verify_kernel(kernel, current_target().machine.workgroup_bytes)
     arrays = values(program, dims)
     given = arguments(program, found, arrays, dims)
     yield from machine_failures(whole, given, dims)

@@ -20,13 +20,14 @@ from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_us
 from tetrad.backends.cpu.isa import select_target
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler import suspicion
 from tetrad.core import show
 from tetrad.core.flags import flag
 from tetrad.core.floats import own_floats
 from tetrad.core.limits import available_threads
 from tetrad.core.locks import object_lock
-from tetrad.core.machine import Target
+from tetrad.core.record import replace
 from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
@@ -48,12 +49,13 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             show.save("graph", graph.name, str(graph))
             show.save("passes", better.name, str(better))
         with show.timed("lower"):
-            lowered = Lowerer(target, beginning(target), available_threads()).lower_program(better)
+            machine = replace(target.machine, parallel_groups=available_threads())
+            lowered = Lowerer(machine, beginning(target)).lower_program(better)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if show.wants("kernel"):
             for program in programs:
                 show.show("kernel", program.name, str(program))
-        suspicion.verify_programs(programs, target)
+        suspicion.verify_programs(programs, machine)
         with show.timed("codegen"):
             addresses = KERNELS.load(programs, target)
             runtime.result()

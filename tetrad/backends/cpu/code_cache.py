@@ -22,11 +22,11 @@ from tetrad.backends.cpu import native, pool
 from tetrad.backends.cpu.cache import ObjectCache, cache_key
 from tetrad.backends.cpu.isa import processor_identity, select_target
 from tetrad.backends.cpu.llvm import Library, load_object
+from tetrad.backends.llvm.target import Target
 from tetrad.core.flags import code_key
 from tetrad.core.jobs import JOBS, Job
 from tetrad.core.limits import available_threads
 from tetrad.core.locks import process_lock
-from tetrad.core.machine import Target
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE_MAKERS = ("backends",)
