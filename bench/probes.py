@@ -36,10 +36,11 @@ from native import (
 )
 
 import tetrad as td
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import Table
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32
 from tetrad.core.machine import RegisterTile
 from tetrad.kernel.build import KernelBuilder

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage, size_class
-from tetrad.compiler.driver import Compiled, Runner, current_target
+from tetrad.compiler.driver import Compiled, Runner
 from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer

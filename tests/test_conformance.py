@@ -19,8 +19,8 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
-from tetrad.backends.cpu.isa import LEVELS
-from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
+from tetrad.backends.cpu.isa import LEVELS, current_target
+from tetrad.compiler.driver import Compiled, compile_graph, programs_of
 from tetrad.core.dtypes import (
     ARRAY_DTYPES,
     COMPILED_DTYPES,

@@ -33,7 +33,8 @@ from tests.fuzz.program import Dims, Program, Step, build, replay, value, values
 from tests.fuzz.transforms import ROWS, Derived, arguments, derived, row
 from tests.oracle import disagreement, is_exact
 from tetrad.backends.cpu.compile import KERNELS
-from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import Compiled, compile_graph, programs_of
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.graph.build import make_graph

@@ -11,7 +11,8 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.record import replace
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer

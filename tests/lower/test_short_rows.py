@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.compiler.driver import current_target
+from tetrad.backends.cpu.isa import current_target
 from tetrad.lower.lower import Lowerer
 from tetrad.lower.short_rows import SHORT
 from tetrad.passes.pipeline import optimise

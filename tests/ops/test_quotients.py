@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tetrad as td
 from tests.ops.close import assert_close
 from tests.ops.kernels import run_elementwise
-from tetrad.compiler.driver import current_target
+from tetrad.backends.cpu.isa import current_target
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.op import Case
 from tetrad.kernel.verify import verify

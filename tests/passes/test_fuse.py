@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.compiler.driver import current_target, programs_of
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import programs_of
 from tetrad.lower.lower import Lowerer
 from tetrad.passes import fuse as fuse_module
 from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, TRIES, _Fusion, fuse

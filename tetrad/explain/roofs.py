@@ -14,9 +14,9 @@ from functools import cache
 import numpy as np
 
 from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import KernelEntry, Table, Word
-from tetrad.compiler.driver import current_target
 from tetrad.core.dtypes import f32, u32
 from tetrad.core.limits import available_threads
 from tetrad.core.machine import LANES, Machine

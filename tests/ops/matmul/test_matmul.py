@@ -11,10 +11,10 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run
-from tetrad.backends.cpu.isa import LEVELS
+from tetrad.backends.cpu.isa import LEVELS, current_target
 from tetrad.backends.llvm.target import Target
 from tetrad.compiler import driver
-from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.driver import programs_of
 from tetrad.core.dtypes import f32
 from tetrad.kernel.math.fma import fma
 from tetrad.loopnest.frame import Memory

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.backends.cpu.isa import LEVELS
+from tetrad.backends.cpu.isa import LEVELS, current_target
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.driver import programs_of
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows, row_parts
