@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from tetrad.core import lazy
 from tetrad.core.errors import FlagError
 from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import record
@@ -100,7 +101,7 @@ FLAGS = {
             "host",
             "machine to generate code for",
             "host, or a target that `tetrad doctor` lists",
-            lambda text: text.replace("-", "").isalnum(),  # the table of processors knows the names
+            lambda text: text == "host" or text in lazy.provided("targets").target_names(),
             changes_code=True,
         ),
         Flag(

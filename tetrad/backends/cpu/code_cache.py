@@ -20,13 +20,12 @@ import numpy as np
 
 from tetrad.backends.cpu import native, pool
 from tetrad.backends.cpu.cache import ObjectCache, cache_key
-from tetrad.backends.cpu.isa import processor_identity, select_target
+from tetrad.backends.cpu.isa import host, processor_identity
 from tetrad.backends.cpu.llvm import Library, load_object
 from tetrad.core.flags import code_key
 from tetrad.core.jobs import JOBS, Job
 from tetrad.core.limits import available_threads
 from tetrad.core.locks import process_lock
-from tetrad.core.machine import Target
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE_MAKERS = ("backends",)
@@ -157,12 +156,6 @@ def load_runtime() -> None:
         image = pool.compile_loop(host())
         disk_cache().put(entry, image)
     pool.use_library(load_object(image, native.SYMBOLS))
-
-
-@cache
-def host() -> Target:
-    """Asked for once: LLVM answers only when it is done compiling for another thread."""
-    return select_target("host")
 
 
 @cache

@@ -19,11 +19,11 @@ from tetrad.backends.cpu import elf
 from tetrad.backends.cpu.isa import host_isa
 from tetrad.backends.llvm.binding import know_other_processors, llvm
 from tetrad.backends.llvm.isa import isa_of
+from tetrad.backends.llvm.target import Target
 from tetrad.core import lazy
 from tetrad.core.errors import CompileError
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import process_lock
-from tetrad.core.machine import Target
 from tetrad.core.pattern import LazyPattern
 
 PASSES = ("SROA", "InstCombine", "SimplifyCFG")
