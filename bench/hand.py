@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from native import HEADER, argument
 
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 
 
 def hand_q4(target: Target) -> str | None:

@@ -34,7 +34,8 @@ from tests.fuzz.program import Dims, Program, Step, build, replay, value, values
 from tests.fuzz.transforms import ROWS, Derived, arguments, derived, row
 from tests.oracle import disagreement, is_exact
 from tetrad.backends.cpu.compile import KERNELS
-from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import Compiled, compile_graph, programs_of
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.graph.build import make_graph
@@ -68,7 +69,7 @@ def failures(program: Program) -> Iterator[Failure]:
         verify_graph(graph)
         compiled = compile_graph(graph)
         for kernel in programs_of(compiled.lowered):
-            verify_kernel(kernel, current_target().workgroup_bytes)
+            verify_kernel(kernel, current_target().machine.workgroup_bytes)
     except Exception as error:
         yield Failure(f"compiling raises {type(error).__name__}", str(error))
         return
@@ -183,7 +184,7 @@ def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure
     verify_graph(found.graph)
     whole = compile_graph(found.graph)
     for kernel in programs_of(whole.lowered):
-        verify_kernel(kernel, current_target().workgroup_bytes)
+        verify_kernel(kernel, current_target().machine.workgroup_bytes)
     arrays = values(program, dims)
     given = arguments(program, found, arrays, dims)
     yield from machine_failures(whole, given, dims)

@@ -29,8 +29,9 @@ from tetrad.backends.cpu.table import (
     Word,
 )
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import programs_of
-from tetrad.core.machine import Target
+from tetrad.core.record import replace
 from tetrad.graph.custom import undressed
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
@@ -65,7 +66,8 @@ class LabelledConstants(Constants):
 
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
-    lowered = Lowerer(target, threads=THREADS).lower_program(optimise(undressed(graph)))
+    machine = replace(target.machine, parallel_groups=THREADS)
+    lowered = Lowerer(machine).lower_program(optimise(undressed(graph)))
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]

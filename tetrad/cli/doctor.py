@@ -20,9 +20,15 @@ import numpy as np
 
 from tetrad.arrays import functions
 from tetrad.backends.cpu.cache import ObjectCache, cache_key, default_directory
-from tetrad.backends.cpu.isa import LEVELS, host_features, host_isa, host_target, missing_features
+from tetrad.backends.cpu.isa import (
+    LEVELS,
+    current_target,
+    host_features,
+    host_isa,
+    host_target,
+    missing_features,
+)
 from tetrad.backends.cpu.llvm import compile_object, load_object
-from tetrad.compiler.driver import current_target
 from tetrad.compiler.native_jit import jit
 from tetrad.core.errors import TetradError
 from tetrad.core.extras import MODELS

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tetrad.core.machine import LANES
 from tetrad.core.record import record, replace
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.core.types import row_strides
@@ -17,7 +18,7 @@ from tetrad.graph.group import LEAVES
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At, splat_value
 from tetrad.schedule.nodes import Launch

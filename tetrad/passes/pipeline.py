@@ -23,7 +23,7 @@ from tetrad.passes.fold import fold
 from tetrad.passes.hoist import hoist
 from tetrad.passes.layout import layout
 from tetrad.passes.quantized import quantized
-from tetrad.passes.rewrite import Fired, Rules, Trace
+from tetrad.passes.rewrite import Fired, RuleLog, Rules
 from tetrad.passes.split import parts, split
 from tetrad.passes.unroll import unroll
 
@@ -33,7 +33,7 @@ class Pass:
     """One step: a name for people, and what it does to a graph."""
 
     name: str
-    run: Callable[[Graph, Trace | None], Graph]
+    run: Callable[[Graph, RuleLog | None], Graph]
 
 
 # One walk with all sets of rules: each makes room for the others, and after the walk none of them
@@ -48,7 +48,7 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-def optimise(graph: Graph, trace: Trace | None = None) -> Graph:
+def optimise(graph: Graph, trace: RuleLog | None = None) -> Graph:
     """The graph after every pass. `trace` receives the rules that fired."""
     show("graph", "", lambda: to_text(graph))
     done: dict[Graph, Graph] = {}
@@ -57,13 +57,13 @@ def optimise(graph: Graph, trace: Trace | None = None) -> Graph:
     return done[graph]
 
 
-def optimise_one(graph: Graph, trace: Trace | None) -> Graph:
+def optimise_one(graph: Graph, trace: RuleLog | None) -> Graph:
     """Every pass on one graph; the graphs inside it are left as they are."""
     checking = "1" in flag_words("TETRAD_CHECK")
     if checking:
         verify(graph)
     for step in PIPELINE:
-        log = Trace()
+        log = RuleLog()
         before, graph = graph, step.run(graph, log)
         check_kept(step, before, graph)
         if checking:

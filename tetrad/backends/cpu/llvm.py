@@ -19,12 +19,12 @@ from tetrad.backends.cpu import elf
 from tetrad.backends.cpu.isa import host_isa
 from tetrad.backends.llvm.binding import know_other_processors, llvm
 from tetrad.backends.llvm.isa import isa_of
+from tetrad.backends.llvm.target import Target
 from tetrad.core import lazy
 from tetrad.core.errors import CompileError
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import process_lock
-from tetrad.core.machine import Target
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 
 PASSES = ("SROA", "InstCombine", "SimplifyCFG")
 LIBM = (
@@ -34,7 +34,7 @@ LIBM = (
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 
-DECLARED = Pattern(r"^declare [^@]*@([\w.$-]+)", re.M)
+DECLARED = LazyPattern(r"^declare [^@]*@([\w.$-]+)", re.M)
 REPORT = "please report this with TETRAD_SHOW=llvm"
 
 _lock = process_lock()  # of loading; compiling needs none
@@ -66,7 +66,8 @@ def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> byte
         lib.owned(parsed(text, context), "DisposeModule") as module,
         machine(target, optimise) as engine,
     ):
-        optimised(module, engine)
+        if optimise:
+            optimised(module, engine)
         buffer, message = lib.told("TargetMachineEmitToMemory", engine, module, int(is_object))
         if not buffer:
             raise CompileError(f"LLVM cannot generate code: {message}", hint=REPORT)

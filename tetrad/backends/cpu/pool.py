@@ -39,10 +39,10 @@ from tetrad.backends.cpu.native import (
     SYMBOLS,
 )
 from tetrad.backends.cpu.table import Table
+from tetrad.backends.llvm.target import Target
 from tetrad.core import lazy
 from tetrad.core.errors import TetradError
 from tetrad.core.limits import available_threads
-from tetrad.core.machine import Target
 from tetrad.core.record import record
 
 LINE = 64  # bytes of a cache line

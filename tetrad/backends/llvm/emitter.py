@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tetrad.backends.llvm.isa import isa_of
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import CompileError
-from tetrad.core.machine import Target
 from tetrad.core.record import field, record
 from tetrad.kernel import nodes as n
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tetrad.backends.llvm.target import Target
 from tetrad.core.errors import BackendError
-from tetrad.core.machine import Target
 from tetrad.core.record import record
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Isa:
     detected: Callable[[], Features]
     level_of: Callable[[Features], Target]  # the highest that has no more than these features
     needs: Callable[[Target], tuple[str, ...]]  # features that code for a level relies on
-    # by the name of a processor: what it likes better than its level
+    # by the name of a processor: fields of the `Machine` of its level that it has otherwise
     preferred: Mapping[str, Mapping[str, object]]
     shown: tuple[str, ...]  # features that people want to see
     identity: tuple[str, ...]  # lines of /proc/cpuinfo that together say which processor it is

@@ -15,8 +15,8 @@ from tetrad.backends.llvm.emitter import Codegen, Emitted, buffer_name, operand_
 from tetrad.backends.llvm.isa import isa_of
 from tetrad.backends.llvm.multi_vector import Wide
 from tetrad.backends.llvm.rules import rules
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import index
-from tetrad.core.machine import Target
 from tetrad.core.sizes import Atom, Named, Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying

@@ -12,13 +12,13 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32, i64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array, check_dtype
 
-KEYS = 256  # of a block: part of the meaning
-LANES = 16  # neighbouring keys that lie interleaved
+KEYS = 256  # of a block: part of the meaning. LANES neighbouring ones lie interleaved
 SCALED = 32  # neighbouring channels of a key or value of i8 that share a scale
 CACHES: tuple[DType, ...] = (f16, bf16, f32, i8)
 

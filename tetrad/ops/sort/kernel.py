@@ -31,11 +31,12 @@ from tetrad.core.dtypes import (
     u32,
     u64,
 )
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.schedule.nodes import Launch

@@ -13,8 +13,9 @@ from functools import cache
 from tetrad.backends.cpu.isa import aarch64, x86_64
 from tetrad.backends.llvm.binding import llvm
 from tetrad.backends.llvm.isa import ISAS, Isa, isa_named, isa_of
+from tetrad.backends.llvm.target import Target
 from tetrad.core.errors import FlagError
-from tetrad.core.machine import Target
+from tetrad.core.flags import flag
 from tetrad.core.record import replace
 
 ISAS.update((isa.name, isa) for isa in (x86_64.ISA, aarch64.ISA))
@@ -37,10 +38,9 @@ def host_target() -> Target:
     found, cpu, isa = host_features(), host_cpu(), host_isa()
     features = ",".join(("+" if on else "-") + name for name, on in sorted(found.items()))
     _, triple = llvm().told("GetProcessTriple")
-    own = isa.preferred.get(cpu, {})
-    return replace(
-        isa.level_of(found), name="host", triple=triple, cpu=cpu, features=features, **own
-    )
+    level = isa.level_of(found)
+    machine = replace(level.machine, **isa.preferred.get(cpu, {}))
+    return replace(level, name="host", triple=triple, cpu=cpu, features=features, machine=machine)
 
 
 def host_cpu() -> str:
@@ -80,6 +80,19 @@ def select_target(name: str) -> Target:
     if name not in LEVELS:
         raise FlagError(f"unknown target {name!r}", hint="targets: host, " + ", ".join(LEVELS))
     return LEVELS[name]
+
+
+@cache
+def host() -> Target:
+    """Asked for once: LLVM answers only when it is done compiling for another thread."""
+    return select_target("host")
+
+
+@cache
+def current_target() -> Target:
+    """The target that code is generated for."""
+    name = flag("TETRAD_TARGET")
+    return host() if name == "host" else select_target(name)
 
 
 def missing_features(target: Target) -> tuple[str, ...]:

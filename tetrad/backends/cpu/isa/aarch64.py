@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from tetrad.backends.llvm.isa import Features, Isa, Relocations
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
+from tetrad.backends.llvm.target import Target
 from tetrad.core.errors import CompileError
-from tetrad.core.machine import NEAR, Target, Tile
+from tetrad.core.machine import Machine, RegisterTile
 from tetrad.core.record import replace
 from tetrad.kernel import nodes as n
 
@@ -31,12 +32,13 @@ TRIPLE = "aarch64-unknown-linux-gnu"
 # A token of a low-bit tile takes eight, sums in integers and in floats: more than two would leave
 # no room for the weights.
 BASELINE = Target(
-    "aarch64", TRIPLE, "generic", "+neon", 128, True, "portable", Tile(6, 1), Tile(2, 1), NEAR, 2
-)
+    "aarch64", TRIPLE, "generic", "+neon", has_f16_conversion=True, dot4="portable",
+    machine=Machine(128, RegisterTile(6, 1), RegisterTile(2, 1), lowbit_tokens=2),
+)  # fmt: skip
 DOTPROD = replace(BASELINE, name="aarch64-dotprod", features="+neon,+dotprod", dot4="sdot")
 I8MM = replace(
     DOTPROD, name="aarch64-i8mm", features="+neon,+dotprod,+i8mm", dot4="usdot",
-    dots_mixed_bytes=True
+    machine=replace(DOTPROD.machine, dots_mixed_bytes=True),
 )  # fmt: skip
 LEVELS = {target.name: target for target in (BASELINE, DOTPROD, I8MM)}
 SHOWN = ("neon", "dotprod", "i8mm", "fullfp16", "bf16", "sve", "sve2")
@@ -92,7 +94,7 @@ def dot4_piece(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     """Unsigned bytes up to 127 are signed ones too; others become so by 128 less, which twice 64
     times s makes good."""
     left, right = (cg.new(f"bitcast {WORD} {x} to {BYTE}") for x in (u, s))
-    if not node.signed and cg.target.dots_mixed_bytes:
+    if not node.signed and cg.target.machine.dots_mixed_bytes:
         return sum_of_products(cg, "usdot", acc, left, right)
     if node.signed or node.u_max <= 127:
         return sum_of_products(cg, "sdot", acc, left, right)

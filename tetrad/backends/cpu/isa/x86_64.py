@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from tetrad.backends.llvm.isa import Features, Isa, Relocations
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
-from tetrad.core.machine import NEAR, Target, Tile
+from tetrad.backends.llvm.target import Target
+from tetrad.core.machine import NEAR, Machine, RegisterTile
 from tetrad.core.record import record, replace
 from tetrad.kernel import nodes as n
 
@@ -28,38 +29,33 @@ if TYPE_CHECKING:
 TRIPLE = "x86_64-unknown-linux-gnu"
 
 BASELINE = Target(
-    "x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), NEAR, 2
-)
+    "x86-64", TRIPLE, "x86-64", "", has_f16_conversion=False, dot4="portable",
+    machine=Machine(128, RegisterTile(3, 1), RegisterTile(1, 1), lowbit_tokens=2),
+)  # fmt: skip
 V3 = Target(
-    "x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), NEAR, 4
-)
-V4 = replace(
-    Target(
-        "x86-64-v4",
-        TRIPLE,
-        "x86-64-v4",
-        "",
-        512,
-        True,
-        "maddubs",
-        Tile(12, 2),
-        Tile(6, 2),
-        8 * NEAR,
-        8,
+    "x86-64-v3", TRIPLE, "x86-64-v3", "", has_f16_conversion=True, dot4="maddubs",
+    machine=Machine(256, RegisterTile(6, 1), RegisterTile(2, 1), lowbit_tokens=4),
+)  # fmt: skip
+V4 = Target(
+    "x86-64-v4", TRIPLE, "x86-64-v4", "", has_f16_conversion=True, dot4="maddubs",
+    machine=Machine(
+        512, RegisterTile(12, 2), RegisterTile(6, 2), lowbit_tokens=8, panel_bytes=8 * NEAR
     ),
     narrows_in_stores=True,
-)
+)  # fmt: skip
 V3_VNNI = replace(
-    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256", dots_mixed_bytes=True
-)
+    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256",
+    machine=replace(V3.machine, dots_mixed_bytes=True),
+)  # fmt: skip
 V4_VNNI = replace(
-    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512", dots_mixed_bytes=True
-)
+    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512",
+    machine=replace(V4.machine, dots_mixed_bytes=True),
+)  # fmt: skip
 LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
 # What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
 # at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
 PREFERRED: dict[str, dict[str, object]] = {
-    "znver4": {"f32_tile": Tile(8, 1), "panel_bytes": 4 * NEAR}
+    "znver4": {"f32_tile": RegisterTile(8, 1), "panel_bytes": 4 * NEAR}
 }
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
@@ -128,7 +124,7 @@ def piece_of(cg: Codegen) -> Piece:
 def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str | None:
     if cg.lanes % 8 or cg.target.dot4 == "portable":
         return None
-    if cg.target.dots_mixed_bytes and not node.signed:
+    if cg.target.machine.dots_mixed_bytes and not node.signed:
         return dot4_vnni(cg, acc, u, s)
     return (
         dot4_short(cg, node, acc, u, s)

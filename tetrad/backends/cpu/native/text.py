@@ -32,7 +32,7 @@ from tetrad.backends.cpu.native.runs import RUNS
 from tetrad.backends.cpu.native.signals import SIGNALS
 from tetrad.backends.cpu.native.waiting import FUTEX, NAP, WAITING
 from tetrad.backends.llvm.isa import isa_of
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 
 # A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
 FRAME = {
