@@ -21,6 +21,7 @@ from tetrad.backends.cpu.isa import select_target
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
 from tetrad.compiler import suspicion
+from tetrad.compiler.pipeline import Job, lower_graph
 from tetrad.core import show
 from tetrad.core.flags import flag
 from tetrad.core.floats import own_floats
@@ -31,8 +32,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
+from tetrad.passes.step import show_step
 from tetrad.schedule.nodes import Control, Launch, Lowered, TrapSite
 from tetrad.schedule.outputs import Outputs
 
@@ -42,13 +42,8 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     with own_floats(), uncollected(), show.recording(show.Clock()) as clock:
         with show.timed("start"):
             target, runtime = current_target(), loading_runtime()
-        with show.timed("passes"):
-            better = optimise(graph)
-        if show.wants():
-            show.save("graph", graph.name, str(graph))
-            show.save("passes", better.name, str(better))
-        with show.timed("lower"):
-            lowered = Lowerer(target, beginning(target), available_threads()).lower_program(better)
+        lowered = lower_graph(graph, Job(target, beginning(target), available_threads()))
+        show.tell_steps(clock)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if show.wants("kernel"):
             for program in programs:
@@ -160,6 +155,7 @@ class Runner:
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
+        show_step("plan_memory", partial(describe_plan, compiled.graph.name, self.scheduled))
         if show.wants("schedule"):
             show.show(
                 "schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims)
@@ -206,3 +202,16 @@ def explained(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> E
             scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
         )
     return site.error(trap.value)
+
+
+def describe_plan(name: str, scheduled: Scheduled) -> str:
+    """Where in the arena every intermediate lies, and during which steps."""
+    head = f"pass plan_memory: graph {name}: "
+    if not scheduled.lives:
+        return head + "nothing to do"
+    lines = [
+        f"  {offset:8} {life.name}: {life.nbytes} bytes, steps {life.first} to {life.last}"
+        for life, offset in zip(scheduled.lives, scheduled.plan.offsets, strict=True)
+    ]
+    total = f"{len(lines)} intermediates -> {scheduled.plan.total} bytes"
+    return "\n".join([head + total, *lines])
