@@ -26,7 +26,7 @@ from tetrad.ops.arithmetic import add, multiply, negative
 from tetrad.ops.movement import expand, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
 from tetrad.passes.fused import Fused, fuse_program, verify_fused
-from tetrad.passes.rewrite import Trace
+from tetrad.passes.rewrite import RuleLog
 
 
 def S(*shape: int) -> Any:
@@ -62,7 +62,7 @@ def test_a_graph_called_often_is_optimised_once() -> None:
     value = x
     for _ in range(30):
         value = make_item(make_call(layer, [value]), 0)
-    trace = Trace()
+    trace = RuleLog()
     after = optimise(close(value), trace)
     assert [str(f.rule.name) for f in trace.fired] == ["algebra.neutral_element"]
     assert len({node.param("graph") for node in after.nodes() if node.op is call}) == 1

@@ -12,8 +12,9 @@ import pytest
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tetrad.compiler.driver import compile_graph, current_target
-from tetrad.compiler.pipeline import Job, lower_graph
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.kernel.nodes import Program
+from tetrad.lower.lower import Lowerer
 from tetrad.schedule.nodes import Launch
 
 WIDTHS = (784, 832, 832, 304, 10)  # rows of all but one are copied (lower.matmul, SHORT_ROW)
@@ -43,7 +44,7 @@ def loss(weights: list[Any], x: Any) -> Any:
 def lowered(
     function: Callable[..., Any], *arrays: Any, begin: Callable[[Program], None] = lambda p: None
 ) -> list[Launch]:
-    job = Job(current_target(), begin, threads=2)
+    job = Lowerer(current_target(), begin, threads=2)
     steps = lower_graph(td.trace(function)(*arrays), job).steps
     return [step for step in steps if isinstance(step, Launch)]
 

@@ -35,7 +35,7 @@ from tetrad.graph.nodes import Literal
 from tetrad.models import weights
 from tetrad.models.decoder import Experts, pre_norm_block
 from tetrad.models.engine import Engine
-from tetrad.models.load import Parts, load_parts
+from tetrad.models.load import ModelParts, load_parts
 from tetrad.models.steps import Programs, Step
 from tetrad.passes.inline_custom import inline_custom
 from tetrad.tracing.array import Array
@@ -46,7 +46,7 @@ def load_changed(
     arch: str = "llama",
     keys: dict[str, Any] | None = None,
     tensors: dict[str, Any] | None = None,
-) -> Parts:
+) -> ModelParts:
     """A tiny model with other metadata and tensors; None takes one away."""
     metadata, made = tiny_model(arch)
     metadata, made = metadata | (keys or {}), made | (tensors or {})

@@ -30,11 +30,12 @@ from tetrad.backends.cpu.table import (
 )
 from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import programs_of
-from tetrad.compiler.pipeline import Job, lower_graph
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.machine import Target
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
+from tetrad.lower.lower import Lowerer
 from tetrad.schedule.nodes import Lowered, Slot
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
@@ -63,7 +64,7 @@ class LabelledConstants(Constants):
 
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
-    lowered = lower_graph(graph, Job(target, threads=THREADS))
+    lowered = lower_graph(graph, Lowerer(target, threads=THREADS))
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]

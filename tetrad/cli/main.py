@@ -51,7 +51,7 @@ BROKEN_PIPE = 141  # 128 + the signal, as shells report it
 Resolved = tuple[str | None, click.Command | None, list[str]]
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """An unknown command is answered with close ones and the known."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
@@ -65,7 +65,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The outermost group: loads commands when they are used, and turns what ends them into exit
     codes."""
 

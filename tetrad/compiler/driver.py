@@ -21,7 +21,7 @@ from tetrad.backends.cpu.isa import select_target
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
 from tetrad.compiler import suspicion
-from tetrad.compiler.pipeline import Job, lower_graph
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core import show
 from tetrad.core.flags import flag
 from tetrad.core.floats import own_floats
@@ -32,6 +32,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
+from tetrad.lower.lower import Lowerer
 from tetrad.passes.step import show_step
 from tetrad.schedule.nodes import Control, Launch, Lowered, TrapSite
 from tetrad.schedule.outputs import Outputs
@@ -42,7 +43,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     with own_floats(), uncollected(), show.recording(show.Clock()) as clock:
         with show.timed("start"):
             target, runtime = current_target(), loading_runtime()
-        lowered = lower_graph(graph, Job(target, beginning(target), available_threads()))
+        lowered = lower_graph(graph, Lowerer(target, beginning(target), available_threads()))
         show.tell_steps(clock)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if show.wants("kernel"):

@@ -16,19 +16,17 @@ from typing import Any
 from tetrad.core import show
 from tetrad.core.errors import FlagError
 from tetrad.core.flags import flag_words
-from tetrad.core.machine import Target
 from tetrad.core.record import record
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph
 from tetrad.graph.text import to_text
-from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.block_scans import block_scans
 from tetrad.passes.fused import describe_groups, fuse_program, verify_fused
 from tetrad.passes.hoist import hoist
 from tetrad.passes.in_place_updates import place_updates
 from tetrad.passes.inline_custom import INLINE_CUSTOM
-from tetrad.passes.rewrite import Trace
+from tetrad.passes.rewrite import RuleLog
 from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
 from tetrad.passes.step import Pass, run_pass, show_step, verify_if_asked
@@ -37,24 +35,11 @@ from tetrad.schedule.nodes import Control, Lowered
 
 
 @record
-class Job:
-    """What a program is lowered for: a machine, how many threads, and who compiles a kernel as soon
-    as it is made."""
-
-    target: Target
-    begin: Callable[[Program], None] = lambda program: None
-    threads: int = 1
-
-    def lowerer(self) -> Lowerer:
-        return Lowerer(self.target, self.begin, self.threads)
-
-
-@record
-class Stage:
+class Translation:
     """A step from one language to the next, and how its result is verified and shown."""
 
     name: str
-    run: Callable[[Any, Job], Any]
+    run: Callable[[Any, Lowerer], Any]
     describe: Callable[[Any], str]
     verify: Callable[[Any], None] = lambda value: None
 
@@ -82,7 +67,7 @@ def bodies_of(lowered: Lowered) -> Iterator[Lowered]:
     yield from dict.fromkeys(held)
 
 
-PIPELINE: tuple[Pass | Stage | Substep, ...] = (
+PIPELINE: tuple[Pass | Translation | Substep, ...] = (
     # from graph to graph
     INLINE_CUSTOM,
     Pass("unroll", lambda graph, _: unroll(graph)),
@@ -92,16 +77,16 @@ PIPELINE: tuple[Pass | Stage | Substep, ...] = (
     Pass("block_scans", lambda graph, _: block_scans(graph), is_whole=True),
     Pass("in_place_updates", lambda graph, _: place_updates(graph), is_whole=True),
     # from graph to fused graph to schedule
-    Stage("fuse", lambda graph, _: fuse_program(graph), describe_groups, verify_fused),
+    Translation("fuse", lambda graph, _: fuse_program(graph), describe_groups, verify_fused),
     # the driver verifies the kernels, after it has shown them
-    Stage("lower", lambda fused, job: job.lowerer().lower(fused), describe_steps),
+    Translation("lower", lambda fused, lowerer: lowerer.lower(fused), describe_steps),
     Substep("deduplicate", of="lower"),
     Substep("merge_kernels", of="lower"),
     Substep("plan_memory", of="schedule"),
 )
 
 
-def lower_graph(graph: Graph, job: Job) -> Lowered:
+def lower_graph(graph: Graph, lowerer: Lowerer) -> Lowered:
     """A graph through the whole list: what is run of it, with memory still to be placed."""
     with show.timed("passes"):
         better = optimise(graph)
@@ -111,12 +96,14 @@ def lower_graph(graph: Graph, job: Job) -> Lowered:
     value: Any = better
     with show.timed("lower"):
         for step in PIPELINE:
-            value = run_stage(step, value, job) if isinstance(step, Stage) else value
+            value = (
+                run_translation(step, value, lowerer) if isinstance(step, Translation) else value
+            )
     lowered: Lowered = value
     return lowered
 
 
-def optimise(graph: Graph, trace: Trace | None = None) -> Graph:
+def optimise(graph: Graph, trace: RuleLog | None = None) -> Graph:
     """The graph after every step from graph to graph. `trace` receives the rules that fired."""
     check_shown()
     if "graph" in flag_words("TETRAD_SHOW"):
@@ -129,7 +116,7 @@ def optimise(graph: Graph, trace: Trace | None = None) -> Graph:
     return graph
 
 
-def run_nested(steps: tuple[Pass, ...], graph: Graph, trace: Trace | None) -> Graph:
+def run_nested(steps: tuple[Pass, ...], graph: Graph, trace: RuleLog | None) -> Graph:
     """Several steps on one graph after the other, each once, those inside a graph before it."""
     done: dict[Graph, Graph] = {}
     for part in innermost_first(graph):
@@ -137,18 +124,18 @@ def run_nested(steps: tuple[Pass, ...], graph: Graph, trace: Trace | None) -> Gr
     return done[graph]
 
 
-def run_all(steps: tuple[Pass, ...], graph: Graph, trace: Trace | None) -> Graph:
+def run_all(steps: tuple[Pass, ...], graph: Graph, trace: RuleLog | None) -> Graph:
     for step in steps:
-        log = Trace()
+        log = RuleLog()
         graph = run_pass(step, graph, log)
         if trace is not None:
             trace.fired.extend(log.fired)
     return graph
 
 
-def run_stage(step: Stage, value: Any, job: Job) -> Any:
+def run_translation(step: Translation, value: Any, lowerer: Lowerer) -> Any:
     with show.spending(step.name):
-        made = step.run(value, job)
+        made = step.run(value, lowerer)
     if "1" in flag_words("TETRAD_CHECK"):
         step.verify(made)
     show_step(step.name, lambda: step.describe(made))

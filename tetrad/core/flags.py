@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tetrad.core.errors import FlagError
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import record
 from tetrad.core.visible import one_line
 
@@ -156,7 +156,9 @@ OPTIONS = frozenset(
 
 
 # What Kubernetes sets in every container beside a service named tetrad, or tetrad-something.
-SERVICE = Pattern(r"TETRAD_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+SERVICE = LazyPattern(
+    r"TETRAD_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
 
 
 class Warnings:

@@ -38,7 +38,7 @@ from tetrad.graph.group import Group
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.passes.fused import lines_of
-from tetrad.passes.rewrite import Fired, Trace
+from tetrad.passes.rewrite import Fired, RuleLog
 from tetrad.passes.step import Pass
 from tetrad.schedule.evaluate import Memory, interpret, value_of
 from tetrad.schedule.nodes import Launch, Lowered, Slot, Step
@@ -138,7 +138,7 @@ def stations(call: Call) -> Iterator[Checked]:
     if not nested:
         yield check_trace(call, stated=False)
     yield check_passes(call)
-    look = Look(call)
+    look = KernelComparison(call)
     yield look.lower()
     yield look.codegen()
     yield check_schedule(call, look)
@@ -185,7 +185,7 @@ def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
     done: dict[Graph, Graph] = {}
     fired: dict[Graph, list[Fired]] = {}
     for part in innermost_first(graph):
-        log = Trace()
+        log = RuleLog()
         done[part] = step.run(replace_graphs(part, done), log)
         fired[part] = log.fired
     return done[graph], fired
@@ -231,7 +231,7 @@ def collect_inputs(
 
 
 @dataclass(slots=True)
-class Look:
+class KernelComparison:
     """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its
     machine code."""
 
@@ -408,7 +408,7 @@ def strayed(inner: Storage) -> str | None:
 # -- the whole program -----------------------------------------------------------------------------
 
 
-def check_schedule(call: Call, look: Look) -> Checked:
+def check_schedule(call: Call, look: KernelComparison) -> Checked:
     what = "the whole program in its arena against the kernel evaluator"
     found = first_apart(results_of(call), look.results)
     if found is None:
@@ -437,7 +437,7 @@ def results_of(call: Call) -> list[np.ndarray]:
     ]
 
 
-def misplaced(call: Call, look: Look) -> Difference | None:
+def misplaced(call: Call, look: KernelComparison) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
     entries, steps = call.runner.table.entries, list(running(call.compiled.lowered, call.dims))

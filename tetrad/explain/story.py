@@ -24,7 +24,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.explain.call import Call, prepare
 from tetrad.explain.page import write_page
-from tetrad.explain.parts import Part, parts_of
+from tetrad.explain.parts import GraphPart, parts_of
 from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
@@ -41,7 +41,7 @@ SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being
 
 
 @record(eq=False)
-class Kernel:
+class KernelStory:
     """One launch of the program: its size, its best time, and the least time the roofs allow it."""
 
     launch: Launch
@@ -104,8 +104,8 @@ class Explanation:
     stages: Mapping[str, float]  # seconds
     pipeline: Mapping[str, float]  # seconds of each of its steps
     traced: Graph
-    parts: tuple[Part, ...]  # the optimised graph and those it calls, outermost first
-    kernels: tuple[Kernel, ...]
+    parts: tuple[GraphPart, ...]  # the optimised graph and those it calls, outermost first
+    kernels: tuple[KernelStory, ...]
     lives: tuple[Life, ...]
     plan: Plan
     scratch_bytes: int  # of each thread
@@ -230,7 +230,9 @@ def stages(call: Call, wall_ns: int) -> dict[str, float]:
 STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule", "run")
 
 
-def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
+def kernels(
+    call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
+) -> Iterator[KernelStory]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
     heavy = call.runner.table.heavy
     for ns, (step, path, runs) in zip(
@@ -242,7 +244,7 @@ def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -
             roofs = every if threads > 1 else one
             nbytes, flops = launch_bytes(step, call.dims), runs * bind(step.flops, call.dims)
             memory_ns = runs * nbytes / roofs.bandwidth_for(nbytes)
-            yield Kernel(
+            yield KernelStory(
                 step,
                 path,
                 groups,

@@ -19,7 +19,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import LANES, Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
-from tetrad.passes.plan_scan import Loop, ScanPlan, loop_of
+from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of
 from tetrad.schedule.nodes import Launch
 
 
@@ -41,7 +41,7 @@ def lower_in_lanes(node: Node, plan: ScanPlan, memory: Memory) -> Launch:
     )
 
 
-def rounds(frame: Frame, loop: Loop, step: Callable[[Val], None]) -> None:
+def rounds(frame: Frame, loop: ScanLoop, step: Callable[[Val], None]) -> None:
     """All steps of a loop, `unroll` of them in each trip, and after those the rest."""
     length, together = frame.sizes.val(loop.length), loop.unroll
     whole = length - length % together if loop.leaves_steps else length
@@ -65,7 +65,7 @@ def work_name(body: Graph) -> str:
 class Recurrence:
     """The kernel of a scan under construction."""
 
-    def __init__(self, frame: Frame, loop: Loop, shape: Shape) -> None:
+    def __init__(self, frame: Frame, loop: ScanLoop, shape: Shape) -> None:
         self.frame, self.loop, self.shape = frame, loop, shape
         given = [frame.input(frame.memory.slots[i]) for i in loop.node.inputs]
         made = [frame.output(slot) for slot in frame.memory.results(loop.node)]

@@ -23,7 +23,7 @@ from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.lower.scan_in_lanes import rounds
 from tetrad.ops.matmul.epilogue import accumulator, multiply_add
-from tetrad.passes.plan_scan import Loop, ScanPlan, loop_of
+from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of
 from tetrad.schedule.nodes import Launch
 
 VECTORS = 8  # of accumulators at a time
@@ -46,7 +46,7 @@ def lower_in_workgroup(node: Node, plan: ScanPlan, memory: Memory) -> Launch:
 class Cell:
     """The kernel under construction."""
 
-    def __init__(self, frame: Frame, loop: Loop, groups: tuple[Group, ...]) -> None:
+    def __init__(self, frame: Frame, loop: ScanLoop, groups: tuple[Group, ...]) -> None:
         self.frame, self.k, self.reading, self.loop, self.groups = (
             frame,
             frame.k,

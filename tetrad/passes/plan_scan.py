@@ -87,7 +87,7 @@ def has_blocks(node: Node) -> bool:
 
 
 @record(eq=False)
-class Loop:
+class ScanLoop:
     """The parts of a scan node."""
 
     node: Node
@@ -114,11 +114,11 @@ class Loop:
         return self.body.inputs[self.consts + self.carries :]
 
 
-def loop_of(node: Node) -> Loop:
+def loop_of(node: Node) -> ScanLoop:
     params = dict(node.params)
     length, unroll = params["length"], params["unroll"]
     together = min(unroll, max(1, length)) if isinstance(length, int) else unroll
-    return Loop(
+    return ScanLoop(
         node,
         params["body"],
         params["consts"],
@@ -132,7 +132,7 @@ def loop_of(node: Node) -> Loop:
 # -- in lanes -------------------------------------------------------------------------------------
 
 
-def lane_shape(loop: Loop) -> Shape | None:
+def lane_shape(loop: ScanLoop) -> Shape | None:
     """The shape whose elements are lanes, if the scan is a recurrence of elements."""
     if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
         return None  # a register holds no complex number
@@ -156,7 +156,7 @@ def holds_arrays(body: Graph) -> bool:
     return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
 
 
-def is_pointwise(node: Node, loop: Loop, shape: Shape) -> bool:
+def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
     """Is it computed on the spot, from carries at the element it is computed for?"""
     if node.op.in_place or any(t.dtype.is_quantized for t in node.types):
         return False
@@ -168,7 +168,7 @@ def is_pointwise(node: Node, loop: Loop, shape: Shape) -> bool:
     return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
 
 
-def depends_on_carry(node: Node, loop: Loop) -> bool:
+def depends_on_carry(node: Node, loop: ScanLoop) -> bool:
     carried = set(loop.carried)
     stack, seen = [node], {node}
     while stack:
@@ -184,7 +184,7 @@ def depends_on_carry(node: Node, loop: Loop) -> bool:
 # -- in a workgroup --------------------------------------------------------------------------------
 
 
-def workgroup_groups(loop: Loop, groups_of: Groups) -> tuple[Group, ...] | None:
+def workgroup_groups(loop: ScanLoop, groups_of: Groups) -> tuple[Group, ...] | None:
     """The groups of the body that need memory, if all of them are small products and maps."""
     body = loop.body
     every = [kind for node in (*body.inputs, *body.nodes()) for kind in node.types]

@@ -20,7 +20,7 @@ from tetrad.graph.nodes import Graph
 from tetrad.graph.text import diff
 
 if TYPE_CHECKING:
-    from tetrad.passes.rewrite import Fired, Trace
+    from tetrad.passes.rewrite import Fired, RuleLog
 
 
 @record
@@ -29,11 +29,11 @@ class Pass:
     other, inner ones first; or, if it `is_whole`, a graph together with those it holds."""
 
     name: str
-    run: Callable[[Graph, Trace | None], Graph]
+    run: Callable[[Graph, RuleLog | None], Graph]
     is_whole: bool = False
 
 
-def run_pass(step: Pass, graph: Graph, log: Trace | None = None) -> Graph:
+def run_pass(step: Pass, graph: Graph, log: RuleLog | None = None) -> Graph:
     """The graph after one step. `log` receives the rules that fired."""
     start = time.perf_counter()
     after = step.run(graph, log)

@@ -116,7 +116,7 @@ def are_same(a: Spans, b: Spans, places: np.ndarray) -> np.ndarray:  # bool[len(
     return same
 
 
-class Lookup:
+class StringTable:
     """Finds strings. Of equal strings the last counts, as in a dictionary made of them.
 
     Hash tables on top of each other: who finds its slot taken by another hash goes to the next.

@@ -29,7 +29,7 @@ from tetrad.tracing.operands import as_array, run, size_array, traced
 from tetrad.tracing.run_graph import run_graph
 from tetrad.tracing.signature import check_function, signature_of
 from tetrad.tracing.static_arguments import is_values, without_settings
-from tetrad.tracing.trace import Kind, kinds_of, trace_function
+from tetrad.tracing.trace import ArgumentKind, kinds_of, trace_function
 from tetrad.transforms.batch import Axis
 from tetrad.transforms.batch import batch as batch_graph
 
@@ -78,7 +78,8 @@ def vmap(
         rows = [x if axis is None else front(x, axis) for x, axis in zip(leaves, axes, strict=True)]
         batched = tuple(axis is not None for axis in axes)
         kinds = [
-            Kind(one_example(x) if flag else x.type) for x, flag in zip(rows, batched, strict=True)
+            ArgumentKind(one_example(x) if flag else x.type)
+            for x, flag in zip(rows, batched, strict=True)
         ]
         with bound_axis(axis_name, size):
             made = trace_function(signature, function, arguments, kinds)

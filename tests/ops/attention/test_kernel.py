@@ -19,7 +19,7 @@ from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly, compile_object
 from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import Compiled, compile_graph, programs_of
-from tetrad.compiler.pipeline import Job, lower_graph
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32
 from tetrad.core.machine import Target
 from tetrad.core.sizes import Dim, Size
@@ -27,6 +27,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.verify import verify
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.attention.kernel import Split, heads_alone, split_of
 from tetrad.ops.attention.op import attention
 from tetrad.schedule.nodes import Launch
@@ -318,7 +319,7 @@ def test_tiles_are_full() -> None:
 def launches(target: Target, kind: Kind, count: Size) -> list[Launch]:
     return [
         step
-        for step in lower_graph(graph_of(kind, count), Job(target)).steps
+        for step in lower_graph(graph_of(kind, count), Lowerer(target)).steps
         if isinstance(step, Launch)
     ]
 

@@ -16,10 +16,11 @@ from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import Compiled, compile_graph
-from tetrad.compiler.pipeline import Job, lower_graph, optimise
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, as_dtype, c64, c128
 from tetrad.core.machine import Target
 from tetrad.core.op import Case, Op
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.fft import kernel as lowering
 from tetrad.ops.fft.op import fft, irfft, rfft
 from tetrad.ops.fft.plan import (
@@ -159,7 +160,9 @@ def assert_launches_are_one(
 def test_every_machine_has_the_same_bits(n: int) -> None:
     x = numbers((3, n), c64)
     graph = optimise(graph_of(fft, Case((x,), FORWARD)))
-    results = [interpret(lower_graph(graph, Job(target)), [x], {})[0] for target in LEVELS.values()]
+    results = [
+        interpret(lower_graph(graph, Lowerer(target)), [x], {})[0] for target in LEVELS.values()
+    ]
     assert all(difference(results[0], other) is None for other in results[1:])
 
 
@@ -171,7 +174,7 @@ def test_every_level_compiles(target: Target) -> None:
         (rfft, numbers((3, 512), c64.real), {"axis": 1, "norm": "none"}),
         (irfft, numbers((3, 7, 20), c64), {"axis": 1, "n": 13, "norm": "none"}),
     ):
-        for step in lower_graph(graph_of(op, Case((x,), params)), Job(target)).steps:
+        for step in lower_graph(graph_of(op, Case((x,), params)), Lowerer(target)).steps:
             assert isinstance(step, Launch)
             assert compile_object(emit_module({"transform": step.program}, target), target)
 

@@ -14,11 +14,12 @@ from tests.compiled import difference, run
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.compiler import driver
 from tetrad.compiler.driver import current_target, programs_of
-from tetrad.compiler.pipeline import Job, lower_graph, optimise
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import f32
 from tetrad.core.machine import Target
 from tetrad.kernel.math.fma import fma
 from tetrad.loopnest.frame import Memory
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.tiles import COLUMNS, ROWS, Extent, choose_blocks, choose_tile
 from tetrad.schedule.evaluate import interpret
 
@@ -29,7 +30,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 def texts(function: Callable[..., Any], *shapes: tuple[int, ...]) -> list[str]:
     graph = optimise(td.trace(function)(*map(td.Spec, shapes)))
-    return [str(p) for p in programs_of(lower_graph(graph, Job(current_target())))]
+    return [str(p) for p in programs_of(lower_graph(graph, Lowerer(current_target())))]
 
 
 # Each of them is a product of matrices that NumPy can write down: function, its left side, its
@@ -177,7 +178,7 @@ def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(
     for function in (lambda x, w: x @ w, lambda x, w: x @ w * 2 + 1):
         graph = optimise(td.trace(function)(x, w))
         # the evaluator refuses what lies outside
-        (got,) = interpret(lower_graph(graph, Job(target)), [x, w], {})
+        (got,) = interpret(lower_graph(graph, Lowerer(target)), [x, w], {})
         assert got.tobytes() == np.asarray(td.jit(function)(x, w)).tobytes()
 
 

@@ -14,12 +14,13 @@ from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
 from tetrad.compiler.driver import programs_of
-from tetrad.compiler.pipeline import Job, lower_graph, optimise
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.nodes import Graph
+from tetrad.lower.lower import Lowerer
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
 from tetrad.ops.special import matmul
 from tetrad.passes.inline_custom import inline_custom
@@ -37,7 +38,7 @@ def family(target: Target) -> str:
 def inner_loop(graph: Graph, target: Target, instruction: str) -> list[str]:
     """The basic block of a graph's kernels with the most of these instructions, up to the last of
     them."""
-    programs = dict.fromkeys(programs_of(lower_graph(graph, Job(target))))
+    programs = dict.fromkeys(programs_of(lower_graph(graph, Lowerer(target))))
     text = assembly(
         emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target
     )

@@ -24,7 +24,7 @@ from tetrad.core.errors import CompileError
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import process_lock
 from tetrad.core.machine import Target
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 
 PASSES = ("SROA", "InstCombine", "SimplifyCFG")
 LIBM = (
@@ -34,7 +34,7 @@ LIBM = (
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 
-DECLARED = Pattern(r"^declare [^@]*@([\w.$-]+)", re.M)
+DECLARED = LazyPattern(r"^declare [^@]*@([\w.$-]+)", re.M)
 REPORT = "please report this with TETRAD_SHOW=llvm"
 
 _lock = process_lock()  # of loading; compiling needs none
