@@ -25,7 +25,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.lower import special
 from tetrad.ops.movement import At, Reader, pad, slice_, transpose
 from tetrad.ops.reduce import MAX
-from tetrad.passes.pipeline import simplify
+from tetrad.passes.simplify import simplify
 from tetrad.schedule.plan import Life, Plan, plan
 
 PLANTS: dict[str, Callable[[], None]] = {}
