@@ -1,9 +1,9 @@
-"""Ops, attention: queries against keys and values, in arrays (`ops.attention.dense`) or in the cache
-of a running model.
+"""Ops, attention: queries against keys and values, in arrays (`ops.attention.dense`) or in the
+cache of a running model.
 
 Here are the op, and the type, the meaning and the test cases of its form over a cache: queries of
-many sequences, each against the keys of its own slot. Compiled code adds in one order: key blocks of
-256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
+many sequences, each against the keys of its own slot. Compiled code adds in one order: key blocks
+of 256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
 (docs/attention.md).
 """
 

@@ -1,5 +1,5 @@
-"""Lowering, attention over arrays: keys and values of a kv head copied once into the orders in which
-tiles read them.
+"""Lowering, attention over arrays: keys and values of a kv head copied once into the orders in
+which tiles read them.
 
 `Packed` says what is copied and where it lies; `launch` writes the kernel that copies. Columns lie
 as [B*G, S/16, channels, 16] (a lane is a key), rows as [B*G, S, channels] (a lane is a channel),
@@ -10,13 +10,14 @@ not finite are 0 in rows, and the key has a flag: NaN, the start of its scores.
 from __future__ import annotations
 
 from tetrad.core.dtypes import DType
+from tetrad.core.machine import LANES
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, is_multiple, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.attention.dense import Form, accumulator
