@@ -80,10 +80,10 @@ class Scope:
 Rule = Callable[["Codegen", n.Instr], "Emitted | None"]
 
 
-class Rules:
+class EmitterRules:
     """Kernel instruction type -> function that emits it."""
 
-    def __init__(self, *others: Rules) -> None:
+    def __init__(self, *others: EmitterRules) -> None:
         self.table: dict[type[n.Instr], Rule] = {
             kind: rule for rules in others for kind, rule in rules.table.items()
         }
@@ -106,7 +106,7 @@ class Codegen:
         self,
         program: n.Program,
         target: Target,
-        rules: Rules,
+        rules: EmitterRules,
         varying: set[n.Instr],
         lanes: int,
         check: str,

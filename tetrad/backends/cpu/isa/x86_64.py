@@ -93,7 +93,7 @@ def attributes(target: Target) -> str:
 
 
 @record
-class Piece:
+class DotWidth:
     """The lanes that one instruction takes: their number, its names, its types."""
 
     width: int
@@ -113,11 +113,11 @@ class Piece:
         return f"<{4 * self.width} x i8>"
 
 
-EIGHT = Piece(8, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
-SIXTEEN = Piece(16, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
+EIGHT = DotWidth(8, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+SIXTEEN = DotWidth(16, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
 
 
-def piece_of(cg: Codegen) -> Piece:
+def piece_of(cg: Codegen) -> DotWidth:
     return SIXTEEN if cg.target.vector_bits == 512 and cg.lanes % 16 == 0 else EIGHT
 
 
@@ -181,13 +181,13 @@ def pinned(cg: Codegen, value: str, kind: str) -> str:
     return cg.new(f'call {kind} asm sideeffect "", "=v,0"({kind} {value})')
 
 
-def widened_pairs(cg: Codegen, piece: Piece, pairs: str) -> str:
+def widened_pairs(cg: Codegen, piece: DotWidth, pairs: str) -> str:
     return cg.call(
         piece.word, piece.add_shorts, (piece.short, pairs), (piece.short, "splat (i16 1)")
     )
 
 
-def pair_products(cg: Codegen, piece: Piece, is_signed: bool, u: str, s: str) -> str:
+def pair_products(cg: Codegen, piece: DotWidth, is_signed: bool, u: str, s: str) -> str:
     """Products of bytes added in pairs; where u is signed, |u| times s with the sign of u."""
     left, right = (cg.new(f"bitcast {piece.word} {x} to {piece.byte}") for x in (u, s))
     if is_signed:
@@ -198,7 +198,7 @@ def pair_products(cg: Codegen, piece: Piece, is_signed: bool, u: str, s: str) ->
     return cg.call(piece.short, piece.add_bytes, (piece.byte, left), (piece.byte, right))
 
 
-def signed_like(cg: Codegen, piece: Piece, x: str, sign: str) -> str:
+def signed_like(cg: Codegen, piece: DotWidth, x: str, sign: str) -> str:
     """x, or -x where the other is negative; 16 lanes have no instruction for it, but a mask."""
     byte = piece.byte
     if piece is EIGHT:
@@ -216,7 +216,7 @@ def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
     return cg.new(f"add <{cg.lanes} x i32> {acc}, {words}")
 
 
-def pairs_wide(cg: Codegen, piece: Piece, u: str, s: str) -> str:
+def pairs_wide(cg: Codegen, piece: DotWidth, u: str, s: str) -> str:
     short, word = piece.short, piece.word
     u16, s16 = (cg.new(f"bitcast {word} {x} to {short}") for x in (u, s))
     even_u, odd_u = (
