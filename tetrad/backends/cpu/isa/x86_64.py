@@ -15,7 +15,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.backends.llvm.isa import Features, Isa, Relocations
+from tetrad.backends.cpu.isa.family import Family, Features, Relocations
+from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
 from tetrad.backends.llvm.target import Target
 from tetrad.core.machine import NEAR, Machine, RegisterTile
@@ -27,67 +28,6 @@ if TYPE_CHECKING:
     from tetrad.core.dtypes import DType
 
 TRIPLE = "x86_64-unknown-linux-gnu"
-
-BASELINE = Target(
-    "x86-64", TRIPLE, "x86-64", "", has_f16_conversion=False, dot4="portable",
-    machine=Machine(128, RegisterTile(3, 1), RegisterTile(1, 1), lowbit_tokens=2),
-)  # fmt: skip
-V3 = Target(
-    "x86-64-v3", TRIPLE, "x86-64-v3", "", has_f16_conversion=True, dot4="maddubs",
-    machine=Machine(256, RegisterTile(6, 1), RegisterTile(2, 1), lowbit_tokens=4),
-)  # fmt: skip
-V4 = Target(
-    "x86-64-v4", TRIPLE, "x86-64-v4", "", has_f16_conversion=True, dot4="maddubs",
-    machine=Machine(
-        512, RegisterTile(12, 2), RegisterTile(6, 2), lowbit_tokens=8, panel_bytes=8 * NEAR
-    ),
-    narrows_in_stores=True,
-)  # fmt: skip
-V3_VNNI = replace(
-    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256",
-    machine=replace(V3.machine, dots_mixed_bytes=True),
-)  # fmt: skip
-V4_VNNI = replace(
-    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512",
-    machine=replace(V4.machine, dots_mixed_bytes=True),
-)  # fmt: skip
-LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
-# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
-# at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
-PREFERRED: dict[str, dict[str, object]] = {
-    "znver4": {"f32_tile": RegisterTile(8, 1), "panel_bytes": 4 * NEAR}
-}
-
-V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
-V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
-SHOWN = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
-IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
-# what a level becomes, by which feature
-VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}
-
-
-def level_of(found: Features) -> Target:
-    level = V3 if has_all(found, V3_FEATURES) else BASELINE
-    level = V4 if level is V3 and has_all(found, V4_FEATURES) else level
-    higher, feature = VNNI.get(level, (level, ""))
-    return higher if found.get(feature) else level
-
-
-def has_all(found: Features, names: tuple[str, ...]) -> bool:
-    return all(found.get(name) for name in names)
-
-
-def needs(target: Target) -> tuple[str, ...]:
-    needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
-    return needed + tuple(
-        feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4
-    )
-
-
-def attributes(target: Target) -> str:
-    width = target.vector_bits
-    return f'"min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"'
-
 
 # -- byte dot products -----------------------------------------------------------------------------
 
@@ -345,8 +285,83 @@ SYSTEM_CALLS = {
 }  # fmt: skip
 
 
+# -- levels -----------------------------------------------------------------------------------------
+
+
+def attributes(target: Target) -> str:
+    width = target.vector_bits
+    return f'"min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"'
+
+
 ISA = Isa(
     "x86_64",
+    dot4=dot4,
+    lookup=lookup,
+    extremum=float_extremum,
+    attributes=attributes,
+    stream_fence="llvm.x86.sse.sfence",
+)
+BASELINE = Target(
+    "x86-64", TRIPLE, "x86-64", "", has_f16_conversion=False, dot4="portable",
+    machine=Machine(128, RegisterTile(3, 1), RegisterTile(1, 1), lowbit_tokens=2),
+    isa=ISA,
+)  # fmt: skip
+V3 = Target(
+    "x86-64-v3", TRIPLE, "x86-64-v3", "", has_f16_conversion=True, dot4="maddubs",
+    machine=Machine(256, RegisterTile(6, 1), RegisterTile(2, 1), lowbit_tokens=4),
+    isa=ISA,
+)  # fmt: skip
+V4 = Target(
+    "x86-64-v4", TRIPLE, "x86-64-v4", "", has_f16_conversion=True, dot4="maddubs",
+    machine=Machine(
+        512, RegisterTile(12, 2), RegisterTile(6, 2), lowbit_tokens=8, panel_bytes=8 * NEAR
+    ),
+    isa=ISA,
+    narrows_in_stores=True,
+)  # fmt: skip
+V3_VNNI = replace(
+    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256",
+    machine=replace(V3.machine, dots_mixed_bytes=True),
+)  # fmt: skip
+V4_VNNI = replace(
+    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512",
+    machine=replace(V4.machine, dots_mixed_bytes=True),
+)  # fmt: skip
+LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
+# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
+# at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
+PREFERRED: dict[str, dict[str, object]] = {
+    "znver4": {"f32_tile": RegisterTile(8, 1), "panel_bytes": 4 * NEAR}
+}
+
+V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
+V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+SHOWN = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
+IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
+# what a level becomes, by which feature
+VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}
+
+
+def level_of(found: Features) -> Target:
+    level = V3 if has_all(found, V3_FEATURES) else BASELINE
+    level = V4 if level is V3 and has_all(found, V4_FEATURES) else level
+    higher, feature = VNNI.get(level, (level, ""))
+    return higher if found.get(feature) else level
+
+
+def has_all(found: Features, names: tuple[str, ...]) -> bool:
+    return all(found.get(name) for name in names)
+
+
+def needs(target: Target) -> tuple[str, ...]:
+    needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
+    return needed + tuple(
+        feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4
+    )
+
+
+FAMILY = Family(
+    ISA,
     LEVELS,
     dict,
     level_of,
@@ -355,11 +370,6 @@ ISA = Isa(
     SHOWN,
     IDENTITY,
     Relocations(62, frozenset(ABSOLUTE + RELATIVE), fill, stub),
-    dot4,
-    lookup,
-    float_extremum,
-    "llvm.x86.sse.sfence",
-    attributes,
     LOOP,
     SYSTEM_CALLS,
 )
