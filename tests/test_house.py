@@ -17,7 +17,7 @@ PROCESSOR = re.compile(r"x86|avx|neon|aarch64|znver|amd64", re.I)
 MOST_FILES = 25  # of a folder, without what its folders hold and without __init__.py
 LAZY = "tetrad/core/lazy.py"
 
-# Class names that still stand in several files. An entry goes when its name stands once; none comes.
+# Class names that still stand in several files. One goes when its name stands once; none comes.
 KNOWN = frozenset(
     {
         "Compiled", "Engine", "Extent", "Job", "Lanes", "Merge", "Program", "Reading", "Row",

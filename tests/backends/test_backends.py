@@ -1,5 +1,7 @@
-"""The table of back ends: what is asked for by name is there, or an error says what is; the compiler
-needs no more of one than the protocol."""
+"""The table of back ends: what is asked for by name is there, or an error says what is.
+
+The compiler needs no more of one than the protocol.
+"""
 
 from __future__ import annotations
 

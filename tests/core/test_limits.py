@@ -1,5 +1,5 @@
-"""core.limits: threads by flag, affinity and quotas of both versions of cgroups, and memory, on trees
-of files made here."""
+"""core.limits: threads by flag, affinity and quotas of both versions of cgroups, and memory, on
+trees of files made here."""
 
 from __future__ import annotations
 

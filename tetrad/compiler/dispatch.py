@@ -40,8 +40,9 @@ def dispatch(
 ) -> list[bytes]:
     """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes.
 
-    inputs   one byte string for each buffer with access read or readwrite, in the order of declaration
-    grid     None: one invocation per element of the output, where the program shows that it means that
+    inputs   one byte string for each buffer with access read or readwrite, in order of declaration
+    grid     None: one invocation per element of the output, where the program shows that it means
+             that
     args     the value of each index argument
 
     >>> from tetrad.core.dtypes import u8

@@ -60,8 +60,10 @@ def jit(
     static values.
 
     static_argnums, static_argnames   arguments that are hashable settings, not arrays
-    donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be used afterwards
-    dims                              per argument {axis: Dim}: these axes may have any size, with one program for all
+    donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be
+                                      used afterwards
+    dims                              per argument {axis: Dim}: these axes may have any size, with
+                                      one program for all
 
     >>> import tetrad as td
     >>> jit(lambda x: 2 * x + 1)(td.asarray([1.0, 2.0]))

@@ -224,8 +224,9 @@ def refuse_or_warn(name: str) -> None:
 def misspelt(name: str) -> str | None:
     """The known variable that a name misses by a letter or two, or by its last word.
 
-    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK"), misspelt("TETRAD_SERVICE_HOST")
-    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K', None)
+    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK")
+    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K')
+    >>> misspelt("TETRAD_SERVICE_HOST")
     """
     if SERVICE.fullmatch(name):
         return None

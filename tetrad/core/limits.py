@@ -78,7 +78,7 @@ def share(quota: str, period: str) -> float | None:
     return int(quota) / int(period)
 
 
-# -- memory -----------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def total_memory(root: str = "/") -> int | None:

@@ -251,7 +251,8 @@ def layer_norm(
     >>> import tetrad as td
     >>> layer_norm(td.asarray([1.0, 3.0]), eps=0.0)
     Array([-1.,  1.], float32)
-    >>> layer_norm(td.asarray([[1.0, 5.0], [3.0, 5.0]]), td.asarray([1.0, 2.0]), axis=0, eps=0.0, bias=td.ones(2))[:, 0]
+    >>> x, weight = td.asarray([[1.0, 5.0], [3.0, 5.0]]), td.asarray([1.0, 2.0])
+    >>> layer_norm(x, weight, axis=0, eps=0.0, bias=td.ones(2))[:, 0]
     Array([0., 3.], float32)
     """
     wide, dtype = _wide(x)

@@ -6,11 +6,11 @@ things lie. Nothing is decoded, rounded or lost: `docs/layouts.md` draws it. `re
 format known, here and everywhere.
 
     sixteen rows:  super-block, super-block, ...
-    super-block:   factor x 16 [, factor of the mins x 16], then its blocks      (a simple format: just one block)
+    super-block:   factor x 16 [, factor of the mins x 16], then its blocks (a simple format: one)
     block:         planes of code bits, then the scales of its sub-blocks, then their mins
-    plane:         of b bits: b words x 16 rows; byte i of word j holds, from the lowest bits upward, the columns
-                   4 w + i of the words w = j, j + b, j + 2 b, ... of a block (a word of a block: 4
-                   columns)
+    plane:         of b bits: b words x 16 rows; byte i of word j holds, from the lowest bits
+                   upward, the columns 4 w + i of the words w = j, j + b, j + 2 b, ... of a block
+                   (a word of a block: 4 columns)
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ def if_all_are_there(
 
 
 def either_way(cg: Codegen) -> Iterator[None]:
-    """Twice: without a mask, for when all lanes are there, and with it.  here -[full]-> all -> done;  -> some -> done
+    """Twice: without a mask, for when all lanes are there, and with it.
+
+    here -[full]-> all -> done;  here -> some -> done
 
     Nothing that is shared later may be written between.
     """

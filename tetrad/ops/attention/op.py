@@ -180,7 +180,8 @@ def attention(
     >>> k, v = np.zeros((1, 1, 1, 16, 16, 16), np.float16), np.zeros((1, 1, 1, 256, 16), np.float16)
     >>> v[..., :3, 0] = [2, 4, 6]
     >>> q = np.ones((3, 1, 16), np.float32)
-    >>> attention(q, k, v, np.int32(0), np.int32([0, 0, 0]), np.int32([0, 1, 2]), scale=0.25)[:, 0, 0]
+    >>> slot, position = np.int32([0, 0, 0]), np.int32([0, 1, 2])
+    >>> attention(q, k, v, np.int32(0), slot, position, scale=0.25)[:, 0, 0]
     array([2., 3., 4.], dtype=float32)
     """
     _check_range(v.shape, layer, slot, position)

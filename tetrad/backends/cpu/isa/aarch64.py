@@ -165,7 +165,7 @@ SYSTEM_CALLS = {
 }  # fmt: skip
 
 
-# -- levels -----------------------------------------------------------------------------------------
+# -- levels ----------------------------------------------------------------------------------------
 
 # no fence: LLVM has no instruction here for stores around the cache of a whole line at a time
 ISA = Isa("aarch64", dot4=dot4, lookup=lookup, extremum=float_extremum)
