@@ -23,7 +23,7 @@ from tetrad.core.tree import flatten
 from tetrad.graph.custom import undressed
 from tetrad.graph.evaluate import evaluate
 from tetrad.lower import lower
-from tetrad.schedule.nodes import Choose, Launch, Repeat, While
+from tetrad.schedule.nodes import Launch, Loop, Switch, While
 
 
 def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
@@ -143,7 +143,7 @@ def test_a_recurrent_cell_is_one_kernel_with_the_bits_of_many(
     assert len(launches) == 1 and isinstance(launches[0], Launch)
     monkeypatch.setattr(lower, "lower_cell", lambda node, memory: None)
     several = compiled(cell, *arrays)
-    assert any(isinstance(step, Repeat) for step in several.lowered.steps)
+    assert any(isinstance(step, Loop) for step in several.lowered.steps)
     for one, other in zip(run(made, arrays), run(several, arrays), strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -181,7 +181,7 @@ def test_reductions_in_the_body(length: int, reverse: bool) -> None:
         )
 
     made = check(f, numbers(33), numbers(length, 33, seed=1))
-    assert isinstance(only_step(made), Repeat)
+    assert isinstance(only_step(made), Loop)
 
 
 def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
@@ -275,7 +275,7 @@ def test_switches(index: int) -> None:
         )
 
     made = check(f, np.int32(index), numbers(7), numbers(7, seed=1))
-    assert any(isinstance(step, Choose) for step in made.lowered.steps)
+    assert any(isinstance(step, Switch) for step in made.lowered.steps)
 
 
 def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:

@@ -37,7 +37,7 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.nodes import Lowered, Slot
+from tetrad.schedule.nodes import Schedule, Slot
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
 THREADS = 2
@@ -91,7 +91,7 @@ def sizes_of(graph: Graph) -> list[dict[str, int]]:
 
 
 def scheduled(
-    lowered: Lowered, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
+    lowered: Schedule, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
 ) -> Iterator[str]:
     made = Scheduler(addresses, LabelledConstants(labels)).schedule(lowered, dims)
     yield (

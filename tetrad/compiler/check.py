@@ -41,7 +41,7 @@ from tetrad.schedule.evaluate import (
     run_control,
     value_of,
 )
-from tetrad.schedule.nodes import Control, Launch, Lowered, Slot
+from tetrad.schedule.nodes import Control, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Guarded:
 
 
 def check_launches(
-    runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray]
+    runner: Runner, lowered: Schedule, arrays: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Every launch alone against the evaluator; the outputs, as `interpret` gives them."""
     dims = runner.dims

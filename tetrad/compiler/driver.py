@@ -33,7 +33,7 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.nodes import Control, Launch, Lowered, TrapSite
+from tetrad.schedule.nodes import Control, Launch, Schedule, TrapSite
 from tetrad.schedule.outputs import Outputs
 
 
@@ -87,7 +87,7 @@ def current_target() -> Target:
     return host() if name == "host" else select_target(name)
 
 
-def programs_of(lowered: Lowered) -> list[Program]:
+def programs_of(lowered: Schedule) -> list[Program]:
     found: list[Program] = []
     for step in lowered.steps:
         bodies = step.bodies if isinstance(step, Control) else ()
@@ -103,7 +103,7 @@ class Compiled:
     def __init__(
         self,
         graph: Graph,
-        lowered: Lowered,
+        lowered: Schedule,
         addresses: Mapping[Program, int],
         donated: tuple[int, ...],
         clock: show.Clock,

@@ -23,14 +23,14 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Program
 from tetrad.schedule.nodes import (
-    Choose,
+    Call,
     Control,
-    Invoke,
     Launch,
-    Lowered,
-    Repeat,
+    Loop,
+    Schedule,
     Slot,
     Step,
+    Switch,
     While,
 )
 
@@ -101,7 +101,7 @@ class Telling:
         lists = {"types": types, "slots": self.slots, "kernels": self.kernels, "parts": self.parts}
         return {"homes": self.homes, "constants": constants, **lists}
 
-    def part(self, lowered: Lowered) -> int:
+    def part(self, lowered: Schedule) -> int:
         if lowered not in self.numbers:
             steps = [self.step(step) for step in lowered.steps]
             inputs, outputs = (
@@ -130,9 +130,9 @@ class Telling:
         """What a step with sub-graphs has beyond them and its slots, in the order in which it is
         read."""
         match step:
-            case Invoke():
+            case Call():
                 return []
-            case Repeat():
+            case Loop():
                 spares = [None if s is None else self.slot(s) for s in step.spares]
                 return [
                     step.consts,
@@ -145,7 +145,7 @@ class Telling:
             case While():
                 spares = [None if s is None else self.slot(s) for s in step.spares]
                 return [step.condition_consts, step.body_consts, spares, self.slot(step.flag)]
-            case Choose():
+            case Switch():
                 return [self.slot(step.index)]
 
     def launch(self, launch: Launch) -> list[Any]:

@@ -29,7 +29,7 @@ from tetrad.core.sizes import Atom, CeilDiv, Named, SizeExpr
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Buffer, Program
-from tetrad.schedule.nodes import Choose, Invoke, Launch, Lowered, Repeat, Slot, Step, While
+from tetrad.schedule.nodes import Call, Launch, Loop, Schedule, Slot, Step, Switch, While
 from tetrad.schedule.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -143,10 +143,12 @@ class Reading:
         self.addresses = {
             k: OBJECTS.addresses[s] for k, s in zip(self.kernels, symbols, strict=True)
         }
-        self.parts: list[Lowered] = []
+        self.parts: list[Schedule] = []
         for name, steps, inputs, outputs in told["parts"]:
             made = tuple([self.step(*step) for step in steps])
-            self.parts.append(Lowered(Graph(name, (), ()), made, self.at(inputs), self.at(outputs)))
+            self.parts.append(
+                Schedule(Graph(name, (), ()), made, self.at(inputs), self.at(outputs))
+            )
 
     def slot(
         self, name: str, type: int, kind: str, position: int, constant: tuple[str, int] | None
@@ -167,10 +169,10 @@ class Reading:
         parts = [self.parts[i] for i in bodies]
         arena, *rest = told
         given, room = (self.at(inputs), self.at(outputs)), self.slots[arena]
-        if kind == "Invoke":
-            return Invoke(parts[0], *given, arena=room)
-        if kind == "Choose":
-            return Choose(self.slots[rest[0]], tuple(parts), *given, arena=room)
+        if kind == "Call":
+            return Call(parts[0], *given, arena=room)
+        if kind == "Switch":
+            return Switch(self.slots[rest[0]], tuple(parts), *given, arena=room)
         if kind == "While":
             asked, fixed, spares, flag = rest
             condition, body = parts
@@ -186,7 +188,7 @@ class Reading:
             )
         consts, carries, length, reverse, spares, rows = rest
         counted = (consts, carries, size_from(length), reverse)
-        return Repeat(parts[0], *given, *counted, self.perhaps(spares), tuple(rows), arena=room)
+        return Loop(parts[0], *given, *counted, self.perhaps(spares), tuple(rows), arena=room)
 
     def perhaps(self, numbers: Iterable[int | None]) -> tuple[Slot | None, ...]:
         return tuple([None if i is None else self.slots[i] for i in numbers])

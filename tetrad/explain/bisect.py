@@ -28,7 +28,7 @@ from tetrad.backends.cpu.table import Entry, Table, Word
 from tetrad.core.sizes import bind
 from tetrad.core.source import Source
 from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
-from tetrad.explain.call import Call, prepare
+from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.compare import first_apart, told_apart
 from tetrad.explain.parts import lines_of
 from tetrad.graph.build import call as call_op
@@ -41,7 +41,7 @@ from tetrad.passes import pipeline
 from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
 from tetrad.schedule.evaluate import Memory, interpret, value_of
-from tetrad.schedule.nodes import Launch, Lowered, Slot, Step
+from tetrad.schedule.nodes import Launch, Schedule, Slot, Step
 from tetrad.tracing.signature import check_function
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
@@ -131,7 +131,7 @@ def bisect(function: Callable[..., Any]) -> Callable[..., Bisection]:
     return bisected
 
 
-def stations(call: Call) -> Iterator[Checked]:
+def stations(call: PreparedCall) -> Iterator[Checked]:
     """Each station, checked when asked for. A function that calls compiled ones runs them compiled
     even when it is run eagerly, so there the eager answer is questioned last."""
     nested = any(node.op is call_op for node in call.graph.nodes())
@@ -149,7 +149,7 @@ def stations(call: Call) -> Iterator[Checked]:
 # -- trace and passes ------------------------------------------------------------------------------
 
 
-def check_trace(call: Call, stated: bool) -> Checked:
+def check_trace(call: PreparedCall, stated: bool) -> Checked:
     """`stated`: the eager run contains compiled code, which may differ by the ULPs that ops
     state."""
     what = f"graph of {len(call.graph.nodes())} nodes against the function itself"
@@ -164,7 +164,7 @@ def check_trace(call: Call, stated: bool) -> Checked:
     return Checked("trace", what, Difference(name, output.source, detail))
 
 
-def check_passes(call: Call) -> Checked:
+def check_passes(call: PreparedCall) -> Checked:
     graph, what = call.graph, f"after {', '.join(step.name for step in pipeline.PIPELINE)}"
     for step in pipeline.PIPELINE:
         after, fired = applied(step, graph)
@@ -189,7 +189,7 @@ def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
 
 
 def blame(
-    step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: Call, detail: str
+    step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: PreparedCall, detail: str
 ) -> Difference:
     """The first rule whose two sides differ, or the pass when each rule is right by itself."""
     inputs: Arguments = {}
@@ -232,8 +232,8 @@ class Look:
     """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its
     machine code."""
 
-    call: Call
-    owners: dict[Launch, Lowered] = field(init=False)
+    call: PreparedCall
+    owners: dict[Launch, Schedule] = field(init=False)
     last: dict[tuple[Group, Slot], Launch] = field(init=False)  # that writes to a slot for a group
     wrong_lowering: Difference | None = None
     wrong_code: Difference | None = None
@@ -269,7 +269,7 @@ class Look:
         self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
     def compare_nodes(
-        self, launch: Launch, lowered: Lowered, before: Memory, memory: Memory
+        self, launch: Launch, lowered: Schedule, before: Memory, memory: Memory
     ) -> Difference | None:
         """Against the graph evaluator, given the same memory; only nodes that are complete after
         this launch."""
@@ -299,7 +299,7 @@ class Look:
                 )
         return None
 
-    def compare_copy(self, launch: Launch, lowered: Lowered, memory: Memory) -> Difference | None:
+    def compare_copy(self, launch: Launch, lowered: Schedule, memory: Memory) -> Difference | None:
         """A launch without nodes of its own puts an output where the caller wants it."""
         dims = self.call.dims
         for slot, node in zip(lowered.outputs, lowered.graph.outputs, strict=True):
@@ -342,7 +342,7 @@ def is_changed(launch: Launch, slot: Slot) -> bool:
     return slot in launch.updates and slot in launch.writes
 
 
-def owned_launches(lowered: Lowered) -> Iterator[tuple[Launch, Lowered]]:
+def owned_launches(lowered: Schedule) -> Iterator[tuple[Launch, Schedule]]:
     for step in lowered.steps:
         if isinstance(step, Launch):
             yield step, lowered
@@ -361,7 +361,7 @@ class Fixed:
 
 
 def run_alone(
-    call: Call, launch: Launch, before: Memory, threads: int | None
+    call: PreparedCall, launch: Launch, before: Memory, threads: int | None
 ) -> dict[Slot, Storage]:
     """Machine code of one launch on copies: what it reads or changes as it was, what is new filled
     with a pattern."""
@@ -405,7 +405,7 @@ def strayed(inner: Storage) -> str | None:
 # -- the whole program -----------------------------------------------------------------------------
 
 
-def check_schedule(call: Call, look: Look) -> Checked:
+def check_schedule(call: PreparedCall, look: Look) -> Checked:
     what = "the whole program in its arena against the kernel evaluator"
     found = first_apart(results_of(call), look.results)
     if found is None:
@@ -421,7 +421,7 @@ def check_schedule(call: Call, look: Look) -> Checked:
     )
 
 
-def results_of(call: Call) -> list[np.ndarray]:
+def results_of(call: PreparedCall) -> list[np.ndarray]:
     made = call.runner.run(call.storages())
     shapes = [
         tuple(bind(n, call.dims) for n in slot.type.storage_shape)
@@ -434,7 +434,7 @@ def results_of(call: Call) -> list[np.ndarray]:
     ]
 
 
-def misplaced(call: Call, look: Look) -> Difference | None:
+def misplaced(call: PreparedCall, look: Look) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
     entries, steps = call.runner.table.entries, list(running(call.compiled.lowered, call.dims))
@@ -455,7 +455,9 @@ def step_name(step: Step) -> str:
     return f"kernel {step.name}" if isinstance(step, Launch) else step.name
 
 
-def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot]) -> dict[Slot, np.ndarray]:
+def run_part(
+    call: PreparedCall, entries: Sequence[Entry], slots: Sequence[Slot]
+) -> dict[Slot, np.ndarray]:
     """Run these entries in a fresh arena; what the slots then hold."""
     lowered, dims = call.compiled.lowered, call.dims
     outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in lowered.outputs]

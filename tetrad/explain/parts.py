@@ -12,7 +12,7 @@ from tetrad.core.record import record
 from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.text import to_text
-from tetrad.schedule.nodes import Control, Launch, Lowered
+from tetrad.schedule.nodes import Control, Launch, Schedule
 
 
 @record(eq=False)
@@ -29,9 +29,9 @@ class Part:
         return self.groups.index(group)
 
 
-def parts_of(lowered: Lowered) -> tuple[Part, ...]:
+def parts_of(lowered: Schedule) -> tuple[Part, ...]:
     """The graph itself first, then those it calls, each once."""
-    found: dict[Lowered, None] = {}
+    found: dict[Schedule, None] = {}
     waiting = [lowered]
     while waiting:
         current = waiting.pop(0)
@@ -43,7 +43,7 @@ def parts_of(lowered: Lowered) -> tuple[Part, ...]:
     return tuple(part_of(one) for one in found)
 
 
-def part_of(lowered: Lowered) -> Part:
+def part_of(lowered: Schedule) -> Part:
     launches = [step for step in lowered.steps if isinstance(step, Launch)]
     groups = tuple(dict.fromkeys(launch.group for launch in launches if launch.group is not None))
     computed: dict[Node, tuple[int, ...]] = {}
@@ -53,7 +53,7 @@ def part_of(lowered: Lowered) -> Part:
     return Part(lowered.graph, groups, computed, lines_of(lowered.graph))
 
 
-def computed_by(group: Group, lowered: Lowered) -> list[Node]:
+def computed_by(group: Group, lowered: Schedule) -> list[Node]:
     """The members, and what is computed on the spot because it has no memory."""
     found = dict.fromkeys(group.members)
     stack = list(group.members)

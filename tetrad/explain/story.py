@@ -22,14 +22,14 @@ from tetrad.compiler.driver import current_target
 from tetrad.core.machine import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
-from tetrad.explain.call import Call, prepare
+from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.page import write_page
 from tetrad.explain.parts import Part, parts_of
 from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.schedule.nodes import Control, Launch, Lowered, Repeat, Step
+from tetrad.schedule.nodes import Control, Launch, Loop, Schedule, Step
 from tetrad.schedule.plan import Life, Plan
 from tetrad.tracing.signature import check_function
 
@@ -164,7 +164,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     return explained
 
 
-def tell(call: Call) -> Explanation:
+def tell(call: PreparedCall) -> Explanation:
     pushed = Pushed()
     outcomes, wall_ns = measure(call)
     scheduled, signatures = call.runner.scheduled, call.jitted.signatures
@@ -196,7 +196,7 @@ def pushed_aside() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def measure(call: Call) -> tuple[list[Outcome], int]:
+def measure(call: PreparedCall) -> tuple[list[Outcome], int]:
     """Several runs with every entry timed, and the best wall time of as many runs without."""
     outcomes: list[Outcome] = []
     walls: list[int] = []
@@ -211,7 +211,7 @@ def measure(call: Call) -> tuple[list[Outcome], int]:
     return outcomes, min(walls)
 
 
-def stages(call: Call, wall_ns: int) -> dict[str, float]:
+def stages(call: PreparedCall, wall_ns: int) -> dict[str, float]:
     """Seconds per stage, in order. The time to trace is what is left of finding a new program.
 
     Emitting, LLVM and loading are the seconds of all threads that worked for it, beside the others
@@ -229,7 +229,9 @@ def stages(call: Call, wall_ns: int) -> dict[str, float]:
 STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule", "run")
 
 
-def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
+def kernels(
+    call: PreparedCall, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
+) -> Iterator[Kernel]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
     heavy = call.runner.table.heavy
     for ns, (step, path, runs) in zip(
@@ -266,7 +268,7 @@ Place = tuple[Step | None, tuple[str, ...], int]
 
 
 def walk(
-    lowered: Lowered,
+    lowered: Schedule,
     table: Table,
     dims: Mapping[str, int],
     path: tuple[str, ...] = (),
@@ -278,13 +280,13 @@ def walk(
         yield step, path, runs
         if isinstance(step, Control):
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}
-            again = runs * bind(step.length, dims) if isinstance(step, Repeat) else runs
+            again = runs * bind(step.length, dims) if isinstance(step, Loop) else runs
             yield from inside(entry, bodies, dims, path, again)
 
 
 def inside(
     entry: Entry,
-    bodies: Mapping[int, Lowered],
+    bodies: Mapping[int, Schedule],
     dims: Mapping[str, int],
     path: tuple[str, ...],
     runs: int,

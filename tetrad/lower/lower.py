@@ -34,7 +34,7 @@ from tetrad.passes.block_scans import in_rounds
 from tetrad.passes.fuse import fuse
 from tetrad.passes.in_place_updates import home, updates_of, with_room_for_updates
 from tetrad.passes.questions import group_kind
-from tetrad.schedule.nodes import Invoke, Launch, Lowered, Slot, Step
+from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {
@@ -61,15 +61,15 @@ class Lowerer:
         threads: int = 1,
     ) -> None:
         self.target, self.begin, self.threads = target, begin, threads
-        self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
+        self.done: dict[tuple[Graph, frozenset[int]], Schedule] = {}
         self.templates: dict[Hashable, Template] = {}
         self.told: dict[Program, Told] = {}
 
-    def lower_program(self, graph: Graph) -> Lowered:
+    def lower_program(self, graph: Graph) -> Schedule:
         """A graph with all it holds."""
         return self.lower(in_rounds(graph, is_in_one))
 
-    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
+    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Schedule:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies
         included.
 
@@ -81,7 +81,7 @@ class Lowerer:
             self.done[key] = with_copies(self.lower(graph), self.target, key[1])
         return self.done[key]
 
-    def lower(self, graph: Graph) -> Lowered:
+    def lower(self, graph: Graph) -> Schedule:
         check_dtypes(graph)
         graph = with_room_for_updates(graph)
         groups = fuse(graph)
@@ -102,7 +102,7 @@ class Lowerer:
         for program in siblings.rest():
             self.begin(program)
         steps = [told(step, self.told) for step in steps]
-        return Lowered(
+        return Schedule(
             graph,
             tuple(steps),
             tuple(slots[i] for i in graph.inputs),
@@ -116,7 +116,7 @@ class Lowerer:
             node = group.root
             body = self.lower_called(node.param("graph"))
             return [
-                Invoke(
+                Call(
                     body,
                     tuple(memory.slots[i] for i in node.inputs),
                     outputs_of(node, memory),
@@ -173,7 +173,7 @@ def is_in_one(node: Node) -> bool:
     return walked_shape(loop) is not None or groups_of(loop) is not None
 
 
-def with_copies(lowered: Lowered, target: Target, placed: frozenset[int]) -> Lowered:
+def with_copies(lowered: Schedule, target: Target, placed: frozenset[int]) -> Schedule:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
@@ -181,7 +181,7 @@ def with_copies(lowered: Lowered, target: Target, placed: frozenset[int]) -> Low
         if i not in placed and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
-    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
+    return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 
 def check_dtypes(graph: Graph) -> None:

@@ -28,7 +28,7 @@ MOST_CARRIES = 12  # that registers hold
 
 
 @record(eq=False)
-class Loop:
+class ScanLoop:
     """The parts of a scan node."""
 
     node: Node
@@ -55,11 +55,11 @@ class Loop:
         return self.body.inputs[self.consts + self.carries :]
 
 
-def loop_of(node: Node) -> Loop:
+def loop_of(node: Node) -> ScanLoop:
     params = dict(node.params)
     length, unroll = params["length"], params["unroll"]
     together = min(unroll, max(1, length)) if isinstance(length, int) else unroll
-    return Loop(
+    return ScanLoop(
         node,
         params["body"],
         params["consts"],
@@ -70,7 +70,7 @@ def loop_of(node: Node) -> Loop:
     )
 
 
-def walked_shape(loop: Loop) -> Shape | None:
+def walked_shape(loop: ScanLoop) -> Shape | None:
     """The shape whose elements are lanes, if the scan is a recurrence of elements."""
     if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
         return None  # a register holds no complex number
@@ -94,7 +94,7 @@ def holds_arrays(body: Graph) -> bool:
     return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
 
 
-def is_pointwise(node: Node, loop: Loop, shape: Shape) -> bool:
+def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
     """Is it computed on the spot, from carries at the element it is computed for?"""
     if node.op.in_place or any(t.dtype.is_quantized for t in node.types):
         return False
@@ -106,7 +106,7 @@ def is_pointwise(node: Node, loop: Loop, shape: Shape) -> bool:
     return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
 
 
-def depends_on_carry(node: Node, loop: Loop) -> bool:
+def depends_on_carry(node: Node, loop: ScanLoop) -> bool:
     carried = set(loop.carried)
     stack, seen = [node], {node}
     while stack:
@@ -140,7 +140,7 @@ def lower_recurrence(node: Node, memory: Memory) -> Launch | None:
     )
 
 
-def rounds(frame: Frame, loop: Loop, step: Callable[[Val], None]) -> None:
+def rounds(frame: Frame, loop: ScanLoop, step: Callable[[Val], None]) -> None:
     """All steps of a loop, `unroll` of them in each trip, and after those the rest."""
     length, together = frame.sizes.val(loop.length), loop.unroll
     whole = length - length % together if loop.leaves_steps else length
@@ -164,7 +164,7 @@ def work_name(body: Graph) -> str:
 class Recurrence:
     """The kernel of a scan under construction."""
 
-    def __init__(self, frame: Frame, loop: Loop, shape: Shape) -> None:
+    def __init__(self, frame: Frame, loop: ScanLoop, shape: Shape) -> None:
         self.frame, self.loop, self.shape = frame, loop, shape
         given = [frame.input(frame.memory.slots[i]) for i in loop.node.inputs]
         made = [frame.output(slot) for slot in frame.memory.results(loop.node)]

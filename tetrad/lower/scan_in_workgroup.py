@@ -22,7 +22,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import LANES, Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
-from tetrad.lower.scan_in_lanes import Loop, holds_arrays, loop_of, rounds
+from tetrad.lower.scan_in_lanes import ScanLoop, holds_arrays, loop_of, rounds
 from tetrad.ops.matmul.epilogue import accumulator, multiply_add
 from tetrad.ops.matmul.few_rows import CHUNK
 from tetrad.passes.fuse import fuse
@@ -52,7 +52,7 @@ def lower_cell(node: Node, memory: Memory) -> Launch | None:
     return replace(cell.frame.finish(1, flops=2 * work * loop.length), source=node.source)
 
 
-def groups_of(loop: Loop) -> list[Group] | None:
+def groups_of(loop: ScanLoop) -> list[Group] | None:
     """The groups of the body that need memory, if all of them are small products and maps."""
     body = loop.body
     every = [kind for node in (*body.inputs, *body.nodes()) for kind in node.types]
@@ -97,7 +97,7 @@ def is_row_product(group: Group, memory: set[Node]) -> bool:
 class Cell:
     """The kernel under construction."""
 
-    def __init__(self, frame: Frame, loop: Loop, groups: list[Group]) -> None:
+    def __init__(self, frame: Frame, loop: ScanLoop, groups: list[Group]) -> None:
         self.frame, self.k, self.reading, self.loop, self.groups = (
             frame,
             frame.k,

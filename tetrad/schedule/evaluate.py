@@ -12,7 +12,7 @@ import numpy as np
 
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.schedule.nodes import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, While
+from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Switch, While
 
 Dims = Mapping[str, int]
 Memory = dict[Slot, np.ndarray]
@@ -20,7 +20,7 @@ Watch = Callable[[Launch, Memory, Memory], None]
 
 
 def interpret(
-    lowered: Lowered, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
+    lowered: Schedule, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
 ) -> list[np.ndarray]:
     """The outputs of a lowered graph; `watch` sees memory before and after every launch."""
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
@@ -36,26 +36,26 @@ def interpret(
     return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
 
 
-Run = Callable[[Lowered, list[np.ndarray]], list[np.ndarray]]
+Run = Callable[[Schedule, list[np.ndarray]], list[np.ndarray]]
 
 
 def run_control(step: Control, memory: Memory, dims: Dims, run: Run) -> None:
     """A step that holds others: `run` gives the outputs of a sub-graph for its inputs."""
     given = [value_of(s, memory, dims) for s in step.inputs]
     match step:
-        case Invoke():
+        case Call():
             results = run(step.body, given)
-        case Repeat():
+        case Loop():
             results = run_repeat(step, given, dims, run)
         case While():
             results = run_while(step, given, run)
-        case Choose():
+        case Switch():
             chosen = int(value_of(step.index, memory, dims))
             results = run(step.branches[min(max(chosen, 0), len(step.branches) - 1)], given)
     memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, results, strict=True))
 
 
-def run_repeat(step: Repeat, given: list[np.ndarray], dims: Dims, run: Run) -> list[np.ndarray]:
+def run_repeat(step: Loop, given: list[np.ndarray], dims: Dims, run: Run) -> list[np.ndarray]:
     first = step.consts + step.carries
     fixed, state, xs = given[: step.consts], given[step.consts : first], given[first:]
     length = bind(step.length, dims)

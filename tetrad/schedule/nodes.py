@@ -99,17 +99,17 @@ class Launch:
 
 
 @record(eq=False)
-class Invoke:
+class Call:
     """A `call`: the lowered sub-graph with the slots its inputs and outputs take."""
 
-    body: Lowered
+    body: Schedule
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     source: Source | None = None
     arena: Slot = field(default_factory=lambda: arena_slot())
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return (self.body,)
 
     @property
@@ -135,7 +135,7 @@ def arena_slot() -> Slot:
 
 
 @record(eq=False)
-class Repeat:
+class Loop:
     """A `scan`: the lowered body with the slots of all its steps.
 
     `inputs` are constants, initial carries and xs; `outputs` final carries and ys, in the order of
@@ -143,7 +143,7 @@ class Repeat:
     of ys has a second home in `spares`.
     """
 
-    body: Lowered
+    body: Schedule
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     consts: int
@@ -156,7 +156,7 @@ class Repeat:
     arena: Slot = field(default_factory=arena_slot)
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return (self.body,)
 
     @property
@@ -182,8 +182,8 @@ class While:
     """A `while_loop`: condition and body. `inputs` are constants of the condition, of the body, and
     initial carries."""
 
-    condition: Lowered
-    body: Lowered
+    condition: Schedule
+    body: Schedule
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     condition_consts: int
@@ -194,7 +194,7 @@ class While:
     arena: Slot = field(default_factory=arena_slot)
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return (self.condition, self.body)
 
     @property
@@ -215,18 +215,18 @@ class While:
 
 
 @record(eq=False)
-class Choose:
+class Switch:
     """A `switch`: the branches, of which the i32 in slot `index` chooses one."""
 
     index: Slot
-    branches: tuple[Lowered, ...]
+    branches: tuple[Schedule, ...]
     inputs: tuple[Slot, ...]  # of every branch
     outputs: tuple[Slot, ...]
     source: Source | None = None
     arena: Slot = field(default_factory=arena_slot)
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return self.branches
 
     @property
@@ -246,12 +246,12 @@ class Choose:
         return frozenset((self.arena,))
 
 
-Control = Invoke | Repeat | While | Choose  # steps that hold other steps
+Control = Call | Loop | While | Switch  # steps that hold other steps
 Step = Launch | Control
 
 
 @record(eq=False)
-class Lowered:
+class Schedule:
     """A graph as steps in order; outputs[i] may be an input or a constant slot when nothing needs
     computing."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tetrad.core.sizes import bind
-from tetrad.schedule.nodes import Launch, Lowered, Slot
+from tetrad.schedule.nodes import Launch, Schedule, Slot
 
 # How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of
 # that input), donated (the memory of that input), same (as that output).
@@ -19,7 +19,7 @@ OutputPlan = tuple[str, int]
 class Outputs:
     """The memory of one program's results, for any sizes."""
 
-    def __init__(self, lowered: Lowered, donated: tuple[int, ...]) -> None:
+    def __init__(self, lowered: Schedule, donated: tuple[int, ...]) -> None:
         self.outputs = lowered.outputs
         self.takeover = donations(lowered, donated)
         self.written = frozenset(
@@ -44,7 +44,7 @@ class Outputs:
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
 
-def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
+def donations(lowered: Schedule, donated: tuple[int, ...]) -> dict[Slot, int]:
     """Outputs that may live where a donated input was: output slot -> input position."""
     taken: dict[Slot, int] = {}
     for position in donated:
@@ -57,7 +57,7 @@ def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
     return taken
 
 
-def fits_in_place(lowered: Lowered, result: Slot, source: Slot) -> bool:
+def fits_in_place(lowered: Schedule, result: Slot, source: Slot) -> bool:
     """Is the result only written once the source is no longer needed?"""
     reads = [
         i for i, step in enumerate(lowered.steps) if source in step.reads or source in step.writes

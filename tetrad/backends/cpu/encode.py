@@ -28,7 +28,7 @@ from tetrad.core.record import record, replace
 from tetrad.core.sizes import MAX_ELEMENTS, bind
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.schedule.nodes import Control, Invoke, Launch, Lowered, Repeat, Slot, Step, TrapSite
+from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Step, TrapSite
 from tetrad.schedule.plan import Life, Plan, plan
 
 Dims = Mapping[str, int]
@@ -93,9 +93,9 @@ class Scheduler:
     def __init__(self, addresses: Mapping[Program, int], constants: Constants) -> None:
         self.addresses, self.constants = addresses, constants
         self.tags: dict[Launch, int] = {}  # the same for all sizes, and in every process
-        self.done: dict[tuple[tuple[str, int], ...], dict[Lowered, Scheduled]] = {}  # by sizes
+        self.done: dict[tuple[tuple[str, int], ...], dict[Schedule, Scheduled]] = {}  # by sizes
 
-    def schedule(self, lowered: Lowered, dims: Dims) -> Scheduled:
+    def schedule(self, lowered: Schedule, dims: Dims) -> Scheduled:
         done = self.done.setdefault(tuple(sorted(dims.items())), {})
         if lowered not in done:
             done[lowered] = self.schedule_once(lowered, dims)
@@ -105,7 +105,7 @@ class Scheduler:
         """Give up the schedules of these sizes."""
         self.done.pop(tuple(sorted(dims.items())), None)
 
-    def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
+    def schedule_once(self, lowered: Schedule, dims: Dims) -> Scheduled:
         inner = self.inner(lowered, dims)
         temps, lives = lifetimes(lowered, dims, inner)
         placed = plan(lives)
@@ -144,12 +144,12 @@ class Scheduler:
             cost.flops,
         )
 
-    def inner(self, lowered: Lowered, dims: Dims) -> dict[Step, list[Scheduled]]:
+    def inner(self, lowered: Schedule, dims: Dims) -> dict[Step, list[Scheduled]]:
         """The scheduled sub-graphs of each step that has some."""
         holders = [step for step in lowered.steps if isinstance(step, Control)]
         return {step: [self.schedule(body, dims) for body in step.bodies] for step in holders}
 
-    def places(self, lowered: Lowered, dims: Dims) -> Places:
+    def places(self, lowered: Schedule, dims: Dims) -> Places:
         """Where the slots of a graph lie, relative to the bases of its table."""
         temps, lives = lifetimes(lowered, dims, self.inner(lowered, dims))
         return Places(lowered, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
@@ -201,7 +201,9 @@ class Places:
     """Slot -> word: inputs and outputs by their own base, temps in the arena, constants
     absolute."""
 
-    def __init__(self, lowered: Lowered, offsets: Mapping[Slot, int], constants: Constants) -> None:
+    def __init__(
+        self, lowered: Schedule, offsets: Mapping[Slot, int], constants: Constants
+    ) -> None:
         self.inputs, self.outputs = len(lowered.inputs), len(lowered.outputs)
         self.offsets, self.constants = offsets, constants
 
@@ -220,7 +222,7 @@ class Places:
 
 
 def lifetimes(
-    lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]]
+    lowered: Schedule, dims: Dims, inner: Mapping[Step, list[Scheduled]]
 ) -> tuple[list[Slot], list[Life]]:
     """When each intermediate is written first and read last; sub-programs need room for their arena
     while they run."""
@@ -316,7 +318,7 @@ def nanoseconds(moved: int, flops: int) -> float:
 # -- showing ---------------------------------------------------------------------------------------
 
 
-def describe(scheduled: Scheduled, lowered: Lowered, dims: Dims) -> str:
+def describe(scheduled: Scheduled, lowered: Schedule, dims: Dims) -> str:
     """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs
     once, first."""
     parts = [
@@ -329,9 +331,9 @@ def describe(scheduled: Scheduled, lowered: Lowered, dims: Dims) -> str:
     )
 
 
-def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table]:
+def tables_of(table: Table, lowered: Schedule, dims: Dims) -> dict[Schedule, Table]:
     """The tables of a program and of all it calls, each once, after those it calls."""
-    found: dict[Lowered, Table] = {}
+    found: dict[Schedule, Table] = {}
     for step, entry in zip(running(lowered, dims), table.entries, strict=True):
         if isinstance(step, Control):
             for body, inner in inner_tables(step, entry):
@@ -339,14 +341,14 @@ def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table
     return {**found, lowered: table}
 
 
-def running(lowered: Lowered, dims: Dims) -> list[Step]:
+def running(lowered: Schedule, dims: Dims) -> list[Step]:
     """The steps that have an entry: a launch without workgroups has none."""
     return [
         step for step in lowered.steps if isinstance(step, Control) or bind(step.groups, dims) != 0
     ]
 
 
-def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
+def describe_table(table: Table, lowered: Schedule, dims: Dims) -> str:
     head = (
         f"schedule {lowered.graph.name}: {len(table.entries)} entries, scratch "
         f"{table.scratch_bytes} bytes, "
@@ -357,10 +359,10 @@ def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
     return "\n".join(lines)
 
 
-def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
-    if isinstance(step, Invoke) and isinstance(entry, CallEntry):
+def describe_entry(step: Step, entry: Entry, lowered: Schedule) -> str:
+    if isinstance(step, Call) and isinstance(entry, CallEntry):
         return f"call {entry.name}({', '.join(word_text(w, lowered) for w in entry.bases)})"
-    if isinstance(step, Repeat) and isinstance(entry, LoopEntry):
+    if isinstance(step, Loop) and isinstance(entry, LoopEntry):
         bases = [
             word_text(b.word, lowered) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases
         ]
@@ -394,7 +396,7 @@ def called_bases(entry: Entry) -> tuple[Word, ...]:
     return first.bases if isinstance(first, CallEntry) else ()
 
 
-def word_text(word: Word, lowered: Lowered) -> str:
+def word_text(word: Word, lowered: Schedule) -> str:
     inputs, outputs = len(lowered.inputs), len(lowered.outputs)
     if word.base == NUMBER:
         return str(word.value)
