@@ -40,10 +40,10 @@ def run(
     values = dims or {}
     runner = bound(compiled, values)
     arguments = [fenced(a) for a in arrays]
-    for slot in compiled.lowered.outputs:
+    for slot in compiled.schedule.outputs:
         if slot.kind == "constant":
             compiled.constants.address(slot)  # else its memory would come from the poisoned blocks
-    runner.ready.arenas.idle[:] = [filled(runner.scheduled.arena_bytes, poison)]
+    runner.ready.arenas.idle[:] = [filled(runner.encoded.arena_bytes, poison)]
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
     dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]
@@ -89,7 +89,7 @@ def filled(nbytes: int, byte: int) -> Storage:
 def run_on_evaluator(
     compiled: Compiled, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
-    return interpret(compiled.lowered, arrays, dims or {})
+    return interpret(compiled.schedule, arrays, dims or {})
 
 
 def evaluate_lowered(

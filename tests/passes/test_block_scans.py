@@ -101,7 +101,7 @@ def test_rounds_forward_and_of_batches(body: Any) -> None:
 
 
 def steps_of(body: Any, unroll: int) -> list[Any]:
-    return list(compile_graph(td.trace(loop(body, unroll))(START, XS)).lowered.steps)
+    return list(compile_graph(td.trace(loop(body, unroll))(START, XS)).schedule.steps)
 
 
 def test_a_trip_has_so_many_steps() -> None:

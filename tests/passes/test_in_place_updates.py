@@ -152,7 +152,7 @@ def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
         return td.scan(step, rows, td.arange(1, 8, dtype=td.int32))[0]
 
     program = compile_graph(td.trace(fill)(td.zeros((8, 5))))
-    (loop,) = program.lowered.steps
+    (loop,) = program.schedule.steps
     assert isinstance(loop, Loop)
     assert loop.outputs[0] is loop.inputs[0]  # where it lay
     assert not any(

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
-from tetrad.backends.cpu.encode import Constants, Scheduler
+from tetrad.backends.cpu.encode import Constants, TableEncoder
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.table import (
     BranchEntry,
@@ -93,7 +93,7 @@ def sizes_of(graph: Graph) -> list[dict[str, int]]:
 def scheduled(
     lowered: Schedule, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
 ) -> Iterator[str]:
-    made = Scheduler(addresses, LabelledConstants(labels)).schedule(lowered, dims)
+    made = TableEncoder(addresses, LabelledConstants(labels)).encode(lowered, dims)
     yield (
         f"arena {made.arena_bytes} moved {made.bytes_moved} flops {made.flops} at "
         f"{sorted(dims.values())}"

@@ -15,7 +15,7 @@ from functools import cache, partial
 
 from tetrad.backends.cpu.code_cache import host, loading_runtime
 from tetrad.backends.cpu.compile import KERNELS
-from tetrad.backends.cpu.encode import Constants, Scheduled, Scheduler, address_of, describe
+from tetrad.backends.cpu.encode import Constants, EncodedTable, TableEncoder, address_of, describe
 from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.backends.cpu.isa import select_target
 from tetrad.backends.cpu.memory import Arenas, Storage
@@ -48,8 +48,8 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             show.save("graph", graph.name, str(graph))
             show.save("passes", better.name, str(better))
         with show.timed("lower"):
-            lowered = Lowerer(target, beginning(target), available_threads()).lower_program(better)
-        programs = list(dict.fromkeys(programs_of(lowered)))
+            schedule = Lowerer(target, beginning(target), available_threads()).lower_program(better)
+        programs = list(dict.fromkeys(programs_of(schedule)))
         if show.wants("kernel"):
             for program in programs:
                 show.show("kernel", program.name, str(program))
@@ -57,7 +57,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
         with show.timed("codegen"):
             addresses = KERNELS.load(programs, target)
             runtime.result()
-    return Compiled(graph, lowered, addresses, donated, clock)
+    return Compiled(graph, schedule, addresses, donated, clock)
 
 
 @contextmanager
@@ -87,9 +87,9 @@ def current_target() -> Target:
     return host() if name == "host" else select_target(name)
 
 
-def programs_of(lowered: Schedule) -> list[Program]:
+def programs_of(schedule: Schedule) -> list[Program]:
     found: list[Program] = []
-    for step in lowered.steps:
+    for step in schedule.steps:
         bodies = step.bodies if isinstance(step, Control) else ()
         found.extend(program for body in bodies for program in programs_of(body))
         found.extend([step.program] if isinstance(step, Launch) else [])
@@ -103,18 +103,18 @@ class Compiled:
     def __init__(
         self,
         graph: Graph,
-        lowered: Schedule,
+        schedule: Schedule,
         addresses: Mapping[Program, int],
         donated: tuple[int, ...],
         clock: show.Clock,
     ) -> None:
-        self.graph, self.lowered, self.clock = graph, lowered, clock
+        self.graph, self.schedule, self.clock = graph, schedule, clock
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
         self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
         self.dims = dim_names(graph)
         self.constants, self.code = Constants(), KERNELS.objects
-        self.scheduler = Scheduler(addresses, self.constants)
-        self.memory = Outputs(lowered, donated)
+        self.encoder = TableEncoder(addresses, self.constants)
+        self.memory = Outputs(schedule, donated)
         self.runners: dict[tuple[int, ...], Runner] = {}  # at most MOST_PREPARED
         self.latest: Runner | None = None
         self.arenas = Arenas()
@@ -144,7 +144,7 @@ class Compiled:
 
     def give_up(self, dims: tuple[int, ...]) -> None:
         del self.runners[dims]
-        self.scheduler.forget(dict(zip(self.dims, dims, strict=True)))
+        self.encoder.forget(dict(zip(self.dims, dims, strict=True)))
 
 
 class Runner:
@@ -158,23 +158,23 @@ class Runner:
         self._compiled, self.dims, self.turn = weakref.ref(compiled), dims, next(TURNS)
         self.sizes = tuple(dims[name] for name in compiled.dims)
         self.watch = suspicion.watch_of_flags()
-        self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
-        self.table = self.scheduled.table
+        self.encoded: EncodedTable = compiled.encoder.encode(compiled.schedule, dims)
+        self.table = self.encoded.table
         if show.wants("schedule"):
             show.show(
-                "schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims)
+                "schedule", compiled.graph.name, describe(self.encoded, compiled.schedule, dims)
             )
         self.plan = compiled.memory.plans(dims)
         self.ready = Ready(
             compiled.graph.name,
             self.table,
-            self.scheduled.arena_bytes,
+            self.encoded.arena_bytes,
             compiled.arenas,
             len(compiled.inputs),
             self.plan,
             compiled.memory.copied,
-            partial(address_of, compiled.constants, compiled.lowered.outputs),
-            partial(explained, self.scheduled, dims),
+            partial(address_of, compiled.constants, compiled.schedule.outputs),
+            partial(explained, self.encoded, dims),
         )
         self.run = self.ready.run if self.watch is None else self.watched
 
@@ -195,14 +195,14 @@ class Runner:
         return compiled
 
     def explained(self, trap: Trapped) -> Exception:
-        return explained(self.scheduled, self.dims, trap)
+        return explained(self.encoded, self.dims, trap)
 
 
-def explained(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> Exception:
+def explained(encoded: EncodedTable, dims: Mapping[str, int], trap: Trapped) -> Exception:
     """What a trap means."""
-    site: TrapSite | None = scheduled.traps.get(trap.code)
+    site: TrapSite | None = encoded.traps.get(trap.code)
     if site is None:
         return suspicion.left_buffer(
-            scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
+            encoded.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
         )
     return site.error(trap.value)

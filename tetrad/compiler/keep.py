@@ -44,9 +44,9 @@ def keep(key: str, compiled: Compiled) -> None:
     if any(literal.is_read for literal in large):
         return
     told = Telling(
-        compiled.scheduler.addresses, compiled.code, {literal: i for i, literal in enumerate(large)}
+        compiled.encoder.addresses, compiled.code, {literal: i for i, literal in enumerate(large)}
     )
-    told.part(compiled.lowered)
+    told.part(compiled.schedule)
     if sum(map(len, told.constants)) <= MOST_BYTES:
         objects.disk_cache().put(key, json.dumps(told.everything(), separators=(",", ":")).encode())
 
@@ -101,16 +101,16 @@ class Telling:
         lists = {"types": types, "slots": self.slots, "kernels": self.kernels, "parts": self.parts}
         return {"homes": self.homes, "constants": constants, **lists}
 
-    def part(self, lowered: Schedule) -> int:
-        if lowered not in self.numbers:
-            steps = [self.step(step) for step in lowered.steps]
+    def part(self, schedule: Schedule) -> int:
+        if schedule not in self.numbers:
+            steps = [self.step(step) for step in schedule.steps]
             inputs, outputs = (
-                [self.slot(s) for s in lowered.inputs],
-                [self.slot(s) for s in lowered.outputs],
+                [self.slot(s) for s in schedule.inputs],
+                [self.slot(s) for s in schedule.outputs],
             )
-            self.numbers[lowered] = len(self.parts)
-            self.parts.append([lowered.graph.name, steps, inputs, outputs])
-        return self.numbers[lowered]
+            self.numbers[schedule] = len(self.parts)
+            self.parts.append([schedule.graph.name, steps, inputs, outputs])
+        return self.numbers[schedule]
 
     def step(self, step: Step) -> list[Any]:
         if isinstance(step, Launch):

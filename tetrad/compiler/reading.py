@@ -3,7 +3,7 @@ that runs out.
 
 An entry is JSON, written by `compiler.keep`: the lowered steps with formulas for sizes, and names
 of the objects with their kernels. Reading one needs no pass, no lowering, no LLVM, and no graph: it
-is scheduled as ever.
+is encoded as ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.code_cache import OBJECTS, loading_runtime
-from tetrad.backends.cpu.encode import Constants, Scheduler, address_of
+from tetrad.backends.cpu.encode import Constants, TableEncoder, address_of
 from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
@@ -69,9 +69,9 @@ class Recalled:
     def __init__(self, wanted: Wanted, told: Mapping[str, Any]) -> None:
         self.wanted, self.dims = wanted, wanted.dims
         read = Reading(told, wanted.large)
-        self.lowered, self.constants = read.parts[-1], Constants()
-        self.scheduler = Scheduler(read.addresses, self.constants)
-        self.memory = Outputs(self.lowered, wanted.donated)
+        self.schedule, self.constants = read.parts[-1], Constants()
+        self.encoder = TableEncoder(read.addresses, self.constants)
+        self.memory = Outputs(self.schedule, wanted.donated)
         self.made: dict[tuple[int, ...], Ready] = {}  # at most MOST_PREPARED
         self.latest: Ready | None = None
         self.arenas = Arenas()
@@ -101,20 +101,20 @@ class Recalled:
 
     def give_up(self, dims: tuple[int, ...]) -> None:
         del self.made[dims]
-        self.scheduler.forget(dict(zip(self.dims, dims, strict=True)))
+        self.encoder.forget(dict(zip(self.dims, dims, strict=True)))
 
     def make_ready(self, dims: tuple[int, ...]) -> Ready:
         sizes = dict(zip(self.dims, dims, strict=True))
-        scheduled = self.scheduler.schedule(self.lowered, sizes)
+        encoded = self.encoder.encode(self.schedule, sizes)
         return Ready(
             self.wanted.name,
-            scheduled.table,
-            scheduled.arena_bytes,
+            encoded.table,
+            encoded.arena_bytes,
             self.arenas,
             self.wanted.inputs,
             self.memory.plans(sizes),
             self.memory.copied,
-            partial(address_of, self.constants, self.lowered.outputs),
+            partial(address_of, self.constants, self.schedule.outputs),
             partial(explained, self.wanted, dims),
         )
 

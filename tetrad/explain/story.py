@@ -167,16 +167,16 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 def tell(call: PreparedCall) -> Explanation:
     pushed = Pushed()
     outcomes, wall_ns = measure(call)
-    scheduled, signatures = call.runner.scheduled, call.jitted.signatures
+    encoded, signatures = call.runner.encoded, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
         dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph,
-        parts_of(call.compiled.lowered),
-        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
-        scheduled.table.scratch_bytes,
-        call.compiled.lowered.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
+        parts_of(call.compiled.schedule),
+        tuple(kernels(call, outcomes, one, every)), encoded.lives, encoded.plan,
+        encoded.table.scratch_bytes,
+        call.compiled.schedule.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
         current_target(),
         call.dims, pushed.often(),
     )  # fmt: skip
@@ -235,7 +235,7 @@ def kernels(
     best = best_times([outcome.entry_ns for outcome in outcomes])
     heavy = call.runner.table.heavy
     for ns, (step, path, runs) in zip(
-        best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True
+        best, walk(call.compiled.schedule, call.runner.table, call.dims), strict=True
     ):
         if isinstance(step, Launch):
             groups = bind(step.groups, call.dims)
@@ -268,7 +268,7 @@ Place = tuple[Step | None, tuple[str, ...], int]
 
 
 def walk(
-    lowered: Schedule,
+    schedule: Schedule,
     table: Table,
     dims: Mapping[str, int],
     path: tuple[str, ...] = (),
@@ -276,7 +276,7 @@ def walk(
 ) -> Iterator[Place]:
     """The steps in the order of a table's profile slots: a call, then what is inside it; None for
     entries between."""
-    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
+    for step, entry in zip(running(schedule, dims), table.entries, strict=True):
         yield step, path, runs
         if isinstance(step, Control):
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}

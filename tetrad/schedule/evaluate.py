@@ -1,4 +1,5 @@
-"""The driver, interpreting: lowered steps run on the kernel evaluator, launch by launch, in NumPy.
+"""The schedule language, evaluate: a schedule and arrays in, its results out; every launch runs on
+the kernel evaluator, in NumPy.
 
 The right answer, bit for bit, for compiled code: used by TETRAD_INTERPRET, TETRAD_CHECK, bisect and
 the fuzzer.
@@ -20,11 +21,11 @@ Watch = Callable[[Launch, Memory, Memory], None]
 
 
 def interpret(
-    lowered: Schedule, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
+    schedule: Schedule, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
 ) -> list[np.ndarray]:
     """The outputs of a lowered graph; `watch` sees memory before and after every launch."""
-    memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
-    for step in lowered.steps:
+    memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
+    for step in schedule.steps:
         if isinstance(step, Control):
             run_control(step, memory, dims, lambda body, given: interpret(body, given, dims, watch))
             continue
@@ -33,7 +34,7 @@ def interpret(
         run_launch(step, memory, dims)
         if watch is not None:
             watch(step, before, memory)
-    return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
+    return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]
 
 
 Run = Callable[[Schedule, list[np.ndarray]], list[np.ndarray]]

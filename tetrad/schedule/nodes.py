@@ -1,9 +1,9 @@
-"""Lowering, results: what a graph becomes. A list of launches over slots; sizes may still be
-symbolic.
+"""The schedule language, nodes: what a graph becomes. Steps in order, over slots of memory; sizes
+may still be formulas of Dims.
 
 A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner
 will place. A `Launch` is one kernel program with the slots of its buffers, the formulas of its
-arguments and the size of its grid.
+arguments and the size of its grid; the other steps run schedules of their own.
 """
 
 from __future__ import annotations

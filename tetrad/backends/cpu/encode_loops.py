@@ -1,4 +1,5 @@
-"""The driver, loops: lowered steps that hold other steps in, entries of a native table out.
+"""The CPU back end, encode loops: steps that hold other schedules in, entries of a native table
+out.
 
 The body of a loop is a table of its own, as that of a call is: its bases are its inputs, its
 outputs and its arena. A loop moves them from iteration to iteration: rows of xs and ys by their
