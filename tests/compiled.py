@@ -19,6 +19,8 @@ from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.nodes import Schedule
+from tetrad.schedule.text import parse, to_text
 
 RED_ZONE = 64  # bytes after the arguments; after results it is what is left of their block
 RED = 0xC3
@@ -38,6 +40,7 @@ def run(
     """The results of machine code. Arena and results hold `poison` before, what lies behind them is
     watched."""
     values = dims or {}
+    check_text(compiled.schedule)
     runner = bound(compiled, values)
     arguments = [fenced(a) for a in arrays]
     for slot in compiled.schedule.outputs:
@@ -63,6 +66,12 @@ def run(
             assert (tail == poison).all(), f"the bytes after result {i} were written to"
     pairs = zip(results, compiled.outputs, shapes, strict=True)
     return [storage.as_numpy(kind.dtype.np, shape).copy() for storage, kind, shape in pairs]
+
+
+def check_text(schedule: Schedule) -> None:
+    """Law: parsing what is printed prints the same."""
+    text = to_text(schedule, sources=False)
+    assert to_text(parse(text)) == text
 
 
 def block_bytes(storage: Storage) -> np.ndarray:

@@ -19,7 +19,7 @@ from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.driver import Compiled, Runner
 from tetrad.compiler.jit import Jitted, Program
 from tetrad.compiler.native_jit import NATIVE
-from tetrad.compiler.reading import Recalled
+from tetrad.compiler.program_cache import Recalled
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tetrad.core import lapack
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import BoundsError, TetradError
-from tetrad.core.record import field, record
+from tetrad.core.record import field, fields, record
 from tetrad.core.sizes import Size, bind
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
@@ -34,6 +34,26 @@ class Slot:
     kind: str
     position: int = -1  # among inputs or outputs
     literal: Literal | None = None
+
+    def __init__(
+        self,
+        name: str,
+        type: ArrayType,
+        kind: str,
+        position: int = -1,
+        literal: Literal | None = None,
+    ) -> None:
+        # Written out, twice as quick as that of other records: a language model has hundreds of
+        # slots, and every start makes them.
+        set_name, set_type, set_kind, set_position, set_literal = _SLOT_FIELDS
+        set_name(self, name)
+        set_type(self, type)
+        set_kind(self, kind)
+        set_position(self, position)
+        set_literal(self, literal)
+
+
+_SLOT_FIELDS = tuple([getattr(Slot, name).__set__ for name in fields(Slot)])
 
 
 @record
@@ -131,7 +151,10 @@ class Call:
 
 def arena_slot() -> Slot:
     """Room for the intermediates of a sub-graph while it runs; sized by the planner."""
-    return Slot("arena", ArrayType(u8, (0,)), "temp")
+    return Slot("arena", NO_BYTES, "temp")
+
+
+NO_BYTES = ArrayType(u8, (0,))
 
 
 @record(eq=False)
@@ -260,3 +283,29 @@ class Schedule:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     slots: Mapping[Node, Slot] = field(default_factory=dict)  # memory of every node that has some
+
+    def __str__(self) -> str:
+        from tetrad.schedule.text import to_text  # printing lives with parsing
+
+        return to_text(self)
+
+
+def innermost_first(schedule: Schedule) -> list[Schedule]:
+    """The schedule and all that its steps run, each once, after those it runs itself."""
+    found: dict[Schedule, None] = {}
+    for step in schedule.steps:
+        if isinstance(step, Control):
+            for body in step.bodies:
+                found |= dict.fromkeys(innermost_first(body))
+    return [*found, schedule]
+
+
+def programs_of(schedule: Schedule) -> list[Program]:
+    """The kernel of every launch, in order; those of sub-schedules each time one is run."""
+    found: list[Program] = []
+    for step in schedule.steps:
+        if isinstance(step, Control):
+            found.extend(program for body in step.bodies for program in programs_of(body))
+        else:
+            found.append(step.program)
+    return found

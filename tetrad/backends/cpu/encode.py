@@ -262,16 +262,16 @@ def nanoseconds(moved: int, flops: int) -> float:
 
 
 def describe(encoded: EncodedTable, schedule: Schedule, dims: Dims) -> str:
-    """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs
-    once, first."""
+    """The text of a schedule, then as comments its tables: every entry with its buffers as
+    base+offset and its numbers, sub-schedules once, first."""
     parts = [
         describe_table(table, part, dims)
         for part, table in tables_of(encoded.table, schedule, dims).items()
     ]
     room = f"  arena {encoded.arena_bytes} bytes for {len(encoded.lives)} intermediates"
-    return "\n".join(
-        [*parts, f"{room}; {encoded.bytes_moved} bytes moved, {encoded.flops} operations"]
-    )
+    total = f"{room}; {encoded.bytes_moved} bytes moved, {encoded.flops} operations"
+    lines = "\n".join([*parts, total]).split("\n")
+    return f"{schedule}\n" + "\n".join(f"# {line}" for line in lines)
 
 
 def tables_of(table: Table, schedule: Schedule, dims: Dims) -> dict[Schedule, Table]:
@@ -293,7 +293,7 @@ def running(schedule: Schedule, dims: Dims) -> list[Step]:
 
 def describe_table(table: Table, schedule: Schedule, dims: Dims) -> str:
     head = (
-        f"schedule {schedule.graph.name}: {len(table.entries)} entries, scratch "
+        f"table {schedule.graph.name}: {len(table.entries)} entries, scratch "
         f"{table.scratch_bytes} bytes, "
     )
     lines = [head + ("all threads" if table.heavy else "the calling thread")]
