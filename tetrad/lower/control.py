@@ -14,7 +14,7 @@ from tetrad.core.dtypes import bool_
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import Memory
 from tetrad.passes.in_place_updates import updates_by
-from tetrad.schedule.nodes import Choose, Lowered, Repeat, Slot, Step, While
+from tetrad.schedule.nodes import Loop, Schedule, Slot, Step, Switch, While
 
 CONTROL = ("scan", "while_loop", "switch")
 
@@ -22,7 +22,7 @@ CONTROL = ("scan", "while_loop", "switch")
 class LowerGraph(Protocol):
     """Lowers a sub-graph, once."""
 
-    def __call__(self, graph: Graph, placed: frozenset[int]) -> Lowered: ...
+    def __call__(self, graph: Graph, placed: frozenset[int]) -> Schedule: ...
 
 
 def lower_control(node: Node, memory: Memory, lower: LowerGraph) -> Step:
@@ -54,7 +54,7 @@ def lower_scan(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     )
     lowered = lower(body, frozenset((*stays, *(row for row in rows if row >= 0))))
     length, reverse = node.param("length"), node.param("reverse")
-    return Repeat(
+    return Loop(
         lowered, inputs, outputs, consts, carries, length, reverse, spares, rows, node.source
     )
 
@@ -90,4 +90,4 @@ def lower_switch(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     stays = frozenset(updates_by(node))
     branches = tuple(lower(branch, stays) for branch in node.param("branches"))
     index, *inputs = (memory.slots[i] for i in node.inputs)
-    return Choose(index, branches, tuple(inputs), outputs_of(node, memory), node.source)
+    return Switch(index, branches, tuple(inputs), outputs_of(node, memory), node.source)

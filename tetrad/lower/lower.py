@@ -35,7 +35,7 @@ from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
 from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
-from tetrad.schedule.nodes import Invoke, Launch, Lowered, Slot, Step
+from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {
@@ -61,12 +61,12 @@ class Lowerer:
         begin: Callable[[Program], None] = lambda program: None,
     ) -> None:
         self.machine, self.begin = machine, begin
-        self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
+        self.done: dict[tuple[Graph, frozenset[int]], Schedule] = {}
         self.fused: dict[Graph, Fused] = {}  # of the graphs that those lowered so far hold
         self.templates: dict[Hashable, Template] = {}
         self.told: dict[Program, Told] = {}
 
-    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
+    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Schedule:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies
         included.
 
@@ -78,7 +78,7 @@ class Lowerer:
             self.done[key] = with_copies(self.lower(self.fused[graph]), self.machine, key[1])
         return self.done[key]
 
-    def lower(self, fused: Fused) -> Lowered:
+    def lower(self, fused: Fused) -> Schedule:
         """A graph with all it holds."""
         graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
@@ -103,7 +103,7 @@ class Lowerer:
             self.begin(program)
         show_step("merge_kernels", lambda: describe_merged(graph, steps, self.told))
         steps = [told(step, self.told) for step in steps]
-        return Lowered(
+        return Schedule(
             graph,
             tuple(steps),
             tuple(slots[i] for i in graph.inputs),
@@ -117,7 +117,7 @@ class Lowerer:
             node = group.root
             body = self.lower_called(node.param("graph"))
             return [
-                Invoke(
+                Call(
                     body,
                     tuple(memory.slots[i] for i in node.inputs),
                     outputs_of(node, memory),
@@ -169,7 +169,7 @@ def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> 
     return generate(node, plan, memory)
 
 
-def with_copies(lowered: Lowered, machine: Machine, placed: frozenset[int]) -> Lowered:
+def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> Schedule:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
@@ -177,7 +177,7 @@ def with_copies(lowered: Lowered, machine: Machine, placed: frozenset[int]) -> L
         if i not in placed and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, machine)))
-    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
+    return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 
 def check_dtypes(graph: Graph) -> None:
