@@ -1,7 +1,7 @@
-"""The runtime, limits: how many threads this process may use.
+"""Core: how many threads this process may use.
 
-Receives the environment and the files of /proc and /sys, returns a number: TETRAD_THREADS if set,
-else the cores of the affinity mask, but no more than the cgroup's quota pays for.
+Reads the environment and the files of /proc and /sys, returns a number: TETRAD_THREADS if set, else
+the cores of the affinity mask, but no more than the quota of the cgroup pays for.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def affinity() -> int:
 
 
 def quota_threads(root: str) -> int | None:
-    """The whole cores the tightest quota pays for (at least 1); None without one. A thread more
-    would be throttled while the others wait for it at a barrier."""
+    """The whole cores that the tightest quota pays for (at least 1), or None without a quota. One
+    thread more would be throttled while the others wait for it at a barrier."""
     shares = [share for share in cgroup_shares(root) if share]
     return max(1, int(min(shares))) if shares else None
 
 
 def cgroup_shares(root: str) -> Iterator[float | None]:
-    """Of the cgroups of this process and all their ancestors; a container may see only the upper
-    part of its path."""
+    """The shares of all cgroups of this process and their ancestors; a container may see only the
+    upper part of its path."""
     for line in read(os.path.join(root, "proc/self/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -78,7 +78,7 @@ def share(quota: str, period: str) -> float | None:
 
 
 def read(path: str) -> str:
-    """A file's text; a file that is not there says nothing."""
+    """The text of a file; empty if there is no such file."""
     try:
         with open(path, errors="replace") as file:
             return file.read()

@@ -1,7 +1,8 @@
-"""Station 0, shared words: how much memory this process may use.
+"""Core: how much memory this process may use.
 
-Receives the files of /proc and /sys, returns bytes: those of the machine, or fewer where a cgroup
-allows fewer. Beyond them the system does not refuse memory, it ends the process when it is written.
+Reads the files of /proc and /sys, returns bytes: those of the machine, or the smaller limit of a
+cgroup. Linux does not refuse an allocation beyond the limit, it kills the process that writes to
+it; so large allocations are checked beforehand.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import os
 
 
 def total_memory(root: str = "/") -> int | None:
-    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if
-    nobody says."""
+    """Bytes this process may use: those of the machine, or the limit of its cgroup; None if
+    unknown."""
     limits = [machine_memory(root), number(os.path.join(root, "sys/fs/cgroup/memory.max"))]
     limits.append(number(os.path.join(root, "sys/fs/cgroup/memory/memory.limit_in_bytes")))
     return min((limit for limit in limits if limit), default=None)
@@ -28,7 +29,7 @@ def machine_memory(root: str, name: str = "MemTotal") -> int | None:
 
 
 def check_memory(nbytes: int, what: str, root: str = "/") -> None:
-    """Is there memory, with what can be swapped, for something of this size?"""
+    """Raise MemoryError if `nbytes` exceed memory plus swap."""
     memory = total_memory(root)
     if memory is not None and nbytes > memory + (machine_memory(root, "SwapTotal") or 0):
         message = (
