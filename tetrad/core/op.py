@@ -138,13 +138,13 @@ class Op:
         return rules[0]
 
     def transpose(self, *rules: Rule | None) -> Any:
-        """Attach: the op is linear in these operands; each rule gives the cotangent of its operand."""
+        """Attach: the op is linear in these operands; each rule gives one cotangent."""
         self.transpose_rules = rules
         return rules[0]
 
     def jvp_of_all(self, rule: Rule) -> Rule:
-        """Attach: the result's tangent from the tangents of all operands at once (None: no change).
-        """
+        """Attach: the tangent of the result from those of all operands at once (None: no
+        change)."""
         self.joint_jvp = rule
         return rule
 
