@@ -114,12 +114,12 @@ def test_a_back_end_that_cannot_be_used_says_why_and_what_to_do(second: Evaluato
 
 def test_a_processor_without_a_file_has_no_cpu_back_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isa.platform, "machine", lambda: "z80")
-    isa.host_isa.cache_clear()
+    isa.host_family.cache_clear()
     try:
         found = CPU.available()
     finally:
         monkeypatch.undo()
-        isa.host_isa.cache_clear()
+        isa.host_family.cache_clear()
     assert found == Unavailable("no code for processors of type z80", "known: x86_64, aarch64")
 
 

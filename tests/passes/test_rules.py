@@ -43,8 +43,8 @@ from tetrad.passes import fold as fold_rules
 from tetrad.passes.algebra import algebra, holds
 from tetrad.passes.fold import fold
 from tetrad.passes.layout import layout
-from tetrad.passes.pipeline import simplify
 from tetrad.passes.rewrite import Rule, RuleLog, Rules, full
+from tetrad.passes.simplify import simplify
 
 SETS = (layout, algebra, fold)
 RULES = {rule.name: rule for rules in SETS for rule in rules.rules}

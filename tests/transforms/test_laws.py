@@ -50,7 +50,7 @@ RUNNING = "serves a running model, which has its own batch"
 COMPILING = "put in by the compiler, after batching"
 ROW_BY_ROW = {
     **dict.fromkeys(("after", "product_parts", "cumprod_parts"), COMPILING),
-    **dict.fromkeys(("attention", "put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
+    **dict.fromkeys(("put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
     **dict.fromkeys(
         ("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING
     ),

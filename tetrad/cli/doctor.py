@@ -23,8 +23,8 @@ from tetrad.backends.cpu.cache import ObjectCache, cache_key, default_directory
 from tetrad.backends.cpu.isa import (
     LEVELS,
     current_target,
+    host_family,
     host_features,
-    host_isa,
     host_target,
     missing_features,
 )
@@ -97,7 +97,7 @@ def machine() -> Iterator[Finding]:
         "processor",
         f"{processor()} ({llvm.get_host_cpu_name()}), {platform.system()} {platform.machine()}",
     )
-    shown = ", ".join(name for name in host_isa().shown if found.get(name))
+    shown = ", ".join(name for name in host_family().shown if found.get(name))
     yield Finding("features", shown or "none beyond the baseline")
     target = current_target()
     lacking = missing_features(target)

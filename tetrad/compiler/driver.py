@@ -20,6 +20,7 @@ from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_us
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
 from tetrad.compiler import suspicion
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core import show
 from tetrad.core.backend import Backend
 from tetrad.core.floats import own_floats
@@ -29,7 +30,7 @@ from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
+from tetrad.passes.step import show_step
 from tetrad.schedule.nodes import Lowered, TrapSite, programs_of
 from tetrad.schedule.outputs import Outputs
 
@@ -41,13 +42,8 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             backend = backend_named("cpu", graph.name)
             backend.prepare()
             machine = backend.machine
-        with show.timed("passes"):
-            better = optimise(graph)
-        if show.wants():
-            show.save("graph", graph.name, str(graph))
-            show.save("passes", better.name, str(better))
-        with show.timed("lower"):
-            lowered = Lowerer(machine, beginning(backend)).lower_program(better)
+        lowered = lower_graph(graph, Lowerer(machine, beginning(backend)))
+        show.tell_steps(clock)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if show.wants("kernel"):
             for program in programs:
@@ -143,6 +139,7 @@ class Runner:
         self.watch = suspicion.watch_of_flags()
         self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
         self.table = self.scheduled.table
+        show_step("plan_memory", partial(describe_plan, compiled.graph.name, self.scheduled))
         if show.wants("schedule"):
             show.show(
                 "schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims)
@@ -189,3 +186,16 @@ def explained(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> E
             scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
         )
     return site.error(trap.value)
+
+
+def describe_plan(name: str, scheduled: Scheduled) -> str:
+    """Where in the arena every intermediate lies, and during which steps."""
+    head = f"pass plan_memory: graph {name}: "
+    if not scheduled.lives:
+        return head + "nothing to do"
+    lines = [
+        f"  {offset:8} {life.name}: {life.nbytes} bytes, steps {life.first} to {life.last}"
+        for life, offset in zip(scheduled.lives, scheduled.plan.offsets, strict=True)
+    ]
+    total = f"{len(lines)} intermediates -> {scheduled.plan.total} bytes"
+    return "\n".join([head + total, *lines])

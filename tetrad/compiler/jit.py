@@ -25,9 +25,10 @@ from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_call, make_item
-from tetrad.graph.custom import undressed
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
+from tetrad.passes.inline_custom import INLINE_CUSTOM
+from tetrad.passes.step import run_pass
 from tetrad.tracing.array import Array, ArrayStorage, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import current_trace, stack
 from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
@@ -254,7 +255,7 @@ class Jitted:
             {d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name
         )
         donated = self._donated_leaves(arguments)
-        graph = undressed(traced.graph)
+        graph = run_pass(INLINE_CUSTOM, traced.graph)
         compiled = self.engine.compile_graph(graph, donated)
         numbers = {i for i, kind in enumerate(kinds) if kind.weak is int}
         narrowed = tuple((i, dtype) for i, dtype in narrowings(graph) if i in numbers)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from tetrad.explain.assets import SCRIPT, STYLE
 from tetrad.explain.layout import Drawing, Point, lay_out
-from tetrad.explain.parts import GraphPart, ordered
+from tetrad.explain.parts import GraphPart
 from tetrad.explain.report import bytes_text, count_text, time_text
 from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
+from tetrad.passes.fused import ordered
 from tetrad.schedule.nodes import Launch, Step
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from tetrad.core.record import record
 from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Graph, Node
-from tetrad.graph.text import to_text
+from tetrad.passes.fused import lines_of
 from tetrad.schedule.nodes import Control, Launch, Lowered
 
 
@@ -67,15 +67,3 @@ def computed_by(group: Group, lowered: Lowered) -> list[Node]:
                 found[operand] = None
                 stack.append(operand)
     return list(found)
-
-
-def ordered(graph: Graph) -> list[Node]:
-    """Nodes in the order they are numbered when the graph prints."""
-    return list(dict.fromkeys((*graph.inputs, *graph.nodes())))
-
-
-def lines_of(graph: Graph) -> dict[Node, str]:
-    text = to_text(graph).rstrip().split("\n\n")[-1].splitlines()
-    printed = {line.split(":")[0].strip(): line.strip() for line in text if line.startswith("  %")}
-    inputs = {f"%{i}": f"%{i}: {node.type} = input {i}" for i, node in enumerate(graph.inputs)}
-    return {node: {**inputs, **printed}[f"%{number}"] for number, node in enumerate(ordered(graph))}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tetrad.explain.parts import GraphPart, ordered
+from tetrad.explain.parts import GraphPart
+from tetrad.passes.fused import ordered
 
 if TYPE_CHECKING:
     from tetrad.explain.story import Explanation, KernelStory
@@ -117,6 +118,9 @@ def time_per_stage(story: Explanation) -> Iterator[str]:
     longest = max(story.stages.values(), default=0) or 1
     for stage, seconds in story.stages.items():
         yield f"  {stage:9}{time_text(seconds * 1e9):>10}  {'#' * round(30 * seconds / longest)}"
+    steps = [f"{step} {time_text(seconds * 1e9)}" for step, seconds in story.pipeline.items()]
+    if steps:
+        yield f"  steps of the pipeline: {', '.join(steps)}"
 
 
 def roofs(story: Explanation) -> Iterator[str]:

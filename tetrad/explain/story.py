@@ -102,6 +102,7 @@ class Explanation:
     is_new: bool
     origins: Mapping[str, int]  # kernels compiled, from disk, already in the process
     stages: Mapping[str, float]  # seconds
+    pipeline: Mapping[str, float]  # seconds of each of its steps
     traced: Graph
     parts: tuple[GraphPart, ...]  # the optimised graph and those it calls, outermost first
     kernels: tuple[KernelStory, ...]
@@ -172,7 +173,8 @@ def tell(call: Call) -> Explanation:
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
-        dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph,
+        dict(call.compiled.clock.counts), stages(call, wall_ns), call.compiled.clock.steps,
+        call.graph,
         parts_of(call.compiled.lowered),
         tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
         scheduled.table.scratch_bytes,

@@ -5,7 +5,8 @@ plain calls.
     checkpoint_call   a function whose intermediate values are recomputed for its derivative
     linear_call       a function linear in its last operands, with a transpose of its own
 
-`undressed` returns the program to be compiled: without these calls and without stopped gradients.
+`passes.inline_custom` returns the program to be compiled: without these calls and without stopped
+gradients.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.core.op import op
 from tetrad.core.source import Source, user_source
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import intern, item, make_call, make_graph, results, spliced, with_inputs
-from tetrad.graph.nested import innermost_first, replace_graphs
+from tetrad.graph.build import intern, results
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.routine import routine
 
@@ -107,42 +107,3 @@ def make_linear(
 ) -> tuple[Node, ...]:
     params = (("backward", backward), ("fixed", len(fixed)), ("forward", forward), ("gives", gives))
     return results(intern(linear_call, (*fixed, *moving), params, gives, source or user_source()))
-
-
-# -- the program as it is compiled -----------------------------------------------------------------
-
-
-def undressed(graph: Graph) -> Graph:
-    """The same program with these calls inlined, in the graph and in the graphs it holds."""
-    done: dict[Graph, Graph] = {}
-    for part in innermost_first(graph):
-        done[part] = plain(replace_graphs(part, done))
-    return done[graph]
-
-
-SPECIAL = (custom_call, checkpoint_call, linear_call)
-
-
-def plain(graph: Graph) -> Graph:
-    nodes = graph.nodes()
-    if not any(node.op in SPECIAL or node.op.name == "stop_gradient" for node in nodes):
-        return graph
-    done: dict[Node, tuple[Node, ...]] = {}
-    for node in nodes:
-        done[node] = plain_node(node, done)
-    return make_graph(graph.name, graph.inputs, [done[o][0] for o in graph.outputs])
-
-
-def plain_node(node: Node, done: Mapping[Node, tuple[Node, ...]]) -> tuple[Node, ...]:
-    if node.op is item and node.inputs[0].op in SPECIAL:
-        return done[node.inputs[0]][node.param("index") :][:1]
-    inputs = tuple(done[i][0] for i in node.inputs)
-    if node.op.name == "stop_gradient":
-        return inputs
-    if node.op is custom_call:
-        return tuple(spliced(node.param("graph"), inputs))
-    if node.op is checkpoint_call:
-        return results(make_call(node.param("graph"), inputs, node.source))
-    if node.op is linear_call:
-        return tuple(spliced(known_forward(node.param("forward")), inputs))
-    return (with_inputs(node, inputs),)

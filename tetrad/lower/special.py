@@ -269,7 +269,8 @@ GENERATORS: dict[str, Generator] = {
 # Generators in folders of ops, which are loaded when a program needs them: op -> file
 ELSEWHERE = {
     "argsort": "sort.kernel", "sort": "sort.kernel", "topk": "sort.kernel",
-    "attention": "attention.kernel", "put_cache": "attention.cache_kernel",
+    "attention": "attention.kernel", "attention_gradient": "attention.gradient_kernel",
+    "put_cache": "attention.cache_kernel",
     "put_scales": "attention.cache_kernel",
     "dequantize": "quantized_matmul.float_rows", "dynamic_update_slice": "dynamic.kernel",
     "interleave": "quantized_matmul.layout", "expert_matmul": "quantized_matmul.experts_kernel",

@@ -15,15 +15,15 @@ from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import programs_of
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
-from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
 from tetrad.ops.special import matmul
-from tetrad.passes.pipeline import optimise
+from tetrad.passes.inline_custom import inline_custom
 
 SIZE = 512
 TOKENS = 64
@@ -38,7 +38,7 @@ def family(target: Target) -> str:
 def inner_loop(graph: Graph, target: Target, instruction: str) -> list[str]:
     """The basic block of a graph's kernels with the most of these instructions, up to the last of
     them."""
-    programs = dict.fromkeys(programs_of(Lowerer(target.machine).lower_program(graph)))
+    programs = dict.fromkeys(programs_of(lower_graph(graph, Lowerer(target.machine))))
     text = assembly(
         emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target
     )
@@ -73,6 +73,6 @@ def test_the_inner_loop_of_a_low_bit_product_does_not_spill(target: Target, form
     numbers = np.random.default_rng(0).standard_normal((SIZE, SIZE), np.float32)
     weight = td.quant.quantize(numbers, format)
     graph = td.trace(lambda x: lowbit_matmul(quantize_rows(x), weight))(td.Spec((TOKENS, SIZE)))
-    lines = inner_loop(optimise(undressed(graph)), target, "dot\t")
+    lines = inner_loop(optimise(inline_custom(graph)), target, "dot\t")
     assert sum("dot\t" in line for line in lines) == 4 * 8 * target.machine.lowbit_tokens
     assert spills(target, lines) == []

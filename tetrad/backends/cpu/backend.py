@@ -44,7 +44,7 @@ class CpuBackend:
 
     def available(self) -> Unavailable | None:
         try:
-            isa.host_isa()
+            isa.host_family()
         except BackendError as error:
             return Unavailable(error.message, error.hint or "")
         return None

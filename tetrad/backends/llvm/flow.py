@@ -11,11 +11,11 @@ import json
 import math
 from collections.abc import Iterator
 
-from tetrad.backends.llvm.emitter import Codegen, Emitted, Rules, form, index_stride
+from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules, form, index_stride
 from tetrad.core.dtypes import i32, index
 from tetrad.kernel import nodes as n
 
-rules = Rules()
+rules = EmitterRules()
 
 # instructions of a guarded block that is written once; and for each load and store
 LONG, LONG_ACCESS = 40, 16

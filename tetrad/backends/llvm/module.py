@@ -12,7 +12,6 @@ and y, element count of each storage buffer, and a tag that trap codes are marke
 from __future__ import annotations
 
 from tetrad.backends.llvm.emitter import Codegen, Emitted, buffer_name, operand_name
-from tetrad.backends.llvm.isa import isa_of
 from tetrad.backends.llvm.multi_vector import Wide
 from tetrad.backends.llvm.rules import rules
 from tetrad.backends.llvm.target import Target
@@ -62,7 +61,7 @@ def emit_function(
 
 
 def attributes(target: Target) -> str:
-    return f"attributes #0 = {{ nounwind {isa_of(target).attributes(target)} }}"
+    return f"attributes #0 = {{ nounwind {target.isa.attributes(target)} }}"
 
 
 def vector_shape(program: n.Program) -> tuple[int, int]:

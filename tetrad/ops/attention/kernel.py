@@ -15,17 +15,21 @@ from tetrad.core.machine import LANES
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.group import Group
+from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.ops.attention.block import LOWEST, Area, Cache, Tile, Tokens, extent_of, hull, merged
+from tetrad.ops.attention.dense_kernel import lower_dense
 from tetrad.schedule.nodes import Launch
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 
 
 def lower_attention(frame: Frame, group: Group) -> list[Launch]:
+    if is_dense(group.root):
+        return lower_dense(group, frame.memory)
     extent = extent_of(group.root)
     few = isinstance(extent.tokens, int) and extent.tokens <= FEW_TOKENS
     return (
@@ -33,6 +37,11 @@ def lower_attention(frame: Frame, group: Group) -> list[Launch]:
         if few and extent.blocks > 1
         else [Whole(frame, group).launch()]
     )
+
+
+def is_dense(node: Node) -> bool:
+    """Does it attend to arrays? Otherwise to a cache."""
+    return len(node.types) > 1
 
 
 # -- all blocks in one workgroup -------------------------------------------------------------------
