@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tetrad.backends.llvm.compile import compile_module
@@ -22,7 +23,6 @@ from tetrad.core.machine import Machine, RegisterTile
 from tetrad.graph.custom import undressed
 from tetrad.kernel import nodes as n
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.nodes import programs_of
 
 PTX = Isa(
