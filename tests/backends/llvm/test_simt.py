@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tetrad.backends.llvm.compile import compile_module
