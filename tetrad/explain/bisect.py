@@ -6,10 +6,14 @@ before it on the same inputs, kernel by kernel, so a fault shows where it is mad
 is noticed:
 
     trace     the traced graph on the evaluator, against the function run eagerly
-    passes    the graph after each pass, against the graph before it: exact, unless a rule that fired has a licence
-    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the ULPs that the ops state
-    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing written beside it
-    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to the bit
+    passes    the graph after each pass, against the graph before it: exact, unless a rule that
+              fired has a licence
+    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the
+              ULPs that the ops state
+    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing
+              written beside it
+    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to
+              the bit
 """
 
 from __future__ import annotations
@@ -25,21 +29,21 @@ from tetrad.backends.cpu.encode_loops import NUMBER
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import Entry, Table, Word
+from tetrad.compiler import pipeline
 from tetrad.core.sizes import bind
 from tetrad.core.source import Source
 from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
 from tetrad.explain.call import Call, prepare
 from tetrad.explain.compare import first_apart, told_apart
-from tetrad.explain.parts import lines_of
 from tetrad.graph.build import call as call_op
 from tetrad.graph.build import make_graph
 from tetrad.graph.evaluate import Values, evaluate, evaluate_node
 from tetrad.graph.group import Group
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
-from tetrad.passes import pipeline
-from tetrad.passes.pipeline import Pass
-from tetrad.passes.rewrite import Fired, Trace
+from tetrad.passes.fused import lines_of
+from tetrad.passes.rewrite import Fired, RuleLog
+from tetrad.passes.step import Pass
 from tetrad.schedule.evaluate import Memory, interpret, value_of
 from tetrad.schedule.nodes import Launch, Lowered, Slot, Step
 from tetrad.tracing.signature import check_function
@@ -138,7 +142,7 @@ def stations(call: Call) -> Iterator[Checked]:
     if not nested:
         yield check_trace(call, stated=False)
     yield check_passes(call)
-    look = Look(call)
+    look = KernelComparison(call)
     yield look.lower()
     yield look.codegen()
     yield check_schedule(call, look)
@@ -165,8 +169,9 @@ def check_trace(call: Call, stated: bool) -> Checked:
 
 
 def check_passes(call: Call) -> Checked:
-    graph, what = call.graph, f"after {', '.join(step.name for step in pipeline.PIPELINE)}"
-    for step in pipeline.PIPELINE:
+    steps = [step for step in pipeline.PIPELINE if isinstance(step, Pass)]
+    graph, what = call.graph, f"after {', '.join(step.name for step in steps)}"
+    for step in steps:
         after, fired = applied(step, graph)
         licensed = any(f.rule.licence for rules in fired.values() for f in rules)
         want = bounded_graph(graph, call.arrays, call.dims, stated=licensed)
@@ -179,10 +184,12 @@ def check_passes(call: Call) -> Checked:
 
 def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
     """One pass on a graph and those inside it, and the rules that fired in each."""
+    if step.is_whole:
+        return step.run(graph, None), {}
     done: dict[Graph, Graph] = {}
     fired: dict[Graph, list[Fired]] = {}
     for part in innermost_first(graph):
-        log = Trace()
+        log = RuleLog()
         done[part] = step.run(replace_graphs(part, done), log)
         fired[part] = log.fired
     return done[graph], fired
@@ -228,7 +235,7 @@ def collect_inputs(
 
 
 @dataclass(slots=True)
-class Look:
+class KernelComparison:
     """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its
     machine code."""
 
@@ -405,7 +412,7 @@ def strayed(inner: Storage) -> str | None:
 # -- the whole program -----------------------------------------------------------------------------
 
 
-def check_schedule(call: Call, look: Look) -> Checked:
+def check_schedule(call: Call, look: KernelComparison) -> Checked:
     what = "the whole program in its arena against the kernel evaluator"
     found = first_apart(results_of(call), look.results)
     if found is None:
@@ -434,7 +441,7 @@ def results_of(call: Call) -> list[np.ndarray]:
     ]
 
 
-def misplaced(call: Call, look: Look) -> Difference | None:
+def misplaced(call: Call, look: KernelComparison) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
     entries, steps = call.runner.table.entries, list(running(call.compiled.lowered, call.dims))

@@ -16,15 +16,15 @@ from typing import Any
 
 from tetrad.backends.cpu.encode import launch_bytes, running
 from tetrad.backends.cpu.encode_loops import inner_tables
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import Outcome
 from tetrad.backends.cpu.table import Entry, Table, encode
-from tetrad.compiler.driver import current_target
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.explain.call import Call, prepare
 from tetrad.explain.page import write_page
-from tetrad.explain.parts import Part, parts_of
+from tetrad.explain.parts import GraphPart, parts_of
 from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
@@ -41,7 +41,7 @@ SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being
 
 
 @record(eq=False)
-class Kernel:
+class KernelStory:
     """One launch of the program: its size, its best time, and the least time the roofs allow it."""
 
     launch: Launch
@@ -102,9 +102,10 @@ class Explanation:
     is_new: bool
     origins: Mapping[str, int]  # kernels compiled, from disk, already in the process
     stages: Mapping[str, float]  # seconds
+    pipeline: Mapping[str, float]  # seconds of each of its steps
     traced: Graph
-    parts: tuple[Part, ...]  # the optimised graph and those it calls, outermost first
-    kernels: tuple[Kernel, ...]
+    parts: tuple[GraphPart, ...]  # the optimised graph and those it calls, outermost first
+    kernels: tuple[KernelStory, ...]
     lives: tuple[Life, ...]
     plan: Plan
     scratch_bytes: int  # of each thread
@@ -172,7 +173,8 @@ def tell(call: Call) -> Explanation:
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
-        dict(call.compiled.clock.counts), stages(call, wall_ns), call.graph,
+        dict(call.compiled.clock.counts), stages(call, wall_ns), call.compiled.clock.steps,
+        call.graph,
         parts_of(call.compiled.lowered),
         tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
         scheduled.table.scratch_bytes,
@@ -229,7 +231,9 @@ def stages(call: Call, wall_ns: int) -> dict[str, float]:
 STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule", "run")
 
 
-def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -> Iterator[Kernel]:
+def kernels(
+    call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
+) -> Iterator[KernelStory]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
     heavy = call.runner.table.heavy
     for ns, (step, path, runs) in zip(
@@ -241,7 +245,7 @@ def kernels(call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs) -
             roofs = every if threads > 1 else one
             nbytes, flops = launch_bytes(step, call.dims), runs * bind(step.flops, call.dims)
             memory_ns = runs * nbytes / roofs.bandwidth_for(nbytes)
-            yield Kernel(
+            yield KernelStory(
                 step,
                 path,
                 groups,

@@ -12,11 +12,12 @@ from operator import add, mul
 from tetrad.core import lazy
 from tetrad.core.dtypes import i64, index
 from tetrad.core.errors import UnsupportedError
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.ops.rules import HALVES

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
@@ -25,7 +26,6 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.attention.op import attention
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import interpret
 
 Array = np.ndarray

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
@@ -24,7 +25,6 @@ from tetrad.lower.lower import Lowerer
 from tetrad.nn import dot_product_attention
 from tetrad.ops.attention.gradient import WRT, attention_gradient
 from tetrad.ops.attention.op import attention
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import interpret
 
 Array = np.ndarray

@@ -24,6 +24,7 @@ from tetrad.backends.cpu.table import (
     Table,
     Word,
 )
+from tetrad.core import show
 from tetrad.core.record import record, replace
 from tetrad.core.sizes import MAX_ELEMENTS, bind
 from tetrad.core.types import ArrayType
@@ -108,7 +109,8 @@ class Scheduler:
     def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
         inner = self.inner(lowered, dims)
         temps, lives = lifetimes(lowered, dims, inner)
-        placed = plan(lives)
+        with show.spending("plan_memory"):
+            placed = plan(lives)
         where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
         entries: list[Entry] = []
         traps: dict[int, TrapSite] = {}

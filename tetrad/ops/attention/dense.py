@@ -296,7 +296,8 @@ def dense_case(rng: Rng, dtype: DType) -> Case:
     layout, given = pick(rng, tuple(LAYOUTS)), tuple(n for n in OPTIONAL if rng.random() < 0.3)
     settings = {
         "scale": 0.5, "layout": layout, "given": given, "causal": pick(rng, CAUSAL),
-        "before": pick(rng, (UNBOUNDED, UNBOUNDED, 2)), "after": pick(rng, (UNBOUNDED, UNBOUNDED, 1)),
+        "before": pick(rng, (UNBOUNDED, UNBOUNDED, 2)), "after": pick(rng, (UNBOUNDED, UNBOUNDED,
+        1)),
         "softcap": pick(rng, (0.0, 0.0, 4.0)),
     }  # fmt: skip
     heads = groups * shared

@@ -1,4 +1,5 @@
-"""Lowering, attention over arrays: a block of query rows of a kv head through the key blocks it sees.
+"""Lowering, attention over arrays: a block of query rows of a kv head through the key blocks it
+sees.
 
 Keys and values are packed first (`ops.attention.packing`), in a launch of their own where a kv head
 has several blocks of rows. A workgroup takes ROWS rows through the key blocks, a register tile of
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tetrad.core.dtypes import DType, index
-from tetrad.core.machine import Tile as RegisterTile
+from tetrad.core.machine import LANES, RegisterTile
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, is_below, product
 from tetrad.core.types import row_strides
@@ -22,7 +23,7 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite, greater, merged
 from tetrad.ops.attention.dense import UNBOUNDED, Form, accumulator, form_of
@@ -137,7 +138,8 @@ class Visibility:
 
 
 class RowBlock:
-    """The rows of a workgroup: `first` on, time t and query head h of a kv head at t * shared + h."""
+    """The rows of a workgroup: `first` on, time t and query head h of a kv head at t * shared +
+    h."""
 
     def __init__(self, frame: Frame, form: Form, rows: Rows, position: Space) -> None:
         self.k, self.form, self.rows = frame.k, form, rows
@@ -318,7 +320,7 @@ class Attend:
         self.k = self.frame.k
         self.frame.reads([self.node.inputs[0], *self.node.inputs[3:]])
         is_wide = self.dtype.bits == 64
-        tile = memory.target.f64_tile if is_wide else memory.target.f32_tile
+        tile = memory.machine.f64_tile if is_wide else memory.machine.f32_tile
         self.rows = rows_of(tile, form)
         self.out, self.logs = (self.frame.output(slot) for slot in memory.results(self.node))
         self.width = padded(form.width)

@@ -1,8 +1,8 @@
 """Ops, how attention over arrays is differentiated and batched.
 
 Forward mode is composed of products and elementwise ops, which hold all scores; reverse mode is the
-op `attention_gradient`, which does not. The derivative of that one is composed again, so derivatives
-of any order exist. A batch is more batches.
+op `attention_gradient`, which does not. The derivative of that one is composed again, so
+derivatives of any order exist. A batch is more batches.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Change = Node | None  # of an operand; None: it does not change
 
 
 class Folded:
-    """Attention in products of matrices: rows of a kv head [B,G,R,.], where R counts its query heads
-    and in them the times."""
+    """Attention in products of matrices: rows of a kv head [B,G,R,.], where R counts its query
+    heads and in them the times."""
 
     def __init__(self, form: Form, operands: Sequence[Node], lse: Node) -> None:
         self.form = form
@@ -244,7 +244,8 @@ def graph_of_cotangents(
 def attention_gradient_jvp(
     tangents: Sequence[Change], results: Any, *operands: Node, wrt: tuple[str, ...], **settings: Any
 ) -> Any:
-    """The change of p is p * (change of score - change of lse); all else is the rule of products."""
+    """The change of p is p * (change of score - change of lse); all else is the rule of
+    products."""
     form, count = form_of_nodes(operands, settings), len(operands) - LAST
     lse, delta, ct = operands[count:]
     folded = Folded(form, operands[:count], lse)
@@ -283,7 +284,8 @@ def attention_gradient_jvp(
 
 
 def bent(folded: Folded, slopes: Node, dslopes: Change, raw: Change) -> tuple[Node, Change]:
-    """Slopes by products q . k and their change: times scale, and times the slope of the softcap."""
+    """Slopes by products q . k and their change: times scale, and times the slope of the
+    softcap."""
     scale, slope = folded.form.scale, folded.slope
     if slope is None:
         return slopes * scale, None if dslopes is None else dslopes * scale

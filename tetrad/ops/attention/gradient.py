@@ -87,8 +87,8 @@ def attention_gradient(
     The operands of `attention` with its settings; then of each query `lse`, the logarithm of its
     sum, and `delta`, the product of its output with its cotangent (less the cotangent of lse); then
     the cotangent `ct`. With p = exp(score - lse), 0 for hidden keys, and e = p * (ct . v - delta):
-    dv = p^T ct, dbias = e (of the whole [B,N,T,S]), and with e * scale (times 1 - tanh^2 where there
-    is a softcap) dq = e k and dk = e^T q. A hidden key has no effect and gets none.
+    dv = p^T ct, dbias = e (of the whole [B,N,T,S]), and with e * scale (times 1 - tanh^2 where
+    there is a softcap) dq = e k and dk = e^T q. A hidden key has no effect and gets none.
 
     >>> q = np.ones((1, 2, 1, 1), np.float32)
     >>> lse, delta = np.log(2 * np.exp(q[..., 0])), np.zeros((1, 2, 1), np.float32)

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import ceil_div, product
 from tetrad.core.types import row_strides
 from tetrad.graph.group import Group
 from tetrad.kernel.build import Val
 from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite
 from tetrad.ops.attention.dense import Form, accumulator
@@ -61,7 +62,7 @@ class Backward:
         self.frame.reads([self.node.inputs[0], *self.node.inputs[3:]])
         self.outputs = dict(zip(self.wrt, self.output_buffers(memory), strict=True))
         is_wide = self.dtype.bits == 64
-        tile = memory.target.f64_tile if is_wide else memory.target.f32_tile
+        tile = memory.machine.f64_tile if is_wide else memory.machine.f32_tile
         few, count = rows_of(tile, form), row_count(form)
         count = max(count, 1) if isinstance(count, int) and count < ROWS else ROWS
         self.count = count  # rows of a block; `rows.block` have memory: whole tiles

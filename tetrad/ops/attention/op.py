@@ -1,9 +1,9 @@
-"""Ops, attention: queries against keys and values, in arrays (`ops.attention.dense`) or in the cache
-of a running model.
+"""Ops, attention: queries against keys and values, in arrays (`ops.attention.dense`) or in the
+cache of a running model.
 
 Here are the op, and the type, the meaning and the test cases of its form over a cache: queries of
-many sequences, each against the keys of its own slot. Compiled code adds in one order: key blocks of
-256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
+many sequences, each against the keys of its own slot. Compiled code adds in one order: key blocks
+of 256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
 (docs/attention.md).
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i8, i32, i64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.ops.attention.dense import FLOATS, dense_attention, dense_case, dense_type
 from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array, check_dtype
 
-KEYS = 256  # of a block: part of the meaning
-LANES = 16  # neighbouring keys that lie interleaved
+KEYS = 256  # of a block: part of the meaning. LANES neighbouring ones lie interleaved
 SCALED = 32  # neighbouring channels of a key or value of i8 that share a scale
 CACHES: tuple[DType, ...] = (f16, bf16, f32, i8)
 
@@ -201,7 +201,8 @@ def attention(
     >>> k, v = np.zeros((1, 1, 1, 16, 16, 16), np.float16), np.zeros((1, 1, 1, 256, 16), np.float16)
     >>> v[..., :3, 0] = [2, 4, 6]
     >>> q = np.ones((3, 1, 16), np.float32)
-    >>> attention(q, k, v, np.int32(0), np.int32([0, 0, 0]), np.int32([0, 1, 2]), scale=0.25)[:, 0, 0]
+    >>> slot, position = np.int32([0, 0, 0]), np.int32([0, 1, 2])
+    >>> attention(q, k, v, np.int32(0), slot, position, scale=0.25)[:, 0, 0]
     array([2., 3., 4.], dtype=float32)
     >>> q, v = np.ones((1, 3, 1, 4), np.float32), np.float32([2, 4, 6]).reshape(1, 3, 1, 1)
     >>> attention(q, q, v, layout="bsnh", causal="top_left", scale=0.5)[0].ravel()

@@ -1,5 +1,5 @@
-"""Lowering, attention over arrays: keys and values of a kv head copied once into the orders in which
-tiles read them.
+"""Lowering, attention over arrays: keys and values of a kv head copied once into the orders in
+which tiles read them.
 
 Columns lie as [S/16, channels, 16] (a lane is a key), rows as [S, channels] (a lane is a channel),
 both in the type that accumulates, zero behind the end. Where keys can be hidden, numbers that are
@@ -11,13 +11,14 @@ of keys into the scratch of the one that does.
 from __future__ import annotations
 
 from tetrad.core.dtypes import DType
+from tetrad.core.machine import LANES
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, is_multiple, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.attention.dense import Form, accumulator
