@@ -193,10 +193,12 @@ def test_odd_sizes(times: int) -> None:
     """One program for all of them, and now and then one for this size alone, with the same bits."""
     for keys, settings in product(EDGES, ({}, {"causal": "bottom_right"})):
         arrays = operands((1, times, keys, 2, 2, 4, 3))
-        got = [np.asarray(x) for x in any_size(**settings)(*arrays)]
-        assert_close(got, arrays, **settings)
-        if keys in (0, times, 17):
-            for one, other in zip(results(arrays, **settings), got, strict=True):
+        found = [results(arrays, **settings)] if keys in (0, times, 17) or not times else []
+        if keys and times:
+            found.append([np.asarray(x) for x in any_size(**settings)(*arrays)])
+        for got in found:
+            assert_close(got, arrays, **settings)
+            for one, other in zip(got, found[0], strict=True):
                 assert difference(one, other) is None
 
 
@@ -234,7 +236,7 @@ def test_a_query_does_not_depend_on_what_is_beside_it(way: str) -> None:
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 def test_every_level_gives_the_same_bits(dtype: DType) -> None:
-    arrays = operands((1, 13, 270, 2, 1, 5, 18), dtype)
+    arrays = operands((1, 7, 258, 1, 1, 2, 3), dtype)
     graph = graph_of(arrays, as_settings(causal="bottom_right"))
     found = [
         interpret(lower_graph(graph, Lowerer(level.machine)), arrays, {})[0]
