@@ -18,7 +18,7 @@ def constant_value(node: Node) -> Number | None:
     Neither quantised blocks, of which only the bytes are here, nor complex numbers are numbers that
     rules know.
     """
-    while node.op.name == "expand":
+    while node.op.spreads:
         node = node.inputs[0]
     if node.op is not constant or node.type.dtype.is_quantized or node.type.dtype.is_complex:
         return None
