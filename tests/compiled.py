@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage, size_class
-from tetrad.compiler.driver import Compiled, Runner, current_target
+from tetrad.compiler.driver import Compiled, Runner
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
@@ -96,7 +97,7 @@ def evaluate_lowered(
     graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
     """The graph optimised, lowered and run on the kernel evaluator; no machine code is made."""
-    return interpret(lower_graph(graph, Lowerer(current_target())), arrays, dims or {})
+    return interpret(lower_graph(graph, Lowerer(current_target().machine)), arrays, dims or {})
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str | None:

@@ -19,8 +19,8 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
-from tetrad.backends.cpu.isa import LEVELS
-from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
+from tetrad.backends.cpu.isa import LEVELS, current_target
+from tetrad.compiler.driver import Compiled, compile_graph, programs_of
 from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import (
     ARRAY_DTYPES,
@@ -99,7 +99,7 @@ def conforms(op: Op, case: Case) -> None:
     """Everything this file promises, for one case."""
     compiled = compile_graph(graph_of(op, case))
     for program in programs_of(compiled.lowered):
-        verify(program, current_target().workgroup_bytes)
+        verify(program, current_target().machine.workgroup_bytes)
     arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
     wanted = run_on_evaluator(compiled, arrays)
     for results, how in every_run(compiled, arrays):
@@ -131,7 +131,8 @@ def test_compiled_op_is_its_reference(op: Op, dtype: DType) -> None:
 def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
     """Tiles differ between processors: where kernels do, the evaluator runs those of each."""
     lowerers = [
-        Lowerer(target) for target in {current_target(): None, **dict.fromkeys(LEVELS.values())}
+        Lowerer(machine)
+        for machine in {t.machine: None for t in (current_target(), *LEVELS.values())}
     ]
     for case in (case for dtype in op.dtypes for case in drawn(op, dtype, 1)):
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]

@@ -16,7 +16,7 @@ from tetrad.backends.cpu import compile as kernels
 from tetrad.backends.cpu import encode as schedule
 from tetrad.backends.cpu.cache import ObjectCache
 from tetrad.backends.llvm.rules import rules
-from tetrad.compiler import driver, pipeline
+from tetrad.compiler import pipeline
 from tetrad.explain.bisect import bisect
 from tetrad.kernel import nodes as n
 from tetrad.ops.transcendental import tanh
@@ -30,7 +30,7 @@ def own_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are compiled anew and kept nowhere: code from a faulty emitter must not be found by
     other tests."""
     monkeypatch.setattr(objects, "disk_cache", lambda: ObjectCache(None))
-    monkeypatch.setattr(driver, "KERNELS", kernels.Kernels(objects.Objects()))
+    monkeypatch.setattr(kernels, "KERNELS", kernels.Kernels(objects.Objects()))
 
 
 def squares(x: Any) -> Any:

@@ -11,8 +11,10 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
+from tetrad.core.record import replace
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
 from tetrad.schedule.nodes import Launch
@@ -44,7 +46,7 @@ def loss(weights: list[Any], x: Any) -> Any:
 def lowered(
     function: Callable[..., Any], *arrays: Any, begin: Callable[[Program], None] = lambda p: None
 ) -> list[Launch]:
-    job = Lowerer(current_target(), begin, threads=2)
+    job = Lowerer(replace(current_target().machine, parallel_groups=2), begin)
     steps = lower_graph(td.trace(function)(*arrays), job).steps
     return [step for step in steps if isinstance(step, Launch)]
 

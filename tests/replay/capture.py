@@ -29,9 +29,10 @@ from tetrad.backends.cpu.table import (
     Word,
 )
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph
-from tetrad.core.machine import Target
+from tetrad.core.record import replace
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
@@ -64,7 +65,7 @@ class LabelledConstants(Constants):
 
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
-    lowered = lower_graph(graph, Lowerer(target, threads=THREADS))
+    lowered = lower_graph(graph, Lowerer(replace(target.machine, parallel_groups=THREADS)))
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]

@@ -106,7 +106,8 @@ class Commands(CommandGroup):
         except BrokenPipeError:
             discard_output()
             ctx.exit(BROKEN_PIPE)
-        except OSError as error:  # a full disk, a folder that is not there: nothing that a traceback would explain
+        # a full disk, a folder that is not there: nothing that a traceback would explain
+        except OSError as error:
             flush_or_discard()
             raise click.ClickException(one_line(explained(error))) from None
         except MemoryError as error:
@@ -138,8 +139,10 @@ def spelt_here(args: list[str]) -> list[str]:
 
 def explained(error: OSError) -> str:
     """
-    >>> explained(FileNotFoundError(2, "No such file or directory", "a/b")), explained(OSError(28, "No space left"))
-    ('a/b: No such file or directory', 'No space left')
+    >>> explained(FileNotFoundError(2, "No such file or directory", "a/b"))
+    'a/b: No such file or directory'
+    >>> explained(OSError(28, "No space left"))
+    'No space left'
     """
     place = f"{error.filename}: " if error.filename is not None else ""
     return f"{place}{error.strerror or error}"

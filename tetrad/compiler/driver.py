@@ -11,30 +11,27 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 
-from tetrad.backends.cpu.code_cache import host, loading_runtime
-from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends import backend_named
+from tetrad.backends.cpu import compile as kernels
 from tetrad.backends.cpu.encode import Constants, Scheduled, Scheduler, address_of, describe
 from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
-from tetrad.backends.cpu.isa import select_target
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
 from tetrad.compiler import suspicion
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core import show
-from tetrad.core.flags import flag
+from tetrad.core.backend import Backend
 from tetrad.core.floats import own_floats
-from tetrad.core.limits import available_threads
 from tetrad.core.locks import object_lock
-from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.step import show_step
-from tetrad.schedule.nodes import Control, Launch, Lowered, TrapSite
+from tetrad.schedule.nodes import Lowered, TrapSite, programs_of
 from tetrad.schedule.outputs import Outputs
 
 
@@ -42,17 +39,18 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
     """Optimise, lower and generate code for a graph; `donated` inputs may be overwritten."""
     with own_floats(), uncollected(), show.recording(show.Clock()) as clock:
         with show.timed("start"):
-            target, runtime = current_target(), loading_runtime()
-        lowered = lower_graph(graph, Lowerer(target, beginning(target), available_threads()))
+            backend = backend_named("cpu", graph.name)
+            backend.prepare()
+            machine = backend.machine
+        lowered = lower_graph(graph, Lowerer(machine, beginning(backend)))
         show.tell_steps(clock)
         programs = list(dict.fromkeys(programs_of(lowered)))
         if show.wants("kernel"):
             for program in programs:
                 show.show("kernel", program.name, str(program))
-        suspicion.verify_programs(programs, target)
+        suspicion.verify_programs(programs, machine)
         with show.timed("codegen"):
-            addresses = KERNELS.load(programs, target)
-            runtime.result()
+            addresses = backend.compile(lowered)
     return Compiled(graph, lowered, addresses, donated, clock)
 
 
@@ -70,26 +68,11 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def beginning(target: Target) -> Callable[[Program], None]:
+def beginning(backend: Backend) -> Callable[[Program], None]:
     """What is done with a kernel as soon as it is lowered: it is compiled, unless it is verified or
     shown first."""
     waits = suspicion.wants_verified() or show.wants("llvm", "asm")
-    return (lambda program: None) if waits else (lambda program: KERNELS.begin(program, target))
-
-
-@cache
-def current_target() -> Target:
-    name = flag("TETRAD_TARGET")
-    return host() if name == "host" else select_target(name)
-
-
-def programs_of(lowered: Lowered) -> list[Program]:
-    found: list[Program] = []
-    for step in lowered.steps:
-        bodies = step.bodies if isinstance(step, Control) else ()
-        found.extend(program for body in bodies for program in programs_of(body))
-        found.extend([step.program] if isinstance(step, Launch) else [])
-    return found
+    return (lambda program: None) if waits else backend.begin
 
 
 class Compiled:
@@ -108,7 +91,7 @@ class Compiled:
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
         self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
         self.dims = dim_names(graph)
-        self.constants, self.code = Constants(), KERNELS.objects
+        self.constants, self.code = Constants(), kernels.KERNELS.objects
         self.scheduler = Scheduler(addresses, self.constants)
         self.memory = Outputs(lowered, donated)
         self.runners: dict[tuple[int, ...], Runner] = {}  # at most MOST_PREPARED

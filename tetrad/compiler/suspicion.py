@@ -19,7 +19,7 @@ from tetrad.schedule.nodes import Launch
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
-    from tetrad.core.machine import Target
+    from tetrad.core.machine import Machine
 
 Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
 
@@ -32,9 +32,9 @@ def wants_verified() -> bool:
     return "1" in flag_words("TETRAD_CHECK")
 
 
-def verify_programs(programs: Sequence[Program], target: Target) -> None:
+def verify_programs(programs: Sequence[Program], machine: Machine) -> None:
     if wants_verified():
-        checks().verify_programs(programs, target)
+        checks().verify_programs(programs, machine)
 
 
 def watch_of_flags() -> Watch | None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from tetrad.core import lazy
 from tetrad.core.errors import FlagError
 from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import record
@@ -100,7 +101,7 @@ FLAGS = {
             "host",
             "machine to generate code for",
             "host, or a target that `tetrad doctor` lists",
-            lambda text: text.replace("-", "").isalnum(),  # the table of processors knows the names
+            lambda text: text == "host" or text in lazy.provided("targets").target_names(),
             changes_code=True,
         ),
         Flag(
@@ -223,8 +224,9 @@ def refuse_or_warn(name: str) -> None:
 def misspelt(name: str) -> str | None:
     """The known variable that a name misses by a letter or two, or by its last word.
 
-    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK"), misspelt("TETRAD_SERVICE_HOST")
-    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K', None)
+    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK")
+    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K')
+    >>> misspelt("TETRAD_SERVICE_HOST")
     """
     if SERVICE.fullmatch(name):
         return None

@@ -6,10 +6,14 @@ before it on the same inputs, kernel by kernel, so a fault shows where it is mad
 is noticed:
 
     trace     the traced graph on the evaluator, against the function run eagerly
-    passes    the graph after each pass, against the graph before it: exact, unless a rule that fired has a licence
-    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the ULPs that the ops state
-    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing written beside it
-    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to the bit
+    passes    the graph after each pass, against the graph before it: exact, unless a rule that
+              fired has a licence
+    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the
+              ULPs that the ops state
+    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing
+              written beside it
+    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to
+              the bit
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from typing import Any
 
 from tetrad.backends.cpu.encode import launch_bytes, running
 from tetrad.backends.cpu.encode_loops import inner_tables
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import Outcome
 from tetrad.backends.cpu.table import Entry, Table, encode
-from tetrad.compiler.driver import current_target
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.explain.call import Call, prepare
@@ -173,7 +173,8 @@ def tell(call: Call) -> Explanation:
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
-        dict(call.compiled.clock.counts), stages(call, wall_ns), call.compiled.clock.steps, call.graph,
+        dict(call.compiled.clock.counts), stages(call, wall_ns), call.compiled.clock.steps,
+        call.graph,
         parts_of(call.compiled.lowered),
         tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
         scheduled.table.scratch_bytes,

@@ -1,11 +1,13 @@
 """The graph language, custom: calls that transforms treat in a way of their own. To compute with,
 all are plain calls.
 
-    custom_call       a function whose derivative somebody else gives: `rule` (derive.custom) says what it is
+    custom_call       a function whose derivative somebody else gives: `rule`
+                      (transforms.custom_rules) says what it is
     checkpoint_call   a function whose inside is computed again for its derivative, not kept
-    linear_call       a function linear in its last operands, whose transpose is given and not derived
+    linear_call       a function linear in its last operands, whose transpose is given, not derived
 
-`passes.inline_custom` gives the program as it is compiled, with none of them and without stopped gradients.
+`passes.inline_custom` gives the program as it is compiled, with none of them and without stopped
+gradients.
 """
 
 from __future__ import annotations

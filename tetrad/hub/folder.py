@@ -94,8 +94,10 @@ def hugging_face_models() -> Iterator[StoredModel]:
 def quant_of(name: str) -> str:
     """The kind of weights a file name speaks of, empty if of none.
 
-    >>> quant_of("SmolLM2-135M-Instruct.Q4_1"), quant_of("Qwen3-4B-Q4_K_M-00001-of-00002"), quant_of("model")
-    ('Q4_1', 'Q4_K_M', '')
+    >>> quant_of("SmolLM2-135M-Instruct.Q4_1"), quant_of("Qwen3-4B-Q4_K_M-00001-of-00002")
+    ('Q4_1', 'Q4_K_M')
+    >>> quant_of("model")
+    ''
     """
     found = QUANT.search(name)
     return found[1].upper() if found else ""

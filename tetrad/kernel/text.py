@@ -358,7 +358,12 @@ def _parse_size(line: _KernelLine, text: str, dims: dict[str, Size]) -> Size:
 
 @record(frozen=False)
 class _SizeParser:
-    """sum = [-] product {+- product};  product = atom {* atom};  atom = integer | dim | ceil(sum/integer)"""
+    """The grammar of sizes:
+
+    sum = [-] product {+- product}
+    product = atom {* atom}
+    atom = integer | dim | ceil(sum/integer)
+    """
 
     line: _KernelLine
     tokens: list[str]  # reversed: the next one is last
@@ -520,7 +525,8 @@ def _listed(line: _KernelLine, token: str) -> list[str]:
 def _signature(form: Form) -> str:
     word = "op" if form.has_op else form.cls.__name__.lower()
     operands = [f"{name}: {form.kinds[name]}" for name in form.required]
-    return f"{word}({', '.join(operands + [f'{name}={default!r}' for name, default in form.optional.items()])})"
+    operands += [f"{name}={default!r}" for name, default in form.optional.items()]
+    return f"{word}({', '.join(operands)})"
 
 
 def _parse_number(token: str) -> bool | int | float:

@@ -1,7 +1,7 @@
 """Lowering: a fused graph in, launches of kernels over slots out. One generator per kind of group.
 
-Sub-graphs are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by the
-generators beside this file; where memory lies, by `schedule.plan` later.
+Sub-graphs are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by
+the generators beside this file; where memory lies, by `schedule.plan` later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
-from tetrad.core.machine import Target
+from tetrad.core.machine import Machine
 from tetrad.graph.build import constant, parameter
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
@@ -53,16 +53,15 @@ GENERATORS: dict[str, Generator] = {
 
 
 class Lowerer:
-    """Lowers graphs for one target, each sub-graph once; hands kernels over to `begin` as soon as
+    """Lowers graphs for one machine, each sub-graph once; hands kernels over to `begin` as soon as
     they are made."""
 
     def __init__(
         self,
-        target: Target,
+        machine: Machine,
         begin: Callable[[Program], None] = lambda program: None,
-        threads: int = 1,
     ) -> None:
-        self.target, self.begin, self.threads = target, begin, threads
+        self.machine, self.begin = machine, begin
         self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
         self.fused: dict[Graph, Fused] = {}  # of the graphs that those lowered so far hold
         self.templates: dict[Hashable, Template] = {}
@@ -77,7 +76,7 @@ class Lowerer:
         """
         key = (graph, frozenset(updates_of(graph)) if placed is None else placed)
         if key not in self.done:
-            self.done[key] = with_copies(self.lower(self.fused[graph]), self.target, key[1])
+            self.done[key] = with_copies(self.lower(self.fused[graph]), self.machine, key[1])
         return self.done[key]
 
     def lower(self, fused: Fused) -> Lowered:
@@ -86,7 +85,7 @@ class Lowerer:
         check_dtypes(graph)
         self.fused.update(fused.inner)
         slots = assign_slots(graph, groups)
-        memory = Memory(slots, self.target, self.threads)
+        memory = Memory(slots, self.machine)
         kept = {o for g in groups for o in g.outputs}
         made = {group: inputs_of(group, kept) for group in groups if not is_view(group, graph)}
         with show.spending("deduplicate"):
@@ -171,14 +170,14 @@ def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> 
     return generate(node, plan, memory)
 
 
-def with_copies(lowered: Lowered, target: Target, placed: frozenset[int]) -> Lowered:
+def with_copies(lowered: Lowered, machine: Machine, placed: frozenset[int]) -> Lowered:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         if i not in placed and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
-            steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
+            steps.append(copy_launch(slot, outputs[i], Memory({}, machine)))
     return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 

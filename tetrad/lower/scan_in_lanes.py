@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tetrad.core.machine import LANES
 from tetrad.core.record import replace
 from tetrad.core.sizes import Shape, ceil_div, product
 from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tetrad.core.machine import LANES
 from tetrad.core.record import replace
 from tetrad.core.sizes import Shape, plain, product
 from tetrad.core.types import row_strides
@@ -18,7 +19,7 @@ from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.lower.scan_in_lanes import rounds

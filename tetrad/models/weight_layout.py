@@ -22,7 +22,7 @@ from tetrad.compiler.known import Known
 from tetrad.core import lazy
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import UnsupportedError
-from tetrad.core.memory import check_memory
+from tetrad.core.limits import check_memory
 from tetrad.core.record import record
 from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType

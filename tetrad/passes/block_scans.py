@@ -1,5 +1,5 @@
-"""Passes, blocks of a scan: `unroll=n` of a scan, n steps in every round of its loop and what is left
-after them.
+"""Passes, blocks of a scan: `unroll=n` of a scan, n steps in every round of its loop and what is
+left after them.
 
 Receives and returns whole programs. A scan that is one kernel has rounds inside it
 (`lower.scan_in_lanes`). Any other becomes a scan over blocks of n rows whose body is n steps, fused

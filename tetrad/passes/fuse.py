@@ -4,7 +4,7 @@ Decided by data flow and use counts, before memory is planned. A node is *materi
 memory; every other node is computed inside the kernels that read it. Kinds of group:
 
     map       one walk over an index space, any number of outputs of one shape
-    rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
+    rows      reductions over trailing axes with all that works on the same rows (softmax, norms)
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other

@@ -1,7 +1,7 @@
 """Passes, the fused program: every graph of a program with its groups and the plans of its scans.
 
-Receives an optimised program, returns a `Fused`, which lowering reads. Which nodes share a kernel is
-decided in `passes.fuse`, how a scan is computed in `passes.plan_scan`.
+Receives an optimised program, returns a `Fused`, which lowering reads. Which nodes share a kernel
+is decided in `passes.fuse`, how a scan is computed in `passes.plan_scan`.
 """
 
 from __future__ import annotations

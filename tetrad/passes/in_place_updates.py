@@ -31,7 +31,8 @@ def place_updates(graph: Graph) -> Graph:
 
 
 def with_own_bodies(graph: Graph) -> Graph:
-    """The graph with loops and branches that change no operand but those whose results lie there."""
+    """The graph with loops and branches that change no operand but those whose results lie
+    there."""
     nodes = graph.nodes()
     if not any(node.op in CONTROL for node in nodes):
         return graph

@@ -1,7 +1,8 @@
 """Passes, custom calls: the program as it is compiled, without what only transforms ask for.
 
 Receives and returns whole programs. A `custom_call` becomes the nodes of its graph, a
-`checkpoint_call` a plain call, a `linear_call` its forward graph; a stopped gradient is its operand.
+`checkpoint_call` a plain call, a `linear_call` its forward graph; a stopped gradient is its
+operand.
 """
 
 from __future__ import annotations

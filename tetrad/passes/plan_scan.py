@@ -36,7 +36,7 @@ class ScanPlan:
     """How a scan is computed:
 
     unrolled       as many steps as are asked for are all of them: there is no loop
-    in_lanes       one kernel: a lane walks one element of the carries, of shape `lanes`, through all steps
+    in_lanes       one kernel: a lane takes one element of the carries (shape `lanes`) through all
     in_workgroup   one kernel of one workgroup, which runs the `groups` of the body in every step
     blocked        a loop over blocks of steps, and the steps that are left
     stepped        a loop of the schedule over the kernels of one step

@@ -260,3 +260,14 @@ class Lowered:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     slots: Mapping[Node, Slot] = field(default_factory=dict)  # memory of every node that has some
+
+
+def programs_of(lowered: Lowered) -> list[Program]:
+    """The kernel of every launch, in order; those of sub-schedules each time one is run."""
+    found: list[Program] = []
+    for step in lowered.steps:
+        if isinstance(step, Control):
+            found.extend(program for body in step.bodies for program in programs_of(body))
+        else:
+            found.append(step.program)
+    return found

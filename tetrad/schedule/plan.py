@@ -10,18 +10,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tetrad.core.errors import CheckError
 from tetrad.core.record import record
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 ALIGNMENT = 64  # a cache line, and the widest vector
 THIRD_ORDER_LIMIT = 800  # above this many buffers a third attempt costs more time than it is worth
 
-Column = npt.NDArray[np.int64]
+Column: TypeAlias = "NDArray[np.int64]"
 
 
 @record

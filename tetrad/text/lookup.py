@@ -123,7 +123,8 @@ class StringTable:
     Other strings of the same hash, and too many of the same slots, which takes a file made for
     that, are in a dictionary.
 
-    >>> Lookup(spans_of(Strings.of(["b", "a", "b"]))).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
+    >>> known, asked = (spans_of(Strings.of(list(letters))) for letters in ("bab", "abc"))
+    >>> Lookup(known).find(asked).tolist()
     [1, 2, -1]
     """
 

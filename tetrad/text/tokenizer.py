@@ -215,8 +215,10 @@ def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     """The tokeniser that the metadata of a GGUF file describes.
 
     >>> tokenizer = tokenizer_from_gguf({
-    ...     "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "▁", "a", "▁a"],
-    ...     "tokenizer.ggml.scores": [0, 0, 0, -2.0, -3.0, -1.0], "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1]})
+    ...     "tokenizer.ggml.model": "llama",
+    ...     "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "▁", "a", "▁a"],
+    ...     "tokenizer.ggml.scores": [0, 0, 0, -2.0, -3.0, -1.0],
+    ...     "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1]})
     >>> tokenizer.encode("a a</s>"), tokenizer.decode([1, 5, 5])
     ([1, 5, 5, 2], '<s>a a')
     """

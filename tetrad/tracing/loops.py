@@ -197,10 +197,13 @@ def scan(
     """A loop with a state: `carry, y = f(carry, x)` for every row x of xs. Gives the last carry and
     all y, stacked.
 
-    xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads nothing
+    xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads
+                nothing
     reverse     begin with the last row; ys[t] still belongs to xs[t]
-    unroll      steps in each trip of the compiled loop; True, or at least the length: no loop, step after step
-    checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K), ("binomial", s)
+    unroll      steps in each trip of the compiled loop; True, or at least the length: no loop, step
+                after step
+    checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K),
+                ("binomial", s)
 
     >>> import tetrad as td
     >>> td.scan(lambda c, x: (c + x, c * x), 0.0, td.asarray([1.0, 2.0, 3.0]))

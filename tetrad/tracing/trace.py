@@ -208,7 +208,8 @@ def eval_shape(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """What a function returns, with a `Spec` in place of each array: it is traced, not run.
 
     >>> import tetrad as td
-    >>> td.eval_shape(lambda x, w: {"y": x @ w, "size": td.sum(x)}, td.Spec((8, 64)), td.Spec((64, 10)))
+    >>> layer = lambda x, w: {"y": x @ w, "size": td.sum(x)}
+    >>> td.eval_shape(layer, td.Spec((8, 64)), td.Spec((64, 10)))
     {'size': Spec(f32[]), 'y': Spec(f32[8,10])}
     """
     signature = signature_of(function, (), ())

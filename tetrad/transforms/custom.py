@@ -125,7 +125,8 @@ def checkpoint(
     """A function whose intermediate results are not kept for its derivative but computed again from
     the arguments.
 
-    policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with `dots_saveable`
+    policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with
+             `dots_saveable`
 
     >>> import tetrad as td
     >>> td.grad(td.checkpoint(lambda x: td.sin(td.sin(x))))(0.0)

@@ -180,7 +180,8 @@ def value_and_grad(
     Of other arguments arrays are inputs too; anything else (numbers, names, functions) `fun` gets
     as it is.
 
-    has_aux       `fun` returns (value, anything else), and so does the result: ((value, else), gradient)
+    has_aux       `fun` returns (value, anything else), and so does the result: ((value, else),
+                  gradient)
     holomorphic   `fun` is complex and holomorphic: the gradient is its complex derivative
     allow_int     integer arguments get zeros instead of an error
 

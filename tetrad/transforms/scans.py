@@ -3,8 +3,8 @@ all of it nests.
 
     forward    carries and their tangents side by side in one scan
     linear     a scan that also stacks what the tangents need, and a scan of the tangents alone
-    transpose  the tangents' scan walked backwards: cotangents of carries are its carries, sums for every constant
-               beside them, and one row a step for every xs; one sweep for all
+    transpose  the tangents' scan walked backwards: cotangents of carries are its carries, sums for
+               every constant beside them, and one row a step for every xs; one sweep for all
     batch      rows in every carry that comes to depend on the batch
 
 Importing this module fills the tables of the four.

@@ -47,8 +47,9 @@ def vmap(
 ) -> Callable[..., Any]:
     """A function that applies `fun` to every example of a batch, as one batched program.
 
-    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees allowed); None: shared,
-                and what is shared and no array (a number, a name, a function) `fun` gets as it is
+    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees
+                allowed); None: shared, and what is shared and no array (a number, a name, a
+                function) `fun` gets as it is
     out_axes    where the batch goes in the results
     axis_name   a name for `td.psum` and its like inside `fun`
     axis_size   the number of examples, where no argument tells it

@@ -15,10 +15,10 @@ from tests.test_conformance import conforms, graph_of
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import Compiled, compile_graph
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, as_dtype, c64, c128
-from tetrad.core.machine import Target
 from tetrad.core.op import Case, Op
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.fft import kernel as lowering
@@ -161,7 +161,8 @@ def test_every_machine_has_the_same_bits(n: int) -> None:
     x = numbers((3, n), c64)
     graph = optimise(graph_of(fft, Case((x,), FORWARD)))
     results = [
-        interpret(lower_graph(graph, Lowerer(target)), [x], {})[0] for target in LEVELS.values()
+        interpret(lower_graph(graph, Lowerer(target.machine)), [x], {})[0]
+        for target in LEVELS.values()
     ]
     assert all(difference(results[0], other) is None for other in results[1:])
 
@@ -174,7 +175,7 @@ def test_every_level_compiles(target: Target) -> None:
         (rfft, numbers((3, 512), c64.real), {"axis": 1, "norm": "none"}),
         (irfft, numbers((3, 7, 20), c64), {"axis": 1, "n": 13, "norm": "none"}),
     ):
-        for step in lower_graph(graph_of(op, Case((x,), params)), Lowerer(target)).steps:
+        for step in lower_graph(graph_of(op, Case((x,), params)), Lowerer(target.machine)).steps:
             assert isinstance(step, Launch)
             assert compile_object(emit_module({"transform": step.program}, target), target)
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import f32, i32
+from tetrad.core.machine import LANES
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.registry import Example, Sample, register
-
-LANES = 16
 
 
 def floats(*values: float) -> bytes:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import i32, u32
+from tetrad.core.machine import LANES
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.registry import Example, Sample, register
-
-LANES = 16
 
 
 @register("tetrad::packed::unpack_i4", category="packed", grid=(1, 1, 1))

@@ -2,8 +2,8 @@
 
 Every polynomial lists its coefficients from the constant term up. All are minimax fits of the
 relative error (Remez exchange in 45-digit arithmetic, or a linear program; f32 coefficients rounded
-one by one, the rest fitted again). Each entry says over which interval and to which error. `FloatFormat`
-holds what the algorithms need to know of a float type.
+one by one, the rest fitted again). Each entry says over which interval and to which error.
+`FloatFormat` holds what the algorithms need to know of a float type.
 """
 
 from __future__ import annotations
