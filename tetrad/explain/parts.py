@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tetrad.core.record import record
-from tetrad.graph.group import LEAVES, Group
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.passes.fused import lines_of
 from tetrad.schedule.nodes import Control, Launch, Schedule
@@ -59,11 +59,7 @@ def computed_by(group: Group, schedule: Schedule) -> list[Node]:
     stack = list(group.members)
     while stack:
         for operand in stack.pop().inputs:
-            if (
-                operand not in found
-                and operand not in schedule.slots
-                and operand.op.name not in LEAVES
-            ):
+            if operand not in found and operand not in schedule.slots and not operand.op.leaf:
                 found[operand] = None
                 stack.append(operand)
     return list(found)

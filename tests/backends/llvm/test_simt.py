@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tetrad.backends.llvm.compile import compile_module
