@@ -28,7 +28,8 @@ from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
+from tetrad.ops.matmul.op import lowbit_matmul
+from tetrad.ops.quantized.op import quantize_rows
 from tetrad.quant.lanes import LANES
 
 S = td.Spec

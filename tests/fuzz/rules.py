@@ -23,10 +23,9 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.verify import verify
 from tetrad.ops.complex import join, part
+from tetrad.ops.matmul.op import decoded_matmul, lowbit_matmul, matmul
 from tetrad.ops.movement import copy, stop_gradient, transpose
-from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
-from tetrad.ops.special import matmul
+from tetrad.ops.quantized.op import dequantize, lowbit_rows, quantize_rows
 from tetrad.passes.pipeline import optimise, simplify
 from tetrad.passes.rewrite import Rule, Rules
 from tetrad.quant.format import format_named

@@ -43,7 +43,7 @@ class Op:
     elementwise  `lower(k, *values, **params)` computes one element from the operands' elements at the same index
     movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading operands elsewhere
     reduce       `monoid` folds elements over `axes`
-    special      has a generator of its own in lower/
+    special      `kernel(frame, group)` writes kernels of its own; in the package it lies in ops/<family>/kernel.py
     structural   parameter, constant, call, item, loops: the graph language itself
 
     How it is differentiated and batched is attached beneath the definition too; these rules work on
@@ -78,6 +78,9 @@ class Op:
         False
     )
     in_place: bool = False  # the result lies where operand 0 lay, changed in some places
+    # its kernels do the elementwise work on the result before they store it, and so give buffers to
+    # what they read (`frame.inputs`) themselves
+    epilogue: bool = False
     # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones
     # only
     cost: int = 1
@@ -87,6 +90,7 @@ class Op:
     # elements that are an error, in compiled code as when eager
     refuse_rule: Callable[..., Any] | None = None
     read_rule: Callable[..., Any] | None = None
+    kernel_rule: Callable[..., Any] | None = None
     monoid: Any = None
     jvp_rules: tuple[Rule | None, ...] | None = None
     transpose_rules: tuple[Rule | None, ...] | None = None
@@ -125,6 +129,11 @@ class Op:
     def read(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attach: the element at an index, read from operands at other indices."""
         self.read_rule = function
+        return function
+
+    def kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: rule(frame, group) writes the kernels of the op, and returns a launch or several."""
+        self.kernel_rule = function
         return function
 
     def jvp(self, *rules: Rule | None) -> Any:

@@ -22,9 +22,9 @@ from tetrad.models.encoder import Encoder
 from tetrad.models.rope import Rope
 from tetrad.ops.attention.cache import put_cache, put_scales
 from tetrad.ops.attention.op import attention as attention_op
-from tetrad.ops.matmul.linear import row_matmul
-from tetrad.ops.quantized_matmul.experts import expert_matmul, top_experts
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
+from tetrad.ops.experts.op import expert_matmul, top_experts
+from tetrad.ops.matmul.op import lowbit_matmul, row_matmul
+from tetrad.ops.quantized.op import lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
 from tetrad.tracing.array import Array
 

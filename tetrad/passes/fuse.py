@@ -8,9 +8,8 @@ memory; every other node is computed inside the kernels that read it. Kinds of g
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other
-    matmul    a contraction with the elementwise work on its result
-    lowbit    the same with a low-bit weight, rows in 8 bits;  decoded  with a weight decoded as it is read
-    special   an op with a generator of its own
+    matmul    a product with the elementwise work on its result; the name of any op with that trait
+    special   any other op with a generator of its own
     call, scan, while_loop, switch   sub-graphs;  item  one of several results
 """
 
@@ -27,7 +26,6 @@ from tetrad.graph.group import LEAVES, Group, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.passes.questions import (
     CHEAP,
-    PRODUCTS,
     costliest,
     group_kind,
     is_prologue,
@@ -265,8 +263,8 @@ class _Fusion:
     # -- matmul epilogues --------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
-        products = [node for node in self.nodes if node.op.name in PRODUCTS]
-        return [self.made(PRODUCTS[node.op.name], node, self.epilogue(node)) for node in products]
+        products = [node for node in self.nodes if node.op.epilogue]
+        return [self.made(group_kind(node), node, self.epilogue(node)) for node in products]
 
     def epilogue(self, product: Node) -> dict[Node, str]:
         """The product and the elementwise work on it."""

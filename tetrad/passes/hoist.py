@@ -25,8 +25,8 @@ from tetrad.graph.build import (
 from tetrad.graph.group import LEAVES
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import reshape, transpose
-from tetrad.ops.special import matmul
 from tetrad.passes.questions import CHEAP, moves_last_axis
 
 

@@ -9,9 +9,9 @@ float matmul.
 from __future__ import annotations
 
 from tetrad.graph.nodes import Node
+from tetrad.ops.matmul.op import decoded_matmul, matmul
 from tetrad.ops.movement import transpose
-from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
-from tetrad.ops.special import matmul
+from tetrad.ops.quantized.op import dequantize
 from tetrad.passes.rewrite import Rules, var
 
 quantized = Rules("quantized")

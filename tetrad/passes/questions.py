@@ -11,8 +11,6 @@ from tetrad.core.sizes import Shape
 from tetrad.graph.group import LEAVES
 from tetrad.graph.nodes import Node
 
-# Ops that take in elementwise work on their result, and their kind of group.
-PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
 FOLD_WORK = 8  # of a reduction, in operations
 PARTS = 8  # of a concat that the kernels of its readers look through ...
@@ -22,8 +20,8 @@ WORTH = 32  # less work than that is not worth memory of its own
 
 
 def group_kind(node: Node) -> str:
-    if node.op.name in PRODUCTS:
-        return PRODUCTS[node.op.name]
+    if node.op.epilogue:
+        return node.op.name
     if node.op.kind == "structural" and node.op.name not in LEAVES:
         return node.op.name  # call, item, scan, while_loop, switch
     if node.op.kind == "reduce":

@@ -21,8 +21,8 @@ from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
-from tetrad.ops.special import matmul
+from tetrad.ops.matmul.op import lowbit_matmul, matmul
+from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.pipeline import optimise
 
 SIZE = 512

@@ -19,11 +19,18 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import LANES, Frame
 from tetrad.loopnest.index import Space
 from tetrad.ops.attention.block import LOWEST, Area, Cache, Tile, Tokens, extent_of, hull, merged
+from tetrad.ops.attention.cache import put_cache, put_scales
+from tetrad.ops.attention.cache_kernel import lower_put_cache, lower_put_scales
+from tetrad.ops.attention.op import attention
 from tetrad.schedule.nodes import Launch
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 
+put_cache.kernel(lower_put_cache)
+put_scales.kernel(lower_put_scales)
 
+
+@attention.kernel
 def lower_attention(frame: Frame, group: Group) -> list[Launch]:
     extent = extent_of(group.root)
     few = isinstance(extent.tokens, int) and extent.tokens <= FEW_TOKENS

@@ -50,20 +50,20 @@ def is_thin(node: Node) -> bool:
     )
 
 
-def lower_thin(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+def lower_thin(frame: Frame, group: Group) -> list[Launch]:
     """The product itself, and for a long k what adds up its chunks; the epilogue is in the last of
     them."""
-    root, after = group.root, group.members[1:]
+    root, after, inputs, memory = group.root, group.members[1:], frame.inputs, frame.memory
     chunks = ceil_div(root.inputs[0].type.shape[-1], CHUNK)
     if isinstance(chunks, int) and chunks <= 1:
-        return [Thin(group, inputs, memory).launch()]
+        return [Thin(frame, group, inputs).launch()]
     parts = memory.temp(
         "parts", accumulator(root.inputs[0].type.dtype), chunks, product(root.type.shape)
     )
     known = {*inputs, root}
     operands = inputs_of(Group(group.kind, root, (root,), (root,)), known)
     beside = inputs_of(Group(group.kind, root, after, group.outputs), known)
-    thin = Thin(group, operands, memory, parts)
+    thin = Thin(Frame(group.name + "_chunks", memory), group, operands, parts)
     return [thin.launch(), join_kernel(group, [i for i in beside if i is not root], memory, parts)]
 
 
@@ -72,13 +72,12 @@ class Thin:
     epilogue."""
 
     def __init__(
-        self, group: Group, inputs: list[Node], memory: Memory, parts: Slot | None = None
+        self, frame: Frame, group: Group, inputs: list[Node], parts: Slot | None = None
     ) -> None:
-        self.group, self.node = group, group.root
+        self.group, self.node, self.frame = group, group.root, frame
         self.a, self.b = self.node.inputs
-        self.frame = Frame(group.name + ("_chunks" if parts else ""), memory)
-        self.frame.reads(inputs)
-        self.k, self.sizes = self.frame.k, self.frame.sizes
+        frame.reads(inputs)
+        self.k, self.sizes = frame.k, frame.sizes
         self.parts = self.frame.output(parts) if parts else None
         self.outputs = {} if parts else output_buffers(self.frame, group)
         self.dtype = accumulator(self.a.type.dtype)
@@ -86,7 +85,7 @@ class Thin:
         self.rows = plain(rows)  # is_thin saw a plain number
         self.depth = self.a.type.shape[-1]
         self.chunks = ceil_div(self.depth, CHUNK) if parts else 1
-        self.stretch = self.choose_stretch(memory.threads)
+        self.stretch = self.choose_stretch(frame.memory.threads)
 
     def choose_stretch(self, threads: int) -> int:
         """As long as leaves work for every thread."""

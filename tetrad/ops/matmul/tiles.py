@@ -41,7 +41,7 @@ from tetrad.ops.matmul.epilogue import (
     runs_along_k,
     store_result,
 )
-from tetrad.ops.matmul.few_rows import CHUNK, is_thin, lower_thin
+from tetrad.ops.matmul.few_rows import CHUNK
 from tetrad.schedule.nodes import Launch, Slot
 
 ROWS, COLUMNS = 1024, 1024  # of a workgroup at most
@@ -66,14 +66,6 @@ UNROLL = 24  # multiplications of a tile written out, in 1, 2 or 4 steps of k
 SMALL, NARROW = 1 << 23, 32
 
 
-def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
-    return (
-        lower_thin(group, inputs, memory)
-        if is_thin(group.root)
-        else [Matmul(group, inputs, memory).launch()]
-    )
-
-
 @record
 class Extent:
     """Sizes of a product: batch axes of the result, then m, n, k."""
@@ -93,21 +85,21 @@ class Extent:
 class Matmul:
     """The kernel of one product."""
 
-    def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
-        self.group, self.memory, self.node = group, memory, group.root
+    def __init__(self, frame: Frame, group: Group) -> None:
+        self.group, self.node, self.frame = group, group.root, frame
+        self.memory = memory = frame.memory
         self.a, self.b = self.node.inputs
         shape = self.node.type.shape
         self.size = Extent(shape[:-2], shape[-2], shape[-1], self.a.type.shape[-1])
         self.dtype = accumulator(self.a.type.dtype)
         self.tile = choose_tile(memory, self.dtype, self.size.m, self.size.n)
-        self.frame = Frame(group.name, memory)
         self.k, self.sizes = self.frame.k, self.frame.sizes
         self.width = self.tile.vectors * LANES
         is_small = prod(self.size.known()) < SMALL and min(self.size.known()[2:]) < NARROW
         self.unroll = 1 if is_small else steps_written_out(self.tile)
         self.packed = pack_constant(self.b, self.dtype, self.width)
         self.frame.reads(
-            i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b))
+            i for i in frame.inputs if not (self.packed and is_only_right_side(group, i, self.b))
         )
         is_staged = self.is_worth_staging()
         self.rows, self.columns = choose_blocks(

@@ -1,9 +1,9 @@
-"""Lowering, products with float weights in place: lanes along the columns, which lie next to each
+"""Products with float weights in place: lanes along the columns, which lie next to each
 other in both sides.
 
 A workgroup takes some rows of the weight and all rows of x. Tiles of both wait in registers, so a
 vector of the weight is loaded (and widened, if it is of half precision) once for several rows of x.
-The order is that of `ops.matmul.linear`.
+The order is that of `ops.matmul.op`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,6 @@ from tetrad.schedule.nodes import Launch
 
 ROWS = 24  # of the weight, in a workgroup
 TALLEST = 6  # rows of x in a tile
-
-
-def lower_row_matmul(frame: Frame, group: Group) -> Launch:
-    return RowMatmul(frame, group).launch()
 
 
 class RowMatmul:
