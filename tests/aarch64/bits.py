@@ -28,7 +28,7 @@ from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
-from tetrad.ops.matmul.op import lowbit_matmul
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import quantize_rows
 from tetrad.quant.lanes import LANES
 
@@ -161,7 +161,7 @@ def low_bit() -> Iterator[Example]:
 
 
 def product_in_8_bits(x: Any, weight: Any) -> Any:
-    return lowbit_matmul(quantize_rows(x), weight)
+    return matmul(quantize_rows(x), weight, transposed=True)
 
 
 def with_weight(name: str, format: str, rows: int, function: Callable[[Any, Any], Any]) -> Example:

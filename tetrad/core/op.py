@@ -19,6 +19,8 @@ from tetrad.core.types import ArrayType
 
 TypeRule = Callable[..., "ArrayType | tuple[ArrayType, ...]"]  # a tuple: the op has several results
 Rule = Callable[..., Any]
+# or a rule(*types, **params), where it depends on the types of the operands
+Trait = bool | Callable[..., bool]
 
 
 @record
@@ -78,9 +80,11 @@ class Op:
         False
     )
     in_place: bool = False  # the result lies where operand 0 lay, changed in some places
+    # its kernels read operands through views, and do light elementwise work on them as they read
+    prologue: Trait = False
     # its kernels do the elementwise work on the result before they store it, and so give buffers to
     # what they read (`frame.inputs`) themselves
-    epilogue: bool = False
+    epilogue: Trait = False
     # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones
     # only
     cost: int = 1

@@ -18,6 +18,7 @@ from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.fft.op import TRANSFORMS, scale_of
+from tetrad.ops.matmul.op import is_plain, matmul
 
 Dims = Mapping[str, int]
 Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)
@@ -99,7 +100,7 @@ def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool)
 def own_distance(
     node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool
 ) -> np.ndarray:
-    name, dtype = node.op.name, node.type.dtype
+    name, dtype = followed(node), node.type.dtype
     if node.op in TRANSFORMS:
         return line_distance(node, value)
     kinds = [dtype, *(as_dtype(a.dtype) for a, _ in operands if a.dtype.kind == "c")]
@@ -123,6 +124,11 @@ def own_distance(
         )
         distance = distance + 2 * count * terms(dtype) * epsilon(dtype) * np.abs(wide(value))
     return distance
+
+
+def followed(node: Node) -> str:
+    """The op's name; of a product with a weight none, as its sums are not followed."""
+    return "" if node.op is matmul and not is_plain(node) else node.op.name
 
 
 def terms(dtype: DType) -> int:
@@ -194,7 +200,7 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 
 def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
-    kind, name = node.op.kind, node.op.name
+    kind, name = node.op.kind, followed(node)
     (array, distance), rest = operands[0], operands[1:]
     if name == "reduce_sum":
         return np.asarray(np.sum(distance, node.param("axes")))

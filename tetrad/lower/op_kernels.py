@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from tetrad.core import lazy
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.op import Op
-from tetrad.graph.group import Group
+from tetrad.graph.group import Group, holds
 from tetrad.graph.nodes import Node
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.schedule.nodes import Launch
@@ -27,7 +27,7 @@ def lower_op(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[
             f"{op.name} is not compiled yet", source=group.root.source, hint="call it outside jit"
         )
     frame = Frame(group.name, memory, inputs=inputs)
-    if not op.epilogue:
+    if not holds(op.epilogue, group.root):
         frame.reads(read_by_element(group.root, inputs))
     return write(frame, group)
 

@@ -24,7 +24,7 @@ from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.lower.scan_in_lanes import Loop, holds_arrays, loop_of, rounds
 from tetrad.ops.matmul.epilogue import accumulator, multiply_add
-from tetrad.ops.matmul.few_rows import CHUNK
+from tetrad.ops.matmul.op import CHUNK
 from tetrad.passes.fuse import fuse
 from tetrad.schedule.nodes import Launch
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 
 from tetrad.core.sizes import Shape
-from tetrad.graph.group import LEAVES
+from tetrad.graph.group import LEAVES, holds
 from tetrad.graph.nodes import Node
 
 CHEAP = 4  # operations an element may cost and still be computed twice
@@ -20,7 +20,7 @@ WORTH = 32  # less work than that is not worth memory of its own
 
 
 def group_kind(node: Node) -> str:
-    if node.op.epilogue:
+    if holds(node.op.prologue, node):
         return node.op.name
     if node.op.kind == "structural" and node.op.name not in LEAVES:
         return node.op.name  # call, item, scan, while_loop, switch

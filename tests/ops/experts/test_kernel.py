@@ -15,8 +15,8 @@ import tetrad as td
 from tetrad import quant
 from tetrad.core.errors import BoundsError, DtypeError, RoutingError, ShapeError
 from tetrad.core.types import ArrayType
-from tetrad.ops.experts.op import expert_matmul, top_experts
-from tetrad.ops.matmul.op import lowbit_matmul
+from tetrad.ops.experts.op import grouped_matmul, top_experts
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import quantize_rows
 from tetrad.quant.lanes import DTYPES, LANES
 
@@ -52,7 +52,7 @@ def inputs(
 def product(w: Any, dims: Any = None) -> Any:
     def run(x: Any, expert: Any) -> Any:
         rows = quantize_rows(x) if w.dtype.is_quantized else x
-        return expert_matmul(rows, w, expert, experts=EXPERTS)
+        return grouped_matmul(rows, w, expert, experts=EXPERTS)
 
     return td.jit(run, dims={"x": TOKENS, "expert": TOKENS} if dims else None)
 
@@ -103,14 +103,16 @@ def test_products_for_few_and_many_tokens(format: str) -> None:
 
 def run_eagerly(w: Any, x: np.ndarray, expert: np.ndarray) -> np.ndarray:
     rows = quantize_rows(td.asarray(x)) if w.dtype.is_quantized else td.asarray(x)
-    return np.asarray(expert_matmul(rows, w, td.asarray(expert), experts=EXPERTS))
+    return np.asarray(grouped_matmul(rows, w, td.asarray(expert), experts=EXPERTS))
 
 
 @pytest.mark.parametrize("format", ["q4_k", "q8_0"])
 def test_the_order_is_that_of_a_product_with_one_matrix(format: str) -> None:
     w = stacked(format)
     x, _ = inputs(40, 1)
-    whole = np.asarray(td.jit(lambda x: lowbit_matmul(quantize_rows(x), w))(td.asarray(x)))
+    whole = np.asarray(
+        td.jit(lambda x: matmul(quantize_rows(x), w, transposed=True))(td.asarray(x))
+    )
     for expert in range(EXPERTS):
         got = product(w, TOKENS)(td.asarray(x), td.asarray(np.full((40, 1), expert, np.int32)))
         np.testing.assert_array_equal(
@@ -148,10 +150,10 @@ def test_no_tokens() -> None:
 def test_what_does_not_fit_is_said() -> None:
     x, expert = (td.asarray(part) for part in inputs(4, 2))
     with pytest.raises(ShapeError, match="7 matrices"):
-        expert_matmul(x, stacked("f32"), expert, experts=7)
+        grouped_matmul(x, stacked("f32"), expert, experts=7)
     with pytest.raises(DtypeError, match="takes rows of q8_row"):
-        expert_matmul(x, stacked("q4_0"), expert, experts=EXPERTS)
+        grouped_matmul(x, stacked("q4_0"), expert, experts=EXPERTS)
     with pytest.raises(ShapeError, match="40 rows, expected a multiple of 16"):
-        expert_matmul(quantize_rows(x), stacked("q4_0", 40), expert, experts=EXPERTS)
+        grouped_matmul(quantize_rows(x), stacked("q4_0", 40), expert, experts=EXPERTS)
     with pytest.raises(ShapeError, match="from 1 to 256 experts, asked for 300"):
         top_experts(x, used=300)

@@ -14,7 +14,7 @@ from tetrad.compiler.driver import current_target, programs_of
 from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
-from tetrad.ops.matmul.op import lowbit_matmul
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import lowbit_rows, quantize_rows, row_parts
 from tetrad.passes.pipeline import optimise
 from tetrad.quant import pack, unpack
@@ -23,7 +23,7 @@ from tetrad.schedule.evaluate import interpret
 from tetrad.tracing.array import Array
 
 SHAPES = [(16, 256), (32, 512), (20, 256), (1, 256), (47, 768)]
-product = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x), w))
+product = td.jit(lambda x, w: matmul(quantize_rows(x), w, transposed=True))
 quantized = td.jit(quantize_rows)
 rows_of = td.jit(lowbit_rows)
 
@@ -58,7 +58,7 @@ def test_products_agree_with_numpy(name: str, shape: tuple[int, int]) -> None:
     x = np.random.default_rng(1).standard_normal((5, shape[1]), dtype=np.float32)
     want = exact(x, numbers)
     bound = 1e-6 * (np.abs(x) @ np.abs(numbers.T)) + 1e-12  # rounding of one f32 accumulator
-    for found in (product(x, w), lowbit_matmul(quantize_rows(td.asarray(x)), w)):
+    for found in (product(x, w), matmul(quantize_rows(td.asarray(x)), w, transposed=True)):
         assert (np.abs(np.asarray(found) - want) <= bound).all()
 
 
@@ -77,7 +77,8 @@ def test_bits_do_not_depend_on_the_batch(name: str) -> None:
 def test_any_number_of_rows_is_one_program() -> None:
     w, _ = weight("q4_k", (32, 256))
     many = td.jit(
-        lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=64)}, None)
+        lambda x, w: matmul(quantize_rows(x), w, transposed=True),
+        dims=({0: td.Dim("rows", max=64)}, None),
     )
     x = np.random.default_rng(3).standard_normal((33, 256), dtype=np.float32)
     for count in (1, 3, 4, 7, 33):
@@ -94,7 +95,7 @@ def test_elementwise_work_joins_the_product() -> None:
 
     def gated(x: Array, w: Array, v: Array) -> Array:
         q = quantize_rows(x)
-        return td.nn.silu(lowbit_matmul(q, w)) * lowbit_matmul(q, v) + 1  # type: ignore[no-any-return]
+        return td.nn.silu(matmul(q, w, transposed=True)) * matmul(q, v, transposed=True) + 1  # type: ignore[no-any-return]
 
     found, want = np.asarray(td.jit(gated)(x, w, v)), np.asarray(gated(td.asarray(x), w, v))
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
@@ -128,7 +129,7 @@ def test_rows_out_of_range_and_wrong_operands_are_errors() -> None:
     with pytest.raises(td.errors.ShapeError, match="inner sizes differ"):
         product(np.zeros((2, 96), np.float32), w)
     with pytest.raises(td.errors.DtypeError, match="8 bits"):
-        lowbit_matmul(td.zeros((2, 64)), w)
+        matmul(td.zeros((2, 64), dtype=td.float64), w, transposed=True)
     with pytest.raises(td.errors.ShapeError, match="multiple of 32"):
         quantize_rows(td.zeros((2, 40)))
 
@@ -147,7 +148,7 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
     """Also for those that cannot run here; with VNNI or dot products every four products are one
     instruction."""
     w, _ = weight(name, (16, 256))
-    graph = td.trace(lambda x, w: lowbit_matmul(quantize_rows(x), w))(
+    graph = td.trace(lambda x, w: matmul(quantize_rows(x), w, transposed=True))(
         np.zeros((9, 256), np.float32), w
     )
     programs = programs_of(Lowerer(target).lower(optimise(graph)))
@@ -167,7 +168,7 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
 def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
     """Rows in two terms are nearly exact, bit for bit the same eager, compiled, alone and
     together."""
-    fine = td.jit(lambda x, w: lowbit_matmul(quantize_rows(x, terms=2), w, terms=2))
+    fine = td.jit(lambda x, w: matmul(quantize_rows(x, terms=2), w, terms=2, transposed=True))
     w, numbers = weight(name, (40, 512))
     x = np.random.default_rng(6).standard_normal((7, 512), dtype=np.float32)
     rows = np.asarray(td.jit(lambda x: quantize_rows(x, terms=2))(x).view)
@@ -185,7 +186,7 @@ def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
     alone = np.concatenate([np.asarray(fine(x[i : i + 1], w)) for i in range(7)])
     np.testing.assert_array_equal(alone.view(np.uint32), together.view(np.uint32))
     with pytest.raises(td.errors.ShapeError, match="in 2 terms"):
-        lowbit_matmul(quantize_rows(td.asarray(x)), w, terms=2)
+        matmul(quantize_rows(td.asarray(x)), w, terms=2, transposed=True)
 
 
 @pytest.mark.parametrize("name", ["q4_1", "q4_k", "q6_k", "q8_0"])
@@ -195,7 +196,8 @@ def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
     w, _ = weight(name, (24, 1280))
     x = np.random.default_rng(7).standard_normal((263, 1280), dtype=np.float32)
     many = td.jit(
-        lambda x, w: lowbit_matmul(quantize_rows(x), w), dims=({0: td.Dim("rows", max=512)}, None)
+        lambda x, w: matmul(quantize_rows(x), w, transposed=True),
+        dims=({0: td.Dim("rows", max=512)}, None),
     )
     together = np.asarray(product(x, w)).view(np.uint32)
     np.testing.assert_array_equal(np.asarray(many(x, w)).view(np.uint32), together)
@@ -203,6 +205,6 @@ def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
         np.testing.assert_array_equal(
             np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row]
         )
-    graph = optimise(td.trace(lambda x: lowbit_matmul(quantize_rows(x), w))(x[:17]))
+    graph = optimise(td.trace(lambda x: matmul(quantize_rows(x), w, transposed=True))(x[:17]))
     (want,) = interpret(Lowerer(current_target()).lower(graph), [x[:17]], {})
     np.testing.assert_array_equal(want.view(np.uint32), together[:17])

@@ -17,9 +17,8 @@ from tetrad.compiler.driver import current_target, programs_of
 from tetrad.core.dtypes import f32
 from tetrad.core.machine import Target
 from tetrad.kernel.math.fma import fma
-from tetrad.loopnest.frame import Memory
 from tetrad.lower.lower import Lowerer
-from tetrad.ops.matmul.tiles import COLUMNS, ROWS, Extent, choose_blocks, choose_tile
+from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, choose_blocks, choose_tile
 from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import interpret
 
@@ -162,7 +161,7 @@ def test_what_an_epilogue_reads_is_fetched_ahead() -> None:
     assert "prefetch" not in plain and "prefetch" not in with_bias
     assert with_two.count("prefetch") == 2  # more steps than lines: one of each array
     (short,) = texts(lambda x, w, y, z: x @ w * y + z, (64, 2), (2, 64), (64, 64), (64, 64))
-    tile = choose_tile(Memory({}, current_target()), f32, 64, 64)
+    tile = choose_tile(current_target(), f32, 64, 64)
     # two steps, half of the lines at each
     assert short.count("prefetch") == 2 * -(-tile.rows * tile.vectors // 2)
 
@@ -193,7 +192,7 @@ def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(
 def test_blocks_are_whole_tiles_of_a_size_that_caches_hold(
     m: int, n: int, k: int, threads: int, is_staged: bool
 ) -> None:
-    high, wide = choose_blocks(Extent((), m, n, k), 6, threads, is_staged)
+    high, wide = choose_blocks(MatmulSize((), m, n, k), 6, threads, is_staged)
     assert high % 6 == 0 and wide % 64 == 0 and 0 < high <= ROWS + 6 and 0 < wide <= COLUMNS
     assert high < m + 6 and wide < n + 64
 
@@ -201,7 +200,7 @@ def test_blocks_are_whole_tiles_of_a_size_that_caches_hold(
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("size", [256, 512, 640, 1024, 2048])
 def test_threads_get_equal_shares(size: int, threads: int) -> None:
-    high, wide = choose_blocks(Extent((), size, size, size), 6, threads, size > 768)
+    high, wide = choose_blocks(MatmulSize((), size, size, size), 6, threads, size > 768)
     groups = -(-size // high) * -(-size // wide)
     most = -(-groups // threads) * high * wide  # of one thread
     assert most * threads <= 1.1 * size * size

@@ -21,7 +21,7 @@ from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
-from tetrad.ops.matmul.op import lowbit_matmul, matmul
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.pipeline import optimise
 
@@ -72,7 +72,9 @@ def test_the_inner_loop_of_a_low_bit_product_does_not_spill(target: Target, form
     registers."""
     numbers = np.random.default_rng(0).standard_normal((SIZE, SIZE), np.float32)
     weight = td.quant.quantize(numbers, format)
-    graph = td.trace(lambda x: lowbit_matmul(quantize_rows(x), weight))(td.Spec((TOKENS, SIZE)))
+    graph = td.trace(lambda x: matmul(quantize_rows(x), weight, transposed=True))(
+        td.Spec((TOKENS, SIZE))
+    )
     lines = inner_loop(optimise(undressed(graph)), target, "dot\t")
     assert sum("dot\t" in line for line in lines) == 4 * 8 * target.lowbit_tokens
     assert spills(target, lines) == []

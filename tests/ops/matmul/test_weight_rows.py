@@ -10,7 +10,7 @@ import pytest
 
 import tetrad as td
 from tetrad.core.errors import DtypeError, ShapeError
-from tetrad.ops.matmul.op import row_matmul
+from tetrad.ops.matmul.op import matmul
 
 FLOATS = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 SIZES = [(1, 1), (7, 33), (24, 16), (25, 64), (100, 600)]  # outputs, columns
@@ -21,7 +21,9 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def any_rows() -> Any:
-    return td.jit(lambda x, w: row_matmul(x, w), dims={"x": {0: td.Dim("rows", max=64)}})
+    return td.jit(
+        lambda x, w: matmul(x, w, transposed=True), dims={"x": {0: td.Dim("rows", max=64)}}
+    )
 
 
 @pytest.mark.parametrize("format", FLOATS)
@@ -30,13 +32,13 @@ def test_products_and_their_bits(format: str, outputs: int, columns: int) -> Non
     x, w = numbers(17, columns), numbers(outputs, columns, seed=1).astype(FLOATS[format])
     run, weight = any_rows(), td.asarray(w)
     got = np.asarray(run(td.asarray(x), weight))
-    eager = row_matmul(x, w)
+    eager = matmul(x, w, transposed=True)
     np.testing.assert_allclose(
         got, eager, atol=columns * 2.0**-24 * np.abs(x).max() * np.abs(w.astype(float)).max()
     )
     for rows in (1, 2, 5):
         np.testing.assert_array_equal(np.asarray(run(td.asarray(x[:rows]), weight)), got[:rows])
-    alone = td.jit(lambda x, w: row_matmul(x, w))(td.asarray(x[3:4]), weight)
+    alone = td.jit(lambda x, w: matmul(x, w, transposed=True))(td.asarray(x[3:4]), weight)
     np.testing.assert_array_equal(np.asarray(alone), got[3:4])
 
 
@@ -52,7 +54,9 @@ def test_the_order_of_a_sum() -> None:
         half = len(sums) // 2
         sums = sums[:half] + sums[half:]
     assert (
-        np.asarray(td.jit(lambda x, w: row_matmul(x, w))(td.asarray(x), td.asarray(w)))[0, 0]
+        np.asarray(
+            td.jit(lambda x, w: matmul(x, w, transposed=True))(td.asarray(x), td.asarray(w))
+        )[0, 0]
         == sums[0]
     )
 
@@ -61,12 +65,12 @@ def test_infinities_and_nan_arrive() -> None:
     x, w = numbers(3, 40), numbers(5, 40)
     x[1, 39], w[2, 0] = np.inf, np.nan
     got = np.asarray(any_rows()(td.asarray(x), td.asarray(w)))
-    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(row_matmul(x, w)))
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(matmul(x, w, transposed=True)))
 
 
 def test_what_does_not_fit_is_said() -> None:
     x = td.asarray(numbers(2, 8))
     with pytest.raises(ShapeError, match="inner sizes differ"):
-        row_matmul(x, td.asarray(numbers(3, 9)))
-    with pytest.raises(DtypeError, match="expected f32 rows"):
-        row_matmul(x, td.asarray(np.zeros((3, 8), np.int32)))
+        matmul(x, td.asarray(numbers(3, 9)), transposed=True)
+    with pytest.raises(DtypeError, match="expected a weight of f32"):
+        matmul(x, td.asarray(np.zeros((3, 8), np.int32)), transposed=True)

@@ -18,7 +18,7 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import LANES, Frame
 from tetrad.loopnest.reader import FIRST_TRAP
-from tetrad.ops.experts.op import expert_matmul, top_experts
+from tetrad.ops.experts.op import grouped_matmul, top_experts
 from tetrad.ops.matmul.int8_dots import Sums
 from tetrad.schedule.nodes import Launch, Slot, TrapSite
 
@@ -88,17 +88,17 @@ def stop(frame: Frame, node: Node, bad: Val, message: str, value: Val) -> None:
 # -- products --------------------------------------------------------------------------------------
 
 
-@expert_matmul.kernel
-def lower_expert_matmul(frame: Frame, group: Group) -> Launch | list[Launch]:
+@grouped_matmul.kernel
+def lower_grouped_matmul(frame: Frame, group: Group) -> Launch | list[Launch]:
     _, w, expert = group.root.inputs
     if not w.type.dtype.is_quantized:
         return lower_float_experts(frame, group)
     pairs = product(expert.type.shape)
     if isinstance(pairs, int) and pairs <= FEW:
-        return ExpertMatmul(frame, group).each_pair()
+        return GroupedMatmul(frame, group).each_pair()
     sort = Frame(group.name + "_sort", frame.memory)
     listed = frame.memory.temp("listed", i32, pairs + starts_of(group.root))
-    return [list_pairs(sort, group, listed), ExpertMatmul(frame, group).each_expert(listed)]
+    return [list_pairs(sort, group, listed), GroupedMatmul(frame, group).each_expert(listed)]
 
 
 def expert_of(frame: Frame, node: Node, pair: Val) -> Val:
@@ -156,7 +156,7 @@ def list_pairs(frame: Frame, group: Group, listed: Slot) -> Launch:
     return frame.finish(1, group)
 
 
-class ExpertMatmul:
+class GroupedMatmul:
     """The kernel of one low-bit product: sixteen outputs of one expert, for one pair or for all its
     pairs."""
 

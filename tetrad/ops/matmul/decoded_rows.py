@@ -13,7 +13,8 @@ from tetrad.graph.group import Group
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.loopnest.frame import LANES, Frame
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
-from tetrad.ops.matmul.few_rows import CHUNK
+from tetrad.ops.matmul.op import CHUNK
+from tetrad.ops.matmul.plan import MatmulPlan
 from tetrad.ops.quantized.weight import Weight
 from tetrad.quant.lanes import BLOCK
 from tetrad.schedule.nodes import Launch
@@ -23,7 +24,7 @@ class DecodedMatmul:
     """The kernel of one product: a workgroup takes sixteen rows of the weight and all rows of x, a
     tile at a time."""
 
-    def __init__(self, frame: Frame, group: Group) -> None:
+    def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
         self.group, self.node, self.frame = group, group.root, frame
         self.x, w = self.node.inputs
         frame.reads(i for i in frame.inputs if i is not w)
@@ -31,7 +32,7 @@ class DecodedMatmul:
         self.weight = Weight(self.frame, w)
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
-        self.tile = frame.memory.target.f32_tile.rows
+        self.tile = plan.tile.rows
         self.depth = plain(w.type.shape[1])
 
     def launch(self) -> Launch:

@@ -13,15 +13,16 @@ from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import LANES, Frame
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
 from tetrad.ops.matmul.int8_dots import Sums
-from tetrad.ops.matmul.panels import CHUNK, MANY, PanelSums
+from tetrad.ops.matmul.panels import PanelSums
+from tetrad.ops.matmul.plan import MANY, MatmulPlan
 from tetrad.schedule.nodes import Launch
 
 
-class LowbitMatmul:
+class Int8Matmul:
     """The kernel of one product of rows in 8 bits."""
 
-    def __init__(self, frame: Frame, group: Group) -> None:
-        self.group, self.node, self.frame = group, group.root, frame
+    def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
+        self.group, self.node, self.frame, self.plan = group, group.root, frame, plan
         x, w = self.node.inputs
         frame.reads(i for i in frame.inputs if i not in (x, w))
         self.k, self.sizes = frame.k, frame.sizes
@@ -29,7 +30,7 @@ class LowbitMatmul:
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
         self.terms = int(dict(self.node.params).get("terms", 1))
-        self.tile = max(frame.memory.target.lowbit_tokens // self.terms, 1)
+        self.tile = plan.tile.rows
 
     def launch(self) -> Launch:
         self.walk_all(self.k.group_id())
@@ -39,7 +40,7 @@ class LowbitMatmul:
         """Workgroups that take the same rows of x follow each other, so that these stay in the
         cache."""
         k, groups, total = self.k, ceil_div(self.columns, LANES), self.sizes.val(self.rows)
-        panels = PanelSums(self.frame, self.sums, self.tile)
+        panels = PanelSums(self.frame, self.sums, self.plan)
         part, sixteen = (
             k.group_id() // self.sizes.val(groups),
             k.group_id() % self.sizes.val(groups),
@@ -49,7 +50,7 @@ class LowbitMatmul:
         if not isinstance(self.rows, int):
             with k.otherwise():
                 self.walk_all(sixteen)
-        return self.finish(product((ceil_div(self.rows, CHUNK), groups)))
+        return self.finish(product((ceil_div(self.rows, self.plan.rows), groups)))
 
     def finish(self, groups: Size) -> Launch:
         flops = product((self.rows, self.columns, self.sums.x.columns)) * 2

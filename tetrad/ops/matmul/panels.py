@@ -10,29 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tetrad.core.dtypes import f32, u32
-from tetrad.core.machine import Target
 from tetrad.core.record import record
-from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import LANES, Frame
 from tetrad.ops.matmul.int8_dots import Sums
+from tetrad.ops.matmul.plan import MatmulPlan
 from tetrad.ops.quantized.weight import Weight
-from tetrad.quant.lanes import WORDS, lanes_of
-
-MANY = 16  # rows from which a panel pays
-CHUNK = 128  # rows of a workgroup, about
-DEPTH = 32  # blocks of a panel, at most: it stays in the first cache
+from tetrad.quant.lanes import WORDS
 
 Store = Callable[[Val, Val], None]  # row, its sixteen results
-
-
-def takes_panels(node: Node, target: Target) -> bool:
-    """With one plane, one factor and no code book, putting codes together costs no more than
-    reading them back; a tile of eight rows and more pays for it by itself."""
-    rows, lanes = node.type.shape[0], lanes_of(node.inputs[1].type.dtype)
-    is_many = not isinstance(rows, int) or rows >= MANY
-    is_dear = len(lanes.bits) > 1 or lanes.has_mins or bool(lanes.table)
-    return is_many and is_dear and target.lowbit_tokens < 8
 
 
 class Panel:
@@ -93,19 +79,20 @@ class Decoded:
 class PanelSums:
     """Some rows of x times sixteen rows of a weight, panel by panel."""
 
-    def __init__(self, frame: Frame, sums: Sums, tile: int) -> None:
-        self.frame, self.k, self.sums, self.tile = frame, frame.k, sums, tile
+    def __init__(self, frame: Frame, sums: Sums, plan: MatmulPlan) -> None:
+        self.frame, self.k, self.sums = frame, frame.k, sums
+        self.tile, self.rows, self.depth = plan.tile.rows, plan.rows, plan.depth
         self.blocks = sums.x.blocks
-        self.parts = -(-self.blocks // DEPTH)
-        self.depth = -(-self.blocks // self.parts)
+        self.parts = -(-self.blocks // self.depth)
         self.panel = Panel(frame, sums.weight, self.depth, sums.is_signed)
-        self.totals = frame.private("totals", f32, (CHUNK + tile) * LANES)
+        self.totals = frame.private("totals", f32, (self.rows + self.tile) * LANES)
 
     def run(self, sixteen: Val, part: Val, total: Val, store: Store) -> None:
         """Chunk `part` of `total` rows; chunks are equally long."""
         k = self.k
         each = (
-            ceil_quotient(ceil_quotient(total, ceil_quotient(total, CHUNK)), self.tile) * self.tile
+            ceil_quotient(ceil_quotient(total, ceil_quotient(total, self.rows)), self.tile)
+            * self.tile
         )
         self.start, self.stop = part * each, k.min(part * each + each, total)
         with k.loop(self.stop, self.start) as row:
