@@ -57,11 +57,13 @@ class Memory:
 class Frame:
     """One kernel under construction."""
 
-    def __init__(self, name: str, memory: Memory, lanes: int = LANES) -> None:
+    def __init__(
+        self, name: str, memory: Memory, lanes: int = LANES, inputs: Iterable[Node] = ()
+    ) -> None:
         self.k = KernelBuilder(name, lanes)
         self.sizes = Sizes(self.k)
         self.reading = Reading(self.k, self.sizes)
-        self.memory = memory
+        self.memory, self.inputs = memory, list(inputs)  # what the group reads from memory
         self.slots: list[Slot] = []
         self.writes: set[Slot] = set()
         self.scratches = 0

@@ -8,10 +8,10 @@ memory; every other node is computed inside the kernels that read it. Kinds of g
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other
-    matmul    a contraction with the elementwise work on its result
-    lowbit_matmul   the same with a low-bit weight, rows in 8 bits
-    decoded_matmul  the same with a weight decoded as it is read
-    special   an op with a generator of its own
+    matmul    a product of arrays of one type, with light work on them and the elementwise work on
+              its result
+    special   any other op with a generator of its own, with the work on its result where its
+              kernels take that
     call, scan, while_loop, switch   sub-graphs;  item  one of several results
 """
 
@@ -24,7 +24,7 @@ from itertools import islice
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
-from tetrad.graph.group import Group, inputs_of
+from tetrad.graph.group import Group, holds, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import transpose
 from tetrad.passes.questions import (
@@ -266,7 +266,7 @@ class _Fusion:
     # -- matmul epilogues --------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
-        products = [node for node in self.nodes if node.op.epilogue]
+        products = [node for node in self.nodes if holds(node.op.epilogue, node)]
         return [self.made(group_kind(node), node, self.epilogue(node)) for node in products]
 
     def epilogue(self, product: Node) -> dict[Node, str]:
@@ -336,14 +336,15 @@ class _Fusion:
         """A transpose that only matmuls read: they take it as it lies."""
         if node.op is not transpose or node in self.results:
             return False
-        return all(user.op.prologue for user in self.users[node])
+        return all(holds(user.op.prologue, user) for user in self.users[node])
 
     def demanded(self, node: Node, memory: set[Node]) -> list[Node]:
         """Operands that a node can only read from memory; some nodes are there anyway."""
         if node.op.in_memory is not None:
             return [node.inputs[i] for i in node.op.in_memory]
         if node.op.kind in ("structural", "special"):
-            return [i for i in node.inputs if not (node.op.prologue and is_prologue(i, memory))]
+            is_in_place = holds(node.op.prologue, node)
+            return [i for i in node.inputs if not (is_in_place and is_prologue(i, memory))]
         if node.op.view and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         return []

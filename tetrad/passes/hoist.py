@@ -25,8 +25,8 @@ from tetrad.graph.build import (
 )
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.matmul.op import is_plain, matmul
 from tetrad.ops.movement import reshape, transpose
-from tetrad.ops.special import matmul
 from tetrad.passes.questions import CHEAP, moves_last_axis
 
 
@@ -138,7 +138,7 @@ def with_vectors_first(body: Graph, consts: int) -> Graph:
     done: dict[Node, Node] = {}
     for node in body.nodes():
         moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        is_column = node.op is matmul and node.type.rank == 2 and node.type.shape[1] == 1
+        is_column = is_plain(node) and node.type.rank == 2 and node.type.shape[1] == 1
         if is_column and node.inputs[0] in fixed and node.inputs[1] not in fixed:
             matrix, x = moved.inputs
             with taken_from(node.source):

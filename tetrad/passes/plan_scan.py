@@ -17,7 +17,7 @@ from tetrad.graph.group import Group
 from tetrad.graph.loops import scan
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.reader import splat_value
-from tetrad.ops.matmul.few_rows import CHUNK
+from tetrad.ops.matmul.op import CHUNK
 from tetrad.passes.fuse import fuse
 
 # of a carry in lanes: with more, a kernel for each step reads memory in a better order

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from tetrad.core.sizes import Shape
 from tetrad.graph.build import constant
+from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
 from tetrad.ops.movement import concat, transpose
 
@@ -20,7 +21,7 @@ WORTH = 32  # less work than that is not worth memory of its own
 
 
 def group_kind(node: Node) -> str:
-    if node.op.epilogue:
+    if holds(node.op.prologue, node):
         return node.op.name
     if node.op.kind == "structural" and not node.op.leaf:
         return node.op.name  # call, item, scan, while_loop, switch

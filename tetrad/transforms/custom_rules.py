@@ -35,7 +35,7 @@ from tetrad.graph.custom import (
 )
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.calculus import reduce_sum
-from tetrad.ops.special import matmul
+from tetrad.ops.matmul.op import matmul
 from tetrad.transforms import batch as batching
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
